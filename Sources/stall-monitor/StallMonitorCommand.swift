@@ -12,7 +12,10 @@ struct StallMonitorCommand: AsyncParsableCommand {
             some, of processes that have no monitor.
 
             Data goes to standard output, everything else to standard error. Colours are used on a terminal only, and not \
-            when $NO_COLOR is set. Times are UTC.
+            when $NO_COLOR is set. Times are local ($TZ), with --utc in UTC; in JSON always UTC.
+
+            Defaults of options stand in ~/.config/stall-monitor/config.yaml, or in the file that $STALL_MONITOR_CONFIG names; the \
+            command line wins over them.
 
             EXIT CODES
               0   done; for gate: within budget, and no worse than the baseline
@@ -30,4 +33,41 @@ struct StallMonitorCommand: AsyncParsableCommand {
             WatchCommand.self, ShipCommand.self,
         ]
     )
+    static func main() async {
+        let given = Array(CommandLine.arguments.dropFirst())
+        do {
+            let defaults = try defaults(of: given)
+            var command = try parse(given, defaults)
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
+            }
+        } catch {
+            exit(withError: error)
+        }
+    }
+
+    /// Nil without a file, and where a shell asks for completions.
+    private static func defaults(of arguments: [String]) throws -> CommandDefaults? {
+        guard let file = CommandDefaults.path, arguments.first?.hasPrefix("---completion") != true else { return nil }
+        do throws(CommandFailure) {
+            return try CommandDefaults(arguments, of: CommandDescription.read(of: Self.self), file: file)
+        } catch {
+            throw ValidationError(error.description)
+        }
+    }
+
+    private static func parse(_ given: [String], _ defaults: CommandDefaults?) throws -> any ParsableCommand {
+        do {
+            return try parseAsRoot(defaults?.arguments ?? given)
+        } catch {
+            if let defaults, let file = defaults.file, !defaults.added.isEmpty,
+                exitCode(for: error) == .validationFailure
+            {
+                Output.note("\(file) adds to the command line: \(defaults.added.joined(separator: " "))")
+            }
+            throw error
+        }
+    }
 }

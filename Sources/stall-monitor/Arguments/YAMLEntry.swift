@@ -2,12 +2,27 @@ import StallGate
 import StallReports
 import Yams
 
-/// One value of a budget's file, with its place for the message about it.
-struct BudgetEntry {
+/// One value of a file that people write, a budget's or the command's own, with its place for the message about it.
+struct YAMLEntry {
     let file: String
     /// As it stands before the value. Empty at the root.
     let key: String
     let node: Node
+
+    /// A whole file of at most 1 MiB.
+    init(file path: String) throws(CommandFailure) {
+        let text = String(decoding: try OutputFile.read(path, limit: 1 << 20), as: UTF8.self)
+        let root: Node?
+        do {
+            root = try Yams.compose(yaml: text)
+        } catch {
+            let reason = "\(error)".split(whereSeparator: \.isNewline).prefix(1).joined()
+            throw CommandFailure("\(path): not YAML: \(reason)")
+        }
+        self.init(file: path, key: "", node: root ?? Node([(Node, Node)]()))
+    }
+
+    init(file: String, key: String, node: Node) { (self.file, self.key, self.node) = (file, key, node) }
 
     /// Where, what key, and what to do.
     func mistake(_ text: String) -> CommandFailure {
@@ -16,25 +31,25 @@ struct BudgetEntry {
     }
 
     /// The values of a mapping by their keys, each of them known and there once.
-    func keys(_ known: [String]) throws(CommandFailure) -> [String: BudgetEntry] {
+    func keys(_ known: [String]) throws(CommandFailure) -> [String: YAMLEntry] {
         guard let mapping = node.mapping else {
             throw mistake("this is to be keys and values: \(known.joined(separator: ", "))")
         }
-        var entries: [String: BudgetEntry] = [:]
+        var entries: [String: YAMLEntry] = [:]
         for (name, value) in mapping {
             let key = name.string ?? ""
             guard known.contains(key) else {
-                throw BudgetEntry(file: file, key: key, node: name)
+                throw YAMLEntry(file: file, key: key, node: name)
                     .mistake("there is no such key here; there are \(known.joined(separator: ", "))")
             }
-            entries[key] = BudgetEntry(file: file, key: key, node: value)
+            entries[key] = YAMLEntry(file: file, key: key, node: value)
         }
         return entries
     }
 
-    func list() throws(CommandFailure) -> [BudgetEntry] {
+    func list() throws(CommandFailure) -> [YAMLEntry] {
         guard let sequence = node.sequence else { throw mistake("this is to be a list, each entry behind a '-'") }
-        return sequence.map { BudgetEntry(file: file, key: key, node: $0) }
+        return sequence.map { YAMLEntry(file: file, key: key, node: $0) }
     }
 
     func text() throws(CommandFailure) -> String {

@@ -1,6 +1,5 @@
 import StallGate
 import StallReports
-import Yams
 
 /// A budget in a file: `config/stall-budget.schema.json` and `config/stall-budget.yaml` say what may stand in it.
 struct BudgetFile {
@@ -11,17 +10,10 @@ struct BudgetFile {
 
     /// - Throws: the first mistake, with its line and key, and what to write instead.
     init(path: String) throws(CommandFailure) {
-        let text = String(decoding: try OutputFile.read(path, limit: 1 << 20), as: UTF8.self)
-        let node: Node?
-        do {
-            node = try Yams.compose(yaml: text)
-        } catch {
-            throw CommandFailure("\(path): not YAML: \(Self.firstLine(of: "\(error)"))")
-        }
-        try self.init(BudgetEntry(file: path, key: "", node: node ?? Node([(Node, Node)]())))
+        try self.init(YAMLEntry(file: path))
     }
 
-    private init(_ root: BudgetEntry) throws(CommandFailure) {
+    private init(_ root: YAMLEntry) throws(CommandFailure) {
         let keys = try root.keys(["version", "budgets", "allowances"])
         if let version = keys["version"], try version.text() != "1" {
             throw version.mistake("this version of stall-monitor reads version 1")
@@ -34,21 +26,17 @@ struct BudgetFile {
     }
 
     /// What is said of several runs is added up by the budget's name.
-    private static func refuseEqualNames(_ rules: [BudgetRule], _ list: BudgetEntry?) throws(CommandFailure) {
+    private static func refuseEqualNames(_ rules: [BudgetRule], _ list: YAMLEntry?) throws(CommandFailure) {
         guard let entries = try list?.list() else { return }
         var known: Set<String> = []
         for (rule, entry) in zip(rules, entries) where !known.insert(rule.name).inserted {
             throw entry.mistake("'\(rule.name)' is the name of a budget before it; give each a name of its own")
         }
     }
-
-    private static func firstLine(of text: String) -> String {
-        text.split(whereSeparator: \.isNewline).prefix(1).joined()
-    }
 }
 
 extension BudgetRule {
-    fileprivate init(_ entry: BudgetEntry, _ index: Int) throws(CommandFailure) {
+    fileprivate init(_ entry: YAMLEntry, _ index: Int) throws(CommandFailure) {
         let limits = [
             "maxStalls", "maxPerHour", "maxDuration", "maxBlockedPercent", "maxTurnP99", "maxTurn",
         ]
@@ -72,7 +60,7 @@ extension BudgetRule {
 }
 
 extension BudgetLimits {
-    fileprivate init(_ keys: [String: BudgetEntry]) throws(CommandFailure) {
+    fileprivate init(_ keys: [String: YAMLEntry]) throws(CommandFailure) {
         self.init(maxStalls: try keys["maxStalls"]?.whole(), maxDurationNs: try keys["maxDuration"]?.length())
         maxPerHour = try keys["maxPerHour"]?.number()
         maxBlockedPercent = try keys["maxBlockedPercent"]?.number()
@@ -87,7 +75,7 @@ extension BudgetRule.Scope {
         "on_cpu", "waiting", "blocked", "deadlock", "starved", "disk_wait", "paused", "unknown",
     ]
 
-    fileprivate init(_ entry: BudgetEntry) throws(CommandFailure) {
+    fileprivate init(_ entry: YAMLEntry) throws(CommandFailure) {
         let keys = try entry.keys(["service", "label", "type", "verdict", "fingerprint"])
         self.init()
         service = try keys["service"]?.text()
@@ -103,7 +91,7 @@ extension BudgetRule.Scope {
 }
 
 extension Allowance {
-    fileprivate init(_ entry: BudgetEntry) throws(CommandFailure) {
+    fileprivate init(_ entry: YAMLEntry) throws(CommandFailure) {
         let keys = try entry.keys(["fingerprint", "reason", "owner", "expires"])
         let need = { (key: String) throws(CommandFailure) in
             guard let value = keys[key] else {

@@ -1,0 +1,103 @@
+import Glibc
+import StallReports
+import Yams
+
+/// Defaults of options, from a file of the user: `config/stall-monitor-command.yaml` shows one. The command line wins over it.
+struct CommandDefaults {
+    /// The command line with the defaults put in.
+    private(set) var arguments: [String]
+    /// What was put in, and from which file: for whoever wonders where an option comes from.
+    private(set) var added: [String] = []
+    private(set) var file: String?
+
+    static let variable = "STALL_MONITOR_CONFIG"
+
+    /// Keys beside the names of subcommands.
+    private static let (reports, all) = ("reports", "all")
+    /// What is meant where a command has subcommands, and none is named.
+    private static let standard = ["gate": "gate judge"]
+
+    /// - Parameter arguments: without the program's name.
+    /// - Throws: what is wrong with the file.
+    init(_ arguments: [String], of command: CommandDescription, file: String) throws(CommandFailure) {
+        (self.arguments, self.file) = (arguments, file)
+        let commands = command.descendants
+        let sections = try YAMLEntry(file: file).keys([Self.reports, Self.all] + commands.keys.sorted())
+        if let reports = try sections[Self.reports]?.text() {
+            // What the environment names is nearer to the user than a file.
+            unsafe setenv(ReportDirectory.environmentVariable, Self.expanded(reports), 0)
+        }
+        let depth = command.depth(of: arguments)
+        let name = arguments.prefix(depth).joined(separator: " ")
+        let current = Self.standard[name] ?? name
+        // Each section is looked at, so that a mistake shows at once, and not on the day when the command is used.
+        var defaults = try Self.shared(sections[Self.all], commands)
+        for (name, section) in sections.sorted(by: { $0.key < $1.key }) {
+            guard let options = commands[name]?.options else { continue }
+            let own = try Self.words(section, options)
+            if name == current { defaults.merge(own) { $1 } }
+        }
+        guard let options = commands[current]?.options else { return }
+        let given = arguments.prefix { $0 != "--" }
+        added = defaults.sorted { $0.key < $1.key }.flatMap { key, words in
+            guard let option = options[key], !given.contains(where: option.isGiven) else { return [String]() }
+            return words
+        }
+        self.arguments.insert(contentsOf: added, at: depth)
+    }
+
+    /// Defaults for every command that has the option.
+    private static func shared(
+        _ section: YAMLEntry?,
+        _ commands: [String: CommandDescription]
+    ) throws(CommandFailure) -> [String: [String]] {
+        guard let section else { return [:] }
+        var options: [String: CommandDescription.Argument] = [:]
+        for command in commands.values { options.merge(command.options) { first, _ in first } }
+        return try words(section, options)
+    }
+
+    /// The options of a section, each as words of a command line.
+    private static func words(
+        _ section: YAMLEntry,
+        _ options: [String: CommandDescription.Argument]
+    ) throws(CommandFailure) -> [String: [String]] {
+        var words: [String: [String]] = [:]
+        for (key, value) in try section.keys(options.keys.sorted()) {
+            guard let option = options[key] else { continue }
+            if option.kind == "flag" {
+                let isOn = try value.choice({ ["true": true, "false": false][$0] }, ["true", "false"])
+                words[key] = isOn ? ["--\(key)"] : []
+            } else {
+                let values = option.isRepeating && value.node.sequence != nil ? try value.list() : [value]
+                for value in values { words[key, default: []] += ["--\(key)", try Self.text(value, of: option)] }
+            }
+        }
+        return words
+    }
+
+    private static func text(_ value: YAMLEntry, of option: CommandDescription.Argument) throws(CommandFailure)
+        -> String
+    {
+        guard let choices = option.allValues, !choices.isEmpty else { return try value.text() }
+        return try value.choice({ choices.contains($0) ? $0 : nil }, choices)
+    }
+
+    private static func expanded(_ path: String) -> String {
+        guard path.hasPrefix("~/"), let home = EnvironmentVariable.value("HOME") else { return path }
+        return home + path.dropFirst()
+    }
+
+    /// The file that $STALL_MONITOR_CONFIG names; set to nothing it names none. Without it the user's own, if it is there.
+    static var path: String? {
+        if let named = unsafe getenv(variable) {
+            let path = unsafe String(cString: named)
+            return path.isEmpty ? nil : path
+        }
+        let folder =
+            EnvironmentVariable.value("XDG_CONFIG_HOME")
+            ?? EnvironmentVariable.value("HOME").map { "\($0)/.config" }
+        let path = folder.map { "\($0)/stall-monitor/config.yaml" }
+        return path.flatMap { OutputFile.exists($0) ? $0 : nil }
+    }
+}

@@ -1,0 +1,94 @@
+import Foundation
+import StallReports
+import Testing
+
+@Suite("The command's defaults from a file", .timeLimit(.minutes(5)))
+struct CommandDefaultsTests {
+    private let fixture: ReportsFixture
+    private var file: String { fixture.root + "/config.yaml" }
+
+    init() throws {
+        fixture = try ReportsFixture()
+        for label in ["main", "io"] {
+            var report = Sample.report(id: .make())
+            report.watched.label = label
+            try fixture.store.write(report)
+        }
+    }
+
+    private func run(_ text: String, _ arguments: String...) throws -> CommandRun {
+        try Data(text.utf8).write(to: URL(filePath: file))
+        return try CommandRun(arguments: arguments, environment: ["STALL_MONITOR_CONFIG": file])
+    }
+
+    private func count(_ run: CommandRun) -> Int {
+        run.output.split(separator: "\n").count { $0.contains("shop.Cart") }
+    }
+
+    @Test("hold for the subcommand they are of, or for all; the command line wins")
+    func apply() throws {
+        let reports = "reports: \(fixture.path)\n"
+        #expect(try count(run(reports, "list")) == 2)
+        #expect(try count(run(reports + "list: {label: [main]}", "list")) == 1)
+        #expect(try count(run(reports + "list: {label: main}", "tail")) == 2)
+        #expect(try count(run(reports + "all: {label: none}\nlist: {label: main}", "list")) == 1)
+        #expect(try count(run(reports + "list: {label: none}", "list", "--label", "io")) == 1)
+        #expect(try count(run(reports + "list: {label: none}", "list", "--label=io")) == 1)
+        #expect(try run(reports + "all: {color: always}", "list").output.contains("\u{1B}[32m"))
+        #expect(try !run(reports + "all: {color: always}", "list", "--color", "never").output.contains("\u{1B}["))
+        #expect(try !run(reports + "all: {no-pager: false, utc: true}", "list").output.isEmpty)
+        // A directory that is given, or the environment's, comes before the file's.
+        #expect(try run(reports, "list", fixture.root + "/none").status == 1)
+        #expect(try run("gate judge: {max-stalls: 99}", "gate", fixture.path).output.contains("no run record"))
+    }
+
+    @Test("a mistake is told with its line, also of another subcommand, and is wrong usage")
+    func mistakes() throws {
+        let unknown = try run("list:\n  colour: always\n", "tail", fixture.path)
+        #expect(unknown.status == 64 && unknown.output.isEmpty)
+        #expect(
+            unknown.errors.contains("config.yaml:2: colour: there is no such key here; there are "),
+            "\(unknown.errors)"
+        )
+        #expect(try run("lists: {}", "list", fixture.path).errors.contains("lists: there is no such key here"))
+        #expect(
+            try run("all: {color: purple}", "list", fixture.path).errors.contains(
+                "'purple' is not among auto, always, never"
+            )
+        )
+        #expect(try run("list: {utc: 5}", "list", fixture.path).errors.contains("'5' is not among true, false"))
+        #expect(try run("list: [", "list", fixture.path).status == 64)
+        let value = try run("top: {every: fast}", "top", fixture.path)
+        #expect(value.status == 64 && value.errors.contains("config.yaml adds to the command line: --every fast"))
+        let missing = try CommandRun(
+            arguments: ["list", fixture.path],
+            environment: ["STALL_MONITOR_CONFIG": "/no/such"]
+        )
+        #expect(missing.status == 64 && missing.errors.contains("/no/such"))
+    }
+
+    @Test("the user's own file is read where none is named; a variable that is set to nothing names none")
+    func places() throws {
+        let folder = fixture.root + "/home/.config/stall-monitor"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        try Data("list: {label: main}".utf8).write(to: URL(filePath: folder + "/config.yaml"))
+        func shown(_ environment: [String: String]) throws -> Int {
+            count(try CommandRun(arguments: ["list", fixture.path], environment: environment))
+        }
+        #expect(try shown(["HOME": fixture.root + "/home"]) == 1)
+        #expect(try shown(["XDG_CONFIG_HOME": fixture.root + "/home/.config"]) == 1)
+        #expect(try shown(["HOME": fixture.root + "/home", "STALL_MONITOR_CONFIG": ""]) == 2)
+        #expect(try shown(["HOME": fixture.root + "/nowhere"]) == 2)
+    }
+
+    @Test("the example has no mistake")
+    func example() throws {
+        let example = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appending(path: "config/stall-monitor-command.yaml")
+        let run = try CommandRun(
+            arguments: ["list", fixture.path],
+            environment: ["STALL_MONITOR_CONFIG": example.path]
+        )
+        #expect(run.status == 0 && count(run) == 2, "\(run.errors)")
+    }
+}
