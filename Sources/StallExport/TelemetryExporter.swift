@@ -62,6 +62,9 @@ struct TelemetryLogExporter: ReportExporter {
             if let line = report.culprit?.line { attributes.append(.init("code.line.number", .integer(Int64(line)))) }
             let stack = Self.stackTrace(report)
             if !stack.isEmpty { attributes.append(.init("code.stacktrace", .string(stack))) }
+            if let labels = report.labels {
+                attributes.append(.init("stall.labels", .string(plain(labels.joined(separator: " > ")))))
+            }
             for (name, value) in report.metadata.sorted(by: { $0.key < $1.key }) {
                 attributes.append(.init("stall.metadata." + plain(name), .string(plain(value))))
             }

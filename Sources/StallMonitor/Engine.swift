@@ -41,6 +41,7 @@ struct Engine: Sendable {
             Self.end(parts, reporterThread, capturer, by: .now + .seconds(5))
             throw error
         }
+        WorkTable.addReader(1)
     }
 
     /// From now on for so long, nothing is a stall.
@@ -52,6 +53,7 @@ struct Engine: Sendable {
 
     /// Waits for the end that was ordered. What does not end by the deadline goes on, and the capture signal with it.
     func end(by deadline: MonotonicInstant) {
+        WorkTable.addReader(-1)
         guard watchdogThread.join(by: deadline) else { return }
         Self.end(parts, reporterThread, capturer, by: deadline)
     }

@@ -1,4 +1,4 @@
-import Glibc
+import StallMonitor
 import StallReports
 import Testing
 
@@ -58,17 +58,8 @@ struct TestScope: Sendable {
         }
     }
 
-    /// The lower half of the calling task's number. Nil outside of a task.
-    static var currentTask: UInt32? {
-        typealias Current = @convention(c) () -> UnsafeMutableRawPointer?
-        typealias Number = @convention(c) (UnsafeMutableRawPointer) -> UInt64
-        // Functions of Swift's runtime with one plain argument at most, for which its calling convention equals C's.
-        guard let current = unsafe dlsym(nil, "swift_task_getCurrent"),
-            let number = unsafe dlsym(nil, "swift_task_getJobTaskId"),
-            let task = unsafe unsafeBitCast(current, to: Current.self)()
-        else { return nil }
-        return UInt32(truncatingIfNeeded: unsafe unsafeBitCast(number, to: Number.self)(task))
-    }
+    /// The lower half of the calling task's number. Nil outside a task.
+    static var currentTask: UInt32? { WorkKey.currentTaskNumber }
 }
 
 extension StallReport {

@@ -7,6 +7,17 @@ import Testing
 struct RenderingTests {
     init() { ShownTime.useUTC() }
 
+    @Test("show: the server's names for the work that stood, from outside in, short and in full")
+    func labels() {
+        var report = Sample.report()
+        report.labels = ["checkout", "charge"]
+        #expect(
+            StallFacts(report: report).rows.contains { $0.name == "labels" && $0.value.plain == "checkout > charge" }
+        )
+        let brief = StallBrief(report: report).lines.map(\.plain)
+        #expect(brief.contains { $0.hasPrefix("Work") && $0.hasSuffix("checkout > charge") }, "\(brief)")
+    }
+
     @Test("show: the page of a stall")
     func page() {
         let page = StallPage(report: Sample.report()).lines.map(\.plain).joined(separator: "\n")

@@ -26,6 +26,12 @@ int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void 
 /// or ETIMEDOUT: then the thread is still running and stays joinable.
 int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
 
+/// The lower half of the calling task's number in Swift's concurrency runtime: what a captured stack tells of a task. 0 outside a task, and
+/// where the runtime does not say.
+uint32_t monitor_current_task(void);
+/// The calling thread's number (gettid(2)). A system call for a thread's first call only.
+int32_t monitor_thread_number(void);
+
 /// The number of forks between the first process and this one: a child of fork reads another number than its parent. One relaxed
 /// load; async-signal-safe. It is counted by pthread_atfork, so a raw clone(2) is not counted.
 uint32_t monitor_fork_generation(void);

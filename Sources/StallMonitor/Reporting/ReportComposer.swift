@@ -56,6 +56,7 @@ struct ReportComposer {
             metadata: stall.details.metadata,
             monitor: cost ?? stacks.cost
         )
+        report.labels = stall.details.labels.isEmpty ? nil : stall.details.labels
         // What follows from the report itself.
         let atCulprit = report.workersAtCulprit
         report.pool?.atCulprit = atCulprit

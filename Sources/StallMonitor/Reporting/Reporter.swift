@@ -126,10 +126,20 @@ struct Reporter: ~Copyable {
             at: .now
         )
         throttle.note(stall.span.length, of: stall.firstFingerprint)
-        stall.details = details.details(of: composer.report(of: stall), tell: tell)
+        stall.details = self.details(of: stall)
         open[stall.observation.number] = stall
         recordChanges += 1
         publish(stall) { .began($0) }
+    }
+
+    /// What the server says of it. Another process's tasks and threads are not in this one's table.
+    private func details(of stall: StallCase) -> StallDetails {
+        var report = composer.report(of: stall)
+        let seen = stall.observation
+        let work = seen.otherProcess == nil ? StalledWork(of: report, at: seen.detectedAt) : StalledWork()
+        WorkTable.current.keep(work, ofStall: report.id)
+        report.labels = work.labels.isEmpty ? nil : work.labels
+        return details.details(of: report, work, tell: tell)
     }
 
     private mutating func grow(_ number: Int, _ span: StallSpan) {

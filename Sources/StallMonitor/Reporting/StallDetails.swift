@@ -7,6 +7,8 @@ public struct StallDetails: Hashable, Sendable {
     public var metadata: [String: String]
     /// The trace of the stalled work.
     public var trace: StallReport.Trace?
+    /// The names of the stalled work. Not part of the answer: the server has set them before.
+    var labels: [String] = []
 
     /// Empty by default.
     public init(metadata: [String: String] = [:], trace: StallReport.Trace? = nil) {
@@ -34,10 +36,27 @@ final class DetailsSource: Sendable {
 
     /// The server's details of a stall that was just detected, with the labels that all reports have.
     ///
-    /// - Parameter tell: called once when there is no answer in time, and once when there is one again.
-    func details(of report: StallReport, tell: (StallEvent) -> Void) -> StallDetails {
-        guard let ask else { return StallDetails(metadata: labels) }
-        guard let details = lookup.ask(within: Self.patience, { ask(report) }) else {
+    /// - Parameters:
+    ///   - work: what the server has already said about the stalled work.
+    ///   - tell: called once when there is no answer in time, and once when there is one again.
+    func details(
+        of report: StallReport,
+        _ work: StalledWork = StalledWork(),
+        tell: (StallEvent) -> Void
+    ) -> StallDetails {
+        var details = askedDetails(of: report, work, tell: tell)
+        details.labels = work.labels
+        return details
+    }
+
+    private func askedDetails(of report: StallReport, _ work: StalledWork, tell: (StallEvent) -> Void) -> StallDetails {
+        guard ask != nil || work.context != nil else { return StallDetails(metadata: labels) }
+        let question = { @Sendable [ask, context = work.context] in
+            var details = ask?(report) ?? StallDetails()
+            details.trace = details.trace ?? context?.trace
+            return details
+        }
+        guard let details = lookup.ask(within: Self.patience, question) else {
             if !isTold.exchange(true, ordering: .relaxed) { tell(.fault(.init(.detailsMissing))) }
             return StallDetails(metadata: labels)
         }
@@ -55,20 +74,22 @@ final class DetailsSource: Sendable {
     private static func bounded(_ pairs: [String: String]) -> [String: String] {
         let chosen = pairs.sorted { $0.key < $1.key }.prefix(limits.pairs)
         return Dictionary(
-            chosen.map { (cut($0.key, limits.keyBytes), cut($0.value, limits.valueBytes)) },
+            chosen.map { ($0.key.cut(toBytes: limits.keyBytes), $0.value.cut(toBytes: limits.valueBytes)) },
             uniquingKeysWith: { first, _ in first }
         )
     }
+}
 
-    /// Cuts between characters.
-    private static func cut(_ text: String, _ bytes: Int) -> String {
-        guard text.utf8.count > bytes else { return text }
-        var (end, length) = (text.startIndex, 0)
-        while end < text.endIndex {
-            length += text[end].utf8.count
+extension String {
+    /// Its beginning. Cuts between characters.
+    func cut(toBytes bytes: Int) -> String {
+        guard utf8.count > bytes else { return self }
+        var (end, length) = (startIndex, 0)
+        while end < endIndex {
+            length += self[end].utf8.count
             guard length <= bytes else { break }
-            end = text.index(after: end)
+            end = index(after: end)
         }
-        return String(text[..<end])
+        return String(self[..<end])
     }
 }

@@ -74,6 +74,9 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var suppressed: Int
     /// The sums of these stalls. Nil if there are none.
     public var repeats: Repeats?
+    /// The server's names for the stalled work, the outermost first: see `withStallLabel` of StallMonitor. For a task pool, the names of all
+    /// its workers' work. Nil if it has no name.
+    public var labels: [String]?
     /// Known only to the server: the monitor leaves it nil.
     public var trace: Trace?
     /// Data that the server adds.
@@ -146,7 +149,7 @@ public struct StallReport: Codable, Hashable, Sendable {
             modules
         case fingerprint, aliases, suppressed, repeats
         case isProvisional = "provisional"
-        case trace, metadata, monitor
+        case labels, trace, metadata, monitor
         case processEnd = "process_end"
     }
 }

@@ -117,6 +117,7 @@ struct StallBrief {
                 "\(report.process.pid)\(executable) on \(report.host.name), thread \(report.thread.numberAndName)"
             ),
         ]
+        report.labels.map { rows.append(("Work", "\($0.joined(separator: " > "))")) }
         if !pairs.isEmpty { rows.append(("Request", "\(pairs)")) }
         report.trace.map { rows.append(("Trace", "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")")) }
         rows.append(("Fault", "\(fault)"))

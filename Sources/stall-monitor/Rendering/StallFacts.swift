@@ -14,7 +14,8 @@ struct StallFacts {
             ("pool", report.pool.map { PoolTable.summary(of: $0) }),
             (report.watched.type == .taskPool ? "jobs" : "turns", turns), ("ended", processEnd),
             ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
-            ("service", service), ("process", process), ("host", host), ("trace", trace),
+            ("service", service), ("process", process), ("host", host),
+            ("labels", report.labels.map { "\($0.joined(separator: " > "))" }), ("trace", trace),
             ("fingerprint", fingerprint), ("repeats", repeats.map { "\($0.whole)" }),
             ("metadata", metadata), ("run", report.run.map { "\($0)" }),
         ]

@@ -25,6 +25,13 @@ func start() {
     rebuildIndex()
 }
 
+func charge(_ basket: Int) async throws -> Int { basket }
+
+func labels(_ basket: Int) async throws {
+    let receipt = try await withStallLabel("checkout") { try await charge(basket) }
+    print(receipt)
+}
+
 func thresholds(_ monitor: StallMonitor, _ worker: WorkerThread) throws {
     try monitor.watch(worker.loop, label: "worker", rule: StallRule(tick: .milliseconds(20), ticks: 3))
     monitor.watch(of: EventRunLoop.main)?.expectSlow(for: .seconds(5)) { rebuildIndex() }

@@ -293,6 +293,24 @@ struct StallMonitorTests {
         #expect(try contents().reports.contains(report))
     }
 
+    @Test("The names that the server gives its work stand in the report, and before it in what the closure is asked of")
+    func labels() throws {
+        let asked = Mutex<[String]?>(nil)
+        let monitor = start {
+            $0.details = { report in
+                asked.withLock { $0 = report.labels }
+                return .init()
+            }
+        }
+        worker.perform { withStallLabel("import") { withStallLabel("parse") { _ = stallInSleep(600) } } }
+        #expect(log.wait { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+
+        #expect(log.ended.first?.labels == ["import", "parse"] && asked.withLock { $0 } == ["import", "parse"])
+        #expect(try contents().reports.first?.labels == ["import", "parse"])
+    }
+
     @Test("A closure that does not return is told once, and reports are written without what it has to say")
     func detailsThatHang() throws {
         let mayGoOn = DispatchSemaphore(value: 0)

@@ -1,0 +1,83 @@
+import CMonitorShims
+import RunLoopKit
+package import StallReports
+
+/// Identifies work by its task or its thread.
+package struct WorkKey: Hashable, Sendable {
+    let number: UInt64
+
+    /// A task, by the lower half of its number, which is the part that a captured stack contains.
+    package static func task(_ number: UInt32) -> WorkKey { WorkKey(number: UInt64(number)) }
+
+    package static func thread(_ number: Int32) -> WorkKey {
+        WorkKey(number: 1 << 32 | UInt64(UInt32(bitPattern: number)))
+    }
+
+    /// For a closure that may suspend: the calling task. Nil outside a task, and if the runtime does not provide the number.
+    package static var currentTask: WorkKey? { currentTaskNumber.map { .task($0) } }
+
+    /// The lower half of the calling task's number. Nil outside a task, and if the runtime does not provide it.
+    package static var currentTaskNumber: UInt32? {
+        let number = monitor_current_task()
+        return number == 0 ? nil : number
+    }
+
+    /// For a closure that does not suspend: the calling thread.
+    package static var currentThread: WorkKey { .thread(monitor_thread_number()) }
+}
+
+/// The server's description of a closure while it runs.
+package struct WorkNote: Sendable {
+    /// A name for reports.
+    var label: String?
+    package var context: (any WorkContext)?
+
+    package init(label: String? = nil, context: (any WorkContext)? = nil) {
+        (self.label, self.context) = (label, context)
+    }
+}
+
+/// What another module knows about the work, such as the trace of a request.
+package protocol WorkContext: Sendable {
+    /// Called on a thread of the monitor, which waits for a tenth of a second.
+    var trace: StallReport.Trace? { get }
+}
+
+/// The stalled work, as the server has described it.
+struct StalledWork: Sendable {
+    /// The outermost first.
+    var labels: [String] = []
+    /// The context of the innermost work that has one.
+    var context: (any WorkContext)?
+    /// The contexts of other work that was begun on the stalled thread.
+    var waiting: [any WorkContext] = []
+
+    /// The most that a report and a span contain.
+    static let limits = (labels: 16, bytes: 128, contexts: 32)
+
+    init() {}
+
+    /// - Parameters:
+    ///   - report: a report of this process.
+    ///   - time: when it was detected.
+    init(of report: StallReport, at time: MonotonicInstant, in table: WorkTable = .current) {
+        let keys = report.workKeys
+        let marks = table.marks(of: keys, at: time)
+        labels = marks.compactMap(\.note.label).prefix(Self.limits.labels).map { $0.cut(toBytes: Self.limits.bytes) }
+        context = marks.last { $0.note.context != nil }?.note.context
+        let thread = Int32(truncatingIfNeeded: report.thread.id)
+        let others = table.contexts(begunOn: thread, besides: Set(keys), before: time)
+        waiting = Array(others.prefix(Self.limits.contexts))
+    }
+}
+
+extension StallReport {
+    /// The stalled thread and its task; for a task pool, those of every worker.
+    fileprivate var workKeys: [WorkKey] {
+        let stalled = stacks.filter { $0.role == .stalled }
+        let tasks = stalled.compactMap { $0.async?.task } + (pool?.workers.compactMap(\.task) ?? [])
+        let threads = pool.map { $0.workers.map(\.thread.id) } ?? [thread.id]
+        return tasks.map { .task(UInt32(truncatingIfNeeded: $0)) }
+            + threads.map { .thread(Int32(truncatingIfNeeded: $0)) }
+    }
+}

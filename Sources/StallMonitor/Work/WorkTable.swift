@@ -1,0 +1,144 @@
+import CMonitorShims
+import Locking
+import RunLoopKit
+package import StallReports
+import Synchronization
+
+/// The server's own description of its work, by task and by thread: names and contexts that are valid while a closure runs.
+///
+/// A stack shows which task stalled, but not which request it worked on. The reporter looks that up here shortly after the stall was
+/// detected. The table is divided into shards, so that threads seldom wait for each other.
+package final class WorkTable: Sendable {
+    /// A closure of the server that runs, with its description.
+    package struct Mark: Sendable {
+        package let note: WorkNote
+        /// The thread that called it.
+        let thread: Int32
+        let since: MonotonicInstant
+    }
+
+    fileprivate struct Past: Sendable {
+        let key: WorkKey
+        let mark: Mark
+        let until: MonotonicInstant
+    }
+
+    fileprivate struct Contents: Sendable {
+        /// The innermost last.
+        var open: [WorkKey: [Mark]] = [:]
+        /// Closures that have ended recently, in a ring: a stall may be over before the reporter looks.
+        var past: [Past] = []
+        var nextPast = 0
+    }
+
+    private final class Shard: Sendable {
+        let contents = ForkSafeMutex(Contents())
+    }
+
+    /// The work of ongoing stalls, by report, the oldest first. Only if contexts are known.
+    private let stalled = ForkSafeMutex<[(report: ULID, work: StalledWork)]>([])
+    private static let stalledCapacity = 64
+    private let shards = (0..<16).map { _ in Shard() }
+    /// A shorter closure cannot be the cause of a stall, however low the threshold.
+    static let shortestPast = Duration.milliseconds(10)
+    static let pastCapacity = 32
+
+    // MARK: The table of the process
+
+    private static let first = (table: WorkTable(), generation: ForkGeneration.current)
+    private static let ofChild = PerProcess { WorkTable() }
+    /// The number of running monitors. Without one nothing is recorded.
+    private static let readers = Atomic(0)
+
+    /// The table of this process. A fork's child has its own.
+    package static var current: WorkTable { first.generation.isCurrent ? first.table : ofChild.current }
+
+    /// Whether a monitor runs that reads the table.
+    package static var isRead: Bool { readers.load(ordering: .relaxed) > 0 }
+
+    static func addReader(_ count: Int) { readers.wrappingAdd(count, ordering: .relaxed) }
+
+    // MARK: The server's threads
+
+    /// The closure begins on the calling thread.
+    package func begin(_ note: WorkNote, as key: WorkKey) {
+        let mark = Mark(note: note, thread: monitor_thread_number(), since: .now)
+        shard(of: key).contents.withLock { $0.open[key, default: []].append(mark) }
+    }
+
+    /// The innermost closure of the key has returned.
+    package func end(_ key: WorkKey) {
+        let now = MonotonicInstant.now
+        // A context may have a deinit of the server: it is released after the lock.
+        let former: (Mark?, Past?) = shard(of: key).contents.withLock { contents in
+            guard let mark = contents.open[key]?.popLast() else { return (nil, nil) }
+            if contents.open[key]?.isEmpty == true { contents.open[key] = nil }
+            guard now - mark.since >= Self.shortestPast else { return (mark, nil) }
+            return (mark, contents.keep(Past(key: key, mark: mark, until: now), Self.pastCapacity))
+        }
+        withExtendedLifetime(former) {}
+    }
+
+    private func shard(of key: WorkKey) -> Shard { shards[Int(truncatingIfNeeded: key.number) & (shards.count - 1)] }
+
+    // MARK: The reporter
+
+    /// The closures of any of the keys that ran at a time, the outermost first.
+    func marks(of keys: [WorkKey], at time: MonotonicInstant) -> [Mark] {
+        let found = Set(keys).flatMap { key in
+            shard(of: key).contents.withLock { contents in
+                let past = contents.past.filter { $0.key == key && time <= $0.until }.map(\.mark)
+                return (past + (contents.open[key] ?? [])).filter { $0.since <= time }
+            }
+        }
+        return found.sorted { $0.since < $1.since }
+    }
+
+    /// The contexts of other work that began on a thread before a time and has not ended.
+    func contexts(begunOn thread: Int32, besides keys: Set<WorkKey>, before time: MonotonicInstant) -> [any WorkContext]
+    {
+        shards.flatMap { shard in
+            shard.contents.withLock { contents in
+                contents.open.filter { !keys.contains($0.key) }.values.compactMap { marks in
+                    marks.last { $0.thread == thread && $0.since <= time && $0.note.context != nil }?.note.context
+                }
+            }
+        }
+    }
+}
+
+extension WorkTable {
+    /// Keeps the contexts of a stall until it has ended. Called by the reporter.
+    func keep(_ work: StalledWork, ofStall report: ULID) {
+        guard work.context != nil || !work.waiting.isEmpty else { return }
+        let former: StalledWork? = stalled.withLock { stalled in
+            stalled.append((report, work))
+            return stalled.count > Self.stalledCapacity ? stalled.removeFirst().work : nil
+        }
+        withExtendedLifetime(former) {}
+    }
+
+    /// The contexts of a stall that has ended: of the stalled work, and of work that was begun on the stalled thread and waited. Nil if none
+    /// is known. A second call for the same stall returns nil.
+    package func takeContexts(ofStall report: ULID) -> (stood: (any WorkContext)?, waiting: [any WorkContext])? {
+        let work: StalledWork? = stalled.withLock { stalled in
+            stalled.firstIndex { $0.report == report }.map { stalled.remove(at: $0).work }
+        }
+        return work.map { ($0.context, $0.waiting) }
+    }
+}
+
+extension WorkTable.Contents {
+    /// Returns the entry that it replaced.
+    fileprivate mutating func keep(_ ended: WorkTable.Past, _ capacity: Int) -> WorkTable.Past? {
+        guard past.count >= capacity else {
+            past.append(ended)
+            return nil
+        }
+        defer {
+            past[nextPast] = ended
+            nextPast = (nextPast + 1) % capacity
+        }
+        return past[nextPast]
+    }
+}

@@ -1,0 +1,142 @@
+import Dispatch
+import RunLoopKit
+import StallDetection
+import StallReports
+import Synchronization
+import Testing
+
+@testable import StallMonitor
+
+@Suite("Names of the work that stood", .serialized, .timeLimit(.minutes(10)))
+struct StallLabelTests {
+    private func report(task: UInt64? = nil, thread: Int32 = 1) -> StallReport {
+        var report = StallReport(
+            kind: .blocked,
+            startedAt: .now(),
+            detectedAt: .now(),
+            durationNs: 1,
+            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: thread),
+            fingerprint: .make(kind: .blocked, frames: [], modules: [])
+        )
+        if let task {
+            var stack = StallReport.Stack(thread: report.thread, capturedAt: .now())
+            stack.async = .init(from: 0, frames: [], task: task)
+            report.stacks = [stack]
+        }
+        return report
+    }
+
+    private func labels(_ report: StallReport, at time: MonotonicInstant = .now) -> [String] {
+        StalledWork(of: report, at: time).labels
+    }
+
+    /// As while a monitor runs.
+    private func watching<Value>(_ body: () async throws -> Value) async rethrows -> Value {
+        WorkTable.addReader(1)
+        defer { WorkTable.addReader(-1) }
+        return try await body()
+    }
+
+    @Test(
+        "Labels of a task are found by its number, nested ones from outside in, across what it awaits, and are gone afterwards"
+    )
+    func task() async throws {
+        try await watching {
+            let number = UInt64(try #require(WorkKey.currentTaskNumber))
+            await withStallLabel("checkout") {
+                await Task.yield()
+                #expect(labels(report(task: number)) == ["checkout"])
+                await withStallLabel("charge") {
+                    await Task { await withStallLabel("other") { await Task.yield() } }.value
+                    #expect(labels(report(task: number)) == ["checkout", "charge"])
+                }
+                #expect(labels(report(task: number)) == ["checkout"])
+            }
+            #expect(labels(report(task: number)).isEmpty)
+        }
+    }
+
+    @Test("A child task is a task of its own and does not have its parent's label")
+    func childTask() async throws {
+        try await watching {
+            await withStallLabel("parent") {
+                async let found = WorkKey.currentTaskNumber.map { labels(report(task: UInt64($0))) }
+                #expect(await found == [])
+            }
+        }
+    }
+
+    @Test("A label of code that does not suspend is found by the thread; those of several threads keep apart")
+    func threads() async throws {
+        try await watching {
+            let own = LoopThread.current().id
+            try withStallLabel("import") {
+                #expect(labels(report(thread: own)) == ["import"])
+                #expect(labels(report(thread: own + 1)).isEmpty)
+                #expect(throws: CancellationError.self) {
+                    try withStallLabel("parse") { () throws(CancellationError) in throw CancellationError() }
+                }
+                #expect(labels(report(thread: own)) == ["import"])
+            }
+        }
+    }
+
+    @Test("What was in force when the stall was detected is found though it is over; what came later is not")
+    func past() async throws {
+        await watching {
+            let (table, key) = (WorkTable(), WorkKey.task(7))
+            table.begin(WorkNote(label: "long"), as: key)
+            let detected = MonotonicInstant.now + WorkTable.shortestPast
+            while MonotonicInstant.now <= detected {}
+            table.end(key)
+            table.begin(WorkNote(label: "later"), as: key)
+            let found = { StalledWork(of: report(task: 7), at: $0, in: table).labels }
+            #expect(found(detected) == ["long"] && found(.now) == ["later"])
+            // However many come after it, as long as they are few enough, and no more than that are kept.
+            for _ in 0...WorkTable.pastCapacity {
+                table.begin(WorkNote(label: "x"), as: key)
+                table.end(key)
+            }
+            #expect(found(detected) == ["long"])
+        }
+    }
+
+    @Test("A report takes sixteen labels of 128 bytes")
+    func bounds() {
+        let table = WorkTable()
+        for _ in 0..<20 { table.begin(WorkNote(label: String(repeating: "é", count: 100)), as: .thread(3)) }
+        let found = StalledWork(of: report(thread: 3), at: .now, in: table).labels
+        #expect(found.count == 16 && found.allSatisfy { $0.utf8.count == 128 })
+    }
+
+    @Test("Without a monitor that runs nothing is noted", .enabled(if: !WorkTable.isRead))
+    func nobodyReads() {
+        withStallLabel("unseen") { #expect(labels(report(thread: LoopThread.current().id)).isEmpty) }
+    }
+
+    @Test("Threads that begin and end work at once lose none of it")
+    func contention() {
+        let (table, group) = (WorkTable(), DispatchGroup())
+        for number in 0..<4 {
+            group.enter()
+            startThread {
+                for round in 0..<200 {
+                    let key = WorkKey.task(UInt32(number * 1000 + round % 17))
+                    table.begin(WorkNote(label: "\(number)"), as: key)
+                    table.begin(WorkNote(label: "inner"), as: key)
+                    table.end(key)
+                }
+                group.leave()
+            }
+        }
+        group.wait()
+        for number in 0..<4 {
+            let marks = (0..<17).flatMap { table.marks(of: [.task(UInt32(number * 1000 + $0))], at: .now) }
+            #expect(marks.count == 200 && marks.allSatisfy { $0.note.label == "\(number)" })
+        }
+    }
+}
