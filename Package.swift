@@ -71,6 +71,8 @@ let metrics = product("CoreMetrics", of: "swift-metrics", for: "Service")
 let metricsTestKit = product("MetricsTestKit", of: "swift-metrics", for: "Service")
 let lifecycle = product("ServiceLifecycle", of: "swift-service-lifecycle", for: "Service")
 let signals = product("UnixSignals", of: "swift-service-lifecycle", for: "Service")
+let tracing = product("Tracing", of: "swift-distributed-tracing", for: "Tracing")
+let inMemoryTracing = product("InMemoryTracing", of: "swift-distributed-tracing", for: "Tracing")
 let system = product("SystemPackage", of: "swift-system", for: "Service")
 
 let package = Package(
@@ -93,11 +95,16 @@ let package = Package(
     // Each stands for the packages it needs. Without any (`traits: []`) no package is resolved, and there are the products up to
     // `StallMonitorLoops`.
     traits: [
-        .default(enabledTraits: ["Command", "Service", "YAML"]),
+        .default(enabledTraits: ["Command", "Service", "Tracing", "YAML"]),
         .trait(name: "Command", description: "The command stall-monitor: swift-argument-parser."),
         .trait(
             name: "Service",
             description: "StallMonitorService: swift-configuration, -log, -metrics, -service-lifecycle."
+        ),
+        .trait(
+            name: "Tracing",
+            description: "Spans of stalls in StallMonitorService: swift-distributed-tracing.",
+            enabledTraits: ["Service"]
         ),
         .trait(
             name: "YAML",
@@ -112,6 +119,7 @@ let package = Package(
             from: "1.4.0",
             traits: [.trait(name: "YAML", condition: .when(traits: ["YAML"]))]
         ),
+        .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.3.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
@@ -159,7 +167,7 @@ let package = Package(
         ),
         module(
             "StallMonitorService",
-            ["StallMonitor", "StallReports", configuration, logging, metrics, lifecycle, system]
+            ["RunLoopKit", "StallMonitor", "StallReports", configuration, logging, metrics, lifecycle, system, tracing]
         ),
 
         // Loops of other makes. Linking it makes the program's waits pass through it.
@@ -305,7 +313,7 @@ let package = Package(
             "StallMonitorServiceTests",
             [
                 "StallMonitorService", "StallMonitor", "StallReports", "RunLoopKit", "TestSupport", "service-host",
-                configuration, logging, metrics, metricsTestKit,
+                configuration, logging, metrics, metricsTestKit, tracing, inMemoryTracing,
             ]
         ),
         tests(

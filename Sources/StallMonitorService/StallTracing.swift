@@ -1,0 +1,166 @@
+#if Tracing
+    public import StallMonitor
+    import StallReports
+    public import Tracing
+
+    // Only with the package's trait `Tracing`, so that no server gets a package that it did not choose.
+
+    /// Makes a span for each reported stall, in the trace of the stalled request (swift-distributed-tracing).
+    ///
+    ///     let tracing = StallTracing()
+    ///     let monitor = StallMonitor.start { tracing.note($0) }
+    ///
+    /// The span `loop.blocked` is made when the stall has ended, with the stall's begin and end. Its parent is the context that
+    /// ``withStallContext(_:_:)`` had set for the stalled work; without one the span begins a new trace. It has links to the contexts of
+    /// other requests that were begun on the stalled thread and waited, up to 32.
+    ///
+    /// | attribute | is |
+    /// |---|---|
+    /// | `code.function.name`, `code.file.path`, `code.line.number` | of the culprit, if known |
+    /// | `thread.id`, `thread.name` | of the stalled thread |
+    /// | `stall.id`, `stall.kind`, `stall.verdict`, `stall.state`, `stall.fingerprint` | the report's |
+    /// | `stall.watched.type`, `stall.watched.label`, `stall.labels` | the stalled thing, and the server's names for the work |
+    ///
+    /// The event `exception`, at the time of detection, has `exception.type` (the verdict), `exception.message` and `exception.stacktrace`.
+    /// Stalls that are only counted (see `RepeatRule`) have no span.
+    public struct StallTracing: Sendable {
+        private let tracer: (any Tracer)?
+
+        /// - Parameter tracer: makes the spans. Nil: the one that the server has bootstrapped by then.
+        public init(tracer: (any Tracer)? = nil) { self.tracer = tracer }
+
+        /// Makes the span if the event ends a stall. Pass it to `StallMonitor.start` as the handler, or call it there: it runs on the
+        /// reporter's thread and costs the loop nothing.
+        public func note(_ event: StallEvent) {
+            guard case .ended(let report) = event else { return }
+            let work = WorkTable.current.takeContexts(ofStall: report.id).map { work in
+                (stood: work.stood.flatMap(TracedWork.context), waiting: work.waiting.compactMap(TracedWork.context))
+            }
+            record(report, in: work?.stood, waiting: work?.waiting ?? [])
+        }
+
+        func record(_ report: StallReport, in parent: ServiceContext?, waiting: [ServiceContext]) {
+            let tracer = tracer ?? InstrumentationSystem.tracer
+            let span = tracer.startSpan(
+                "loop.blocked",
+                context: parent ?? .topLevel,
+                ofKind: .internal,
+                at: report.startedAt.instant
+            )
+            span.updateAttributes { $0.merge(SpanAttributes(report.spanAttributes)) }
+            span.addEvent(report.exceptionEvent)
+            for context in waiting {
+                span.addLink(SpanLink(context: context, attributes: ["stall.role": .string("waiting")]))
+            }
+            span.setStatus(SpanStatus(code: .error, message: report.cause.summary))
+            span.end(at: (report.endedAt ?? report.startedAt.advanced(byNanoseconds: report.durationNs)).instant)
+        }
+    }
+
+    /// Binds a context to the calling task while `body` runs: a stall then belongs to its trace. The report gets the ids of trace and
+    /// span, and ``StallTracing`` makes its span there.
+    ///
+    /// For a server's middleware, around the handling of a request and inside the request's span. Child tasks do not inherit the context.
+    /// It costs two clock reads and two short locks, and nothing while no monitor runs.
+    ///
+    /// - Parameter context: by default that of the task. Nil: only runs `body`.
+    public nonisolated(nonsending) func withStallContext<Value, Failure: Error>(
+        _ context: ServiceContext? = .current,
+        _ body: nonisolated(nonsending) () async throws(Failure) -> Value
+    ) async throws(Failure) -> Value {
+        guard let context else { return try await body() }
+        return try await withWorkNote(WorkNote(context: TracedWork(context: context)), body)
+    }
+
+    /// Binds a context to the calling thread while `body` runs: for code outside tasks, such as a channel handler on its event loop.
+    public func withStallContext<Value, Failure: Error>(
+        _ context: ServiceContext? = .current,
+        _ body: () throws(Failure) -> Value
+    ) throws(Failure) -> Value {
+        guard let context else { return try body() }
+        return try withWorkNote(WorkNote(context: TracedWork(context: context)), body)
+    }
+
+    /// A context that is bound to a task or a thread.
+    struct TracedWork: WorkContext {
+        let context: ServiceContext
+
+        static func context(of work: any WorkContext) -> ServiceContext? { (work as? TracedWork)?.context }
+
+        /// The ids that the server's tracer writes into a request's headers.
+        var trace: StallReport.Trace? {
+            var headers: [String: String] = [:]
+            InstrumentationSystem.instrument.inject(context, into: &headers, using: HeaderInjector())
+            return StallReport.Trace(headers: headers)
+        }
+
+        private struct HeaderInjector: Injector {
+            func inject(_ value: String, forKey key: String, into headers: inout [String: String]) {
+                headers[key.lowercased()] = value
+            }
+        }
+    }
+
+    extension StallReport.Trace {
+        /// Reads W3C's `traceparent`, or the headers of other tracers that have one for each id: `x-b3-traceid`, `x-b3-spanid`.
+        ///
+        /// - Parameter headers: their names in lower case.
+        init?(headers: [String: String]) {
+            let parts = headers["traceparent"]?.split(separator: "-", omittingEmptySubsequences: false) ?? []
+            if parts.count >= 4, parts[1].count == 32, parts[2].count == 16 {
+                self.init(traceID: String(parts[1]), spanID: String(parts[2]))
+                return
+            }
+            let value = { (names: [String]) in
+                headers.filter { header in names.contains { header.key.hasSuffix($0) } }.min { $0.key < $1.key }?.value
+            }
+            guard let trace = value(["trace-id", "traceid"]) else { return nil }
+            self.init(traceID: trace, spanID: value(["span-id", "spanid", "parent-id"]))
+        }
+    }
+
+    extension StallReport {
+        fileprivate var spanAttributes: [String: SpanAttribute] {
+            var attributes: [String: SpanAttribute] = [
+                "stall.id": .string("\(id)"), "stall.kind": .string(kind.rawValue),
+                "stall.verdict": .string(cause.verdict.canonical.rawValue), "stall.state": .string(state.rawValue),
+                "stall.fingerprint": .string("\(fingerprint)"), "stall.watched.type": .string(watched.type.rawValue),
+                "stall.watched.label": .string(watched.label), "thread.id": .int64(Int64(thread.id)),
+            ]
+            attributes["thread.name"] = thread.name.map { .string($0) }
+            attributes["code.function.name"] = culpritName.map { .string($0) }
+            attributes["code.file.path"] = culprit?.file.map { .string($0) }
+            attributes["code.line.number"] = culprit?.line.map { .int64(Int64($0)) }
+            attributes["stall.labels"] = labels.map { .stringArray($0) }
+            return attributes
+        }
+
+        fileprivate var exceptionEvent: SpanEvent {
+            SpanEvent(
+                name: "exception",
+                at: detectedAt.instant,
+                attributes: [
+                    "exception.type": .string("stall." + cause.verdict.canonical.rawValue),
+                    "exception.message": .string(cause.summary),
+                    "exception.stacktrace": .string(stackTrace),
+                ]
+            )
+        }
+
+        /// The stalled thread's stack, the innermost function first, at most 64 frames: receivers cut or refuse longer values.
+        private var stackTrace: String {
+            (stacks.first?.frames ?? []).prefix(64).map { frame in
+                let place = frame.file.map { " (\($0)\(frame.line.map { ":\($0)" } ?? ""))" } ?? ""
+                return (frame.function ?? "\(frame.address)") + place
+            }.joined(separator: "\n")
+        }
+    }
+
+    extension Timestamp {
+        /// Tracers count from 1970. An earlier time becomes the beginning of 1970.
+        fileprivate var instant: DefaultTracerClock.Timestamp {
+            let nanoseconds = max(0, self.nanoseconds(since: Timestamp(seconds: 0)))
+            return DefaultTracerClock.Timestamp(nanosecondsSinceEpoch: UInt64(nanoseconds))
+        }
+    }
+#endif
