@@ -6,20 +6,31 @@ public import Logging
 public import StallMonitor
 import StallReports
 
-/// Writes the monitor's events to a log: one line when a stall begins, one when it ends, one for each fault
-/// and its end.
+/// Writes the monitor's events to a log: one message when a stall begins, one when it ends, one for each fault
+/// and its end. How many stalls are told is limited by the monitor: see `RepeatRule`.
 ///
 ///     StallMonitor.start(onEvent: StallLog(logger).callAsFunction)
 public struct StallLog: Sendable {
+    /// How a stall is written.
+    public enum Form: Hashable, Sendable {
+        /// One line; the figures are the message's metadata. For what collects logs.
+        case line
+        /// Several lines, with where, why, and the stack's own functions; the report's id is all of the metadata. For a terminal.
+        case lines
+    }
+
     private let logger: Logger
     private let level: Logger.Level
+    private let form: Form
 
     /// - Parameters:
     ///   - logger: where to write.
-    ///   - level: of the lines about stalls. A library does not decide what is worth a warning, so `info` unless given.
-    public init(_ logger: Logger, level: Logger.Level = .info) {
+    ///   - level: of the messages about stalls. A library does not decide what is worth a warning, so `info` unless given.
+    ///   - form: one line unless given.
+    public init(_ logger: Logger, level: Logger.Level = .info, form: Form = .line) {
         self.logger = logger
         self.level = level
+        self.form = form
     }
 
     /// Logs the event. Any thread.
@@ -48,18 +59,61 @@ public struct StallLog: Sendable {
         )
     }
 
-    private func log(_ message: Logger.Message, _ report: StallReport) {
+    private func log(_ message: String, _ report: StallReport) {
+        guard form == .line else {
+            let text = ([message + report.logHeadline] + report.logLines).joined(separator: "\n    ")
+            logger.log(level: level, "\(text)", metadata: ["stall.id": "\(report.id)"])
+            return
+        }
         logger.log(
             level: level,
-            message,
+            "\(message)",
             metadata: [
                 "stall.id": "\(report.id)",
                 "stall.loop": "\(report.watched.label)",
                 "stall.duration_ms": "\(report.durationNs / 1_000_000)",
-                "stall.verdict": "\(report.cause.verdict)",
+                "stall.verdict": "\(report.cause.verdict.canonical.rawValue)",
                 "stall.culprit": "\(report.culpritName ?? "unknown")",
                 "stall.fingerprint": "\(report.fingerprint)",
             ]
         )
+    }
+}
+
+extension StallReport {
+    /// `: main, 600ms, waiting`
+    fileprivate var logHeadline: String {
+        ": \(watched.label), \(DurationText(nanoseconds: durationNs).short), \(cause.verdict.canonical.rawValue)"
+    }
+
+    fileprivate var logLines: [String] {
+        var lines: [String] = []
+        if let name = culpritName { lines.append("Where   \(name)\(culprit.flatMap(\.logPlace) ?? "")") }
+        if !cause.summary.isEmpty { lines.append("Why     \(cause.summary)") }
+        if let labels { lines.append("Work    \(labels.joined(separator: " > "))") }
+        lines += ownFrames.map { "Stack   \($0.function ?? "\($0.address)")\($0.logPlace ?? "")" }
+        return lines + ["Report  \(id)"]
+    }
+
+    /// The server's own functions on the stack, the innermost first, 16 at most.
+    private var ownFrames: [Frame] {
+        let stack = stacks.first { $0.role == .stalled }
+        return Array((stack.map { $0.frames + ($0.async?.frames ?? []) } ?? []).filter(\.own).prefix(16))
+    }
+}
+
+extension StallReport.Frame {
+    fileprivate var logPlace: String? { StallReport.logPlace(file, line) }
+}
+
+extension StallReport.Culprit {
+    fileprivate var logPlace: String? { StallReport.logPlace(file, line) }
+}
+
+extension StallReport {
+    /// `  Checkout.swift:12`
+    fileprivate static func logPlace(_ file: String?, _ line: Int?) -> String? {
+        guard let name = file?.split(separator: "/").last else { return nil }
+        return "  \(name)\(line.map { ":\($0)" } ?? "")"
     }
 }

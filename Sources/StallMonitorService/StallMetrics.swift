@@ -1,5 +1,6 @@
 public import CoreMetrics
 public import StallMonitor
+import RunLoopKit
 import StallReports
 import Synchronization
 
@@ -10,17 +11,19 @@ import Synchronization
 ///
 /// | metric | is | dimensions |
 /// |---|---|---|
-/// | `stall.count` | counter: stalls that are over, with those that were only counted | `kind`, `verdict`, `type` |
-/// | `stall.duration` | timer: how long each lasted | `kind`, `verdict`, `type` |
+/// | `stall.count` | counter: stalls that are over, with those that were only counted | `kind`, `verdict`, `type`, `watched` |
+/// | `stall.duration` | timer: how long each lasted | `kind`, `verdict`, `type`, `watched` |
 /// | `stall.suppressed` | counter: of these, the ones without a report | `kind` |
 /// | `stall.ongoing.count`, `stall.ongoing.longest.seconds` | meters: stalls under way, and how long the longest has lasted | |
 /// | `stall.watched.seconds`, `stall.watched.turns` | counters: how long was watched, and turns made (of a task pool, jobs) | `type` |
+/// | `stall.turn.bucket` | counter: turns not longer than `le` seconds, each in every bucket it fits, as Prometheus has them | `type`, `le` |
 /// | `stall.turn.p99.seconds`, `stall.turn.max.seconds` | meters: of the slowest watched thing, since its watch began | `type` |
 /// | `stall.monitor.captures`, `stall.monitor.capture_failures`, `stall.monitor.lost` | counters: stacks taken, not taken; reports lost | |
 /// | `stall.monitor.processor.seconds`, `stall.monitor.held.seconds` | counters: what the monitor has cost | |
 ///
-/// The first three are recorded as stalls end, all others by ``update(from:)``. No dimension grows with the number of faults or threads.
-/// `verdict` of a stall that was only counted is `unknown`.
+/// The first three are recorded as stalls end, all others by ``update(from:)``. No dimension grows with the number of faults or threads:
+/// `watched` is what reports call the loop, queue or pool, for the first 64 of them, and `other` for those that come later. `verdict` of a
+/// stall that was only counted is `unknown`.
 public final class StallMetrics: Sendable {
     private let factory: any MetricsFactory
     private let counters = Instruments<Counter>()
@@ -28,6 +31,7 @@ public final class StallMetrics: Sendable {
     private let meters = Instruments<Meter>()
     private let timers = Instruments<Timer>()
     private let highest = Mutex<[Highest]>([])
+    private let watchedNames = BoundedNames(64)
 
     /// The highest that one monitor's figures were found at. Each may fall for a while: what was taken for lost is written after all, a time is
     /// found to have been a pause, or another thread asked later and counts first.
@@ -43,16 +47,26 @@ public final class StallMetrics: Sendable {
     public func note(_ event: StallEvent) {
         switch event {
         case .ended(let report):
-            count(report.kind, report.cause.verdict, report.watched.type, lasting: report.durationNs)
+            let verdict = report.cause.verdict.canonical
+            count(report.kind, verdict, report.watched.type, report.watched.label, lasting: report.durationNs)
         case .suppressed(let stall):
-            count(stall.kind, .unknown, stall.type, lasting: stall.durationNs)
+            count(stall.kind, .unknown, stall.type, stall.label, lasting: stall.durationNs)
             counter("stall.suppressed", [("kind", stall.kind.rawValue)]).increment()
         case .began, .grew, .fault, .mended: break
         }
     }
 
-    private func count(_ kind: StallKind, _ verdict: Verdict, _ type: WatchedType, lasting duration: Int64) {
-        let dimensions = [("kind", kind.rawValue), ("verdict", verdict.rawValue), ("type", type.rawValue)]
+    private func count(
+        _ kind: StallKind,
+        _ verdict: Verdict,
+        _ type: WatchedType,
+        _ label: String,
+        lasting duration: Int64
+    ) {
+        let dimensions = [
+            ("kind", kind.rawValue), ("verdict", verdict.rawValue), ("type", type.rawValue),
+            ("watched", watchedNames.name(label)),
+        ]
         counter("stall.count", dimensions).increment()
         timer("stall.duration", dimensions).recordNanoseconds(duration)
     }
@@ -82,8 +96,26 @@ public final class StallMetrics: Sendable {
         raise("stall.watched.turns", dimensions, of: monitor, to: watched.reduce(0) { $0 + Double($1.turns ?? 0) })
         let turns = watched.compactMap(\.turnDurations)
         guard !turns.isEmpty else { return }
+        updateBuckets(type, watched, of: monitor)
         meter("stall.turn.p99.seconds", dimensions).set(Double(turns.map(\.p99Ns).max() ?? 0) / 1e9)
         meter("stall.turn.max.seconds", dimensions).set(Double(turns.map(\.maxNs).max() ?? 0) / 1e9)
+    }
+
+    /// The bounds of `stall.turn.bucket`, seconds.
+    static let turnBounds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+    private func updateBuckets(
+        _ type: WatchedType,
+        _ watched: [StallMonitor.Figures.Watched],
+        of monitor: StallMonitor
+    ) {
+        let lengths = watched.reduce(TurnHistogram()) { $0 + $1.turnLengths }
+        var sum = 0.0
+        let counts = lengths.counts(upTo: Self.turnBounds.map { UInt64($0 * 1e9) })
+        for (bound, count) in zip(Self.turnBounds.map { "\($0)" } + ["+Inf"], counts) {
+            sum += Double(count)
+            raise("stall.turn.bucket", [("type", type.rawValue), ("le", bound)], of: monitor, to: sum)
+        }
     }
 
     /// Counters only rise: by what a monitor's figure exceeds the highest that it was found at. Another monitor begins at zero.
@@ -119,6 +151,23 @@ public final class StallMetrics: Sendable {
     private func timer(_ label: String, _ dimensions: [(String, String)]) -> Timer {
         timers.instrument(InstrumentKey(label, dimensions)) {
             Timer(label: label, dimensions: dimensions, factory: factory)
+        }
+    }
+}
+
+/// The first so many names; those that come later are one.
+final class BoundedNames: Sendable {
+    private let known = Mutex<Set<String>>([])
+    private let capacity: Int
+
+    init(_ capacity: Int) { self.capacity = capacity }
+
+    func name(_ name: String) -> String {
+        known.withLock { known in
+            guard !known.contains(name) else { return name }
+            guard known.count < capacity else { return "other" }
+            known.insert(name)
+            return name
         }
     }
 }

@@ -1,4 +1,6 @@
+import Foundation
 import MetricsTestKit
+import RunLoopKit
 import StallReports
 import Testing
 
@@ -35,12 +37,53 @@ struct MetricsTests {
             metrics.note(.grew(report(.ongoing, fingerprint)))
             metrics.note(.ended(report(.recovered, fingerprint)))
         }
-        let dimensions = [("kind", "blocked"), ("verdict", "on_cpu"), ("type", "run_loop")]
+        let dimensions = [("kind", "blocked"), ("verdict", "on_cpu"), ("type", "run_loop"), ("watched", "main")]
         #expect(backend.counterTotal(label: "stall.count", dimensions: dimensions) == 3)
         #expect(
             try backend.expectTimer("stall.duration", dimensions).values == [400_000_000, 400_000_000, 400_000_000]
         )
         #expect(backend.counters.count == 1 && backend.timers.count == 1)
+    }
+
+    @Test("A wait is counted by the word that all output has, whatever the report calls it")
+    func waiting() {
+        var waited = report(.recovered)
+        waited.cause.verdict = .blocked
+        StallMetrics(factory: backend).note(.ended(waited))
+        #expect(backend.counters.first?.dimensions.contains { $0 == ("verdict", "waiting") } == true)
+    }
+
+    @Test("Sixty-four watched things have a name of their own, however many there are")
+    func names() {
+        let metrics = StallMetrics(factory: backend)
+        for number in 0..<100 {
+            var stall = report(.recovered)
+            stall.watched.label = "loop \(number)"
+            for _ in 0..<2 { metrics.note(.ended(stall)) }
+        }
+        let names = Set(backend.counters.flatMap(\.dimensions).filter { $0.0 == "watched" }.map(\.1))
+        #expect(names.count == 65 && names.contains("other") && names.contains("loop 63") && !names.contains("loop 64"))
+        #expect(backend.counterTotal(label: "stall.count") == 200)
+    }
+
+    @Test("A loop's turns are counted in every bucket that is long enough for them, and all in the last")
+    func turns() throws {
+        let metrics = StallMetrics(factory: backend)
+        let directory = "/tmp/stall-metrics-\(ULID.make())"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let worker = try WorkerThread(name: "turns")
+        let monitor = StallMonitor.start(.init(directory: directory), watching: [worker.loop])
+        for _ in 0..<20 { try worker.loop.performAndWait {} }
+        while monitor.figures?.watched.first?.turnLengths.count ?? 0 < 20 {}
+        metrics.update(from: monitor)
+        monitor.stop()
+        metrics.update(from: monitor)
+        worker.stop()
+        let count = { (bound: String) in
+            backend.counterTotal(label: "stall.turn.bucket", dimensions: [("type", "run_loop"), ("le", bound)])
+        }
+        let counts = StallMetrics.turnBounds.map { count("\($0)") } + [count("+Inf")]
+        #expect(counts == counts.sorted() && counts.last ?? 0 >= 20, "\(counts)")
     }
 
     @Test("What was only counted is counted here, too")

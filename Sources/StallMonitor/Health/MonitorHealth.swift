@@ -1,5 +1,5 @@
 public import StallReports
-import RunLoopKit
+package import RunLoopKit
 
 extension StallMonitor {
     /// The present state of the watched loops, for an endpoint that a load balancer or a supervisor asks.
@@ -55,6 +55,8 @@ extension StallMonitor {
             package var time: Duration
             package var turns: UInt64?
             package var turnDurations: TurnDurations?
+            /// Since the watch began.
+            package var turnLengths: TurnHistogram
         }
 
         package var watched: [Watched]
@@ -99,7 +101,8 @@ extension Engine {
                     label: name.label,
                     time: total.time,
                     turns: total.turns,
-                    turnDurations: .init(total.lengths)
+                    turnDurations: .init(total.lengths),
+                    turnLengths: total.lengths
                 )
             },
             captures: counts.captures,

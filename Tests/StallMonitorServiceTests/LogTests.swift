@@ -1,0 +1,163 @@
+import Logging
+import StallMonitor
+import StallReports
+import Synchronization
+import Testing
+
+@testable import StallMonitorService
+
+@Suite("Stalls in a log")
+struct LogTests {
+    private let lines = LogLines()
+
+    private func log(level: Logger.Level = .info, form: StallLog.Form = .line, from least: Logger.Level = .trace)
+        -> StallLog
+    {
+        var logger = Logger(label: "stalls") { [lines] _ in MemoryLog(lines: lines) }
+        logger.logLevel = least
+        return StallLog(logger, level: level, form: form)
+    }
+
+    private func report(_ state: StallState = .recovered) -> StallReport {
+        var report = StallReport(
+            kind: .blocked,
+            state: state,
+            startedAt: .now(),
+            detectedAt: .now(),
+            durationNs: 612_345_678,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: 1),
+            cause: .init(verdict: .blocked, summary: "The thread waited in read(2)."),
+            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!
+        )
+        report.culprit = .init(function: "charge(_:)", file: "/src/Checkout.swift", line: 12, stack: 0, frame: 1)
+        report.labels = ["checkout"]
+        let own = StallReport.Frame(
+            address: 2,
+            function: "charge(_:)",
+            file: "/src/Checkout.swift",
+            line: 12,
+            own: true
+        )
+        report.stacks = [
+            .init(thread: report.thread, capturedAt: .now(), frames: [.init(address: 1, function: "read"), own])
+        ]
+        return report
+    }
+
+    @Test(
+        "A stall is a line when it begins and one when it ends, at the level that was chosen, with its figures as metadata"
+    )
+    func line() throws {
+        let log = log(level: .warning)
+        log(.began(report(.ongoing)))
+        log(.grew(report(.ongoing)))
+        log(.ended(report()))
+        #expect(lines.all.map(\.text) == ["event loop stalled", "event loop recovered"])
+        #expect(lines.all.allSatisfy { $0.level == .warning })
+        let metadata = try #require(lines.all.last?.metadata)
+        #expect(metadata["stall.loop"] == "main" && metadata["stall.duration_ms"] == "612")
+        #expect(metadata["stall.culprit"] == "charge(_:)" && metadata["stall.fingerprint"] == "v2:0000000000000001")
+    }
+
+    @Test("A wait is called what all output calls it")
+    func verdict() {
+        log()(.ended(report()))
+        #expect(lines.all.first?.metadata["stall.verdict"] == "waiting")
+    }
+
+    @Test("A stall that nobody watches any more has not recovered")
+    func abandoned() {
+        log()(.ended(report(.abandoned)))
+        #expect(lines.all.map(\.text) == ["event loop stalled, no longer watched"])
+    }
+
+    @Test("For a terminal: where, why, the server's own functions and the report's id, a line each")
+    func terminal() {
+        let stall = report()
+        log(form: .lines)(.ended(stall))
+        #expect(
+            lines.all.map(\.text) == [
+                """
+                event loop recovered: main, 612ms, waiting
+                    Where   charge(_:)  Checkout.swift:12
+                    Why     The thread waited in read(2).
+                    Work    checkout
+                    Stack   charge(_:)  Checkout.swift:12
+                    Report  \(stall.id)
+                """
+            ]
+        )
+        #expect(lines.all.first?.metadata == ["stall.id": "\(stall.id)"])
+    }
+
+    @Test("Repeats are told for debugging only; faults, and their end, like stalls")
+    func others() {
+        let repeats = StallReport.Repeats(
+            count: 3,
+            report: nil,
+            firstAt: .now(),
+            lastAt: .now(),
+            totalNs: 1,
+            longestNs: 1
+        )
+        let stall = SuppressedStall(
+            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!,
+            kind: .blocked,
+            reason: .repeated,
+            type: .runLoop,
+            label: "main",
+            startedAt: .now(),
+            durationNs: 7_000_000,
+            repeats: repeats
+        )
+        let log = log(level: .notice)
+        log(.suppressed(stall))
+        log(.fault(.init(.reportNotWritten)))
+        log(.mended(.init(.reportNotWritten)))
+        #expect(lines.all.map(\.level) == [.debug, .notice, .notice])
+        #expect(
+            lines.all.first?.metadata["stall.repeats"] == "3" && lines.all.first?.metadata["stall.duration_ms"] == "7"
+        )
+        #expect(lines.all[1].metadata["error"] != nil && lines.all[2].text == "stall monitor works again")
+    }
+
+    @Test("A logger that is set to less than the level writes nothing")
+    func silent() {
+        log(level: .info, from: .error)(.ended(report()))
+        #expect(lines.all.isEmpty)
+    }
+}
+
+/// What was logged, in order.
+private final class LogLines: Sendable {
+    struct Line: Sendable {
+        var level: Logger.Level
+        var text: String
+        var metadata: Logger.Metadata
+    }
+
+    private let lines = Mutex<[Line]>([])
+    var all: [Line] { lines.withLock { $0 } }
+    func add(_ line: Line) { lines.withLock { $0.append(line) } }
+}
+
+private struct MemoryLog: LogHandler {
+    let lines: LogLines
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.trace
+
+    init(lines: LogLines) { self.lines = lines }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        lines.add(.init(level: event.level, text: "\(event.message)", metadata: event.metadata ?? [:]))
+    }
+}
