@@ -246,6 +246,7 @@ let package = Package(
             ["CEventLoops", "CLoopHooks", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]
         ),
         fixture("pool-host", ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
+        fixture("shutdown-host", ["StallMonitor", "StallMonitorLoops"]),
         fixture(
             "service-host",
             ["StallMonitor", "StallMonitorService", logging, metricsTestKit, lifecycle, signals],
@@ -308,7 +309,7 @@ let package = Package(
                 "StallReports", "Symbolication", "TestSupport", "cause-host", "pause-host", "threshold-host",
             ]
         ),
-        tests("StallMonitorLoopsTests", ["loop-host", "StallReports", "TestSupport"]),
+        tests("StallMonitorLoopsTests", ["loop-host", "shutdown-host", "StallReports", "TestSupport"]),
         tests(
             "StallMonitorServiceTests",
             [
