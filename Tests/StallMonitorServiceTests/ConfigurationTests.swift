@@ -104,6 +104,64 @@ struct ConfigurationTests {
         }
     }
 
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent()
+
+    @Test("The documentation's table is the list of keys that the reader goes by")
+    func documentation() throws {
+        let folder = "Sources/StallMonitorService/StallMonitorService.docc/ConfigurationKeys.md"
+        let text = try String(contentsOf: Self.root.appending(path: folder), encoding: .utf8)
+        let table = text.components(separatedBy: "<!-- keys -->\n").last?
+            .components(separatedBy: "<!-- end of the keys -->").first
+        let made = ConfigurationOption.table
+        #expect(table == made, "The article should have:\n\(made)")
+    }
+
+    @Test("The shipped file has every key and no other, and what it sets is the default")
+    func shippedKeys() throws {
+        let text = try String(contentsOf: Self.root.appending(path: "config/stall-monitor.yaml"), encoding: .utf8)
+        var scopes: [(indent: Int, name: String)] = []
+        var found: [String: String?] = [:]
+        for line in text.split(separator: "\n") {
+            guard let match = line.wholeMatch(of: /( *)(# )?( *)([A-Za-z]+):(?: (.+))?/),
+                !["true", "false"].contains(match.4)
+            else { continue }
+            let indent = match.1.count + match.3.count
+            scopes.removeAll { $0.indent >= indent }
+            scopes.append((indent, String(match.4)))
+            guard let value = match.5 else { continue }
+            let key = scopes.dropFirst().map(\.name).joined(separator: ".")
+            found.updateValue(match.2 == nil ? String(value) : nil, forKey: key)
+        }
+        #expect(found.keys.sorted() == ConfigurationOption.all.map(\.key).sorted())
+        for option in ConfigurationOption.all {
+            guard let value = found[option.key] ?? nil else { continue }
+            #expect(value == option.defaultText, "\(option.key)")
+        }
+    }
+
+    private static let wholeNumbers = ConfigurationOption.all.compactMap { option in
+        if case .integer(let range) = option.form { (option.key, range) } else { nil }
+    }
+
+    @Test(
+        "A whole number is taken at both ends of the range that the table has, and refused beyond",
+        arguments: wholeNumbers
+    )
+    func ranges(_ key: String, _ range: ClosedRange<Int>) async throws {
+        let configKey = AbsoluteConfigKey(key.split(separator: ".").map(String.init))
+        let read = { (number: Int) in
+            var values: [AbsoluteConfigKey: ConfigValue] = ["health.port": 0]
+            values[configKey] = .init(.int(number), isSecret: false)
+            _ = try await configuration(values)
+        }
+        for number in [range.lowerBound, range.upperBound] { try await read(number) }
+        for number in [range.lowerBound - 1, range.upperBound + 1] {
+            let error = await #expect(throws: ConfigurationRangeError.self) { try await read(number) }
+            #expect(error?.key == key && error?.range.hasSuffix("to \(range.upperBound)") == true, "\(number)")
+        }
+    }
+
     @Test("A value of the wrong form is an error, not the default")
     func wrongForm() async {
         await #expect(throws: (any Error).self) { try await configuration(["ticks": "five"]) }

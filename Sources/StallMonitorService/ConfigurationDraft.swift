@@ -1,0 +1,125 @@
+import StallDetection
+import StallMonitor
+import StallReports
+
+/// A configuration in the making: what of it is set by several keys has a field for each.
+struct ConfigurationDraft: Sendable {
+    var whole = StallMonitor.Configuration()
+    var hasRepeated = true
+    var repeated = StallRule.Repeated()
+    var hasCongested = true
+    var congestedTicks: Int?
+    var serviceName: String?
+    var serviceVersion: String?
+    var serviceInstance: String?
+    var healthPort: Int?
+    var health = StallMonitor.Configuration.HealthOptions(port: 0)
+    var captureSignal = Int(StallMonitor.Configuration.defaultCaptureSignal)
+
+    /// - Throws: a `ConfigurationRangeError` for the first value that is out of its range.
+    func configuration() throws -> StallMonitor.Configuration {
+        var configuration = whole
+        configuration.rule.repeated = hasRepeated ? repeated : nil
+        configuration.rule.congested = hasCongested ? StallRule.Congested(ticks: congestedTicks) : nil
+        // A window that is set to more than the longest one raises it. What is out of its range is found below.
+        let (window, longest) = (whole.repeats.window, whole.repeats.longestWindow)
+        configuration.repeats.longestWindow = longest < .zero ? longest : max(window, longest)
+        configuration.service = serviceName.map {
+            ServiceIdentity(name: $0, version: serviceVersion, instance: serviceInstance)
+        }
+        configuration.health = healthPort.map { port in
+            .init(port: port, address: health.address, failsAfter: health.failsAfter)
+        }
+        configuration.captureSignal = Int32(clamping: captureSignal)
+        if let error = configuration.rangeErrors.first { throw error }
+        return configuration
+    }
+}
+
+extension ConfigurationOption {
+    /// Every key, in the order of the shipped file.
+    static let all: [ConfigurationOption] = [
+        .bool("enabled", \.whole.enabled, "false: the monitor does nothing at all"),
+        .text("directory", \.whole.directory, "where reports go", "`./stall-reports`"),
+        .duration("tickMilliseconds", \.whole.rule.tick, 1...60_000, "how often a busy loop is looked at"),
+        .integer("ticks", \.whole.rule.ticks, 1...10_000, "after so many ticks without a transition a loop is stalled"),
+        .bool("repeated.enabled", \.hasRepeated, "whether several long turns in a row are a stall"),
+        .integer("repeated.turns", \.repeated.turns, 2...1_000, "so many turns"),
+        .integer("repeated.ticks", \.repeated.ticks, 1...10_000, "each longer than so many ticks"),
+        .bool("congested.enabled", \.hasCongested, "whether one turn full of short callbacks is a stall"),
+        .integer("congested.ticks", \.congestedTicks, 1...10_000, "a turn longer than so many ticks", "as `ticks`"),
+        .duration(
+            "reportsJobsLongerThanMilliseconds",
+            \.whole.reportsJobsLongerThan,
+            1...600_000,
+            "a job of a task pool that takes longer is reported",
+            "none: long jobs are only counted"
+        ),
+        .duration(
+            "startupGraceMilliseconds",
+            \.whole.startupGrace,
+            0...3_600_000,
+            "so long after the start nothing is a stall"
+        ),
+        .bool("countsTracedStalls", \.whole.countsTracedStalls, "whether stalls count while a debugger is attached"),
+        .integer("limits.reports", \.whole.limits.reports, 1...1_000_000, "finished reports in the directory"),
+        .integer("limits.runs", \.whole.limits.runs, 1...1_000_000, "run records in the directory"),
+        .megabytes("limits.megabytes", \.whole.limits.bytes, atMost: 1 << 20, "size of the directory"),
+        .integer("memory.reports", \.whole.memory.reports, 1...1_000_000, "reports kept for a disk that fails"),
+        .megabytes("memory.megabytes", \.whole.memory.bytes, atMost: 1 << 20, "memory for them"),
+        .percent(
+            "cost.processorPercent",
+            \.whole.cost.processorShare,
+            "of a processor, for captures, naming and writing"
+        ),
+        .duration(
+            "cost.processorBurstMilliseconds",
+            \.whole.cost.processorBurst,
+            1...600_000,
+            "what may be used at once"
+        ),
+        .percent("cost.heldPercent", \.whole.cost.heldShare, "of the time, for holding watched threads"),
+        .duration("cost.heldBurstMilliseconds", \.whole.cost.heldBurst, 1...600_000, "what may be used at once"),
+        .duration(
+            "repeats.windowSeconds",
+            \.whole.repeats.window,
+            0...86_400,
+            "so long after a report its fault is only counted"
+        ),
+        .duration(
+            "repeats.longestWindowSeconds",
+            \.whole.repeats.longestWindow,
+            0...86_400,
+            "to what that grows while it goes on"
+        ),
+        .integer("repeats.reportsPerMinute", \.whole.repeats.reportsPerMinute, 1...100_000, "reports of all faults"),
+        .integer("repeats.burst", \.whole.repeats.burst, 1...100_000, "reports at once"),
+        .megabytes("repeats.megabytesPerMinute", \.whole.repeats.bytesPerMinute, atMost: 100_000, "written"),
+        .bool(
+            "keepsLiveRecord",
+            \.whole.keepsLiveRecord,
+            "whether stalls under way are kept in a file that outlives the process"
+        ),
+        .text("service.name", \.serviceName, "what reports call the server", "the executable's name"),
+        .text("service.version", \.serviceVersion, "with a name only"),
+        .text("service.instance", \.serviceInstance, "with a name only"),
+        .integer("health.port", \.healthPort, 0...65_535, "answers `GET /health` there", "none: no port is opened"),
+        .text("health.address", \.health.address, "a numeric address"),
+        .duration("health.failsAfterSeconds", \.health.failsAfter, 1...3_600, "503 while a stall lasts for so long"),
+        .duration(
+            "abortsAfterSeconds",
+            \.whole.abortsAfter,
+            1...86_400,
+            "so long a stall may last, then the process ends",
+            "none: no stall ends it"
+        ),
+        .integer("captureSignal", \.captureSignal, 1...64, "takes a running thread's registers; 27 is `SIGPROF`"),
+        .bool("capturesAllThreads", \.whole.capturesAllThreads, "whether a report has the stacks of all threads"),
+        .bool("followsLocks", \.whole.followsLocks, "whether a stall in a lock says who holds it"),
+        .names("ownCode.modules", \.whole.ownCode.modules, "Swift modules that are the server's own"),
+        .names("ownCode.libraries", \.whole.ownCode.libraries, "Swift modules that are not"),
+        .names("ownCode.symbols", \.whole.ownCode.symbols, "functions that are; `*` is any text, see `OwnCode`"),
+        .names("ownCode.sources", \.whole.ownCode.sources, "source files that are"),
+        .names("ownCode.binaries", \.whole.ownCode.binaries, "executables and libraries that are"),
+    ]
+}

@@ -1,0 +1,208 @@
+import Configuration
+import StallDetection
+import StallMonitor
+import StallReports
+
+/// One key of a configuration file: its name, its form and range, and where its value goes.
+///
+/// The list of all is what reads a file, what the documentation's table is made of.
+struct ConfigurationOption: Sendable {
+    enum Form: Hashable, Sendable {
+        case bool, text, names
+        case integer(ClosedRange<Int>)
+        case number(ClosedRange<Double>)
+    }
+
+    /// Relative to the scope, parts separated by dots: `limits.reports`.
+    let key: String
+    let form: Form
+    /// What it means, in one line.
+    let summary: String
+    /// What stands in the table in the place of the default, where that says more.
+    let fallback: String?
+    /// The value as a file has it. Nil: not set.
+    let text: @Sendable (ConfigurationDraft) -> String?
+    /// Takes the value over if the key is set.
+    let read: @Sendable (ConfigReader, inout ConfigurationDraft) async throws -> Void
+
+    var configKey: ConfigKey { ConfigKey(key.split(separator: ".").map(String.init)) }
+
+    /// The default, for the table.
+    var defaultText: String { fallback ?? text(ConfigurationDraft()) ?? "none" }
+
+    /// Form and range, for the table.
+    var formText: String {
+        switch form {
+        case .bool: "bool"
+        case .text: "text"
+        case .names: "list of names"
+        case .integer(let range): "\(range.lowerBound) to \(range.upperBound)"
+        case .number(let range): "\(Self.decimal(range.lowerBound)) to \(Self.decimal(range.upperBound))"
+        }
+    }
+
+    /// A line of the documentation's table.
+    var row: String {
+        "| `\(key)` | \(formText) | \(defaultText) | \(summary) |"
+    }
+
+    /// The documentation's.
+    static var table: String {
+        (["| key | form | default | what it is |", "|---|---|---|---|"] + all.map(\.row))
+            .map { $0 + "\n" }.joined()
+    }
+
+    static func decimal(_ number: Double) -> String {
+        // A percentage of a share comes out of its multiplication with a tail of nines.
+        let number = (number * 1e6).rounded() / 1e6
+        return Int(exactly: number).map(String.init) ?? "\(number)"
+    }
+}
+
+// MARK: - By the form
+
+extension ConfigurationOption {
+    typealias Field<Value> = any WritableKeyPath<ConfigurationDraft, Value> & Sendable
+
+    private init<Value>(
+        _ key: String,
+        _ form: Form,
+        _ field: Field<Value>,
+        _ summary: String,
+        _ fallback: String? = nil,
+        text: @escaping @Sendable (Value) -> String?,
+        fetch: @escaping @Sendable (ConfigReader, ConfigKey) async throws -> Value?
+    ) {
+        let configKey = ConfigKey(key.split(separator: ".").map(String.init))
+        (self.key, self.form, self.self.summary, self.fallback) = (key, form, summary, fallback)
+        self.text = { text($0[keyPath: field]) }
+        read = { config, draft in
+            if let value = try await fetch(config, configKey) { draft[keyPath: field] = value }
+        }
+    }
+
+    static func bool(_ key: String, _ field: Field<Bool>, _ summary: String) -> Self {
+        Self(key, .bool, field, summary, text: { "\($0)" }, fetch: { try await $0.fetchBool(forKey: $1) })
+    }
+
+    static func text(_ key: String, _ field: Field<String>, _ summary: String, _ fallback: String? = nil) -> Self {
+        Self(key, .text, field, summary, fallback, text: { $0 }, fetch: { try await $0.fetchString(forKey: $1) })
+    }
+
+    static func text(_ key: String, _ field: Field<String?>, _ summary: String, _ fallback: String? = nil) -> Self {
+        Self(key, .text, field, summary, fallback, text: { $0 }, fetch: { try await $0.fetchString(forKey: $1) })
+    }
+
+    static func names(_ key: String, _ field: Field<Set<String>>, _ summary: String) -> Self {
+        Self(
+            key,
+            .names,
+            field,
+            summary,
+            text: { $0.isEmpty ? nil : $0.sorted().joined(separator: ", ") },
+            fetch: { try await $0.fetchStringArray(forKey: $1).map(Set.init) }
+        )
+    }
+
+    static func integer(_ key: String, _ field: Field<Int>, _ range: ClosedRange<Int>, _ summary: String) -> Self {
+        Self(key, .integer(range), field, summary, text: { "\($0)" }, fetch: { try await $0.fetchInt(forKey: $1) })
+    }
+
+    static func integer(
+        _ key: String,
+        _ field: Field<Int?>,
+        _ range: ClosedRange<Int>,
+        _ summary: String,
+        _ fallback: String? = nil
+    ) -> Self {
+        Self(
+            key,
+            .integer(range),
+            field,
+            summary,
+            fallback,
+            text: { $0.map { "\($0)" } },
+            fetch: { try await $0.fetchInt(forKey: $1) }
+        )
+    }
+
+    /// A whole number of the unit that the key names. Any number makes a duration: what is too long is found by its range.
+    static func duration(
+        _ key: String,
+        _ field: Field<Duration>,
+        _ range: ClosedRange<Int>,
+        _ summary: String
+    ) -> Self {
+        let unit = unit(of: key)
+        return Self(
+            key,
+            .integer(range),
+            field,
+            summary,
+            text: { decimal($0 / unit) },
+            fetch: { try await $0.fetchInt(forKey: $1).map { duration($0, of: unit) } }
+        )
+    }
+
+    static func duration(
+        _ key: String,
+        _ field: Field<Duration?>,
+        _ range: ClosedRange<Int>,
+        _ summary: String,
+        _ fallback: String? = nil
+    ) -> Self {
+        let unit = unit(of: key)
+        return Self(
+            key,
+            .integer(range),
+            field,
+            summary,
+            fallback,
+            text: { $0.map { decimal($0 / unit) } },
+            fetch: { try await $0.fetchInt(forKey: $1).map { duration($0, of: unit) } }
+        )
+    }
+
+    static func megabytes(_ key: String, _ field: Field<Int>, atMost most: Int, _ summary: String) -> Self {
+        Self(
+            key,
+            .integer(1...most),
+            field,
+            summary,
+            text: { decimal(Double($0) / Double(1 << 20)) },
+            fetch: { try await $0.fetchInt(forKey: $1).map(bytes) }
+        )
+    }
+
+    static func megabytes(_ key: String, _ field: Field<Int?>, atMost most: Int, _ summary: String) -> Self {
+        Self(
+            key,
+            .integer(1...most),
+            field,
+            summary,
+            text: { $0.map { decimal(Double($0) / Double(1 << 20)) } },
+            fetch: { try await $0.fetchInt(forKey: $1).map(bytes) }
+        )
+    }
+
+    static func percent(_ key: String, _ field: Field<Double>, _ summary: String) -> Self {
+        Self(
+            key,
+            .number(0.0001...100),
+            field,
+            summary,
+            text: { decimal($0 * 100) },
+            fetch: { try await $0.fetchDouble(forKey: $1).map { $0 / 100 } }
+        )
+    }
+
+    private static func unit(of key: String) -> Duration {
+        key.hasSuffix("Milliseconds") ? .milliseconds(1) : .seconds(1)
+    }
+
+    private static func duration(_ count: Int, of unit: Duration) -> Duration {
+        unit * min(max(count, -1_000_000_000), 1_000_000_000)
+    }
+
+    private static func bytes(_ megabytes: Int) -> Int { min(max(megabytes, -1), 1 << 40) << 20 }
+}
