@@ -74,7 +74,7 @@ extension ConfigurationOption {
         fetch: @escaping @Sendable (ConfigReader, ConfigKey) async throws -> Value?
     ) {
         let configKey = ConfigKey(key.split(separator: ".").map(String.init))
-        (self.key, self.form, self.self.summary, self.fallback) = (key, form, summary, fallback)
+        (self.key, self.form, self.summary, self.fallback) = (key, form, summary, fallback)
         self.text = { text($0[keyPath: field]) }
         read = { config, draft in
             if let value = try await fetch(config, configKey) { draft[keyPath: field] = value }

@@ -1,5 +1,5 @@
 import Logging
-import StallMonitor
+@testable import StallMonitor
 import StallReports
 import Synchronization
 import Testing
