@@ -39,6 +39,19 @@ let package = Package(
             ],
             swiftSettings: swift
         ),
+        // The same on the servers of a ClickHouse cluster, for many collectors at once.
+        .target(
+            name: "ClickHouseStore",
+            dependencies: [
+                "StallStore",
+                .product(name: "GzipCompression", package: "stall-monitor"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "StallReports", package: "stall-monitor"),
+            ],
+            swiftSettings: swift
+        ),
         // The server before it: takes reports, answers questions, shows pages.
         .target(
             name: "StallCollector",
@@ -62,6 +75,7 @@ let package = Package(
         .executableTarget(
             name: "stall-collector",
             dependencies: [
+                "ClickHouseStore",
                 "StallCollector",
                 "StallStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -76,9 +90,11 @@ let package = Package(
         .testTarget(
             name: "StallStoreTests",
             dependencies: [
-                "StallStore",
+                "ClickHouseStore", "StallStore",
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "StallReports", package: "stall-monitor"),
             ],
             path: "Tests/StallStoreTests",

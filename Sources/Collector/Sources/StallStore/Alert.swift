@@ -30,4 +30,9 @@ public struct LatestRun: Hashable, Sendable {
     public var updatedAt: Timestamp
     /// It has not said that it ends.
     public var isRunning: Bool
+
+    package init(service: String, release: String, host: String, updatedAt: Timestamp, isRunning: Bool) {
+        (self.service, self.release, self.host) = (service, release, host)
+        (self.updatedAt, self.isRunning) = (updatedAt, isRunning)
+    }
 }

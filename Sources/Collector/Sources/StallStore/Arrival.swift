@@ -182,7 +182,7 @@ extension ArrivedRun {
 
 extension Timestamp {
     /// In nanoseconds since 1970, held at the ends of 64 bits.
-    var sinceEpoch: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
+    package var sinceEpoch: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
 
-    init(sinceEpoch nanoseconds: Int64) { self.init(seconds: 0, nanoseconds: nanoseconds) }
+    package init(sinceEpoch nanoseconds: Int64) { self.init(seconds: 0, nanoseconds: nanoseconds) }
 }

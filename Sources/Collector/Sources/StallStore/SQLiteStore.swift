@@ -134,7 +134,7 @@ public final class SQLiteStore: StallStore {
 /// Why a store cannot be used, and what to do about it.
 public struct StoreError: Error, Hashable, CustomStringConvertible {
     public let description: String
-    init(_ description: String) { self.description = description }
+    package init(_ description: String) { self.description = description }
 
     static func reason(_ error: any Error) -> String {
         guard let error = error as? DatabaseError else { return "\(error)" }

@@ -161,6 +161,12 @@ public struct FaultList: Sendable {
     public var watchedNs: Int64
     /// Monitors that ran in the range.
     public var runs: Int
+    /// A part of the store did not answer: the faults are those of the rest.
+    public var isPartial = false
+
+    package init(faults: [Fault], watchedNs: Int64, runs: Int, isPartial: Bool = false) {
+        (self.faults, self.watchedNs, self.runs, self.isPartial) = (faults, watchedNs, runs, isPartial)
+    }
 }
 
 public struct StoredStall: Hashable, Sendable {
@@ -175,6 +181,25 @@ public struct StoredStall: Hashable, Sendable {
     public var host: String
     public var label: String
     public var culprit: String
+
+    package init(
+        id: ULID,
+        fingerprint: Fingerprint,
+        startedAt: Timestamp,
+        durationNs: Int64,
+        isOver: Bool,
+        verdict: Verdict,
+        service: String,
+        release: String,
+        host: String,
+        label: String,
+        culprit: String
+    ) {
+        (self.id, self.fingerprint, self.startedAt) = (id, fingerprint, startedAt)
+        (self.durationNs, self.isOver, self.verdict) = (durationNs, isOver, verdict)
+        (self.service, self.release, self.host) = (service, release, host)
+        (self.label, self.culprit) = (label, culprit)
+    }
 }
 
 public struct StoredReport: Sendable {
@@ -182,15 +207,21 @@ public struct StoredReport: Sendable {
     public struct Place: Hashable, Sendable {
         public var startedAt: Timestamp
         public var id: ULID
+
+        package init(startedAt: Timestamp, id: ULID) { (self.startedAt, self.id) = (startedAt, id) }
     }
 
     public var place: Place
     public var json: [UInt8]
+
+    package init(place: Place, json: [UInt8]) { (self.place, self.json) = (place, json) }
 }
 
 public struct StoredRun: Sendable {
     public var id: ULID
     public var json: [UInt8]
+
+    package init(id: ULID, json: [UInt8]) { (self.id, self.json) = (id, json) }
 }
 
 public struct DayCount: Hashable, Sendable {
@@ -198,6 +229,10 @@ public struct DayCount: Hashable, Sendable {
     public var day: Timestamp
     public var count: Int64
     public var totalNs: Int64
+
+    package init(day: Timestamp, count: Int64, totalNs: Int64) {
+        (self.day, self.count, self.totalNs) = (day, count, totalNs)
+    }
 }
 
 public struct Choices: Hashable, Sendable {
@@ -213,6 +248,10 @@ public struct StoreSize: Hashable, Sendable {
     public var bytes: Int64
     public var stalls: Int64
     public var runs: Int64
+
+    package init(bytes: Int64, stalls: Int64, runs: Int64) {
+        (self.bytes, self.stalls, self.runs) = (bytes, stalls, runs)
+    }
 }
 
 /// Which stalls are asked for.

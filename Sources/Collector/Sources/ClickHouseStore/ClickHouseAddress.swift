@@ -1,0 +1,98 @@
+internal import Foundation
+public import StallStore
+
+/// Where a ClickHouse store is: `clickhouse://[user[:password]@]host[:port][,host[:port]…]/database[?cluster=name&quorum=2&password-file=path]`.
+public struct ClickHouseAddress: Hashable, Sendable, CustomStringConvertible {
+    public struct Endpoint: Hashable, Sendable {
+        public var host: String
+        public var port: Int
+    }
+
+    public static let scheme = "clickhouse://"
+
+    /// Any of them answers for the whole store. The HTTP port of each, 8123 by default.
+    public var endpoints: [Endpoint]
+    public var database: String
+    public var user: String?
+    public var password: String?
+    /// As the servers' configuration names it. Nil: one server.
+    public var cluster: String?
+    /// How many replicas have a stall before it is acknowledged. 0: the first one that takes it.
+    public var quorum = 0
+
+    /// - Throws: ``StoreError``: what is wrong with it. The text never has the password in it.
+    public init(_ text: String) throws(StoreError) {
+        guard text.hasPrefix(Self.scheme) else { throw Self.wrong("it begins with \(Self.scheme)") }
+        var rest = text.dropFirst(Self.scheme.count)
+        let options = rest.firstIndex(of: "?").map { rest[rest.index(after: $0)...] } ?? ""
+        rest = rest.prefix { $0 != "?" }
+        guard let slash = rest.firstIndex(of: "/") else { throw Self.wrong("the name of the database is missing") }
+        database = String(rest[rest.index(after: slash)...])
+        guard Self.isName(database) else { throw Self.wrong("the database's name has letters, digits and _ only") }
+        rest = rest[..<slash]
+        if let at = rest.lastIndex(of: "@") {
+            let parts = rest[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            user = parts[0].removingPercentEncoding
+            if parts.count > 1 { password = parts[1].removingPercentEncoding }
+            rest = rest[rest.index(after: at)...]
+        }
+        endpoints = try rest.split(separator: ",", omittingEmptySubsequences: false).map(Self.endpoint)
+        try take(options)
+    }
+
+    private mutating func take(_ options: Substring) throws(StoreError) {
+        for option in options.split(separator: "&") {
+            let parts = option.split(separator: "=", maxSplits: 1).compactMap(\.removingPercentEncoding)
+            guard parts.count == 2 else { throw Self.wrong("an option is NAME=VALUE") }
+            switch parts[0] {
+            case "cluster":
+                guard Self.isName(parts[1]) else { throw Self.wrong("a cluster's name has letters, digits and _ only") }
+                cluster = parts[1]
+            case "quorum":
+                guard let number = Int(parts[1]), (0...100).contains(number) else {
+                    throw Self.wrong("'quorum' is a number of replicas")
+                }
+                quorum = number
+            case "password-file":
+                guard let text = try? String(contentsOfFile: parts[1], encoding: .utf8) else {
+                    throw Self.wrong("the password's file cannot be read")
+                }
+                password = text.trimmingCharacters(in: .newlines)
+            default:
+                throw Self.wrong("the options are 'cluster', 'quorum' and 'password-file'")
+            }
+        }
+        guard quorum == 0 || cluster != nil else { throw Self.wrong("a quorum needs a cluster") }
+    }
+
+    private static func endpoint(_ text: Substring) throws(StoreError) -> Endpoint {
+        var (host, port) = (text, 8123)
+        // The colons of an IPv6 address are in brackets.
+        if let colon = text.lastIndex(of: ":"), !text[colon...].contains("]") {
+            guard let number = Int(text[text.index(after: colon)...]), (1...65535).contains(number) else {
+                throw wrong("a port is a number from 1 to 65535")
+            }
+            (host, port) = (text[..<colon], number)
+        }
+        if host.hasPrefix("["), host.hasSuffix("]") { host = host.dropFirst().dropLast() }
+        guard !host.isEmpty, host.utf8.allSatisfy({ $0 > 32 && $0 < 127 }) else { throw wrong("a host is missing") }
+        return Endpoint(host: String(host), port: port)
+    }
+
+    /// Such a name needs no quotes in SQL.
+    private static func isName(_ text: some StringProtocol) -> Bool {
+        guard let first = text.utf8.first, !text.isEmpty, text.utf8.count <= 64 else { return false }
+        func isLetter(_ byte: UInt8) -> Bool { (byte | 0x20) >= 97 && (byte | 0x20) <= 122 || byte == 95 }
+        return isLetter(first) && text.utf8.allSatisfy { isLetter($0) || (48...57).contains($0) }
+    }
+
+    private static func wrong(_ reason: String) -> StoreError {
+        StoreError("a ClickHouse store is clickhouse://host:port/database[?cluster=name]: \(reason)")
+    }
+
+    /// Without the user and the password.
+    public var description: String {
+        let hosts = endpoints.map { "\($0.host.contains(":") ? "[\($0.host)]" : $0.host):\($0.port)" }
+        return Self.scheme + hosts.joined(separator: ",") + "/" + database + (cluster.map { "?cluster=\($0)" } ?? "")
+    }
+}

@@ -1,0 +1,195 @@
+internal import StallStore
+
+/// The tables, as they came to be. A step that was released is never changed.
+///
+/// - `stall` has a row for each version of a report, `body` the report itself, so that questions need not pass over it. Versions of one stall are
+///   neighbours; `FINAL` leaves the greatest one.
+/// - `run` has the records of runs, with the stalls that stand in no report (`counted`).
+/// - `touch`, `done`, `sum` and `sum_host` are the sums by hour: see ``HourStates``.
+/// - `fault` has the name of a fault by its latest stall, `feed` the order in which stalls came: both filled by views, of which a row may come
+///   twice without harm.
+/// - `alias` has which fingerprints a report says are one, `alert` what receivers of alerts were told, `horizon` what is too old to be shown.
+///
+/// Moments are nanoseconds since 1970, `day` and `hour` whole ones since 1970 (UTC): no time zone of a server matters. All of it is what 18.16 and
+/// today's ClickHouse have in common.
+struct ClickHouseSchema {
+    let database: String
+    let cluster: String?
+
+    init(_ address: ClickHouseAddress) { (database, cluster) = (address.database, address.cluster) }
+
+    /// The tables that have what is removed by age: each day, or day of arrival, is a partition.
+    static let aged = ["stall", "body", "run", "touch", "done", "sum", "sum_host", "fault", "feed"]
+
+    var createDatabase: String { "CREATE DATABASE IF NOT EXISTS \(database)\(onCluster)" }
+
+    /// Each step may be done twice, by two collectors at once as well.
+    var steps: [[String]] { [first] }
+
+    /// The table on a server itself, where on a cluster the table without the suffix asks all shards.
+    func local(_ table: String) -> String { "\(database).\(table)\(cluster == nil ? "" : "_local")" }
+
+    private var onCluster: String { cluster.map { " ON CLUSTER \($0)" } ?? "" }
+
+    private var first: [String] {
+        stalls + sums
+            + table(
+                "run",
+                """
+                team String, day UInt32, id String, updated UInt64, started Int64, watched Int64, service String, release String,
+                host String, running UInt8, body String,
+                counted Nested(fingerprint String, count Int64, total Int64, longest Int64, first Int64, last Int64)
+                """,
+                "ReplacingMergeTree",
+                version: "updated",
+                partition: "day",
+                order: "team, id",
+                shard: "team, id"
+            )
+            + table(
+                "alias",
+                "team String, alias String, fingerprint String, rank UInt64",
+                "ReplacingMergeTree",
+                version: "rank",
+                order: "team, alias, fingerprint",
+                shard: "team"
+            )
+            + table(
+                "alert",
+                """
+                team String, rule String, subject String, version UInt64, removed UInt8, text String, began Int64, ended Int64,
+                told_begin String, told_end String
+                """,
+                // All in one shard: a block is kept as a whole, or not.
+                "ReplacingMergeTree",
+                version: "version",
+                order: "team, rule, subject"
+            )
+            + table("horizon", "name String, before UInt64", "ReplacingMergeTree", version: "before", order: "name")
+            + table("migration", "number UInt64", "ReplacingMergeTree", version: "number", order: "number")
+    }
+
+    private var stalls: [String] {
+        table(
+            "stall",
+            """
+            team String, day UInt32, hour UInt32, id String, version UInt64, arrived UInt64, started Int64, last Int64, duration Int64,
+            count Int64, total Int64, longest Int64, service String, release String, host String, label String, verdict String,
+            fingerprint String, culprit String, place String
+            """,
+            "ReplacingMergeTree",
+            version: "version",
+            partition: "day",
+            order: "team, hour, id",
+            shard: "team, id"
+        )
+            + table(
+                "body",
+                "team String, day UInt32, id String, version UInt64, report String",
+                "ReplacingMergeTree",
+                version: "version",
+                partition: "day",
+                order: "team, id",
+                shard: "team, id"
+            )
+            + table(
+                "fault",
+                """
+                team String, day UInt32, fingerprint String, latest AggregateFunction(max, String),
+                culprit AggregateFunction(argMax, String, String), place AggregateFunction(argMax, String, String)
+                """,
+                "AggregatingMergeTree",
+                partition: "day",
+                order: "team, fingerprint",
+                shard: "team, fingerprint"
+            )
+            + view(
+                "fault",
+                """
+                SELECT team, day, fingerprint, maxState(id) AS latest, argMaxState(culprit, id) AS culprit, argMaxState(place, id) AS place
+                FROM \(local("stall")) GROUP BY team, day, fingerprint
+                """
+            )
+            + table(
+                "feed",
+                "team String, day UInt32, arrived UInt64, hour UInt32, id String",
+                "ReplacingMergeTree",
+                partition: "day",
+                order: "team, arrived, id",
+                shard: "team, id"
+            )
+            + view(
+                "feed",
+                "SELECT team, toUInt32(intDiv(arrived, 86400000000)) AS day, arrived, hour, id FROM \(local("stall"))"
+            )
+    }
+
+    private var sums: [String] {
+        let columns = """
+            team String, day UInt32, hour UInt32, generation UInt64, fingerprint String, service String, release String, verdict String,
+            count Int64, reports Int64, total Int64, longest Int64, first Int64, last Int64
+            """
+        return table(
+            "touch",
+            "team String, day UInt32, hour UInt32, token String",
+            "ReplacingMergeTree",
+            partition: "day",
+            order: "team, hour, token",
+            shard: "team"
+        )
+            + table(
+                "done",
+                "team String, day UInt32, hour UInt32, touches UInt64, generation UInt64",
+                "ReplacingMergeTree",
+                partition: "day",
+                order: "team, hour, touches, generation",
+                shard: "team"
+            )
+            + table(
+                "sum",
+                columns,
+                "MergeTree",
+                partition: "day",
+                order: "team, hour, fingerprint",
+                shard: "team, fingerprint"
+            )
+            + table(
+                "sum_host",
+                columns + ", host String",
+                "MergeTree",
+                partition: "day",
+                order: "team, fingerprint, hour",
+                shard: "team, fingerprint"
+            )
+    }
+
+    /// - Parameter shard: by which columns the rows are spread over the shards. Nil: all in one.
+    private func table(
+        _ name: String,
+        _ columns: String,
+        _ engine: String,
+        version: String? = nil,
+        partition: String? = nil,
+        order: String,
+        shard: String? = nil
+    ) -> [String] {
+        let parted = partition.map { " PARTITION BY \($0)" } ?? ""
+        func create(_ engine: String) -> String {
+            "CREATE TABLE IF NOT EXISTS \(local(name))\(onCluster) (\(columns)) ENGINE = \(engine)\(parted) ORDER BY (\(order))"
+        }
+        guard let cluster else { return [create("\(engine)(\(version ?? ""))")] }
+        let path = "'/clickhouse/tables/{shard}/\(database)/\(name)', '{replica}'"
+        let key = shard.map { "cityHash64(\($0))" } ?? "0"
+        return [
+            create("Replicated\(engine)(\(path)\(version.map { ", \($0)" } ?? ""))"),
+            """
+            CREATE TABLE IF NOT EXISTS \(database).\(name)\(onCluster) (\(columns))
+            ENGINE = Distributed(\(cluster), \(database), \(name)_local, \(key))
+            """,
+        ]
+    }
+
+    private func view(_ name: String, _ select: String) -> [String] {
+        ["CREATE MATERIALIZED VIEW IF NOT EXISTS \(database).\(name)_view\(onCluster) TO \(local(name)) AS \(select)"]
+    }
+}

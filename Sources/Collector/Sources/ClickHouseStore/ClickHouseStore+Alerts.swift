@@ -1,0 +1,72 @@
+public import StallReports
+public import StallStore
+
+extension ClickHouseStore {
+    public func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun] {
+        let since = max(since.sinceEpoch, 0)
+        return try await ask(
+            ["service", "argMax(release, u)", "host", "max(u)", "argMax(running, u)"],
+            """
+            FROM (
+                SELECT service, release, host, updated AS u, running FROM \(table("run")) FINAL
+                WHERE team = \(SQLLiteral.text(team)) AND day >= \(Hours.day(since)) AND updated > \(since)
+            ) GROUP BY service, host ORDER BY service, host
+            """
+        ).map { row in
+            LatestRun(
+                service: row.text(0),
+                release: row.text(1),
+                host: row.text(2),
+                updatedAt: Timestamp(sinceEpoch: try row.number(3)),
+                isRunning: try row.number(4) != 0
+            )
+        }
+    }
+
+    public func alerts() async throws -> [Alert] {
+        try await ask(
+            ["team", "rule", "subject", "text", "began", "ended", "told_begin", "told_end"],
+            "FROM \(table("alert")) FINAL WHERE removed = 0 ORDER BY team, rule, subject"
+        ).map { row in
+            var alert = Alert(
+                team: row.text(0),
+                rule: row.text(1),
+                subject: row.text(2),
+                text: row.text(3),
+                beganAt: Timestamp(sinceEpoch: try row.number(4))
+            )
+            let ended = try row.number(5)
+            alert.endedAt = ended == Self.lasts ? nil : Timestamp(sinceEpoch: ended)
+            (alert.toldBegin, alert.toldEnd) = (Self.names(row.text(6)), Self.names(row.text(7)))
+            return alert
+        }
+    }
+
+    public func change(alerts: [Alert], removing done: [Alert]) async throws {
+        var rows = TabbedRows(
+            into: "\(table("alert")) (team, rule, subject, version, removed, text, began, ended, told_begin, told_end)"
+        )
+        // What is kept comes behind what is forgotten, as it would one after the other.
+        for (alerts, removed) in [(done, 1), (alerts, 0)] {
+            for alert in alerts {
+                for text in [alert.team, alert.rule, alert.subject] { rows.add(text) }
+                rows.add(nextVersion())
+                rows.add(removed)
+                rows.add(alert.text)
+                rows.add(alert.beganAt.sinceEpoch)
+                rows.add(alert.endedAt?.sinceEpoch ?? Self.lasts)
+                rows.add(Self.text(alert.toldBegin))
+                rows.add(Self.text(alert.toldEnd))
+                rows.endRow()
+            }
+        }
+        try await insert(rows)
+    }
+
+    /// For an alert without an end.
+    private static let lasts: Int64 = -1
+
+    /// Names have no line breaks in them.
+    private static func text(_ names: Set<String>) -> String { names.sorted().joined(separator: "\n") }
+    private static func names(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
+}

@@ -1,0 +1,155 @@
+internal import Foundation
+internal import GzipCompression
+public import StallReports
+public import StallStore
+
+extension ClickHouseStore {
+    public func stalls(
+        _ query: StallQuery,
+        of fingerprint: Fingerprint?,
+        longestFirst: Bool,
+        limit: Int
+    ) async throws -> [StoredStall] {
+        var search = StallSearch(self, query, longestFirst ? .longest : .latest)
+        if let fingerprint {
+            let aliases = try await aliases(query.team)
+            search.fingerprints = aliases.members(of: [aliases.root(fingerprint.rawValue)])
+            search.aliases = aliases
+        } else {
+            search.aliases = try await aliases(query.team)
+        }
+        return try await search.found(limit)
+    }
+
+    public func report(_ id: ULID, team: String) async throws -> [UInt8]? {
+        let day = Hours.day(horizonNs)
+        let rows = try await ask(
+            ["report"],
+            """
+            FROM \(table("body")) WHERE team = \(SQLLiteral.text(team)) AND id = \(SQLLiteral.text(id.description)) AND day >= \(day)
+            ORDER BY version DESC LIMIT 1
+            """
+        )
+        return try rows.first.map { try unpacked($0.bytes(0)) }
+    }
+
+    public func reports(
+        _ query: StallQuery,
+        after last: StoredReport.Place?,
+        limit: Int
+    ) async throws -> [StoredReport] {
+        var search = StallSearch(self, query, .earliest)
+        search.last = last
+        let stalls = try await search.found(limit)
+        guard !stalls.isEmpty else { return [] }
+        let days = Set(stalls.map { Hours.day($0.startedAt.sinceEpoch) }).sorted()
+        let rows = try await ask(
+            ["id", "report"],
+            """
+            FROM \(table("body")) FINAL
+            WHERE team = \(SQLLiteral.text(query.team)) AND day IN \(SQLLiteral.list(days))
+                AND id IN \(SQLLiteral.list(stalls.map(\.id.description)))
+            """,
+            maximumBytes: 1 << 30
+        )
+        let bodies = Dictionary(rows.map { ($0.text(0), $0) }, uniquingKeysWith: { first, _ in first })
+        return try stalls.compactMap { stall in
+            guard let body = bodies[stall.id.description] else { return nil }
+            return StoredReport(
+                place: .init(startedAt: stall.startedAt, id: stall.id),
+                json: try unpacked(body.bytes(1))
+            )
+        }
+    }
+
+    public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
+        let filter = SQLCondition.among([
+            ("service", query.services), ("release", query.releases), ("host", query.hosts),
+        ])
+        let team = "team = \(SQLLiteral.text(query.team))"
+        let ids = try await ask(
+            ["id"],
+            """
+            FROM \(table("run")) FINAL WHERE \(team) AND id > \(SQLLiteral.text(last?.description ?? "")) AND \(filter.sql)
+                AND \(runCondition(range(query))) ORDER BY id LIMIT \(max(0, limit))
+            """
+        ).map { $0.text(0) }
+        guard !ids.isEmpty else { return [] }
+        return try await ask(
+            ["id", "body"],
+            "FROM \(table("run")) FINAL WHERE \(team) AND id IN \(SQLLiteral.list(ids)) ORDER BY id",
+            maximumBytes: 1 << 30
+        ).compactMap { row in
+            try ULID(row.text(0)).map { StoredRun(id: $0, json: try unpacked(row.bytes(1))) }
+        }
+    }
+
+    public func count(_ query: StallQuery, limit: Int) async throws -> Int {
+        let filter = SQLCondition.among([
+            ("service", query.services), ("release", query.releases), ("host", query.hosts),
+            ("verdict", query.verdicts),
+        ])
+        // Another version may have another verdict; all else of a stall stays.
+        let isFinal = !query.verdicts.isEmpty
+        let rows = try await ask(
+            ["count()"],
+            """
+            FROM (
+                SELECT \(isFinal ? "" : "DISTINCT ")id FROM \(table("stall"))\(isFinal ? " FINAL" : "")
+                WHERE team = \(SQLLiteral.text(query.team)) AND \(SQLCondition.began(in: [range(query)]).sql) AND \(filter.sql)
+                LIMIT \(max(0, limit))
+            )
+            """
+        )
+        return Int(try rows.first?.number(0) ?? 0)
+    }
+
+    public func arrivals(
+        team: String,
+        after place: Int64,
+        limit: Int
+    ) async throws -> [(place: Int64, stall: StoredStall)] {
+        let bound = visibleBound
+        let day = UInt64(max(0, place)) / 86_400_000_000
+        let rows = try await ask(
+            ["toInt64(arrived)", "toInt64(hour)", "id"],
+            """
+            FROM \(table("feed")) FINAL
+            WHERE team = \(SQLLiteral.text(team)) AND day >= \(day) AND arrived > \(max(0, place)) AND arrived < \(bound)
+            ORDER BY arrived, id LIMIT \(max(0, limit))
+            """
+        )
+        guard !rows.isEmpty else { return [] }
+        let now = Timestamp.now()
+        var query = StallQuery(team: team, since: Timestamp(seconds: 0), until: now)
+        query.until = now.advanced(byNanoseconds: 2 * Hours.dayNs)
+        var search = StallSearch(self, query, .latest)
+        search.aliases = try await aliases(team)
+        let stalls = try await search.rows(rows.map { (try $0.number(1), $0.text(2)) })
+        let byId = Dictionary(stalls.map { ($0.id.description, $0) }, uniquingKeysWith: { first, _ in first })
+        return try rows.compactMap { row in try byId[row.text(2)].map { (try row.number(0), $0) } }
+    }
+
+    /// A stall that comes while this is asked may be shown again.
+    public func lastPlace() async throws -> Int64 {
+        Int64(clamping: visibleBound) - 1
+    }
+
+    /// Of what is not too old.
+    func range(_ query: StallQuery) -> Range<Int64> {
+        let since = max(query.since.sinceEpoch, horizonNs, 0)
+        return since..<max(since, query.until.sinceEpoch)
+    }
+
+    /// Runs that lie in a range at least in part.
+    func runCondition(_ range: Range<Int64>) -> String {
+        "day >= \(Hours.day(range.lowerBound)) AND updated > \(range.lowerBound) AND started < \(range.upperBound)"
+    }
+
+    func unpacked(_ body: [UInt8]) throws -> [UInt8] {
+        guard let packed = Data(base64Encoded: Data(body)) else {
+            throw ClickHouseError(garbled: "a report is no Base64")
+        }
+        return try Gzip.decompressed([UInt8](packed), limit: 64 << 20)
+    }
+}

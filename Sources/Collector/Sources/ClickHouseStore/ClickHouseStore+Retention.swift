@@ -1,0 +1,117 @@
+public import StallReports
+public import StallStore
+
+extension ClickHouseStore {
+    /// To the hour for who asks; on the servers' disks whole days go. The latest day stays, however large it is.
+    ///
+    /// It also makes the sums of hours that nothing is written to any more (``HourStates``).
+    public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
+        try await readHorizon()
+        var removed = try await hide(before: Hours.hour(max(0, moment.sinceEpoch)) * Hours.hourNs)
+        try await dropDays()
+        while let maximumBytes, try await usedBytes() > maximumBytes {
+            let days = try await days(of: "stall")
+            guard days.count > 1 else { break }
+            removed += try await hide(before: Int64(days[0] + 1) * Hours.dayNs)
+            try await dropDays()
+        }
+        try await settle()
+        return removed
+    }
+
+    public func size() async throws -> StoreSize {
+        let horizonNs = horizonNs
+        let runs = try await ask(
+            ["uniqExact(team, id)"],
+            "FROM \(table("run")) WHERE day >= \(Hours.day(horizonNs)) AND updated >= \(horizonNs)"
+        )
+        return StoreSize(
+            bytes: try await usedBytes(),
+            stalls: try await stalls(horizonNs..<Int64.max),
+            runs: try runs.first?.number(0) ?? 0
+        )
+    }
+
+    /// How many there are of all teams.
+    private func stalls(_ range: Range<Int64>) async throws -> Int64 {
+        guard !range.isEmpty else { return 0 }
+        let hours = Hours.hour(range.lowerBound)...Hours.hour(range.upperBound - 1)
+        var selects = ["SELECT toInt64(0) AS n"]
+        for (team, states) in try await hourStates(SQLCondition("1"), hours) {
+            let (generations, raw) = states.split(range)
+            let condition = "team = \(SQLLiteral.text(team))"
+            if !generations.isEmpty {
+                selects.append(
+                    "SELECT toInt64(sum(reports)) AS n FROM \(table("sum")) WHERE \(condition) AND generation IN \(SQLLiteral.list(generations))"
+                )
+            }
+            // What may be in hours that nobody has announced is nothing.
+            let touched = raw.map { $0.clamped(to: 0..<(states.lastHour + 1) * Hours.hourNs) }
+            selects.append(
+                "SELECT toInt64(count()) AS n FROM \(table("stall")) FINAL WHERE \(condition) AND \(SQLCondition.began(in: touched).sql)"
+            )
+        }
+        let rows = try await ask(["toInt64(sum(n))"], "FROM (\(selects.joined(separator: " UNION ALL ")))")
+        return try rows.first?.number(0) ?? 0
+    }
+
+    // MARK: The horizon
+
+    func readHorizon() async throws {
+        let rows = try await ask(["toInt64(max(before))"], "FROM \(table("horizon")) WHERE name = 'stall'")
+        let before = try rows.first?.number(0) ?? 0
+        raiseHorizon(to: before)
+    }
+
+    /// - Returns: how many stalls nobody sees any more.
+    private func hide(before moment: Int64) async throws -> Int {
+        let known = horizonNs
+        guard moment > known else { return 0 }
+        let removed = try await stalls(known..<moment)
+        var rows = TabbedRows(into: "\(table("horizon")) (name, before)")
+        rows.add("stall")
+        rows.add(moment)
+        rows.endRow()
+        try await insert(rows)
+        raiseHorizon(to: moment)
+        return Int(removed)
+    }
+
+    /// Removes the partitions that lie before the horizon as a whole.
+    private func dropDays() async throws {
+        let end = Hours.day(horizonNs)
+        for name in ClickHouseSchema.aged {
+            for day in try await days(of: name) where day < end {
+                let cluster = schema.cluster.map { " ON CLUSTER \($0)" } ?? ""
+                var statement = ClickHouseClient.Statement(
+                    "ALTER TABLE \(schema.local(name))\(cluster) DROP PARTITION \(day)"
+                )
+                statement.timeout = .seconds(60)
+                _ = try await client.send(statement)
+            }
+        }
+    }
+
+    /// The days that a table has partitions of, on any shard.
+    private func days(of name: String) async throws -> [Int64] {
+        let local = schema.local(name).split(separator: ".").last ?? ""
+        return try await ask(
+            ["toInt64(partition) AS d"],
+            """
+            FROM \(systemParts) WHERE active AND database = \(SQLLiteral.text(schema.database)) AND table = \(SQLLiteral.text(String(local)))
+            GROUP BY d ORDER BY d
+            """
+        ).map { try $0.number(0) }
+    }
+
+    /// On one replica of each shard.
+    private func usedBytes() async throws -> Int64 {
+        let rows = try await ask(
+            ["toInt64(sum(bytes_on_disk))"],
+            "FROM \(systemParts) WHERE active AND database = \(SQLLiteral.text(schema.database))"
+        )
+        return try rows.first?.number(0) ?? 0
+    }
+
+    private var systemParts: String { schema.cluster.map { "cluster('\($0)', system, parts)" } ?? "system.parts" }
+}

@@ -1,0 +1,221 @@
+internal import Foundation
+internal import StallReports
+public import StallStore
+internal import Synchronization
+
+extension ClickHouseStore {
+    public func insert(_ arrivals: [Arrival]) async throws -> Int {
+        var (stalls, runs): ([ArrivedStall], [ArrivedRun]) = ([], [])
+        let horizonNs = horizonNs
+        for arrival in arrivals {
+            switch arrival {
+            // It would be removed at once, and makes no partition that nobody sees.
+            case .stall(let stall): if stall.startedNs >= horizonNs { stalls.append(stall) }
+            case .run(let run): if run.updatedNs >= horizonNs { runs.append(run) }
+            }
+        }
+        return try await ClickHouseWriter(self).insert(stalls) + ClickHouseWriter(self).insert(runs)
+    }
+}
+
+/// Writes what came together.
+///
+/// The order is what makes it safe to be cut off anywhere, and sent again: hours are announced first (``HourStates``), a report is there before its
+/// stall, and what is known already is not written again, as far as it can be seen. What two collectors write at once is the same rows: one of
+/// them is left when it is read.
+struct ClickHouseWriter {
+    private let store: ClickHouseStore
+
+    init(_ store: ClickHouseStore) { self.store = store }
+
+    /// - Returns: how many were new, or newer than what was known.
+    func insert(_ stalls: [ArrivedStall]) async throws -> Int {
+        guard !stalls.isEmpty else { return 0 }
+        try await store.touch(Set(stalls.map { HourKey(team: $0.team, hour: Hours.hour($0.startedNs)) }))
+        let known = try await known(stalls)
+        var (newest, changes, versions): ([StallKey: ArrivedStall], Int, [StallKey: UInt64]) = ([:], 0, [:])
+        for stall in stalls {
+            let (key, version) = (StallKey(stall), UInt64(stall.version))
+            guard version > (versions[key] ?? known[key]?.version ?? 0) || versions[key] == nil && known[key] == nil
+            else { continue }
+            (versions[key], newest[key]) = (version, stall)
+            changes += 1
+        }
+        guard !newest.isEmpty else { return 0 }
+        // By the tables' keys, so that the same stalls make the same block.
+        let sorted = newest.sorted { $0.key < $1.key }.map(\.value)
+        let first = store.state.withLock { $0.arrivals.begin(sorted.count) }
+        defer { store.state.withLock { $0.arrivals.end(first) } }
+        // In the order in which they came.
+        var numbers: [StallKey: UInt64] = [:]
+        for stall in stalls where numbers[StallKey(stall)] == nil && newest[StallKey(stall)] != nil {
+            numbers[StallKey(stall)] = known[StallKey(stall)]?.arrived ?? first + UInt64(numbers.count)
+        }
+        let parts = ClickHouseStore.parts(sorted) { Hours.day($0.startedNs) }
+        for part in parts { try await insertBodies(part) }
+        try await insertAliases(sorted)
+        for part in parts { try await insertRows(part, numbers) }
+        return changes
+    }
+
+    private struct StallKey: Hashable, Comparable {
+        let team: String
+        let hour: Int64
+        let id: String
+
+        init(_ stall: ArrivedStall) {
+            (team, hour, id) = (stall.team, Hours.hour(stall.startedNs), stall.id.description)
+        }
+
+        init(team: String, hour: Int64, id: String) { (self.team, self.hour, self.id) = (team, hour, id) }
+
+        static func < (left: Self, right: Self) -> Bool {
+            (left.hour / 24, left.team, left.hour, left.id) < (right.hour / 24, right.team, right.hour, right.id)
+        }
+    }
+
+    /// What of these stalls is there already.
+    private func known(_ stalls: [ArrivedStall]) async throws -> [StallKey: (version: UInt64, arrived: UInt64)] {
+        var known: [StallKey: (version: UInt64, arrived: UInt64)] = [:]
+        for (team, stalls) in Dictionary(grouping: stalls, by: \.team) {
+            let hours = Set(stalls.map { Hours.hour($0.startedNs) })
+            let rows = try await store.ask(
+                ["toInt64(hour)", "id", "max(version)", "min(arrived)"],
+                """
+                FROM \(store.table("stall"))
+                WHERE team = \(SQLLiteral.text(team)) AND day IN \(SQLLiteral.list(Set(hours.map { $0 / 24 }).sorted()))
+                    AND hour IN \(SQLLiteral.list(hours.sorted())) AND id IN \(SQLLiteral.list(Set(stalls.map(\.id.description)).sorted()))
+                GROUP BY hour, id
+                """
+            )
+            for row in rows {
+                let key = StallKey(team: team, hour: try row.number(0), id: row.text(1))
+                known[key] = (try row.unsigned(2), try row.unsigned(3))
+            }
+        }
+        return known
+    }
+
+    private func insertBodies(_ stalls: [ArrivedStall]) async throws {
+        var rows = TabbedRows(into: "\(store.table("body")) (team, day, id, version, report)")
+        for stall in stalls {
+            rows.add(stall.team)
+            rows.add(Hours.day(stall.startedNs))
+            rows.add(stall.id.description)
+            rows.add(stall.version)
+            rows.add(plain: Data(stall.body).base64EncodedData())
+            rows.endRow()
+        }
+        try await store.insert(rows)
+    }
+
+    private func insertRows(_ stalls: [ArrivedStall], _ numbers: [StallKey: UInt64]) async throws {
+        var rows = TabbedRows(
+            into: """
+                \(store.table("stall")) (team, day, hour, id, version, arrived, started, last, duration, count, total, longest, service, release, \
+                host, label, verdict, fingerprint, culprit, place)
+                """
+        )
+        for stall in stalls {
+            let key = StallKey(stall)
+            rows.add(stall.team)
+            rows.add(Hours.day(stall.startedNs))
+            rows.add(key.hour)
+            rows.add(key.id)
+            rows.add(stall.version)
+            rows.add(numbers[key] ?? 0)
+            for number in [
+                stall.startedNs, stall.lastNs, stall.durationNs, stall.count, stall.totalNs, stall.longestNs,
+            ] {
+                rows.add(number)
+            }
+            for text in [
+                stall.service, stall.release, stall.host, stall.label, stall.verdict, stall.fingerprint, stall.culprit,
+                stall.place,
+            ] { rows.add(text) }
+            rows.endRow()
+        }
+        try await store.insert(rows)
+    }
+
+    /// Once for each pair that this collector has not written yet.
+    private func insertAliases(_ stalls: [ArrivedStall]) async throws {
+        let pairs = stalls.flatMap { stall in
+            stall.aliases.map { AliasKey(team: stall.team, alias: $0, fingerprint: stall.fingerprint) }
+        }
+        let new = store.state.withLock { state in Set(pairs).subtracting(state.aliases) }
+        guard !new.isEmpty else { return }
+        var rows = TabbedRows(into: "\(store.table("alias")) (team, alias, fingerprint, rank)")
+        var added: Set<AliasKey> = []
+        for pair in pairs where new.contains(pair) && added.insert(pair).inserted {
+            for text in [pair.team, pair.alias, pair.fingerprint] { rows.add(text) }
+            // The earliest has the greatest rank.
+            rows.add(UInt64.max / 2 - store.nextVersion())
+            rows.endRow()
+        }
+        try await store.insert(rows)
+        store.state.withLock { state in
+            if state.aliases.count > 100_000 { state.aliases = [] }
+            state.aliases.formUnion(new)
+        }
+    }
+
+    // MARK: Runs
+
+    /// - Returns: how many were new, or newer than what was known.
+    func insert(_ runs: [ArrivedRun]) async throws -> Int {
+        guard !runs.isEmpty else { return 0 }
+        var (known, newest, changes): ([RunKey: Int64], [RunKey: ArrivedRun], Int) = ([:], [:], 0)
+        for (team, runs) in Dictionary(grouping: runs, by: \.team) {
+            let rows = try await store.ask(
+                ["id", "toInt64(max(updated))"],
+                """
+                FROM \(store.table("run")) WHERE team = \(SQLLiteral.text(team))
+                    AND id IN \(SQLLiteral.list(Set(runs.map(\.id.description)).sorted())) GROUP BY id
+                """
+            )
+            for row in rows { known[RunKey(team: team, id: row.text(0))] = try row.number(1) }
+        }
+        for run in runs {
+            let key = RunKey(team: run.team, id: run.id.description)
+            if let updated = known[key], updated >= run.updatedNs { continue }
+            (known[key], newest[key]) = (run.updatedNs, run)
+            changes += 1
+        }
+        let sorted = newest.values.sorted {
+            (Hours.day($0.updatedNs), $0.team, $0.id.description) < (
+                Hours.day($1.updatedNs), $1.team, $1.id.description
+            )
+        }
+        for part in ClickHouseStore.parts(sorted, day: { Hours.day($0.updatedNs) }) { try await insertRows(part) }
+        return changes
+    }
+
+    private struct RunKey: Hashable {
+        let team: String
+        let id: String
+    }
+
+    private func insertRows(_ runs: [ArrivedRun]) async throws {
+        var rows = TabbedRows(
+            into: """
+                \(store.table("run")) (team, day, id, updated, started, watched, service, release, host, running, body, counted.fingerprint, \
+                counted.count, counted.total, counted.longest, counted.first, counted.last)
+                """
+        )
+        for run in runs {
+            rows.add(run.team)
+            rows.add(Hours.day(run.updatedNs))
+            rows.add(run.id.description)
+            for number in [run.updatedNs, run.startedNs, run.watchedNs] { rows.add(number) }
+            for text in [run.service, run.release, run.host] { rows.add(text) }
+            rows.add(run.isRunning ? 1 : 0)
+            rows.add(plain: Data(run.body).base64EncodedData())
+            rows.add(run.counted.map(\.fingerprint))
+            let columns: [KeyPath<ArrivedRun.Counted, Int64>] = [\.count, \.totalNs, \.longestNs, \.firstNs, \.lastNs]
+            for column in columns { rows.add(run.counted.map { $0[keyPath: column] }) }
+            rows.endRow()
+        }
+        try await store.insert(rows)
+    }
+}

@@ -1,0 +1,124 @@
+internal import NIOCore
+internal import NIOHTTP1
+internal import NIOPosix
+
+/// What an HTTP server answered.
+struct HTTPAnswer: Sendable {
+    var status: Int
+    var body: ByteBuffer
+    /// The connection takes another request.
+    var keepsAlive: Bool
+}
+
+/// Why there is no answer.
+enum HTTPFailure: Error, Hashable {
+    /// There is no connection: nothing was sent.
+    case unreachable
+    /// The connection ended before the answer did. The request may have been carried out.
+    case cut
+    case timedOut
+    /// The answer is larger than what was permitted.
+    case tooLarge
+}
+
+/// A request on its way through a connection.
+struct HTTPRequest: Sendable {
+    var head: HTTPRequestHead
+    var body: ByteBuffer
+    var deadline: NIODeadline
+    var maximumBytes: Int
+    var answer: EventLoopPromise<HTTPAnswer>
+}
+
+/// One request at a time on one connection, each with its answer or a failure, at its deadline at the latest.
+final class HTTPExchange: ChannelDuplexHandler {
+    typealias InboundIn = HTTPClientResponsePart
+    typealias OutboundIn = HTTPRequest
+    typealias OutboundOut = HTTPClientRequestPart
+
+    private var request: HTTPRequest?
+    private var timer: Scheduled<Void>?
+    private var (status, keepsAlive) = (0, false)
+    private var body = ByteBuffer()
+
+    static func connect(_ endpoint: ClickHouseAddress.Endpoint, deadline: NIODeadline) async throws(HTTPFailure)
+        -> any Channel
+    {
+        let left = deadline - .now()
+        guard left > .zero else { throw .timedOut }
+        do {
+            return try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .connectTimeout(min(left, .seconds(5)))
+                .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+                .channelInitializer { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        try channel.pipeline.syncOperations.addHTTPClientHandlers()
+                        try channel.pipeline.syncOperations.addHandler(HTTPExchange())
+                    }
+                }
+                .connect(host: endpoint.host, port: endpoint.port)
+                .get()
+        } catch {
+            throw .unreachable
+        }
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        let request = unwrapOutboundIn(data)
+        guard self.request == nil, context.channel.isActive else {
+            request.answer.fail(HTTPFailure.cut)
+            promise?.fail(HTTPFailure.cut)
+            return
+        }
+        self.request = request
+        (status, keepsAlive) = (0, false)
+        body = ByteBuffer()
+        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+        timer = context.eventLoop.scheduleTask(deadline: request.deadline) {
+            bound.value.0.fail(.timedOut, bound.value.1)
+        }
+        context.write(wrapOutboundOut(.head(request.head)), promise: nil)
+        context.write(wrapOutboundOut(.body(.byteBuffer(request.body))), promise: nil)
+        context.write(wrapOutboundOut(.end(nil)), promise: promise)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard let request else { return }
+        switch unwrapInboundIn(data) {
+        case .head(let head):
+            status = Int(head.status.code)
+            keepsAlive = head.isKeepAlive
+        case .body(var part):
+            guard body.readableBytes + part.readableBytes <= request.maximumBytes else {
+                fail(.tooLarge, context)
+                return
+            }
+            body.writeBuffer(&part)
+        case .end:
+            // One that came before the request was whole says nothing of the connection.
+            let answer = HTTPAnswer(status: status, body: body, keepsAlive: keepsAlive && context.channel.isActive)
+            end()
+            request.answer.succeed(answer)
+        }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        fail(.cut, context)
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { fail(.cut, context) }
+
+    private func end() {
+        timer?.cancel()
+        (request, timer) = (nil, nil)
+        body = ByteBuffer()
+    }
+
+    private func fail(_ failure: HTTPFailure, _ context: ChannelHandlerContext) {
+        let request = request
+        end()
+        context.close(promise: nil)
+        request?.answer.fail(failure)
+    }
+}

@@ -1,0 +1,197 @@
+internal import StallStore
+internal import Synchronization
+
+/// How an hour of a team is counted: by sums, or by its stalls.
+///
+/// Sums of `stall` cannot be added up as rows come: a stall has several versions, and one that is sent again comes again. So an hour's sums are
+/// made from its stalls once nothing is written to it any more, and made anew when something was:
+///
+/// 1. A collector that is about to write stalls of an hour says so in `touch`, by a row with a token of its own. That holds for
+///    ``touchTime``; then it says so again.
+/// 2. An hour whose touches have been as many for ``settleTime`` has no insert under way: its sums are made under a number that nothing
+///    else has (`generation`), and a row of `done` says for how many touches they are.
+/// 3. A question takes the sums of an hour only if `done` is for as many touches as there are. Otherwise it counts the stalls themselves.
+///
+/// No clock of another machine has a part in it.
+struct HourStates {
+    /// Longer than ``touchTime`` and the time of an insert together.
+    static let settleTime = Duration.seconds(420)
+    static let touchTime = Duration.seconds(120)
+
+    /// Sums that hold.
+    private(set) var generations: [Int64: UInt64] = [:]
+    /// Hours without such sums, and how often they were touched.
+    private(set) var raw: [Int64: UInt64] = [:]
+
+    init(touches: [Int64: UInt64], done: [Int64: (touches: UInt64, generation: UInt64)]) {
+        for (hour, count) in touches {
+            if let sums = done[hour], sums.touches == count {
+                generations[hour] = sums.generation
+            } else {
+                raw[hour] = count
+            }
+        }
+    }
+
+    /// The last hour that anything was written to.
+    var lastHour: Int64 { max(generations.keys.max() ?? 0, raw.keys.max() ?? 0) }
+
+    /// A range of moments in whole hours with sums and in ranges that have to be counted by stalls.
+    func split(_ range: Range<Int64>) -> (generations: [UInt64], raw: [Range<Int64>]) {
+        let unit = Hours.hourNs
+        let (first, end) = ((range.lowerBound + unit - 1) / unit, range.upperBound / unit)
+        guard first < end else { return ([], range.isEmpty ? [] : [range]) }
+        let settled = generations.filter { $0.key >= first && $0.key < end }.map(\.value).sorted()
+        var parts = raw.keys.filter { $0 >= first && $0 < end }.sorted().map { $0 * unit..<($0 + 1) * unit }
+        parts.insert(range.lowerBound..<first * unit, at: 0)
+        parts.append(end * unit..<range.upperBound)
+        var merged: [Range<Int64>] = []
+        for part in parts where !part.isEmpty {
+            if let last = merged.last, last.upperBound == part.lowerBound {
+                merged[merged.count - 1] = last.lowerBound..<part.upperBound
+            } else {
+                merged.append(part)
+            }
+        }
+        return (settled, merged)
+    }
+}
+
+extension ClickHouseStore {
+    func hourStates(_ team: String, _ range: Range<Int64>) async throws -> HourStates {
+        guard !range.isEmpty else { return HourStates(touches: [:], done: [:]) }
+        let hours = Hours.hour(range.lowerBound)...Hours.hour(range.upperBound - 1)
+        return try await hourStates(SQLCondition("team = \(SQLLiteral.text(team))"), hours)[team]
+            ?? HourStates(touches: [:], done: [:])
+    }
+
+    /// By team.
+    func hourStates(_ team: SQLCondition, _ hours: ClosedRange<Int64>) async throws -> [String: HourStates] {
+        let condition = """
+            \(team.sql) AND day >= \(hours.lowerBound / 24) AND day <= \(hours.upperBound / 24)
+            AND hour >= \(hours.lowerBound) AND hour <= \(hours.upperBound)
+            """
+        let rows = try await ask(
+            ["w", "t", "h", "n", "g"],
+            """
+            FROM (
+                SELECT 'touch' AS w, team AS t, hour AS h, toUInt64(uniqExact(token)) AS n, toUInt64(0) AS g
+                FROM \(table("touch")) WHERE \(condition) GROUP BY team, hour
+                UNION ALL
+                SELECT 'done' AS w, team AS t, hour AS h, toUInt64(max(touches)) AS n, toUInt64(argMax(generation, touches)) AS g
+                FROM \(table("done")) WHERE \(condition) GROUP BY team, hour
+            )
+            """
+        )
+        var touches: [String: [Int64: UInt64]] = [:]
+        var done: [String: [Int64: (touches: UInt64, generation: UInt64)]] = [:]
+        for row in rows {
+            let (team, hour, count) = (row.text(1), try row.number(2), try row.unsigned(3))
+            if row.text(0) == "touch" {
+                touches[team, default: [:]][hour] = count
+            } else {
+                done[team, default: [:]][hour] = (count, try row.unsigned(4))
+            }
+        }
+        return touches.reduce(into: [:]) { $0[$1.key] = HourStates(touches: $1.value, done: done[$1.key] ?? [:]) }
+    }
+
+    // MARK: Writing
+
+    /// Says that stalls of these hours are about to be written.
+    func touch(_ hours: Set<HourKey>) async throws {
+        let now = ContinuousClock.now
+        let (due, token) = state.withLock { state in
+            state.touched = state.touched.filter { $0.value > now }
+            state.tokens += 1
+            return (hours.filter { state.touched[$0] == nil }, "\(name)-\(state.tokens)")
+        }
+        guard !due.isEmpty else { return }
+        for part in Self.parts(due.sorted { ($0.hour, $0.team) < ($1.hour, $1.team) }, day: { $0.hour / 24 }) {
+            var rows = TabbedRows(into: "\(table("touch")) (team, day, hour, token)")
+            for key in part {
+                rows.add(key.team)
+                rows.add(key.hour / 24)
+                rows.add(key.hour)
+                rows.add(token)
+                rows.endRow()
+            }
+            try await insert(rows)
+        }
+        // From when it was begun: so it ends early rather than late.
+        state.withLock { state in for key in due { state.touched[key] = now + HourStates.touchTime } }
+    }
+
+    /// Makes the sums of hours that are quiet.
+    ///
+    /// - Parameter settleTime: how long an hour's touches must have been as many, as far as this collector has seen.
+    package func settle(after settleTime: Duration = HourStates.settleTime) async throws {
+        let now = ContinuousClock.now
+        let horizon = Hours.hour(horizonNs)
+        var due: [(key: HourKey, touches: UInt64)] = []
+        for (team, states) in try await hourStates(SQLCondition("1"), horizon...(Int64.max / Hours.hourNs)) {
+            due += states.raw.map { (HourKey(team: team, hour: $0.key), $0.value) }
+        }
+        let quiet = state.withLock { state in
+            let before = state.seen
+            state.seen = due.reduce(into: [:]) { seen, hour in
+                let known = before[hour.key].flatMap { $0.touches == hour.touches ? $0.since : nil }
+                seen[hour.key] = (hour.touches, known ?? now)
+            }
+            return due.filter { hour in state.seen[hour.key].map { now - $0.since >= settleTime } ?? false }
+        }
+        // A day of a team at a time: a partition.
+        for (_, hours) in Dictionary(grouping: quiet, by: { HourKey(team: $0.key.team, hour: $0.key.hour / 24) })
+            .sorted(by: { ($0.key.hour, $0.key.team) < ($1.key.hour, $1.key.team) })
+        {
+            try await sum(hours)
+        }
+    }
+
+    /// - Parameter hours: of one team and one day.
+    private func sum(_ hours: [(key: HourKey, touches: UInt64)]) async throws {
+        guard let first = hours.map(\.key.hour).min(), let team = hours.first?.key.team else { return }
+        // Each hour has one of its own: the base, and how many hours it is behind the first.
+        let base = UInt64.random(in: 1...(1 << 62))
+        for (name, host) in [("sum", ""), ("sum_host", ", host")] {
+            // Not again with the same number: nobody knows what of it is there already.
+            var statement = ClickHouseClient.Statement(
+                """
+                INSERT INTO \(table(name)) (team, day, hour, generation, fingerprint, service, release, verdict, count, reports, total,
+                    longest, first, last\(host))
+                SELECT team, day, hour, toUInt64(\(base)) + toUInt64(hour) - \(first) AS g, fingerprint, service, release, verdict,
+                    \(SQLSum.held("count")) AS c, toInt64(count()) AS n, \(SQLSum.held("total")) AS t, max(longest) AS l,
+                    min(started) AS a, max(last) AS z\(host)
+                FROM \(table("stall")) FINAL
+                WHERE team = \(SQLLiteral.text(team)) AND day = \(first / 24) AND hour IN \(SQLLiteral.list(hours.map(\.key.hour)))
+                GROUP BY team, day, hour, fingerprint, service, release, verdict\(host)
+                """
+            )
+            (statement.settings, statement.isIdempotent, statement.timeout) = (insertSettings, false, .seconds(300))
+            _ = try await client.send(statement)
+        }
+        var rows = TabbedRows(into: "\(table("done")) (team, day, hour, touches, generation)")
+        for (key, touches) in hours {
+            rows.add(key.team)
+            rows.add(key.hour / 24)
+            rows.add(key.hour)
+            rows.add(touches)
+            rows.add(base + UInt64(key.hour - first))
+            rows.endRow()
+        }
+        try await insert(rows)
+    }
+
+    /// In parts that touch no more than 50 days each: more partitions in a block are refused.
+    static func parts<Element>(_ sorted: [Element], day: (Element) -> Int64) -> [[Element]] {
+        var (parts, days): ([[Element]], Set<Int64>) = ([[]], [])
+        for element in sorted {
+            if days.insert(day(element)).inserted, days.count > 50 {
+                parts.append([])
+                days = [day(element)]
+            }
+            parts[parts.count - 1].append(element)
+        }
+        return parts.filter { !$0.isEmpty }
+    }
+}

@@ -1,0 +1,78 @@
+internal import StallStore
+
+/// A part of a WHERE.
+struct SQLCondition {
+    var sql: String
+    init(_ sql: String) { self.sql = sql }
+    static func && (left: SQLCondition, right: SQLCondition) -> SQLCondition {
+        SQLCondition("\(left.sql) AND \(right.sql)")
+    }
+
+    /// For each column that has values, that it is one of them.
+    static func among(_ choices: [(String, [String])]) -> SQLCondition {
+        SQLCondition(
+            (["1"] + choices.filter { !$0.1.isEmpty }.map { "\($0.0) IN \(SQLLiteral.list($0.1))" }).joined(
+                separator: " AND "
+            )
+        )
+    }
+
+    /// Stalls that began in one of the ranges, in nanoseconds. Days and hours are there for the partitions and the key.
+    static func began(in ranges: [Range<Int64>]) -> SQLCondition {
+        let parts = ranges.filter { !$0.isEmpty }.map { range in
+            let (first, last) = (range.lowerBound, range.upperBound - 1)
+            return """
+                (day >= \(Hours.day(first)) AND day <= \(Hours.day(last)) AND hour >= \(Hours.hour(first)) AND hour <= \(Hours.hour(last)) \
+                AND started >= \(first) AND started <= \(last))
+                """
+        }
+        return SQLCondition(parts.isEmpty ? "0" : "(\(parts.joined(separator: " OR ")))")
+    }
+}
+
+enum SQLSum {
+    /// A sum of numbers from 0, held at the end of 64 bits.
+    static func held(_ column: String) -> String {
+        "if(sum(toFloat64(\(column))) >= 9.2e18, toInt64(9223372036854775807), toInt64(sum(\(column))))"
+    }
+}
+
+/// Which names one fault has had: what reports say in their order, each fingerprint leading to the one it is kept under.
+struct FaultAliases: Sendable {
+    private var roots: [String: String] = [:]
+    private(set) var names: [String] = []
+
+    init() {}
+
+    /// - Parameter pairs: in the order in which they came.
+    init(_ pairs: [(alias: String, fingerprint: String)]) {
+        var parents: [String: String] = [:]
+        func root(_ name: String) -> String {
+            var path = [name]
+            while let parent = parents[path[path.count - 1]] { path.append(parent) }
+            // A long chain is walked once.
+            for step in path.dropLast() { parents[step] = path[path.count - 1] }
+            return path[path.count - 1]
+        }
+        for (alias, fingerprint) in pairs {
+            let (old, new) = (root(alias), root(fingerprint))
+            if old != new { parents[old] = new }
+        }
+        names = parents.keys.sorted()
+        roots = names.reduce(into: [:]) { $0[$1] = root($1) }
+    }
+
+    func root(_ fingerprint: String) -> String { roots[fingerprint] ?? fingerprint }
+
+    /// With all their names.
+    func members(of roots: some Sequence<String>) -> [String] {
+        let roots = Set(roots)
+        return roots.sorted() + names.filter { roots.contains(root($0)) }
+    }
+
+    /// The fingerprint that a column's is kept under.
+    func sql(_ column: String) -> String {
+        if names.isEmpty { return column }
+        return "transform(\(column), \(SQLLiteral.array(names)), \(SQLLiteral.array(names.map(root))), \(column))"
+    }
+}

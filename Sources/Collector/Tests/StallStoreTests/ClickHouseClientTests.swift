@@ -1,0 +1,182 @@
+import Foundation
+import NIOCore
+import NIOPosix
+import StallReports
+import StallStore
+import Synchronization
+import Testing
+
+@testable import ClickHouseStore
+
+@Suite("The client of ClickHouse")
+struct ClickHouseClientTests {
+    @Test("An address has hosts, a database and options, and shows no password")
+    func addresses() throws {
+        var address = try ClickHouseAddress("clickhouse://ch1/stalls")
+        #expect(address.endpoints == [.init(host: "ch1", port: 8123)])
+        #expect((address.database, address.user, address.cluster) == ("stalls", nil, nil))
+        address = try ClickHouseAddress("clickhouse://me:a%3Ab@ch1:81,[::1]:82,[::1]/db_2?cluster=fleet&quorum=2")
+        #expect(address.endpoints.map(\.host) == ["ch1", "::1", "::1"])
+        #expect(address.endpoints.map(\.port) == [81, 82, 8123])
+        #expect((address.user, address.password) == ("me", "a:b"))
+        #expect((address.cluster, address.quorum) == ("fleet", 2))
+        #expect(address.description == "clickhouse://ch1:81,[::1]:82,[::1]:8123/db_2?cluster=fleet")
+    }
+
+    @Test(
+        "An address that is none is refused",
+        arguments: [
+            "http://ch1/db", "clickhouse://ch1", "clickhouse:///db", "clickhouse://ch1/", "clickhouse://ch1/a-b",
+            "clickhouse://ch1/a`b",
+            "clickhouse://ch1:0/db", "clickhouse://ch1:x/db", "clickhouse://ch1,/db", "clickhouse://ch1/db?cluster=a'b",
+            "clickhouse://ch1/db?quorum=2", "clickhouse://ch1/db?x=1", "clickhouse://ch1/db?cluster",
+            "clickhouse://a b/db",
+            "clickhouse://ch1/db?password-file=/none",
+        ]
+    )
+    func wrongAddresses(text: String) {
+        #expect(throws: StoreError.self) { try ClickHouseAddress(text) }
+    }
+
+    @Test("What is escaped has no byte that ends a field, a row or a literal, and is the same again")
+    func literals() {
+        var generator = SystemRandomNumberGenerator()
+        let special: [UInt8] = [0, 8, 9, 10, 12, 13, 39, 92, 34, 96]
+        for _ in 0..<20_000 {
+            let bytes = (0..<Int.random(in: 0...20, using: &generator)).map { _ in
+                Bool.random(using: &generator)
+                    ? special.randomElement(using: &generator)! : UInt8.random(in: 0...255, using: &generator)
+            }
+            var escaped: [UInt8] = []
+            SQLLiteral.escape(bytes, into: &escaped)
+            #expect(SQLLiteral.unescaped(escaped) == bytes)
+            #expect(!escaped.contains { [0, 9, 10, 13].contains($0) })
+            // Each quote is behind a backslash that is itself behind an even number of them.
+            var isEscape = false
+            for byte in escaped {
+                if byte == 39 { #expect(isEscape) }
+                isEscape = byte == 92 && !isEscape
+            }
+            #expect(!isEscape)
+        }
+    }
+
+    @Test("An answer is taken only if each of its rows is whole")
+    func answers() throws {
+        func rows(_ text: String) throws -> [[String]] {
+            try TabbedAnswer(Array(text.utf8), columns: 2).rows.map { [$0.text(0), $0.text(1)] }
+        }
+        #expect(try rows("") == [])
+        #expect(try rows("a\\tb\t1\t.\n\t\t.\n") == [["a\tb", "1"], ["", ""]])
+        // Such a name is no error.
+        #expect(try rows("Code: 5, DB::Exception\t.\t.\n") == [["Code: 5, DB::Exception", "."]])
+        for text in ["a\t1\t.", "a\t1\t.\nb", "a\t1\n", "a\t.\n", "a\t1\t2\t.\n", "\n", "a\t1\t.\nb\t2\n"] {
+            #expect(throws: ClickHouseError.self) { try rows(text) }
+        }
+        let late = "a\t1\t.\nb\tCode: 160, e.displayText() = DB::Exception: Estimated query execution time\n"
+        #expect { try rows(late) } throws: { ($0 as? ClickHouseError)?.code == 160 }
+    }
+
+    // MARK: Against a server that answers what it is told
+
+    private static func head(_ length: Int, status: String = "200 OK") -> String {
+        "HTTP/1.1 \(status)\r\nContent-Length: \(length)\r\n\r\n"
+    }
+
+    private static func address(_ servers: [ScriptedServer]) throws -> ClickHouseAddress {
+        try ClickHouseAddress("clickhouse://\(servers.map { "127.0.0.1:\($0.port)" }.joined(separator: ","))/db")
+    }
+
+    private static func statement(_ sql: String = "SELECT 1", seconds: Double = 20) -> ClickHouseClient.Statement {
+        var statement = ClickHouseClient.Statement(sql)
+        statement.timeout = .seconds(seconds)
+        return statement
+    }
+
+    @Test("Where a server cannot be reached, or is cut off, the next one is asked")
+    func nextServer() async throws {
+        let good = try await ScriptedServer(Self.head(2) + "1\n")
+        let cut = try await ScriptedServer(Self.head(20) + "1\n", closes: true)
+        let readOnly = try await ScriptedServer(Self.head(10, status: "500 Error") + "Code: 242,")
+        let closed = try await ScriptedServer("")
+        try await closed.close()
+        for bad in [cut, readOnly, closed] {
+            let client = ClickHouseClient(try Self.address([bad, good]))
+            for _ in 0..<3 { #expect(try await client.send(Self.statement()) == Array("1\n".utf8)) }
+        }
+        #expect(cut.connections == 1)
+        // What may have been done, and must not be twice, is not sent again.
+        let client = ClickHouseClient(try Self.address([cut, good]))
+        var once = Self.statement("INSERT INTO t SELECT 1")
+        once.isIdempotent = false
+        await #expect { try await client.send(once) } throws: { ($0 as? ClickHouseError)?.kind == .cut }
+    }
+
+    @Test("A server that says nothing, too much, or that it will not, is told apart")
+    func failures() async throws {
+        let silent = try await ScriptedServer("")
+        let large = try await ScriptedServer(Self.head(2000) + String(repeating: "1", count: 2000))
+        let refusing = try await ScriptedServer(Self.head(9, status: "404 Not Found") + "Code: 60,")
+        let garbage = try await ScriptedServer("what?\r\n\r\n")
+        let expected: [(ScriptedServer, ClickHouseError.Kind)] = [
+            (silent, .timedOut), (large, .tooLarge), (refusing, .refused(60)), (garbage, .cut),
+        ]
+        for (server, kind) in expected {
+            let client = ClickHouseClient(try Self.address([server]))
+            var statement = Self.statement(seconds: kind == .timedOut ? 0.2 : 20)
+            statement.maximumBytes = 1000
+            await #expect { try await client.send(statement) } throws: { ($0 as? ClickHouseError)?.kind == kind }
+        }
+    }
+
+    @Test("A connection is used again")
+    func keepsAlive() async throws {
+        let server = try await ScriptedServer(Self.head(2) + "1\n")
+        let client = ClickHouseClient(try Self.address([server]))
+        for _ in 0..<5 { _ = try await client.send(Self.statement()) }
+        #expect(server.connections == 1)
+    }
+}
+
+/// Answers the end of each request's head with the same bytes.
+private final class ScriptedServer: Sendable {
+    private let channel: any Channel
+    private final class Count: Sendable { let value = Mutex(0) }
+    private let count = Count()
+    let port: Int
+    var connections: Int { count.value.withLock { $0 } }
+
+    /// - Parameter closes: the connection, behind the answer.
+    init(_ answer: String, closes: Bool = false) async throws {
+        let count = count
+        channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .childChannelInitializer { channel in
+                count.value.withLock { $0 += 1 }
+                return channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(Handler(answer, closes))
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        port = channel.localAddress?.port ?? 0
+    }
+
+    func close() async throws { try await channel.close() }
+
+    deinit { channel.close(promise: nil) }
+
+    private final class Handler: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+        private let (answer, closes): (String, Bool)
+        private var seen = ""
+
+        init(_ answer: String, _ closes: Bool) { (self.answer, self.closes) = (answer, closes) }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            seen += String(buffer: unwrapInboundIn(data))
+            guard let end = seen.range(of: "\r\n\r\n"), !answer.isEmpty else { return }
+            seen.removeSubrange(..<end.upperBound)
+            context.writeAndFlush(NIOAny(ByteBuffer(string: answer)), promise: nil)
+            if closes { context.close(promise: nil) }
+        }
+    }
+}

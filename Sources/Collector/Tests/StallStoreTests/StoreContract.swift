@@ -1,0 +1,368 @@
+import Foundation
+import StallReports
+import StallStore
+import Testing
+
+/// What every store must do. The suites beside it try it on each store that there is.
+struct StoreContract {
+    /// One thing that it must do.
+    struct Check: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let run: @Sendable (StoreContract) async throws -> Void
+
+        init(_ description: String, _ run: @escaping @Sendable (StoreContract) async throws -> Void) {
+            (testDescription, self.run) = (description, run)
+        }
+    }
+
+    static let all: [Check] =
+        [
+            Check("What comes a second time changes nothing") { try await $0.idempotent() },
+            Check("A stall that has ended comes in the place of the one that lasted, and never the other way round") {
+                try await $0.versions()
+            },
+            Check("No team sees another's") { try await $0.teams() },
+            Check("A fault that has got names is one with what it was before") { try await $0.aliases() },
+            Check("A run's counts are those of its latest record, and its time that of the range") {
+                try await $0.runs()
+            },
+            Check("Reports and run records come page by page, each once, in order, as they were sent") {
+                try await $0.pages()
+            },
+            Check("What is old is removed, and what is left has the sums of what is left") { try await $0.age() },
+            Check("Where it is too large the oldest is removed") { try await $0.size() },
+            Check("Lengths at the ends of 64 bits are no trouble") { try await $0.extremes() },
+            Check("Sums that are larger than 64 bits are held at their end") { try await $0.overflow() },
+            Check("Filters by verdict and by a part of a name choose what they say") { try await $0.filters() },
+            Check("Faults come in each of the orders, and no more than asked for") { try await $0.orders() },
+            Check("What there is to choose from is told, the most frequent first") { try await $0.choices() },
+            Check("Stalls are found longest or latest first, of one fault or all") { try await $0.lists() },
+            Check("Stalls come in the order in which they arrived, each behind a place") { try await $0.feed() },
+            Check("Of each service on each host the latest record is told") { try await $0.latestRuns() },
+            Check("Alerts are kept, changed and forgotten together") { try await $0.alerts() },
+            Check("What two collectors write at once is there once") { try await $0.race() },
+            Check("Names of any kind come back as they were, and change no other") { try await $0.hostile() },
+        ]
+        + (1...8).map { seed in
+            Check("Sums are those of the stalls in the range, whatever lies in whole hours and days (\(seed))") {
+                try await $0.sums(seed: seed)
+            }
+        }
+
+    static let now = Timestamp(rfc3339: "2026-06-15T12:34:56Z")!
+    let store: TestedStore
+
+    init(_ store: TestedStore) { self.store = store }
+
+    func withStore(_ work: (any StallStore) async throws -> Void) async throws {
+        try await store.withStores(1) { try await work($0[0]) }
+    }
+
+    static func report(
+        id: ULID = .make(),
+        hoursAgo: Double = 1,
+        milliseconds: Int64 = 500,
+        state: StallState = .recovered,
+        function: String = "total()",
+        host: String = "web1",
+        service: String = "shop",
+        release: String = "1.2"
+    ) -> StallReport {
+        let start = now.advanced(byNanoseconds: -Int64(hoursAgo * 3_600_000_000_000))
+        let frame = StallReport.Frame(address: 1, function: function, own: true)
+        return StallReport(
+            id: id,
+            kind: .blocked,
+            state: state,
+            startedAt: start,
+            detectedAt: start,
+            endedAt: state == .ongoing ? nil : start.advanced(byNanoseconds: milliseconds * 1_000_000),
+            durationNs: milliseconds * 1_000_000,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            host: .init(name: host),
+            service: .init(name: service, version: release),
+            process: .init(pid: 7),
+            watched: .init(label: "main"),
+            thread: .init(id: 7),
+            cause: .init(verdict: .onCPU, summary: "It computed."),
+            culprit: .init(function: function, stack: 0, frame: 0),
+            fingerprint: .make(kind: .blocked, frames: [frame], modules: [])
+        )
+    }
+
+    static func arrival(_ report: StallReport, team: String = "a") throws -> Arrival {
+        try Arrival(json: report.json(), team: team, now: now)
+    }
+
+    static func query(days: Int64 = 30, team: String = "a") -> StallQuery {
+        StallQuery(team: team, since: now.advanced(byNanoseconds: -days * 86_400_000_000_000), until: now)
+    }
+
+    /// What comes a second time changes nothing.
+    func idempotent() async throws {
+        try await withStore { store in
+            let arrivals = try [Self.report(), Self.report(milliseconds: 700)].map { try Self.arrival($0) }
+            #expect(try await store.insert(arrivals) == 2)
+            #expect(try await store.insert(arrivals + arrivals) == 0)
+            let list = try await store.faults(Self.query(), by: .total, limit: 10)
+            #expect(list.faults.map(\.count) == [2])
+            #expect(list.faults.map(\.totalNs) == [1_200_000_000])
+        }
+    }
+
+    /// A stall that has ended comes in the place of the one that lasted, and never the other way round.
+    func versions() async throws {
+        try await withStore { store in
+            let id = ULID.make()
+            let over = Self.report(id: id, milliseconds: 900)
+            let ongoing = Self.report(id: id, milliseconds: 300, state: .ongoing, function: "early()")
+            #expect(try await store.insert([Self.arrival(ongoing)]) == 1)
+            #expect(try await store.insert([Self.arrival(over)]) == 1)
+            #expect(try await store.insert([Self.arrival(ongoing)]) == 0)
+            let faults = try await store.faults(Self.query(), by: .total, limit: 10).faults
+            #expect(faults.map(\.fingerprint) == [over.fingerprint])
+            #expect(faults.map(\.totalNs) == [900_000_000])
+            #expect(faults.map(\.count) == [1])
+            #expect(faults.first?.hosts == ["web1": 1])
+            let json = try #require(try await store.report(id, team: "a"))
+            #expect(try StallReport(json: json) == over)
+        }
+    }
+
+    /// Sums are those of the stalls in the range, whatever lies in whole hours and days.
+    func sums(seed: UInt64) async throws {
+        try await withStore { store in
+            print("seed: \(seed)")
+            var state = seed
+            func random(_ bound: UInt64) -> UInt64 {
+                state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+                return (state >> 33) % bound
+            }
+            let all = (0..<300).map { _ in
+                Self.report(
+                    hoursAgo: Double(random(24 * 4 * 60)) / 60,
+                    milliseconds: 250 + Int64(random(5000)),
+                    function: "function\(random(4))()",
+                    host: "web\(random(3))",
+                    service: "service\(random(2))",
+                    release: "1.\(random(2))"
+                )
+            }
+            // Some hours have sums, some have them no more, and some never had any.
+            let first = all.prefix(200)
+            #expect(try await store.insert(first.map { try Self.arrival($0) }) == first.count)
+            try await self.store.settle(store)
+            let late = all.dropFirst(200).filter { seed % 2 == 0 || $0.service?.name == "service0" }
+            #expect(try await store.insert((late + first.prefix(50)).map { try Self.arrival($0) }) == late.count)
+            let reports = first + late
+            for turn in 0..<20 {
+                if turn == 10 { try await self.store.settle(store) }
+                var query = Self.query()
+                query.since = Self.now.advanced(byNanoseconds: -Int64(random(24 * 5 * 60) + 1) * 60_000_000_000)
+                query.until = query.since.advanced(byNanoseconds: Int64(random(24 * 4 * 60) + 1) * 60_000_000_000)
+                if random(3) == 0 { query.services = ["service0"] }
+                if random(3) == 0 { query.hosts = ["web1", "web2"] }
+                if random(3) == 0 { query.releases = ["1.1"] }
+                let expected = reports.filter { report in
+                    report.startedAt >= query.since && report.startedAt < query.until
+                        && (query.services.isEmpty || query.services.contains(report.service?.name ?? ""))
+                        && (query.hosts.isEmpty || query.hosts.contains(report.host.name))
+                        && (query.releases.isEmpty || query.releases.contains(report.service?.version ?? ""))
+                }
+                let faults = try await store.faults(query, by: .total, limit: 100).faults
+                let groups = Dictionary(grouping: expected, by: \.fingerprint)
+                #expect(Set(faults.map(\.fingerprint)) == Set(groups.keys))
+                #expect(faults.map(\.totalNs) == faults.map(\.totalNs).sorted(by: >))
+                for fault in faults {
+                    let group = groups[fault.fingerprint] ?? []
+                    #expect(fault.count == Int64(group.count))
+                    #expect(fault.totalNs == group.map(\.durationNs).reduce(0, +))
+                    #expect(fault.longestNs == group.map(\.durationNs).max())
+                    #expect(fault.firstAt == group.map(\.startedAt).min())
+                    #expect(fault.trend.counts.reduce(0, +) == fault.count)
+                    #expect(fault.hosts == Dictionary(group.map { ($0.host.name, 1) }, uniquingKeysWith: +))
+                    #expect(fault.services == Dictionary(group.map { ($0.service!.name, 1) }, uniquingKeysWith: +))
+                    let days = try await store.days(of: fault.fingerprint, query)
+                    #expect(days.map(\.count).reduce(0, +) == fault.count)
+                }
+            }
+        }
+    }
+
+    /// No team sees another's.
+    func teams() async throws {
+        try await withStore { store in
+            let report = Self.report()
+            let new = try await store.insert([Self.arrival(report, team: "a"), Self.arrival(report, team: "b")])
+            #expect(new == 2)
+            #expect(try await store.faults(Self.query(team: "c"), by: .total, limit: 10).faults.isEmpty)
+            #expect(try await store.report(report.id, team: "c") == nil)
+            #expect(try await store.report(report.id, team: "b") != nil)
+        }
+    }
+
+    /// A fault that has got names is one with what it was before.
+    func aliases() async throws {
+        try await withStore { store in
+            let (nameless, other) = (Self.report(function: "code at 0x1"), Self.report(function: "f()"))
+            var named = Self.report(function: "named()")
+            named.aliases = [nameless.fingerprint]
+            #expect(try await store.insert([nameless, named, nameless, other].map { try Self.arrival($0) }) == 3)
+            // One that comes late under its old name.
+            #expect(try await store.insert([Self.arrival(Self.report(function: "code at 0x1"))]) == 1)
+            let faults = try await store.faults(Self.query(), by: .count, limit: 10).faults
+            #expect(faults.map(\.fingerprint) == [named.fingerprint, other.fingerprint])
+            #expect(faults.map(\.count) == [3, 1])
+            let fault = try await store.fault(nameless.fingerprint, Self.query())
+            #expect(fault?.fingerprint == named.fingerprint)
+            #expect(fault?.aliases == [nameless.fingerprint])
+        }
+    }
+
+    /// A run's counts are those of its latest record, and its time that of the range.
+    func runs() async throws {
+        try await withStore { store in
+            let start = Self.now.advanced(byNanoseconds: -7_200_000_000_000)
+            var run = RunRecord(
+                startedAt: start,
+                updatedAt: start.advanced(byNanoseconds: 3_600_000_000_000),
+                host: .init(name: "web1"),
+                service: .init(name: "shop"),
+                process: .init(pid: 7),
+                monitorVersion: "1"
+            )
+            run.watched = [.init(label: "main", watchedNs: 3_600_000_000_000)]
+            let fault = Self.report().fingerprint
+            // Of two loops: the fault is one.
+            run.repeated = ["main", "nio"].map { label in
+                .init(
+                    fingerprint: fault,
+                    repeats: .init(count: 3, report: nil, firstAt: start, lastAt: start, totalNs: 900, longestNs: 400),
+                    label: label
+                )
+            }
+            let first = try Arrival(json: run.json(), team: "a", now: Self.now)
+            run.updatedAt = run.updatedAt.advanced(byNanoseconds: 1)
+            run.repeated = []
+            #expect(try await store.insert([first]) == 1)
+            var list = try await store.faults(Self.query(), by: .total, limit: 10)
+            #expect(list.faults.map(\.count) == [6])
+            #expect(list.watchedNs == 3_600_000_000_000)
+            #expect(try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now), first]) == 1)
+            list = try await store.faults(Self.query(), by: .total, limit: 10)
+            #expect(list.faults.isEmpty)
+            #expect(list.runs == 1)
+        }
+    }
+
+    /// Reports and run records come page by page, each once, in order, as they were sent.
+    func pages() async throws {
+        try await withStore { store in
+            // Many of one moment: there the id decides.
+            let reports = (0..<40).map { Self.report(hoursAgo: Double($0 / 9), host: "web\($0 % 2)") }
+            let runs = (0..<11).map { index in
+                RunRecord(
+                    startedAt: Self.now.advanced(byNanoseconds: -7_200_000_000_000),
+                    updatedAt: Self.now.advanced(byNanoseconds: -3_600_000_000_000),
+                    host: .init(name: "web\(index % 2)"),
+                    process: .init(pid: 7),
+                    monitorVersion: "1"
+                )
+            }
+            _ = try await store.insert(
+                try (reports.map { try $0.json() } + runs.map { try $0.json() }).shuffled().map {
+                    try Arrival(json: $0, team: "a", now: Self.now)
+                }
+            )
+            for hosts in [[], ["web1"], ["web2"]] {
+                var query = Self.query()
+                (query.hosts, query.until) = (hosts, Self.now.advanced(byNanoseconds: 1))
+                let chosen = reports.filter { hosts.isEmpty || hosts.contains($0.host.name) }.sorted {
+                    ($0.startedAt, $0.id.description) < ($1.startedAt, $1.id.description)
+                }
+                var (found, last): ([[UInt8]], StoredReport.Place?) = ([], nil)
+                while case let page = try await store.reports(query, after: last, limit: 4), !page.isEmpty {
+                    #expect(page.count <= 4)
+                    found += page.map(\.json)
+                    last = page.last?.place
+                }
+                #expect(try found == chosen.map { try $0.json() })
+                #expect(try await store.count(query, limit: 1000) == chosen.count)
+                #expect(try await store.count(query, limit: 7) == min(7, chosen.count))
+
+                let chosenRuns = runs.filter { hosts.isEmpty || hosts.contains($0.host.name) }
+                var (foundRuns, lastRun): ([StoredRun], ULID?) = ([], nil)
+                while case let page = try await store.runs(query, after: lastRun, limit: 4), !page.isEmpty {
+                    #expect(page.count <= 4)
+                    foundRuns += page
+                    lastRun = page.last?.id
+                }
+                #expect(foundRuns.map(\.id.description) == chosenRuns.map(\.id.description).sorted())
+                #expect(
+                    try Set(foundRuns.map(\.json)) == Set(chosenRuns.map { try $0.json() })
+                )
+            }
+            var earlier = Self.query()
+            earlier.until = Self.now.advanced(byNanoseconds: -8_000_000_000_000)
+            #expect(try await store.runs(earlier, after: nil, limit: 100).isEmpty)
+            #expect(try await store.runs(Self.query(team: "b"), after: nil, limit: 100).isEmpty)
+            #expect(try await store.reports(Self.query(team: "b"), after: nil, limit: 100).isEmpty)
+        }
+    }
+
+    /// What is old is removed, and what is left has the sums of what is left.
+    func age() async throws {
+        try await withStore { store in
+            let reports = stride(from: 1.0, through: 100, by: 3).map { Self.report(hoursAgo: $0) }
+            _ = try await store.insert(reports.map { try Self.arrival($0) })
+            let limit = Self.now.advanced(byNanoseconds: -50 * 3_600_000_000_000)
+            let removed = try await store.removeOld(before: limit, maximumBytes: nil)
+            // To the hour.
+            let left = try await store.stalls(Self.query(), of: nil, longestFirst: false, limit: 1000)
+            #expect(removed + left.count == reports.count)
+            #expect(left.allSatisfy { $0.startedAt >= limit.advanced(byNanoseconds: -3_600_000_000_000) })
+            #expect(
+                reports.filter { $0.startedAt >= limit }.allSatisfy { report in left.contains { $0.id == report.id } }
+            )
+            let fault = try #require(try await store.fault(reports[0].fingerprint, Self.query()))
+            #expect(fault.count == Int64(left.count))
+            #expect(fault.hosts == ["web1": Int64(left.count)])
+            #expect(try await store.size().stalls == Int64(left.count))
+        }
+    }
+
+    /// Where it is too large the oldest is removed.
+    func size() async throws {
+        try await withStore { store in
+            let reports = (0..<400).map { index in
+                var report = Self.report(hoursAgo: Double(index + 1) / 2)
+                report.metadata = ["noise": (0..<200).map { _ in UUID().uuidString }.joined()]
+                return report
+            }
+            _ = try await store.insert(reports.map { try Self.arrival($0) })
+            let before = try await store.size().bytes
+            #expect(try await store.removeOld(before: Timestamp(seconds: 0), maximumBytes: before / 2) > 0)
+            #expect(try await store.size().bytes <= before / 2)
+            let left = try await store.stalls(Self.query(), of: nil, longestFirst: false, limit: 1000)
+            #expect(!left.isEmpty && left.count < reports.count)
+            #expect(left.first?.id == reports[0].id)
+        }
+    }
+
+    /// Lengths at the ends of 64 bits are no trouble.
+    func extremes() async throws {
+        try await withStore { store in
+            let reports = (0..<50).map { _ in
+                var report = Self.report(milliseconds: 1)
+                report.durationNs = .max
+                report.suppressed = .max
+                return report
+            }
+            #expect(try await store.insert(reports.map { try Self.arrival($0) }) == reports.count)
+            let fault = try await store.faults(Self.query(), by: .total, limit: 1).faults.first
+            #expect((fault?.totalNs ?? 0) > 0)
+            #expect((fault?.count ?? 0) > Int64(reports.count))
+        }
+    }
+
+}

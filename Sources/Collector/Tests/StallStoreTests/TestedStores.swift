@@ -1,0 +1,145 @@
+import Foundation
+import StallReports
+import StallStore
+import Synchronization
+import Testing
+
+@testable import ClickHouseStore
+
+/// A store that the contract is tried on, empty each time.
+enum TestedStore: Sendable {
+    case file
+    case clickHouse
+
+    /// `host:port` of a server for tests: `scripts/clickhouse` starts one.
+    static let server = ProcessInfo.processInfo.environment["TEST_CLICKHOUSE"]
+
+    /// As many collectors' stores, all with the same contents.
+    func withStores(_ count: Int, _ work: ([any StallStore]) async throws -> Void) async throws {
+        switch self {
+        case .file:
+            try await Self.withFile { path in try await work((0..<count).map { _ in try SQLiteStore(path: path) }) }
+        case .clickHouse:
+            try await Self.withDatabase { address in
+                var stores: [ClickHouseStore] = []
+                for _ in 0..<count { stores.append(try await ClickHouseStore(address)) }
+                try await work(stores)
+            }
+        }
+    }
+
+    /// Makes the sums of all that is there, where that is not done at once.
+    func settle(_ store: any StallStore) async throws {
+        guard let store = store as? ClickHouseStore else { return }
+        try await store.settle(after: .zero)
+        // What it has announced to write does not hold for longer than that.
+        store.state.withLock { $0.touched = [:] }
+    }
+
+    private static func withFile(_ work: (String) async throws -> Void) async throws {
+        let directory = FileManager.default.temporaryDirectory.path + "/stall-store-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try await work(directory + "/stalls.db")
+    }
+
+    /// A database of its own, on the server for tests.
+    static func withDatabase(_ work: (ClickHouseAddress) async throws -> Void) async throws {
+        let parts = try #require(server).split(separator: "?", maxSplits: 1)
+        let options = parts.count > 1 ? "?\(parts[1])" : ""
+        let name = "test_" + ULID.make().description.lowercased()
+        let address = try ClickHouseAddress("clickhouse://\(parts[0])/\(name)\(options)")
+        let cluster = address.cluster.map { " ON CLUSTER \($0)" } ?? ""
+        let result: Result<Void, any Error>
+        do {
+            result = .success(try await work(address))
+        } catch {
+            result = .failure(error)
+        }
+        _ = try? await ClickHouseClient(address).send(
+            .init("DROP DATABASE IF EXISTS \(name)\(cluster)"),
+            inDatabase: false
+        )
+        try result.get()
+    }
+}
+
+@Suite("The store in a file keeps the contract")
+struct FileContractTests {
+    @Test("It does", arguments: StoreContract.all)
+    func keeps(_ check: StoreContract.Check) async throws { try await check.run(StoreContract(.file)) }
+}
+
+@Suite(
+    "The store on ClickHouse keeps the contract",
+    .enabled(if: TestedStore.server != nil, "no server of ClickHouse (scripts/clickhouse starts one)")
+)
+struct ClickHouseContractTests {
+    @Test("It does", arguments: StoreContract.all)
+    func keeps(_ check: StoreContract.Check) async throws { try await check.run(StoreContract(.clickHouse)) }
+
+    @Test("Its tables are made once; a newer version's are not used")
+    func migration() async throws {
+        try await TestedStore.withDatabase { address in
+            let store = try await ClickHouseStore(address)
+            _ = try await store.insert([StoreContract.arrival(StoreContract.report())])
+            let again = try await ClickHouseStore(address)
+            #expect(try await again.faults(StoreContract.query(), by: .total, limit: 10).faults.map(\.count) == [1])
+            var rows = TabbedRows(into: "\(store.table("migration")) (number)")
+            rows.add(99)
+            rows.endRow()
+            try await store.insert(rows)
+            await #expect(throws: StoreError.self) { try await ClickHouseStore(address) }
+        }
+    }
+
+    @Test("Texts of all kinds are literals, and the same when they come back")
+    func literals() async throws {
+        try await TestedStore.withDatabase { address in
+            let store = try await ClickHouseStore(address)
+            let special: [Unicode.Scalar] = [
+                "\0", "\u{8}", "\t", "\n", "\u{c}", "\r", "'", "\\", "\"", "`", "N", "x", "0", "\u{7f}", "é",
+                "\u{1F525}",
+            ]
+            for _ in 0..<50 {
+                let texts = (0..<50).map { _ in
+                    String(String.UnicodeScalarView((0..<Int.random(in: 0...12)).map { _ in special.randomElement()! }))
+                }
+                let rows = try await store.ask(
+                    ["hex(t)", "t"],
+                    "FROM (SELECT arrayJoin(\(SQLLiteral.array(texts))) AS t)"
+                )
+                #expect(rows.map { $0.text(1) } == texts)
+                #expect(rows.map { $0.text(0) } == texts.map { $0.utf8.map { String(format: "%02X", $0) }.joined() })
+            }
+        }
+    }
+
+    @Test("A hour that something is written to late is counted by its stalls until its sums are made anew")
+    func lateStalls() async throws {
+        try await TestedStore.withDatabase { address in
+            let store = try await ClickHouseStore(address)
+            let report = StoreContract.report(milliseconds: 400, state: .ongoing)
+            func sums() async throws -> [Int64] {
+                try await store.faults(StoreContract.query(), by: .total, limit: 10).faults.map(\.totalNs)
+            }
+            _ = try await store.insert([StoreContract.arrival(report), StoreContract.arrival(StoreContract.report())])
+            // Not long enough ago for what may be under way.
+            try await store.settle()
+            #expect(try await store.hourStates("a", 0..<Int64.max).generations.isEmpty)
+            try await TestedStore.clickHouse.settle(store)
+            #expect(try await store.hourStates("a", 0..<Int64.max).raw.isEmpty)
+            #expect(try await sums() == [900_000_000])
+            let over = StoreContract.report(id: report.id, milliseconds: 600)
+            _ = try await store.insert([StoreContract.arrival(over)])
+            #expect(try await store.hourStates("a", 0..<Int64.max).generations.isEmpty)
+            #expect(try await sums() == [1_100_000_000])
+            try await TestedStore.clickHouse.settle(store)
+            #expect(try await sums() == [1_100_000_000])
+            // What comes again is announced as well: who knows what became of it the first time.
+            _ = try await store.insert([StoreContract.arrival(over)])
+            #expect(try await store.hourStates("a", 0..<Int64.max).generations.isEmpty)
+            #expect(try await sums() == [1_100_000_000])
+        }
+    }
+}
