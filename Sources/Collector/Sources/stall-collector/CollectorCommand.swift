@@ -1,4 +1,5 @@
 import ArgumentParser
+import ClickHouseStore
 import Glibc
 import Logging
 import ServiceLifecycle
@@ -20,11 +21,12 @@ struct CollectorCommand: AsyncParsableCommand {
 struct ServeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve",
-        abstract: "Takes reports over HTTP, keeps them in one file, and shows them in a browser.",
+        abstract: "Takes reports over HTTP, keeps them in a file or on ClickHouse, and shows them in a browser.",
         discussion: """
             EXAMPLES
               stall-collector serve
               stall-collector serve --listen 0.0.0.0:4319 --tokens /etc/stall-collector/tokens
+              stall-collector serve --store clickhouse://ch1:8123,ch2:8123/stalls?cluster=fleet
               stall-monitor ship /var/lib/stalls --collector http://localhost:4319
 
             Without --tokens it listens on this machine alone, and whoever is on it may send and read. With --tokens each line of the \
@@ -35,7 +37,10 @@ struct ServeCommand: AsyncParsableCommand {
             With --alerts it tells of new faults, of services that stand too often and of monitors that went silent, by webhook, program \
             or mail: Sources/Collector/README.md shows such a file.
 
-            It answers a request when what that brought is on the disk. SIGTERM ends it in order.
+            The database is one file (SQLite), or with --store clickhouse://… a server or a cluster of ClickHouse, on which any number \
+            of collectors may work at once.
+
+            It answers a request when what that brought is on the disk, or with ClickHouse. SIGTERM ends it in order.
 
             Exit code 0: ended by SIGTERM or Ctrl-C. 1: it could not begin, or go on. 64: wrong usage.
             """
@@ -46,8 +51,11 @@ struct ServeCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The database. (default: stalls.db in $STATE_DIRECTORY, or else in the current directory)",
-            valueName: "file"
+            """
+            The database: a file, or clickhouse://host:port/database[?cluster=name]. (default: stalls.db in $STATE_DIRECTORY, or else in \
+            the current directory)
+            """,
+            valueName: "file|address"
         ),
         completion: .file()
     )
@@ -80,8 +88,7 @@ struct ServeCommand: AsyncParsableCommand {
         var options = try options()
         do {
             options.tokens = try tokens.map { path throws(CollectorError) in try Tokens(path: path) }
-            let path = store ?? Self.stateDirectory.map { "\($0)/stalls.db" } ?? "stalls.db"
-            let store = try SQLiteStore(path: path, maximumBytes: options.maximumBytes)
+            let (store, place) = try await openStore(options.maximumBytes)
             let host = options.host
             var logger = Logger(label: "stall-collector") { StreamLogHandler.standardError(label: $0) }
             logger.logLevel = .notice
@@ -89,7 +96,7 @@ struct ServeCommand: AsyncParsableCommand {
             options.audit = audit
             options.maximumConnections = Self.connections(options.maximumConnections)
             let collector = try Collector(store, options, logger: logger) { port in
-                note("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port), the store is \(path)")
+                note("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port), the store is \(place)")
             }
             // The tokens' file is read again when it changed: there is nothing else to do for this signal.
             _ = signal(SIGHUP, SIG_IGN)
@@ -102,6 +109,16 @@ struct ServeCommand: AsyncParsableCommand {
         } catch {
             throw Failure("it cannot listen on \(listen), or go on: \(error)")
         }
+    }
+
+    /// With its name, in which there is no password.
+    private func openStore(_ maximumBytes: Int64?) async throws -> (store: any StallStore, name: String) {
+        if let store, store.hasPrefix(ClickHouseAddress.scheme) {
+            let address = try ClickHouseAddress(store)
+            return (try await ClickHouseStore(address), address.description)
+        }
+        let path = store ?? Self.stateDirectory.map { "\($0)/stalls.db" } ?? "stalls.db"
+        return (try SQLiteStore(path: path, maximumBytes: maximumBytes), path)
     }
 
     private func options() throws -> CollectorOptions {
@@ -126,8 +143,10 @@ struct ServeCommand: AsyncParsableCommand {
             }
             options.maximumBytes = bytes
         }
-        if let store, store.isEmpty || store.contains("://") {
-            throw ValidationError("'--store' is the path of a file; other databases cannot be used yet")
+        if let store, store.hasPrefix(ClickHouseAddress.scheme) {
+            do { _ = try ClickHouseAddress(store) } catch { throw ValidationError("'--store': \(error)") }
+        } else if let store, store.isEmpty || store.contains("://") {
+            throw ValidationError("'--store' is the path of a file, or \(ClickHouseAddress.scheme)host:port/database")
         }
         return options
     }
