@@ -90,18 +90,22 @@ final class ClickHouseClient: Sendable {
         let deadline = NIODeadline.now() + TimeAmount(statement.timeout)
         let head = requestHead(statement, inDatabase: inDatabase)
         let first = state.withLock { $0.preferred }
-        var (tries, last) = (0, ClickHouseError(HTTPFailure.unreachable))
+        var (tries, answer): (Int, ClickHouseError?) = (0, nil)
         while true {
             let index = (first + tries) % address.endpoints.count
+            let error: ClickHouseError
             do {
                 let answer = try await exchange(statement, head, index, deadline)
                 state.withLock { $0.preferred = index }
                 return answer
-            } catch let error as ClickHouseError {
-                last = error
+            } catch let failure as ClickHouseError {
+                error = failure
             }
+            // What a server says tells more than that another one is gone.
+            if error.code != nil { answer = error }
+            let last = answer ?? error
             tries += 1
-            guard last.isPassing, statement.isIdempotent || last.kind == .unreachable else { throw last }
+            guard error.isPassing, statement.isIdempotent || error.kind == .unreachable else { throw last }
             // Each server once at once, and then all of them again after a while; who only asks does not wait for that.
             if tries >= address.endpoints.count {
                 let pause = Duration.milliseconds(min(1000, 50 << min(tries, 5)))

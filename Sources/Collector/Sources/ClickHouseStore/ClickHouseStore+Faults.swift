@@ -28,7 +28,14 @@ extension ClickHouseStore {
     public func choices(_ query: StallQuery) async throws -> Choices {
         var everything = StallQuery(team: query.team, since: query.since, until: query.until)
         everything.text = nil
-        let question = try await FaultQuestion(self, everything)
+        do {
+            return try await choices(FaultQuestion(self, everything))
+        } catch let error as ClickHouseError where error.isPartOfClusterGone && schema.cluster != nil {
+            return try await choices(FaultQuestion(self, everything, isPartial: true))
+        }
+    }
+
+    private func choices(_ question: FaultQuestion) async throws -> Choices {
         async let services = question.names("service", .faults)
         async let releases = question.names("release", .faults)
         async let verdicts = question.names("verdict", .faults)

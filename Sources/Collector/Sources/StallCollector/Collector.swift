@@ -131,6 +131,7 @@ public struct Collector: Service {
         Health(store).add(to: router)
         AssetRoutes().add(to: router)
         let inner = router.group().add(middleware: AccessMiddleware(tokens: tokens, metrics: metrics, audit: audit))
+            .add(middleware: StoreFailures())
         IngestRoutes(store, options.limits, retention, metrics, audit).add(to: inner)
         QuestionRoutes(store: store).add(to: inner)
         RecordRoutes(store: store, readerLimit: options.maximumReaders).add(to: inner)

@@ -81,7 +81,9 @@ struct FaultsPage {
         text = query.text ?? ""
         let runs = counted(Int64(list.runs), "monitor")
         let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
-        summary = "\(runs) ran from \(moment(query.since)) to \(moment(query.until)) (UTC)\(watched)."
+        summary =
+            "\(runs) ran from \(moment(query.since)) to \(moment(query.until)) (UTC)\(watched)."
+            + (list.isPartial ? " A part of the store does not answer: these are the faults of the rest." : "")
         hasRows = !list.faults.isEmpty
         nothing = hasRows ? nil : list.runs > 0 ? "No stalls." : "No stalls, and no monitor that ran: nobody looked."
         rows = list.faults.map { fault in

@@ -17,7 +17,9 @@ struct PageRoutes {
             async let list = store.faults(question.query, by: question.order, limit: question.limit)
             async let choices = store.choices(question.query)
             async let alerts = store.alerts()
-            return try await Self.page("faults", FaultsPage(question, list, choices, alerts))
+            // Where a part of the store is gone, the alerts may have been in it.
+            let known = try await list.isPartial ? (try? alerts) ?? [] : alerts
+            return try await Self.page("faults", FaultsPage(question, list, choices, known))
         }
         router.get("faults/:fingerprint") { request, context in
             let question = try QuestionText(request, team: context.team(.read))

@@ -10,13 +10,17 @@ internal import StallStore
 struct QuestionRoutes {
     /// So many of a fault's stalls, its longest, make its picture.
     static let exportedReports = 200
+    /// In an answer that a part of the store has no part in.
+    private static let partial = HTTPField.Name("Stall-Partial")!
     let store: any StallStore
 
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/faults") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
             let list = try await store.faults(question.query, by: question.order, limit: question.limit)
-            return try JSONAnswer.make(Self.document(question, list.watchedNs, list.faults))
+            var answer = try JSONAnswer.make(Self.document(question, list.watchedNs, list.faults))
+            if list.isPartial { answer.headers[Self.partial] = "true" }
+            return answer
         }
         router.get("api/v1/faults/:fingerprint") { request, context in
             let question = try QuestionText(request, team: context.team(.read))

@@ -1,0 +1,22 @@
+internal import Hummingbird
+internal import Logging
+
+/// Answers 503 where the store cannot be asked just now, and tells the log why.
+struct StoreFailures: RouterMiddleware {
+    func handle(
+        _ request: Request,
+        context: CollectorContext,
+        next: (Request, CollectorContext) async throws -> Response
+    ) async throws -> Response {
+        do {
+            return try await next(request, context)
+        } catch let error as any HTTPResponseError {
+            throw error
+        } catch let error as CancellationError {
+            throw error
+        } catch {
+            context.logger.error("the store does not answer", metadata: ["error": "\(error)"])
+            throw Refusal(.serviceUnavailable, "the store does not answer just now", [.retryAfter: "5"])
+        }
+    }
+}
