@@ -14,6 +14,9 @@ enum TestedStore: Sendable {
     /// `host:port` of a server for tests: `scripts/clickhouse` starts one.
     static let server = ProcessInfo.processInfo.environment["TEST_CLICKHOUSE"]
 
+    /// How many stalls figures are measured with.
+    static let figureRows = ProcessInfo.processInfo.environment["TEST_FIGURES"].flatMap { Int($0) }
+
     /// As many collectors' stores, all with the same contents.
     func withStores(_ count: Int, _ work: ([any StallStore]) async throws -> Void) async throws {
         switch self {
@@ -75,7 +78,7 @@ struct FileContractTests {
     .enabled(if: TestedStore.server != nil, "no server of ClickHouse (scripts/clickhouse starts one)")
 )
 struct ClickHouseContractTests {
-    @Test("It does", arguments: StoreContract.all)
+    @Test("It does", arguments: StoreContract.short)
     func keeps(_ check: StoreContract.Check) async throws { try await check.run(StoreContract(.clickHouse)) }
 
     @Test("Its tables are made once; a newer version's are not used")
