@@ -173,22 +173,14 @@ static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *pol
     return !polled || (is_to_be_asked(candidate) && is_of_a_loop(polled, is_unbounded));
 }
 
-/// What was seen further in ran within a turn of the loop that is known now; what is further out may still be found.
-static void forget_inner(loop_thread *thread, loop_wait loop) {
-    for (int i = 0; i < LOOP_CANDIDATES; i++)
-        if (thread->candidates[i].wait.frame <= loop.frame) thread->candidates[i].is_taken = false;
-}
-
-/// Without a slot, what is known of the thread is kept for another try.
+/// What is known of the thread is kept: for another try without a slot, and for a fork's child, which finds its loop at once.
 static void take_for_loop(loop_thread *thread, loop_wait wait) {
     bool is_new = !thread->slot;
     if (is_new) loop_slot_claim(&thread->slot, wait.set);
     thread->is_refused = !thread->slot;
     thread->loop = wait;
-    if (!thread->slot) return;
-    forget_inner(thread, wait);
     // The registrar is to see whether another thread waits for that set, too.
-    if (!is_new && atomic_exchange_explicit(&thread->slot->set, wait.set, memory_order_relaxed) != wait.set)
+    if (thread->slot && !is_new && atomic_exchange_explicit(&thread->slot->set, wait.set, memory_order_relaxed) != wait.set)
         loop_hooks_ring();
 }
 
