@@ -56,7 +56,7 @@ public struct FaultDifference: Hashable, Sendable {
         let found = zip(pairs, sides).map { pair, side in
             Item(pair, side.before, side.after, risen: risen.most(of: side.fault), fallen: fallen.most(of: side.fault))
         }
-        items = found.filter { $0.before.count + $0.after.count > 0 }.sorted(by: Item.isFirst)
+        items = found.filter { $0.before.count.addingSaturated($0.after.count) > 0 }.sorted(by: Item.isFirst)
         (starvedBefore, starvedAfter) = (before.starved, after.starved)
     }
 

@@ -39,7 +39,8 @@ enum Statistics {
                 + Double(count - start) * log1p(-chance)
         )
         var (sum, at) = (term, start)
-        while term > sum * 1e-17 {
+        // Beyond its ends there are no terms, and no numbers.
+        while term > sum * 1e-17, step > 0 ? at < count : at > 0 {
             term *= step > 0 ? Double(count - at) / Double(at + 1) * odds : Double(at) / Double(count - at + 1) / odds
             at += step
             sum += term

@@ -138,6 +138,10 @@ struct BaselineTests {
     func noDifference() throws {
         let before = try baseline(Self.stalls(20))
         #expect(FaultDifference(before, before).items.map(\.change) == [.unchanged])
+        var countless = before
+        countless.faults[0].count = .max
+        let same = FaultDifference(countless, countless).items
+        #expect(same.map(\.change) == [.unchanged] && same.map(\.before.count) == [.max])
         let renamed = Self.stalls(20, "v2:bbbb000000000000").map { report in
             var report = report
             report.aliases = [Fingerprint(rawValue: "v2:aaaa000000000000")!]

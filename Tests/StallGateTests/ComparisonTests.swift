@@ -15,6 +15,12 @@ struct ComparisonTests {
         #expect(abs(Statistics.risenRate(before: 10, after: 24, share: 0.5) - 0.012153255) < 1e-9)
         #expect(Statistics.risenRate(before: 5, after: 0, share: 0.5) == 1)
         #expect(Statistics.risenRate(before: 0, after: 0, share: 0.5) == 1)
+        for share in [1e-300, 1e-18, 0.5, 1 - 1e-16] {
+            for count in [Int.max, .max - 1, .max / 2] {
+                #expect((0...1).contains(Statistics.risenRate(before: 0, after: count, share: share)))
+                #expect((0...1).contains(Statistics.risenRate(before: count, after: 1, share: share)))
+            }
+        }
         #expect(Statistics.risenRate(before: 3, after: 3, share: 1) == 1)
         #expect(Statistics.risenRate(before: 0, after: 1, share: 0) == 0)
         #expect(Statistics.risenRate(before: .max, after: .max, share: 0.5) <= 1)
