@@ -222,9 +222,38 @@ struct LiveRecordTests {
         #expect(read.watched == known.watched && read.thread.id == 4711 && read.cause.systemCall?.number == 230)
         #expect(try directory.reader.report(known.report) == read)
         #expect(try directory.store.closeTerminated() == [read])
-        #expect(directory.names == [ReportFileName(.stall, known.report).description])
+        #expect(
+            directory.names
+                == [ReportFileName(.run, run), ReportFileName(.stall, known.report)].map(\.description).sorted()
+        )
         #expect(try directory.reader.contents().reports == [read])
         #expect(try directory.store.closeTerminated().isEmpty)
+    }
+
+    @Test(
+        "a run that was killed before it had written a record has one when its stalls are closed; one that is there stays"
+    )
+    func runWithoutRecord() throws {
+        var file: LiveRecordFile? = try makeFile()
+        let known = stall()
+        try file?.write(known, to: 0)
+        try directory.store.closeTerminated()
+        #expect(try directory.reader.contents().runs.isEmpty, "its process may still write it")
+        file = nil
+        try directory.store.closeTerminated()
+        let record = try #require(try directory.reader.contents().runs.first)
+        #expect(record.id == run && record.state == .terminated && record.processEnd != nil)
+        #expect(record.stalls == [known.rule.name.rawValue: 1])
+        #expect(record.watched.map(\.label) == [known.watched.label])
+        #expect(record.watched.map(\.watchedNs) == [known.durationNs])
+        var other = record
+        other.ticks = 99
+        try directory.store.write(other)
+        file = try makeFile()
+        try file?.write(known, to: 0)
+        file = nil
+        try directory.store.closeTerminated()
+        #expect(try directory.reader.contents().runs.map(\.ticks) == [99])
     }
 
     @Test("a cut or forged record is an error of its own or none, hides no report, and harms no reader")

@@ -1,6 +1,6 @@
 extension ReportDirectory {
-    /// Writes what readers already show: stalls and runs whose process died are `terminated`. Then removes the live records of
-    /// such processes. For a monitor's start, after ``prepare()``.
+    /// Writes what readers already show: stalls and runs whose process died are `terminated`. A run that died with stalls before its record
+    /// was written gets one. Then removes the live records of such processes. For a monitor's start, after ``prepare()``.
     ///
     /// Returns the closed stalls. Files that cannot be read are not changed, and neither are those of other users: readers show
     /// their contents, but they must not become our reports.
@@ -33,6 +33,10 @@ extension ReportDirectory {
                 let run = try? reader.run(run.id), run.state == .terminated
             else { continue }
             try write(run, &memory)
+        }
+        for process in live where !process.record.stalls.isEmpty && process.status(by: liveness) == .dead {
+            guard !names.contains(ReportFileName(.run, process.record.run)) else { continue }
+            try write(RunRecord(process, by: liveness), &memory)
         }
         try removeDeadRecords(reader, of: owner)
         return closed + orphans
