@@ -239,7 +239,13 @@ let package = Package(
         fixture("SymbolBenchmark", ["Symbolication"]),
         fixture("DiskFixture", ["CDiskFaults", "RunLoopKit", "StallMonitor", "StallReports"]),
         fixture("mortal-host", ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReports"]),
-        fixture("reader-fuzz", ["StallGate", "StallReports", "Symbolication"]),
+        fixture(
+            "reader-fuzz",
+            [
+                "StallExport", "StallGate", "StallReports", "Symbolication",
+                .product(name: "Yams", package: "Yams", condition: .when(traits: ["Command"])),
+            ]
+        ),
         fixture("pause-host", ["RunLoopKit", "StallMonitor", "StallReports"]),
         fixture(
             "loop-host",

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("Readers and what is valid", .timeLimit(.minutes(10)))
@@ -16,6 +17,19 @@ struct FuzzTests {
         let run = try fuzz("--inputs", "30", "--seed", "\(seed)")
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
         #expect(run.output.contains("30 inputs, 0 problems"))
+    }
+
+    @Test("damaged documents trap no reader and hold none up", arguments: [1, 1_000_000])
+    func broken(seed: Int) throws {
+        let run = try fuzz("--broken", "--inputs", "30", "--seed", "\(seed)")
+        #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
+        #expect(run.output.contains("30 inputs, 0 problems"))
+    }
+
+    @Test("six thousand damaged inputs", .longForm)
+    func manyBroken() throws {
+        let run = try fuzz("--broken", "--inputs", "6000", "--seed", "7000000")
+        #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
     }
 
     // Seeds. What they make changes with the schemas; the cause of each has a test of its own.

@@ -5,10 +5,11 @@ import Synchronization
 
 /// Gives the readers of a report directory documents that are valid by the schemas, and looks for what they cannot bear.
 ///
-///     reader-fuzz [--schemas config] [--inputs 3000 | --all] [--seed 1] [--print]
+///     reader-fuzz [--schemas config] [--inputs 3000 | --all] [--seed 1] [--broken] [--print]
 ///
 /// Everything the command renders is called in this process: see ``Trial``. A trap, and a wrong output, are told with the seed of the input;
-/// `--inputs 1 --seed SEED` plays that one again, `--print` writes the documents, a line each, and does nothing else.
+/// `--inputs 1 --seed SEED` plays that one again. With `--broken` each document is damaged before it is read. `--print` writes the documents, a
+/// line each, and does nothing else.
 ///
 /// The command's folders that render are part of this program by links: an executable's code cannot be linked into another one.
 @main
@@ -17,11 +18,12 @@ struct ReaderFuzz {
     var seed: UInt64 = 1
     var schemas = "config"
     var prints = false
+    var breaks = false
 
     static func main() throws {
         var fuzz = ReaderFuzz()
         guard fuzz.read(CommandLine.arguments.dropFirst()) else {
-            print("usage: reader-fuzz [--schemas DIR] [--inputs N | --all] [--seed N] [--print]")
+            print("usage: reader-fuzz [--schemas DIR] [--inputs N | --all] [--seed N] [--broken] [--print]")
             exit(64)
         }
         try fuzz.run()
@@ -33,6 +35,7 @@ struct ReaderFuzz {
             switch option {
             case "--all": inputs = 1_000_000
             case "--print": prints = true
+            case "--broken": breaks = true
             case "--inputs": inputs = rest.next().flatMap { Int($0) } ?? -1
             case "--seed": seed = rest.next().flatMap { UInt64($0) } ?? 0
             case "--schemas": schemas = rest.next() ?? ""
@@ -48,12 +51,15 @@ struct ReaderFuzz {
         var tally = Tally()
         for index in 0..<inputs {
             let seed = seed &+ UInt64(index)
-            LastWords.prepare("reader-fuzz: a trap at --inputs 1 --seed \(seed)\n")
+            LastWords.prepare(
+                "reader-fuzz: a trap or no end at --inputs 1 --seed \(seed)\(breaks ? " --broken" : "")\n"
+            )
+            alarm(600)
             if prints {
                 printDocuments(samplers, seed)
                 continue
             }
-            var trial = Trial(samplers, seed: seed)
+            var trial = Trial(samplers, seed: seed, breaks: breaks)
             trial.run()
             tally.add(trial)
             for problem in trial.problems { print("seed \(seed): \(problem)") }
@@ -88,14 +94,14 @@ struct Tally {
     }
 }
 
-/// What is written when the process traps.
+/// What is written when the process traps, or has not come to the end of one input for ten minutes.
 enum LastWords {
     private static let capacity = 200
     nonisolated(unsafe) private static let text = UnsafeMutablePointer<UInt8>.allocate(capacity: capacity)
     nonisolated(unsafe) private static var count = 0
 
     static func install() {
-        for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGFPE] {
+        for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGALRM] {
             signal(number) { number in
                 // The buffer lives as long as the process.
                 unsafe _ = write(STDERR_FILENO, LastWords.text, LastWords.count)

@@ -19,7 +19,8 @@ struct SchemaSampler {
     ///
     /// - Parameter fixed: what some members of the outermost object are to be, as JSON.
     func document(_ dice: inout Dice, fixed: [String: String] = [:]) -> [UInt8] {
-        var writer = Writer(identifiers: identifiers, share: dice.pick([1, 5, 5, 9, 10]), fixed: fixed)
+        let (share, limit) = (dice.pick([1, 5, 5, 9, 10]), dice.pick([500, 500, 1000, 4000]))
+        var writer = Writer(identifiers: identifiers, share: share, limit: limit, fixed: fixed)
         writer.put(root, "", &dice, depth: 0)
         return writer.bytes
     }
@@ -36,10 +37,19 @@ private final class Shape {
         let key: String
         let shape: Shape
         let isRequired: Bool
+        /// As it is written, with the colon.
+        let text: [UInt8]
+        /// Which other members must be there if this one is.
+        var needs: [Int] = []
+
+        init(key: String, shape: Shape, isRequired: Bool) {
+            (self.key, self.shape, self.isRequired) = (key, shape, isRequired)
+            text = Array("\"\(key)\":".utf8)
+        }
     }
 
     indirect enum Form {
-        case object([Member], others: Shape?, needs: [String: [String]], unless: Condition?)
+        case object([Member], others: Shape?, unless: Condition?)
         case array(Shape, ClosedRange<Int>)
         case text(pattern: String?, examples: [String], lengths: ClosedRange<Int>)
         case integer(ClosedRange<Int64>)
@@ -112,11 +122,14 @@ private struct SchemaReader {
         for (key, value) in properties.sorted(by: { $0.key < $1.key }) {
             members.append(.init(key: key, shape: try shape(value), isRequired: required.contains(key)))
         }
+        for (key, needs) in part["dependentRequired"] as? [String: [String]] ?? [:] {
+            guard let member = members.firstIndex(where: { $0.key == key }) else { continue }
+            members[member].needs = needs.compactMap { name in members.firstIndex { $0.key == name } }
+        }
         let others = try (part["additionalProperties"] as? [String: Any]).map { try shape($0) }
         return .object(
             members,
             others: others,
-            needs: part["dependentRequired"] as? [String: [String]] ?? [:],
             unless: Self.condition(part)
         )
     }
@@ -151,10 +164,11 @@ private struct Writer {
     private static let narrow: Set = [
         "pid", "id", "number", "abandoned_by", "exit_status", "thread_id",
     ]
-    private static let limit = 4_000
+    /// From so many bytes on no array is begun: most documents are small, so that there are many.
+    private let limit: Int
 
-    init(identifiers: [String], share: Int, fixed: [String: String]) {
-        (self.identifiers, self.share, self.fixed) = (identifiers, share, fixed)
+    init(identifiers: [String], share: Int, limit: Int, fixed: [String: String]) {
+        (self.identifiers, self.share, self.limit, self.fixed) = (identifiers, share, limit, fixed)
     }
 
     mutating func put(_ shape: Shape, _ key: String, _ dice: inout Dice, depth: Int) {
@@ -171,8 +185,7 @@ private struct Writer {
         case .text(let pattern, let examples, let lengths):
             put(text(pattern, examples, lengths, isState: key == "state" && depth == 1, &dice))
         case .array(let items, let count): putArray(items, count, key, &dice, depth)
-        case .object(let members, let others, let needs, let unless):
-            putObject(members, others, needs, unless, &dice, depth)
+        case .object(let members, let others, let unless): putObject(members, others, unless, &dice, depth)
         }
     }
 
@@ -183,7 +196,7 @@ private struct Writer {
         _ dice: inout Dice,
         _ depth: Int
     ) {
-        let wish = bytes.count > Self.limit ? 0 : dice.pick([0, 1, 1, 2, 3, 5, dice.below(40)])
+        let wish = bytes.count > limit ? 0 : dice.pick([0, 1, 1, 2, 3, 5, dice.below(40)])
         var count = min(max(wish, range.lowerBound), range.upperBound)
         // A few elements again and again: recursions, and what is meant to be once twice.
         let isCyclic = dice.happens(1, in: 4)
@@ -192,7 +205,7 @@ private struct Writer {
         bytes.append(UInt8(ascii: "["))
         for index in 0..<count {
             if index > 0 { bytes.append(UInt8(ascii: ",")) }
-            if isCyclic, seen.count > 2, bytes.count < Self.limit * 4 {
+            if isCyclic, seen.count > 2, bytes.count < limit * 4 {
                 bytes += bytes[seen[index % 3]]
             } else {
                 let start = bytes.count
@@ -206,35 +219,40 @@ private struct Writer {
     private mutating func putObject(
         _ members: [Shape.Member],
         _ others: Shape?,
-        _ needs: [String: [String]],
         _ unless: Condition?,
         _ dice: inout Dice,
         _ depth: Int
     ) {
-        var there = Set(members.filter { $0.isRequired || dice.below(10) < share }.map(\.key))
-        for key in there { there.formUnion(needs[key] ?? []) }
+        var isThere = members.map { $0.isRequired || dice.below(10) < share }
+        for index in members.indices where isThere[index] {
+            for other in members[index].needs { isThere[other] = true }
+        }
         if depth == 0 {
             avoidedState = nil
-            if case .state(let state, let key) = unless, !there.contains(key) { avoidedState = state }
+            if case .state(let state, let key) = unless, !has(key, members, isThere) { avoidedState = state }
         }
         bytes.append(UInt8(ascii: "{"))
         var isFirst = true
-        for member in members where there.contains(member.key) {
+        for (index, member) in members.enumerated() where isThere[index] {
             if !isFirst { bytes.append(UInt8(ascii: ",")) }
             isFirst = false
-            put(member.key)
-            bytes.append(UInt8(ascii: ":"))
-            if depth == 0, let value = fixed[member.key] {
+            bytes += member.text
+            if depth == 0, !fixed.isEmpty, let value = fixed[member.key] {
                 bytes += value.utf8
             } else {
                 put(member.shape, member.key, &dice, depth: depth + 1)
             }
-            guard case .emptyArray(member.key, let key) = unless, !there.contains(key), bytes.suffix(2) == [0x5B, 0x5D]
+            guard case .emptyArray(member.key, let key) = unless, !has(key, members, isThere),
+                bytes[bytes.count - 2] == UInt8(ascii: "["), bytes[bytes.count - 1] == UInt8(ascii: "]")
             else { continue }
             bytes += ",\"\(key)\":\"none\"".utf8
         }
         if let others { putOthers(others, &dice, depth, isFirst) }
         bytes.append(UInt8(ascii: "}"))
+    }
+
+    private func has(_ key: String, _ members: [Shape.Member], _ isThere: [Bool]) -> Bool {
+        members.firstIndex { $0.key == key }.map { isThere[$0] } ?? false
     }
 
     private mutating func putOthers(_ shape: Shape, _ dice: inout Dice, _ depth: Int, _ isFirst: Bool) {
@@ -291,6 +309,11 @@ private struct Writer {
 
     private mutating func put(_ text: String) {
         bytes.append(UInt8(ascii: "\""))
+        defer { bytes.append(UInt8(ascii: "\"")) }
+        if text.utf8.allSatisfy({ $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }) {
+            bytes += text.utf8
+            return
+        }
         for byte in text.utf8 {
             switch byte {
             case UInt8(ascii: "\""), UInt8(ascii: "\\"): bytes += [UInt8(ascii: "\\"), byte]
@@ -298,6 +321,5 @@ private struct Writer {
             default: bytes.append(byte)
             }
         }
-        bytes.append(UInt8(ascii: "\""))
     }
 }

@@ -2,34 +2,59 @@ import Foundation
 import StallGate
 import StallReports
 
-/// One input: some reports and run records that speak of each other, and a look at living processes, through every reader.
+/// One input: some reports and run records that speak of each other, and a look at living processes, through the readers.
+///
+/// Each report is drawn by one of the readers that draw reports, and each input goes through some of the others: all of them see as many
+/// different documents for the same time.
 struct Trial {
-    private let samplers: Samplers
+    let samplers: Samplers
     private let seed: UInt64
-    private var dice: Dice
+    /// Whether the documents are broken before they are read: see ``Mutator``.
+    let breaks: Bool
+    /// Those of the reports and run records stay whole, for readers of other files that are made of them.
+    private let sparesReports: Bool
+    var dice: Dice
     /// By reader.
-    private(set) var calls: [String: Int] = [:]
-    private(set) var problems: [String] = []
+    var calls: [String: Int] = [:]
+    var problems: [String] = []
 
-    init(_ samplers: Samplers, seed: UInt64) {
-        (self.samplers, self.seed, dice) = (samplers, seed, Dice(seed: seed))
+    init(_ samplers: Samplers, seed: UInt64, breaks: Bool) {
+        (self.samplers, self.seed, self.breaks) = (samplers, seed, breaks)
+        var dice = Dice(seed: seed)
+        let spares = dice.happens(1, in: 3)
+        (sparesReports, self.dice) = (breaks && spares, dice)
     }
 
     mutating func run() {
         let reports = (0...dice.below(3)).compactMap { _ in report() }
         let runs = (0...dice.below(3)).compactMap { _ in runRecord() }
-        for report in reports { show(report) }
-        list(reports, runs)
-        tail(reports, runs)
-        judge(reports, runs)
-        top()
+        for report in reports {
+            switch dice.below(8) {
+            case 0...2: show(report)
+            case 3: showBriefly(report)
+            case 4: amend(report)
+            case 5: tail(report)
+            default: code(report)
+            }
+        }
+        switch sparesReports ? dice.pick([3, 7, 7]) : dice.below(8) {
+        case 0: list(reports, runs)
+        case 1: tail(reports, runs)
+        case 2: judge(reports, runs)
+        case 3: top()
+        case 4: faults(reports, runs)
+        case 5: compare(reports, runs)
+        case 6: export(reports, runs)
+        default: readGateFiles(reports, runs)
+        }
         if seed.isMultiple(of: 200) { readDirectory(reports, runs) }
     }
 
     // MARK: Documents
 
     private mutating func report() -> StallReport? {
-        let bytes = samplers.report.document(&dice)
+        let document = samplers.report.document(&dice)
+        let bytes = sparesReports ? document : broken(document, "report")
         do {
             let report = try StallReport(json: bytes)
             calls["report", default: 0] += 1
@@ -41,8 +66,20 @@ struct Trial {
         }
     }
 
+    private mutating func runDocument() -> [UInt8] {
+        let document = samplers.run.document(&dice)
+        return sparesReports ? document : broken(document, "run record")
+    }
+
+    /// - Parameter kind: for the count.
+    mutating func broken(_ document: [UInt8], _ kind: String) -> [UInt8] {
+        guard breaks else { return document }
+        calls["broken \(kind)", default: 0] += 1
+        return Mutator.broken(document, &dice)
+    }
+
     private mutating func runRecord() -> RunRecord? {
-        guard let run = try? RunRecord(json: samplers.run.document(&dice)) else {
+        guard let run = try? RunRecord(json: runDocument()) else {
             calls["refused", default: 0] += 1
             return nil
         }
@@ -53,11 +90,17 @@ struct Trial {
     // MARK: Readers
 
     private mutating func show(_ report: StallReport) {
+        let (repeats, showsAllFrames) = (dice.happens(1, in: 2) ? report.repeats : nil, dice.happens(1, in: 2))
+        check("show", StallPage(report: report, repeats: repeats, showsAllFrames: showsAllFrames).lines)
+    }
+
+    private mutating func showBriefly(_ report: StallReport) {
         let repeats = dice.happens(1, in: 2) ? report.repeats : nil
-        for showsAllFrames in [false, true] {
-            check("show", StallPage(report: report, repeats: repeats, showsAllFrames: showsAllFrames).lines)
-        }
         check("show", StallBrief(report: report, repeats: repeats, width: 1 + dice.below(200)).lines)
+    }
+
+    /// Written, and read again.
+    private mutating func code(_ report: StallReport) {
         do {
             let text = try JSONText.of(report)
             check("show json", text)
@@ -69,7 +112,6 @@ struct Trial {
         } catch {
             problems.append("show json: \(error)")
         }
-        amend(report)
     }
 
     /// As `symbolicate` does when it finds a name and an inlined call for each frame.
@@ -110,37 +152,29 @@ struct Trial {
         check("list", runs.flatMap { $0.repeated ?? [] }.map { StyledText($0.repeats.whole) })
     }
 
+    private mutating func tail(_ report: StallReport) {
+        check("tail", StallLine.lines(report, isFirst: dice.happens(1, in: 2)))
+        check("tail", [StallLine.growth(of: report).truncated(to: dice.below(100))])
+    }
+
     private mutating func tail(_ reports: [StallReport], _ runs: [RunRecord]) {
-        for report in reports {
-            check("tail", StallLine.lines(report, isFirst: dice.happens(1, in: 2)))
-            check("tail", [StallLine.growth(of: report).truncated(to: dice.below(100))])
-        }
         var lines = RepeatLines()
         let culprits = Dictionary(reports.map { ($0.id, $0.culpritText) }) { first, _ in first }
         for run in runs + runs.reversed() { check("tail -f", lines.lines(run, culprits: culprits)) }
     }
 
     private mutating func judge(_ reports: [StallReport], _ runs: [RunRecord]) {
-        var contents = ReportReader.Contents()
-        (contents.reports, contents.runs) = (reports, runs)
         let allowed = ["v2:0000", "0000000000000000", "v999:0000"].compactMap(FingerprintPrefix.init)
         let budget = Budget(
             maxStalls: dice.pick([nil, 0, 1, .max]),
             maxDurationNs: dice.pick([nil, 0, 1_000_000_000, .max]),
             allowed: Array(allowed.prefix(dice.below(4)))
         )
-        let result = Gate.judge(.success(contents), by: budget)
-        check("gate", result.text)
-        check("gate junit", result.junit())
-        do {
-            check("gate json", JSONText.escaped(String(decoding: try result.json(), as: UTF8.self)))
-        } catch {
-            problems.append("gate json: \(error)")
-        }
+        judge(reports, runs, by: budget, against: nil)
     }
 
     private mutating func top() {
-        let document = samplers.snapshot.document(&dice)
+        let document = broken(samplers.snapshot.document(&dice), "snapshot")
         guard let snapshot = try? JSONDecoder().decode(LiveSnapshot.self, from: Data(document)) else {
             calls["refused", default: 0] += 1
             return
@@ -168,6 +202,7 @@ struct Trial {
                 )
             }
             let files = try liveRecords(in: path, reports, runs)
+            if breaks { try breakFiles(in: path) }
             try read(path)
             _ = consume files
             try read(path)
@@ -209,7 +244,8 @@ struct Trial {
     private mutating func read(_ path: String) throws {
         let reader = ReportReader(path: path)
         let (contents, overview, catalog) = (try reader.contents(), try reader.overview(), try reader.catalog())
-        if contents.reports.map(\.id) != overview.stalls.map(\.id) {
+        // An outline is read of what is not whole, too.
+        if !breaks, contents.reports.map(\.id) != overview.stalls.map(\.id) {
             problems.append("directory: other stalls in the list")
         }
         for id in catalog.stalls {
@@ -227,18 +263,19 @@ struct Trial {
 
     // MARK: What must hold
 
-    private mutating func check(_ reader: String, _ lines: some Sequence<StyledText>, width: Int? = nil) {
+    mutating func check(_ reader: String, _ lines: some Sequence<StyledText>, width: Int? = nil) {
+        let isColoured = dice.happens(1, in: 4)
         for line in lines {
-            if line.plain.contains("\n") { problems.append("\(reader): a line feed in a line") }
+            if line.plain.utf8.contains(UInt8(ascii: "\n")) { problems.append("\(reader): a line feed in a line") }
             if let width, line.width > width { problems.append("\(reader): \(line.width) columns in \(width)") }
             check(reader, line.plain, isCounted: false)
-            _ = line.coloured
+            if isColoured { _ = line.coloured }
         }
         calls[reader, default: 0] += 1
     }
 
     /// Nothing in it that a terminal would obey.
-    private mutating func check(_ reader: String, _ text: String, isCounted: Bool = true) {
+    mutating func check(_ reader: String, _ text: String, isCounted: Bool = true) {
         if isCounted { calls[reader, default: 0] += 1 }
         if text.utf8.allSatisfy({ (0x20...0x7e).contains($0) || $0 == 0x0a }) { return }
         for scalar in text.unicodeScalars where !scalar.isASCII || !(0x20...0x7e).contains(scalar.value) {
