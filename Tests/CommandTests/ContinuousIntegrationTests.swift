@@ -1,8 +1,9 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The jobs in config/ci, whose gate is run as it stands there.
-@Suite("CI jobs", .serialized, .timeLimit(.minutes(5)))
+@Suite("CI jobs", .serialized, .timeLimit(.minutes(5)), .repeatedWhenLate(by: .milliseconds(50)))
 struct ContinuousIntegrationTests {
     private let fixture: ReportsFixture
 
@@ -29,7 +30,8 @@ struct ContinuousIntegrationTests {
     )
     func runs(file: String) throws {
         let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
-        let test = "#!/bin/sh\nsleep 2.5 | '\(host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null\n"
+        let test =
+            "#!/bin/sh\n(\(GateRunTests.untilWatched) sleep 2.5) | '\(host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null\n"
         let script = fixture.root + "/load-test.sh"
         try Data(test.utf8).write(to: URL(filePath: script))
         try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: script)

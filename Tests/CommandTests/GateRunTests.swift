@@ -4,22 +4,25 @@ import TestSupport
 import Testing
 
 /// Real commands: `stall-corpus --host`, which embeds a monitor, and programs that do not.
-@Suite("gate run", .serialized, .timeLimit(.minutes(10)))
+/// A machine that is late stalls the watched server, too, or is over before it is watched.
+@Suite("gate run", .serialized, .timeLimit(.minutes(10)), .repeatedWhenLate(by: .milliseconds(50)))
 struct GateRunTests {
+    private static let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
+
     private let fixture: ReportsFixture
 
     init() throws { fixture = try ReportsFixture() }
 
-    private static let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
+    /// A shell's words that wait for a watched server's live record, for a minute at most.
+    static let untilWatched =
+        #"i=0; until ls "$STALL_MONITOR_DIRECTORY"/live-* >/dev/null 2>&1 || [ $i -ge 600 ]; do i=$((i+1)); sleep 0.1; done;"#
 
     /// A shell's line that has the watched server do something, and ends it in order. It is watched for more than a second, however late it
-    /// begins: its live record says when.
+    /// begins.
     private func server(_ orders: String) -> [String] {
-        let start =
-            #"i=0; until ls "$STALL_MONITOR_DIRECTORY"/live-* >/dev/null 2>&1 || [ $i -ge 600 ]; do i=$((i+1)); sleep 0.1; done;"#
         return [
             "--", "/bin/sh", "-c",
-            "(\(start) \(orders) sleep 2.5) | '\(Self.host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null",
+            "(\(Self.untilWatched) \(orders) sleep 2.5) | '\(Self.host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null",
         ]
     }
 
