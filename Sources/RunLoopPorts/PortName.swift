@@ -154,7 +154,7 @@ final class NameClaim: Sendable {
     }
 
     /// Whether the locked file is still the file under the name.
-    private static func isCurrent(
+    static func isCurrent(
         _ file: borrowing OwnedDescriptor,
         _ name: PortName,
         _ directory: borrowing OwnedDescriptor

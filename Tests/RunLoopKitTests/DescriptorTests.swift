@@ -193,11 +193,12 @@ struct DescriptorTests {
     func nestedRun() async throws {
         let pipe = try Pipe()
         pipe.write("x")
-        let (count, turns) = await onLoopThread { loop in
-            let (count, turns) = (Counter(), Counter())
+        let (events, turns) = await onLoopThread { loop in
+            let (events, turns) = (Box<[DescriptorSource.Events]>([]), Counter())
             try? loop.add(
-                DescriptorSource(descriptor: pipe.reader) { _, _ in
-                    guard count.increment() == 1 else { return loop.stop() }
+                DescriptorSource(descriptor: pipe.reader) { _, seen in
+                    events.value.append(seen)
+                    guard events.value.count == 1 else { return loop.stop() }
                     let observer = LoopObserver(activities: .beforeTimers) { _, _ in turns.increment() }
                     loop.add(observer)
                     loop.run(for: .milliseconds(20))
@@ -205,9 +206,9 @@ struct DescriptorTests {
                 }
             )
             loop.run(for: .seconds(60))
-            return (count.value, turns.value)
+            return (events.value, turns.value)
         }
-        #expect(count == 2)
+        #expect(events == [.readable, .readable], "it is watched again afterwards")
         #expect(turns < 10, "a level-triggered descriptor that nobody reads must not turn the nested run")
     }
 
@@ -249,6 +250,29 @@ struct DescriptorTests {
         #expect(!valid)
         #expect(turns < 10, "the loop sleeps again")
         #expect(otherIsServed == 1)
+    }
+
+    @Test(
+        "R37: a source that goes after its descriptor was closed, with a duplicate alive, does not turn the loop for ever"
+    )
+    func removedAfterClose() async throws {
+        let (pipe, other) = (try Pipe(), try Pipe())
+        pipe.write("x")
+        let turns = await onLoopThread { loop in
+            let duplicate = dup(pipe.reader)
+            defer { close(duplicate) }
+            let source = DescriptorSource(descriptor: pipe.reader) { _, _ in }
+            try? loop.add(source)
+            try? loop.add(DescriptorSource(descriptor: other.reader) { _, _ in })
+            loop.run(for: .zero)
+            pipe.closeReader()
+            source.invalidate()
+            let turns = Counter()
+            loop.add(LoopObserver(activities: .beforeTimers) { _, _ in turns.increment() })
+            loop.run(for: .milliseconds(20))
+            return turns.value
+        }
+        #expect(turns < 10)
     }
 
     @Test("R37: a source whose descriptor was closed and whose number is watched again is told so")

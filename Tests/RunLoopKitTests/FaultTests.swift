@@ -56,6 +56,17 @@ struct FaultTests {
         #expect(try scenario("main-queue-taken") == ["served"])
     }
 
+    private static let canBeSandboxed =
+        (try? Fixture.run("FaultFixture", "no-fcntl").lines.contains("no seccomp here")) == false
+
+    @Test(
+        "R25: a sandbox that refuses fcntl(2) costs a loop none of its descriptors",
+        .enabled(if: canBeSandboxed, "seccomp(2) does not work here")
+    )
+    func sandboxed() throws {
+        #expect(try scenario("no-fcntl") == ["before: true", "rounds: 100", "same: true", "main queue"])
+    }
+
     // MARK: Shortages
 
     @Test("A loop that finds no descriptors goes on without, and takes them when they come back")

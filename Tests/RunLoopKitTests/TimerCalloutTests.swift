@@ -33,6 +33,30 @@ struct TimerCalloutTests {
         )
     }
 
+    @Test(
+        "R23, R43: a timer that leaves the mode in a pass that has found it due keeps its turn there, and has none in a nested run",
+        arguments: [false, true]
+    )
+    func leftWhileDue(runsNested: Bool) async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let now = MonotonicInstant.now
+            let leaving = EventTimer(at: now) { _ in trace.note("leaving") }
+            loop.add(
+                EventTimer(at: now.advanced(by: .seconds(-9))) { _ in
+                    loop.remove(leaving)
+                    if runsNested { loop.run(for: .zero) }
+                    trace.note("first")
+                }
+            )
+            loop.add(leaving)
+            loop.add(leaving, to: "other")
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == (runsNested ? ["first"] : ["first", "leaving"]))
+    }
+
     @Test("R23, R43: a nested run of another mode leaves the pass alone")
     func nestedElsewhere() async {
         let trace = await onLoopThread { loop in

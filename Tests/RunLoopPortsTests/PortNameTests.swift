@@ -1,7 +1,7 @@
 import Glibc
 import LoopTestSupport
 import RunLoopKit
-import RunLoopPorts
+@testable import RunLoopPorts
 import Testing
 
 /// R55: names.
@@ -122,6 +122,21 @@ struct PortNameTests {
         #expect(collisions.value == 0)
         #expect(wins.value > 0)
         #expect(try LocalPort(PortName("port"), in: directory.ports) { _ in }.isValid)
+    }
+
+    @Test("R55: a lock on a file that is no longer the one of the name counts for nothing")
+    func replacedLock() throws {
+        let directory = TestDirectory()
+        let name = try PortName("port")
+        let handle = try directory.ports.open()
+        let path = directory.ports.path + "/" + name.lockFile
+        let file = OwnedDescriptor(unsafe open(path, O_RDWR | O_CREAT, 0o600))
+        var isCurrent = [NameClaim.isCurrent(file, name, handle)]
+        #expect(unsafe rename(path, path + ".old") == 0)
+        isCurrent.append(NameClaim.isCurrent(file, name, handle))
+        let next = OwnedDescriptor(unsafe open(path, O_RDWR | O_CREAT, 0o600))
+        isCurrent += [NameClaim.isCurrent(file, name, handle), NameClaim.isCurrent(next, name, handle)]
+        #expect(isCurrent == [true, false, false, true])
     }
 
     @Test("R55: a directory open to others, a link or a file in its place is refused")

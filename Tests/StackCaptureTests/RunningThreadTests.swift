@@ -99,6 +99,24 @@ extension CaptureTests {
             }
         }
 
+        @Test(
+            "that has gone to sleep before its signal was sent copies nothing at the application's own: the memory is another thread's stack by then"
+        )
+        func movedOn() throws {
+            stall_count_signals(SIGUSR2)
+            defer { stall_reset_signal(SIGUSR2) }
+            let another = try StackCapturer(signal: SIGUSR2, deadline: .seconds(5))
+            let sleeper = Stall(STALL_READ, depth: 900)
+            defer { sleeper.finish() }
+            let expected = try another.captureBlocked(sleeper).frames
+            let napper = NappingWorker(signal: SIGUSR2)
+            defer { napper.finish() }
+            for _ in 0..<200 {
+                _ = another.capture(threadID: napper.identity.threadID, stack: napper.identity.stack)
+                #expect(try another.capture(sleeper).get().frames == expected)
+            }
+        }
+
         @Test("below code without an unwind table is found by its instructions, and only those frames say so")
         func frameSources() throws {
             for (kind, leaf) in [(STALL_BARE_SPIN, "stall_in_spin"), (STALL_BARE_READ, "stall_in_read")] {

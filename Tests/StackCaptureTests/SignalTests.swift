@@ -1,6 +1,7 @@
 import CStalls
 import Glibc
 import StackCapture
+import TestSupport
 import Testing
 
 extension CaptureTests {
@@ -80,6 +81,23 @@ extension CaptureTests {
             capturer.invalidate()
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
             stall.finish()  // unblocks
+        }
+
+        /// As above. The thread shares our processor, and so has not run since its signal was sent.
+        @Test("that has not arrived when the default handler returns is discarded")
+        func onItsWayAtTheEnd() throws {
+            let stall = Stall(STALL_SPIN)
+            defer { stall.finish() }
+            var sent = 0
+            while sent < 50 {
+                let hasty = try StackCapturer(deadline: .zero)
+                sharingAProcessor(with: stall.threadID) {
+                    _ = try? hasty.capture(stall).get()
+                    sent += hasty.counters.signalsSent > 0 ? 1 : 0
+                    hasty.invalidate()
+                }
+                #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
+            }
         }
 
         @Test("that the application has taken over is neither sent nor taken back")

@@ -1,3 +1,6 @@
+import CStalls
+import Dispatch
+import Foundation
 import Glibc
 import StackCapture
 import Synchronization
@@ -44,4 +47,38 @@ final class SpinningWorker: Sendable {
 @inline(never)
 private func applyTwice<Element>(_ elements: [Element], _ body: (Element) -> Element) -> [Element] {
     elements.map { body(body($0)) }
+}
+
+/// A thread that runs and sleeps by turns, so briefly that what a look at it has found is often over already; and one that sends it a signal of
+/// the application's all the time.
+final class NappingWorker: Sendable {
+    private let found = Mutex<ThreadIdentity?>(nil)
+    private let isReleased = Atomic(false)
+    private let ended = DispatchSemaphore(value: 0)
+
+    init(signal: Int32) {
+        Thread.detachNewThread { [self] in
+            found.withLock { $0 = ThreadIdentity.current() }
+            while !isReleased.load(ordering: .relaxed) {
+                usleep(20)
+                for _ in 0..<20_000 where isReleased.load(ordering: .relaxed) { break }
+            }
+            ended.signal()
+        }
+        while found.withLock({ $0 == nil }) { sched_yield() }
+        Thread.detachNewThread { [self, thread = identity.threadID] in
+            while !isReleased.load(ordering: .relaxed) {
+                stall_send_own(thread, signal)
+                usleep(20)
+            }
+            ended.signal()
+        }
+    }
+
+    var identity: ThreadIdentity { found.withLock { $0! } }
+
+    func finish() {
+        isReleased.store(true, ordering: .relaxed)
+        for _ in 0..<2 { ended.wait() }
+    }
 }

@@ -105,11 +105,3 @@ private func startThread(_ body: @escaping @Sendable () -> Void) {
     precondition(error == 0, "the machine has no thread for a test")
     pthread_detach(thread)
 }
-
-/// Makes the calling thread run on one processor, if that is allowed. The function is not in the C library's module.
-private func confine(to processor: Int) {
-    typealias SetAffinity = @convention(c) (pid_t, Int, UnsafeRawPointer) -> Int32
-    guard let function = unsafe dlsym(nil, "sched_setaffinity") else { return }
-    let mask = [UInt64(1) << UInt64(processor % 64)]
-    _ = unsafe unsafeBitCast(function, to: SetAffinity.self)(0, MemoryLayout<UInt64>.size, mask)
-}

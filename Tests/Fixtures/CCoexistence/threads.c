@@ -1,5 +1,6 @@
 #include "internal.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -81,8 +82,11 @@ void coexist_finish(coexist_thread *thread) {
 BODY void coexist_spin(coexist_thread *thread) {
     MARK(thread);
     ready(thread);
+    // Of the thread's own: a handler that comes in between must leave it as it is, also where the handler's calls fail.
+    errno = EDOTDOT;
     while (!atomic_load_explicit(&thread->released, memory_order_relaxed))
         STAY(thread);
+    require(errno == EDOTDOT);
 }
 
 BODY void coexist_spin_pinned(coexist_thread *thread) {

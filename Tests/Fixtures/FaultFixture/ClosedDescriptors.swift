@@ -164,3 +164,20 @@ func mainQueueTaken() {
     }
     loop.run()
 }
+
+/// A sandbox refuses fcntl(2), by which a loop looks whether its descriptors are still there: they are.
+func sandboxed() {
+    let (loop, worker) = (EventRunLoop.main, Worker())
+    let watched = ["eventpoll", "eventfd"]
+    say("before: \(worker.answers())")
+    let numbers = watched.map { descriptors(of: $0).sorted() }
+    guard faults_forbid_fcntl() else { return say("no seccomp here") }
+    say("rounds: \((0..<100).count { _ in worker.answers() })")
+    say("same: \(watched.map { descriptors(of: $0).sorted() } == numbers)")
+    DispatchQueue.main.async {
+        say("main queue")
+        loop.stop()
+    }
+    loop.run()
+    worker.end()
+}

@@ -2,6 +2,7 @@
 
 // Simulates faults that a program cannot cause itself: intercepts a few system calls of the program's libraries.
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -22,6 +23,11 @@ pid_t faults_fork(void);
 
 /// Closes every descriptor from `first` on, like a careless program.
 void faults_close_from(int first);
+
+/// Makes fcntl(2) fail with EPERM in all threads from now on, like a sandbox (seccomp(2)).
+///
+/// \returns false if that is not possible.
+bool faults_forbid_fcntl(void);
 
 /// A new nonblocking eventfd that is ready, or -1.
 int faults_make_ready_descriptor(void);
