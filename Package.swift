@@ -252,7 +252,7 @@ let package = Package(
             ["CEventLoops", "CLoopHooks", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]
         ),
         fixture("pool-host", ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
-        fixture("shutdown-host", ["StallMonitor", "StallMonitorLoops"]),
+        fixture("shutdown-host", ["StallMonitor", "StallMonitorLoops", "StallReports"]),
         fixture(
             "service-host",
             ["StallMonitor", "StallMonitorService", logging, metricsTestKit, lifecycle, signals],

@@ -40,14 +40,25 @@ extension ConfigurationOption {
     /// Every key, in the order of the shipped file.
     static let all: [ConfigurationOption] = [
         .bool("enabled", \.whole.enabled, "false: the monitor does nothing at all"),
-        .text("directory", \.whole.directory, "where reports go", "`./stall-reports`"),
-        .duration("tickMilliseconds", \.whole.rule.tick, 1...60_000, "how often a busy loop is looked at"),
-        .integer("ticks", \.whole.rule.ticks, 1...10_000, "after so many ticks without a transition a loop is stalled"),
+        .text("directory", \.whole.directory, "the directory for reports", "`./stall-reports`"),
+        .duration("tickMilliseconds", \.whole.rule.tick, 1...60_000, "how often a busy loop is sampled"),
+        .integer(
+            "ticks",
+            \.whole.rule.ticks,
+            1...10_000,
+            "number of ticks without a transition after which a loop is stalled"
+        ),
         .bool("repeated.enabled", \.hasRepeated, "whether several long turns in a row are a stall"),
-        .integer("repeated.turns", \.repeated.turns, 2...1_000, "so many turns"),
-        .integer("repeated.ticks", \.repeated.ticks, 1...10_000, "each longer than so many ticks"),
+        .integer("repeated.turns", \.repeated.turns, 2...1_000, "number of such turns"),
+        .integer("repeated.ticks", \.repeated.ticks, 1...10_000, "each lasts longer than this number of ticks"),
         .bool("congested.enabled", \.hasCongested, "whether one turn full of short callbacks is a stall"),
-        .integer("congested.ticks", \.congestedTicks, 1...10_000, "a turn longer than so many ticks", "as `ticks`"),
+        .integer(
+            "congested.ticks",
+            \.congestedTicks,
+            1...10_000,
+            "such a turn lasts longer than this number of ticks",
+            "as `ticks`"
+        ),
         .duration(
             "reportsJobsLongerThanMilliseconds",
             \.whole.reportsJobsLongerThan,
@@ -59,13 +70,18 @@ extension ConfigurationOption {
             "startupGraceMilliseconds",
             \.whole.startupGrace,
             0...3_600_000,
-            "so long after the start nothing is a stall"
+            "time after the start in which nothing is a stall"
         ),
         .bool("countsTracedStalls", \.whole.countsTracedStalls, "whether stalls count while a debugger is attached"),
         .integer("limits.reports", \.whole.limits.reports, 1...1_000_000, "finished reports in the directory"),
         .integer("limits.runs", \.whole.limits.runs, 1...1_000_000, "run records in the directory"),
         .megabytes("limits.megabytes", \.whole.limits.bytes, atMost: 1 << 20, "size of the directory"),
-        .integer("memory.reports", \.whole.memory.reports, 1...1_000_000, "reports kept for a disk that fails"),
+        .integer(
+            "memory.reports",
+            \.whole.memory.reports,
+            1...1_000_000,
+            "reports kept in memory while the disk fails"
+        ),
         .megabytes("memory.megabytes", \.whole.memory.bytes, atMost: 1 << 20, "memory for them"),
         .percent(
             "cost.processorPercent",
@@ -76,21 +92,21 @@ extension ConfigurationOption {
             "cost.processorBurstMilliseconds",
             \.whole.cost.processorBurst,
             1...600_000,
-            "what may be used at once"
+            "what may be used in one burst"
         ),
         .percent("cost.heldPercent", \.whole.cost.heldShare, "of the time, for holding watched threads"),
-        .duration("cost.heldBurstMilliseconds", \.whole.cost.heldBurst, 1...600_000, "what may be used at once"),
+        .duration("cost.heldBurstMilliseconds", \.whole.cost.heldBurst, 1...600_000, "what may be used in one burst"),
         .duration(
             "repeats.windowSeconds",
             \.whole.repeats.window,
             0...86_400,
-            "so long after a report its fault is only counted"
+            "time after a report in which its fault is only counted"
         ),
         .duration(
             "repeats.longestWindowSeconds",
             \.whole.repeats.longestWindow,
             0...86_400,
-            "to what that grows while it goes on"
+            "the longest such time: it grows while the fault repeats"
         ),
         .integer("repeats.reportsPerMinute", \.whole.repeats.reportsPerMinute, 1...100_000, "reports of all faults"),
         .integer("repeats.burst", \.whole.repeats.burst, 1...100_000, "reports at once"),
@@ -98,24 +114,29 @@ extension ConfigurationOption {
         .bool(
             "keepsLiveRecord",
             \.whole.keepsLiveRecord,
-            "whether stalls under way are kept in a file that outlives the process"
+            "whether stalls in progress are kept in a file that survives the process"
         ),
-        .text("service.name", \.serviceName, "what reports call the server", "the executable's name"),
+        .text("service.name", \.serviceName, "the server's name in reports", "the executable's name"),
         .text("service.version", \.serviceVersion, "with a name only"),
         .text("service.instance", \.serviceInstance, "with a name only"),
         .integer("health.port", \.healthPort, 0...65_535, "answers `GET /health` there", "none: no port is opened"),
         .text("health.address", \.health.address, "a numeric address"),
-        .duration("health.failsAfterSeconds", \.health.failsAfter, 1...3_600, "503 while a stall lasts for so long"),
+        .duration(
+            "health.failsAfterSeconds",
+            \.health.failsAfter,
+            1...3_600,
+            "answers 503 while a stall lasts this long or longer"
+        ),
         .duration(
             "abortsAfterSeconds",
             \.whole.abortsAfter,
             1...86_400,
-            "so long a stall may last, then the process ends",
-            "none: no stall ends it"
+            "how long a stall may last before the process is ended",
+            "none: a stall never ends the process"
         ),
         .integer("captureSignal", \.captureSignal, 1...64, "takes a running thread's registers; 27 is `SIGPROF`"),
         .bool("capturesAllThreads", \.whole.capturesAllThreads, "whether a report has the stacks of all threads"),
-        .bool("followsLocks", \.whole.followsLocks, "whether a stall in a lock says who holds it"),
+        .bool("followsLocks", \.whole.followsLocks, "whether the owner of a lock is looked up"),
         .names("ownCode.modules", \.whole.ownCode.modules, "Swift modules that are the server's own"),
         .names("ownCode.libraries", \.whole.ownCode.libraries, "Swift modules that are not"),
         .names("ownCode.symbols", \.whole.ownCode.symbols, "functions that are; `*` is any text, see `OwnCode`"),

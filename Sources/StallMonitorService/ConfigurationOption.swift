@@ -5,7 +5,7 @@ import StallReports
 
 /// One key of a configuration file: its name, its form and range, and where its value goes.
 ///
-/// The list of all is what reads a file, what the documentation's table is made of.
+/// The list of all options drives both the reader and the table in the documentation.
 struct ConfigurationOption: Sendable {
     enum Form: Hashable, Sendable {
         case bool, text, names
@@ -16,13 +16,13 @@ struct ConfigurationOption: Sendable {
     /// Relative to the scope, parts separated by dots: `limits.reports`.
     let key: String
     let form: Form
-    /// What it means, in one line.
+    /// The meaning, in one line.
     let summary: String
-    /// What stands in the table in the place of the default, where that says more.
+    /// Text for the table instead of the default value, if it says more.
     let fallback: String?
     /// The value as a file has it. Nil: not set.
     let text: @Sendable (ConfigurationDraft) -> String?
-    /// Takes the value over if the key is set.
+    /// Stores the value if the key is set.
     let read: @Sendable (ConfigReader, inout ConfigurationDraft) async throws -> Void
 
     var configKey: ConfigKey { ConfigKey(key.split(separator: ".").map(String.init)) }
@@ -46,7 +46,7 @@ struct ConfigurationOption: Sendable {
         "| `\(key)` | \(formText) | \(defaultText) | \(summary) |"
     }
 
-    /// The documentation's.
+    /// The table in the documentation.
     static var table: String {
         (["| key | form | default | what it is |", "|---|---|---|---|"] + all.map(\.row))
             .map { $0 + "\n" }.joined()
@@ -90,7 +90,16 @@ extension ConfigurationOption {
     }
 
     static func text(_ key: String, _ field: Field<String?>, _ summary: String, _ fallback: String? = nil) -> Self {
-        Self(key, .text, field, summary, fallback, text: { $0 }, fetch: { try await $0.fetchString(forKey: $1) })
+        // Here and below, where the value is itself optional: an unset key must stay nil, and not become a value that is nil.
+        Self(
+            key,
+            .text,
+            field,
+            summary,
+            fallback,
+            text: { $0 },
+            fetch: { try await $0.fetchString(forKey: $1).map(Optional.some) }
+        )
     }
 
     static func names(_ key: String, _ field: Field<Set<String>>, _ summary: String) -> Self {
@@ -122,7 +131,7 @@ extension ConfigurationOption {
             summary,
             fallback,
             text: { $0.map { "\($0)" } },
-            fetch: { try await $0.fetchInt(forKey: $1) }
+            fetch: { try await $0.fetchInt(forKey: $1).map(Optional.some) }
         )
     }
 
@@ -159,7 +168,7 @@ extension ConfigurationOption {
             summary,
             fallback,
             text: { $0.map { decimal($0 / unit) } },
-            fetch: { try await $0.fetchInt(forKey: $1).map { duration($0, of: unit) } }
+            fetch: { try await $0.fetchInt(forKey: $1).map { .some(duration($0, of: unit)) } }
         )
     }
 
@@ -181,7 +190,7 @@ extension ConfigurationOption {
             field,
             summary,
             text: { $0.map { decimal(Double($0) / Double(1 << 20)) } },
-            fetch: { try await $0.fetchInt(forKey: $1).map(bytes) }
+            fetch: { try await $0.fetchInt(forKey: $1).map { .some(bytes($0)) } }
         )
     }
 

@@ -11,7 +11,7 @@
     ///     let monitor = StallMonitor.start { tracing.note($0) }
     ///
     /// The span `loop.blocked` is made when the stall has ended, with the stall's begin and end. Its parent is the context that
-    /// ``withStallContext(_:_:)`` had set for the stalled work; without one the span begins a new trace. It has links to the contexts of
+    /// `withStallContext` had set for the stalled work; without one the span begins a new trace. It has links to the contexts of
     /// other requests that were begun on the stalled thread and waited, up to 32.
     ///
     /// | attribute | is |

@@ -3,8 +3,9 @@ import Foundation
 import Glibc
 import StallMonitor
 import StallMonitorLoops
+import StallReports
 
-/// A server whose main thread runs the loop that it is told, and which ends in order at SIGTERM, also while that thread stands:
+/// A server whose main thread runs the given loop, and which shuts down at SIGTERM, also while that thread is stalled:
 /// shutdown-host DIRECTORY dispatch-main|run-loop.
 @main struct Main {
     static func main() {
@@ -14,8 +15,8 @@ import StallMonitorLoops
             watching: usesRunLoop ? .foundationMain : .main,
             onEvent: tell
         )
-        unsafe signal(SIGTERM, SIG_IGN)
-        // Not on the main queue, which may stand.
+        signal(SIGTERM, SIG_IGN)
+        // Not on the main queue, which may be stalled.
         let termination = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
         termination.setEventHandler { @Sendable in
             monitor.stop()

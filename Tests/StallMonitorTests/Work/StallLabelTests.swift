@@ -24,7 +24,7 @@ struct StallLabelTests {
         )
         if let task {
             var stack = StallReport.Stack(thread: report.thread, capturedAt: .now())
-            stack.async = .init(from: 0, frames: [], task: task)
+            stack.async = .init(from: 0, frames: [], ends: .task, task: task)
             report.stacks = [stack]
         }
         return report
@@ -61,8 +61,8 @@ struct StallLabelTests {
     }
 
     @Test("A child task is a task of its own and does not have its parent's label")
-    func childTask() async throws {
-        try await watching {
+    func childTask() async {
+        await watching {
             await withStallLabel("parent") {
                 async let found = WorkKey.currentTaskNumber.map { labels(report(task: UInt64($0))) }
                 #expect(await found == [])
@@ -71,10 +71,10 @@ struct StallLabelTests {
     }
 
     @Test("A label of code that does not suspend is found by the thread; those of several threads keep apart")
-    func threads() async throws {
-        try await watching {
+    func threads() async {
+        await watching {
             let own = LoopThread.current().id
-            try withStallLabel("import") {
+            withStallLabel("import") {
                 #expect(labels(report(thread: own)) == ["import"])
                 #expect(labels(report(thread: own + 1)).isEmpty)
                 #expect(throws: CancellationError.self) {

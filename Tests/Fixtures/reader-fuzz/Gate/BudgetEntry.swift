@@ -1,1 +1,0 @@
-../../../../Sources/stall-monitor/Gate/BudgetEntry.swift
