@@ -52,7 +52,14 @@ struct RepeatedStallTests {
         #expect(run.stalls == ["blocked": Int64(count) + 1])
         #expect(run.suppressed == Int64(count) && run.suppressedBy == ["repeat": Int64(count)])
         let repeats = try #require(contents.repeats[report.id])
-        #expect(run.repeated == [.init(fingerprint: report.fingerprint, repeats: repeats)])
+        let entry = RunRecord.Repeated(
+            fingerprint: report.fingerprint,
+            repeats: repeats,
+            label: report.watched.label,
+            type: .runLoop,
+            kind: .blocked
+        )
+        #expect(run.repeated == [entry])
         #expect(repeats.count == count && repeats.totalNs == log.suppressed.map(\.durationNs).reduce(0, +))
         #expect(repeats.longestNs == log.suppressed.map(\.durationNs).max())
         #expect(repeats.firstAt > report.startedAt && repeats.lastAt <= run.updatedAt)
