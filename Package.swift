@@ -186,8 +186,8 @@ let package = Package(
         module(
             "ProcessWatch",
             [
-                "CProcessWatch", "RunLoopKit", "StackCapture", "StallDetection", "StallMonitor", "StallReports",
-                "Symbolication",
+                "CProcessWatch", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis", "StallMonitor",
+                "StallReports", "Symbolication",
             ]
         ),
 

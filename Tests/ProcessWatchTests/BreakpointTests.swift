@@ -116,6 +116,18 @@ struct LookClockTests {
         #expect(clock.begin(at: clock.due) == .zero)
     }
 
+    @Test(
+        "A look in which the watcher worked all the time makes the next one late by nothing, by the rest if only for part of it"
+    )
+    func longWork() {
+        var clock = clock()
+        _ = clock.begin(at: Self.at(0))
+        clock.end(at: Self.at(400), maturity: nil)
+        var other = clock
+        #expect(clock.begin(at: Self.at(405), worked: .milliseconds(400)) == .zero)
+        #expect(other.begin(at: Self.at(405), worked: .milliseconds(300)) == .milliseconds(100))
+    }
+
     @Test("Up to a fifth of a tick it is in time")
     func slack() {
         var clock = clock()

@@ -1,28 +1,30 @@
 import RunLoopKit
 
-/// When the next look is due, and how late a look begins. Pure.
+/// When the next sample is due, and how late a sample begins. Pure.
 struct LookClock: Hashable, Sendable {
     private let tick: Duration
-    /// When the next look is to begin.
+    /// When the next sample is to begin.
     private(set) var due: MonotonicInstant
     private var lastBegan: MonotonicInstant?
 
     init(tick: Duration, firstAt due: MonotonicInstant) { (self.tick, self.due) = (tick, due) }
 
-    /// A look begins. One that comes before it is due is no look of the clock's.
+    /// A sample begins. A sample that begins before it is due does not change when the next one is due.
     ///
-    /// - Returns: by how much it is late, as far as that matters: measured from the beginning of the look before, so that a look that took
-    ///   long itself counts. The machine may have stood in the middle of it.
-    mutating func begin(at now: MonotonicInstant) -> Duration {
+    /// - Parameter worked: The processor time that the watcher has used since the previous sample began. The first stack of a large program
+    ///   takes more than a tick: that is work and no lateness, because breakpoints prove the turns that happen during it.
+    /// - Returns: The lateness, zero if it does not matter. It is measured from the beginning of the previous sample, so that a long
+    ///   sample counts as far as the watcher did not run in it: the whole machine may have been stopped.
+    mutating func begin(at now: MonotonicInstant, worked: Duration = .zero) -> Duration {
         defer { lastBegan = now }
         guard let lastBegan else { return .zero }
-        let lateness = now - min(due, lastBegan + tick)
+        let lateness = now - min(due, lastBegan + max(tick, worked + tick / 10))
         return lateness > tick / 5 ? lateness : .zero
     }
 
-    /// It is over.
+    /// A sample ends.
     ///
-    /// - Parameter maturity: when the first of the loops will be stalled if it goes on standing still.
+    /// - Parameter maturity: When the first of the loops reaches its threshold, if it does not turn until then.
     mutating func end(at now: MonotonicInstant, maturity: MonotonicInstant?) {
         guard let began = lastBegan, began >= due else { return }
         due = due + tick

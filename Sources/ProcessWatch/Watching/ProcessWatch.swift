@@ -1,6 +1,7 @@
 import CProcessWatch
 package import RunLoopKit
 package import StackCapture
+import StallDiagnosis
 package import StallMonitor
 package import Symbolication
 
@@ -57,6 +58,8 @@ package enum WatchNote: Sendable {
 /// Watches the event loops of other processes, with nothing put into them: looks each tick, decides by ``LoopRule``, and brings what it
 /// finds to the desk. All calls from one thread.
 package final class ProcessWatch {
+    /// The processor time of the watching thread when the previous sample began.
+    private var lastProcessorTime = Duration.zero
     private let options: WatchOptions
     private let desk: OutsideDesk
     private let tell: (WatchNote) -> Void
@@ -101,7 +104,9 @@ package final class ProcessWatch {
     /// Looks at all processes. To be called when `nextLook` has come, or a handle is readable.
     package func look() {
         let now = MonotonicInstant.now
-        let lateness = clock.begin(at: now)
+        let processorTime = Duration.nanoseconds(Int64(clamping: ThreadClock.nanoseconds))
+        let lateness = clock.begin(at: now, worked: processorTime - lastProcessorTime)
+        lastProcessorTime = processorTime
         ticks += 1
         var loops = 0
         for (id, process) in processes {

@@ -25,8 +25,15 @@ import StallReports
         }
         termination.resume()
         say("ready")
-        DispatchQueue.main.async { sleep(60) }
+        stallMainQueue(after: 20)
         if usesRunLoop { RunLoop.main.run() } else { dispatchMain() }
+    }
+
+    /// Stalls the main thread once its loop has turned some times: a loop of another make is known by its waits.
+    private static func stallMainQueue(after turns: Int) {
+        DispatchQueue.main.asyncAfter(deadline: .now() + .milliseconds(20)) {
+            if turns > 0 { stallMainQueue(after: turns - 1) } else { say("stalling"); sleep(60) }
+        }
     }
 
     @Sendable static func tell(_ event: StallEvent) {
