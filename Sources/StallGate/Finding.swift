@@ -55,3 +55,180 @@ extension Finding {
     /// The message after its budget's name.
     var text: String { (budget.map { VisibleText.of($0, limit: 80) + ": " } ?? "") + message }
 }
+
+/// Why a gate cannot judge: data is missing that it needs.
+public enum Doubt: Hashable, Sendable {
+    /// The directory cannot be read.
+    case directory(ReportError)
+    /// A file in it cannot be read.
+    case file(ReportError)
+    /// No monitor has left a run record.
+    case noRun
+    /// A monitor ran, and watched for less than a second according to its record.
+    case watchedNothing(run: ULID)
+    /// A monitor is still running, and has not watched for a second yet.
+    case justStarted(run: ULID)
+    /// A process was killed or crashed, and nothing shows what happened after its last run record: it left no live record.
+    case endUnknown(run: ULID, since: Timestamp)
+    /// A monitor switched itself off.
+    case disarmed(run: ULID)
+    /// Reports that a monitor could not write, or that no longer exist.
+    case missingReports(run: ULID, count: Int64)
+    /// Stalls that were only counted, and that neither a report nor the run record attributes to a fault.
+    case unaccounted(run: ULID, count: Int64)
+    /// Stalls that were only counted, and nothing says whether they are among those that were asked for.
+    case unplaced(run: ULID, count: Int64)
+    /// A stall that has not ended, and may still become longer than permitted.
+    case underWay(ULID)
+    /// An allowance's prefix that matches several fingerprints.
+    case ambiguous(FingerprintPrefix)
+    /// Nothing to which a budget applies was watched.
+    case unwatchedBudget(String)
+    /// A budget limits turns, and no loop to which it applies records its turn durations. Nil: the limits of the whole.
+    case noTurnDurations(String?)
+
+    /// Stable, for programs.
+    public var code: String {
+        switch self {
+        case .directory(let error), .file(let error): error.code.name
+        case .noRun: "no_run"
+        case .watchedNothing: "watched_nothing"
+        case .justStarted: "just_started"
+        case .endUnknown: "end_unknown"
+        case .disarmed: "disarmed"
+        case .missingReports: "missing_reports"
+        case .unaccounted: "unaccounted_stalls"
+        case .unplaced: "unplaced_stalls"
+        case .underWay: "under_way"
+        case .ambiguous: "ambiguous_prefix"
+        case .unwatchedBudget: "unwatched_budget"
+        case .noTurnDurations: "no_turn_durations"
+        }
+    }
+}
+
+extension Doubt: CustomStringConvertible {
+    /// For display; made visible.
+    public var description: String {
+        switch self {
+        case .directory(let error), .file(let error):
+            "\(VisibleText.of(error.path ?? "")): \(error)"
+        case .noRun:
+            "no run record: nothing says that a monitor ran; start one in the process under test"
+        case .watchedNothing(let run):
+            "run \(run): the monitor watched for less than a second; let the process run longer and end in order, watch its loop, or look for a full disk"
+        case .justStarted(let run):
+            "run \(run): it has watched for less than a second, and goes on; judge later, or let it watch its loop"
+        case .endUnknown(let run, let since):
+            "run \(run): its process ended without closing it, and nothing is known after \(since); keep its live-*.bin file with the reports, or end the process in order"
+        case .disarmed(let run):
+            "run \(run): the monitor switched itself off; its run record says why"
+        case .missingReports(let run, let count):
+            "run \(run): \(count) of its reports are missing; look for a full disk or files that cannot be read, or raise the directory's limits"
+        case .unaccounted(let run, let count):
+            "run \(run): \(count) stalls were only counted, and nothing says of which faults, or how long they lasted; report more of them (repeats in the configuration), or mend the faults that are known"
+        case .unplaced(let run, let count):
+            "run \(run): \(count) stalls were only counted, and nothing tells whether they are among those asked for; ask for fewer conditions, report more of them (repeats in the configuration), or update a monitor that does not note their label, type and kind"
+        case .underWay(let stall):
+            "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
+        case .ambiguous(let prefix):
+            "\(prefix), which is allowed (by --allow, or as the fingerprint of an allowance in the budget's file), fits more than one fingerprint; give more of it"
+        case .unwatchedBudget(let name):
+            "budget \(VisibleText.of(name, limit: 80)): nothing that it is for was watched; look for a misspelt service, label or type, or give it severity warning or off"
+        case .noTurnDurations(let name):
+            (name.map { "budget \(VisibleText.of($0, limit: 80)): " } ?? "")
+                + "a limit on turns (\(name == nil ? "--max-turn-p99, --max-turn" : "maxTurnP99, maxTurn")), and no loop that it is for tells how long its turns take in the time asked for; leave the limit out, or judge whole runs of a run loop"
+        }
+    }
+}
+
+/// One line of a gate's result with its source location: the basis of annotations, SARIF and summaries.
+struct GateRemark {
+    enum Level: String {
+        case error, warning, note
+    }
+
+    /// A line of a source file, with the path recorded by the compiler.
+    struct Place {
+        let file: String
+        let line: Int
+    }
+
+    let level: Level
+    /// A ``Finding/Rule``, or `cannot_judge`, `inconclusive`, `allowed`.
+    let rule: String
+    let message: String
+    var fingerprint: Fingerprint?
+    var place: Place?
+    /// Why it does not count. Nil: it counts.
+    var excuse: String?
+}
+
+extension GateResult {
+    /// The worst first. A finding about several faults becomes one remark for each.
+    var remarks: [GateRemark] {
+        let stalls = Dictionary((counted + allowed).map { ($0.fingerprint, $0) }) { first, second in
+            first.durationNs >= second.durationNs ? first : second
+        }
+        let known = { (name: Fingerprint) in stalls[name] ?? names.all(of: name).lazy.compactMap { stalls[$0] }.first }
+        let all =
+            doubts.map { GateRemark(level: .error, rule: "cannot_judge", message: $0.description) }
+            + findings.flatMap { Self.remarks($0, known) }
+            + inconclusive.map { GateRemark(level: .warning, rule: "inconclusive", message: $0) }
+        return all.filter { $0.level == .error } + all.filter { $0.level != .error } + excused
+    }
+
+    private static func remarks(_ finding: Finding, _ known: (Fingerprint) -> StallOutline?) -> [GateRemark] {
+        let level: GateRemark.Level = finding.severity == .error ? .error : .warning
+        guard !finding.faults.isEmpty else {
+            return [GateRemark(level: level, rule: finding.rule.rawValue, message: finding.text)]
+        }
+        return finding.faults.map { fault in
+            let stall = known(fault)
+            let name = VisibleText.of(stall?.culpritName ?? "unknown code", limit: 160)
+            // The message of a comparison begins with the function.
+            let message = finding.rule.isOfBaseline ? finding.text : "\(name) stalled: \(finding.text) (\(fault))"
+            return GateRemark(
+                level: level,
+                rule: finding.rule.rawValue,
+                message: message,
+                fingerprint: fault,
+                place: stall?.place
+            )
+        }
+    }
+
+    private var excused: [GateRemark] {
+        var seen: Set<Fingerprint> = []
+        return allowed.filter { seen.insert($0.fingerprint).inserted }.map { stall in
+            let all = names.all(of: stall.fingerprint)
+            let allowance = budget.allowances.first { all.contains(where: $0.fault.matches) }
+            let excuse = allowance.map {
+                "\(VisibleText.of($0.reason, limit: 200)) (\(VisibleText.of($0.owner, limit: 80)), until \($0.expires))"
+            }
+            return GateRemark(
+                level: .note,
+                rule: "allowed",
+                message: Self.line(stall),
+                fingerprint: stall.fingerprint,
+                place: stall.place,
+                excuse: excuse ?? "allowed by the command line, or switched off by the budget"
+            )
+        }
+    }
+}
+
+extension StallOutline {
+    var place: GateRemark.Place? {
+        guard let file = culprit?.file, let line = culprit?.line, line > 0 else { return nil }
+        return .init(file: VisibleText.of(file, limit: 1000), line: line)
+    }
+}
+
+extension GateRemark.Place {
+    /// The path relative to a folder, if the file is in it; otherwise unchanged.
+    func file(in root: String) -> String {
+        let folder = root.hasSuffix("/") ? root : root + "/"
+        return file.hasPrefix(folder) ? String(file.dropFirst(folder.count)) : file
+    }
+}

@@ -1,5 +1,7 @@
+import Locking
 import RunLoopKit
 import StackCapture
+import StallDiagnosis
 import StallReports
 
 /// A running monitor: its threads, their start and their end.
@@ -77,5 +79,106 @@ struct Engine: Sendable {
             _ = parts.live.thread.join(by: deadline)
         }
         capturer?.invalidate()
+    }
+}
+
+/// What the threads of a monitor share, and what each of them runs.
+struct EngineParts: Sendable {
+    let watchdog = Watchdog()
+    let notices: Mailbox<StallNotice>
+    let ledger = WatchdogLedger()
+    let live: LiveBoard
+    let writer: ReportWriter
+    private let configuration: StallMonitor.Configuration
+    private let run: RunIdentity
+    private let meter = CostMeter()
+    private let supply = SupplyLocation()
+
+    init(_ configuration: StallMonitor.Configuration) {
+        self.configuration = configuration
+        let notices = Mailbox<StallNotice>(capacity: configuration.noticeCapacity)
+        self.notices = notices
+        live = LiveBoard(standIn: watchdog.semaphore)
+        run = RunIdentity(service: configuration.service)
+        writer = ReportWriter(
+            sink: DirectorySink(ReportDirectory(path: configuration.directory, limits: configuration.limits)),
+            limits: configuration.memory,
+            meter: meter,
+            changed: { notices.add(.checkpoint) },
+            startsThread: true
+        )
+    }
+
+    /// What the monitor has cost so far.
+    var totals: CostMeter.Totals { meter.totals }
+
+    /// Installs the capture signal. If stacks cannot be taken, that is reported as a fault.
+    func makeStackSource() -> StackSource {
+        var source = StackSource(
+            signal: configuration.captureSignal,
+            followsLocks: configuration.followsLocks
+        ) { notices.add(.fault($0)) }
+        source.capturesAllThreads = configuration.capturesAllThreads
+        return source
+    }
+
+    /// On the watchdog's thread, before it watches anything, because this may wait for the kernel.
+    func makeWatchdogState(_ stackSource: StackSource) -> WatchdogState {
+        supply.locate()
+        return WatchdogState(
+            notices: notices,
+            ledger: ledger,
+            stackSource: stackSource,
+            wakeFlags: watchdog.wakeFlags,
+            costs: CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger),
+            live: live,
+            countsTraced: configuration.countsTracedStalls,
+            supply: supply,
+            lastResort: configuration.abortsAfter.map {
+                LastResort(limit: $0, abortPatience: configuration.abortPatience)
+            }
+        )
+    }
+
+    func makeReporter(_ handler: @escaping @Sendable (StallEvent) -> Void) -> Reporter {
+        let tell = meter.exempting(handler)
+        let composer = ReportComposer(run: run, ownCode: configuration.ownCode)
+        let log = RunLog(
+            run: run,
+            ledger: ledger,
+            meter: meter,
+            notices: notices,
+            longJob: configuration.longJob,
+            nameOfJob: composer.symbols.nameOfJob
+        )
+        return Reporter(
+            notices: notices,
+            composer: composer,
+            publisher: ReportPublisher(writer: writer, notifier: FaultNotifier(tell)),
+            log: log,
+            costs: StallCosts(meter: meter, ledger: ledger),
+            throttle: ReportThrottle(rule: configuration.repeats),
+            details: DetailsSource(labels: configuration.metadata, ask: configuration.details),
+            live: live,
+            supply: supply,
+            tell: tell
+        )
+    }
+
+    /// Counts the processor time of the calling thread as the watchdog's. The thread must do nothing else.
+    func noteWatchingCost() { meter.spent(.watching) }
+
+    /// Takes a stack, and counts what that costs.
+    func measure(_ capture: () -> Result<CapturedStack, CaptureError>) -> Result<CapturedStack, CaptureError> {
+        meter.measure(capture) { (try? $0.get()).map { [$0.cost] } ?? [] }
+    }
+
+    /// Keeps the live record from now on.
+    ///
+    /// - Parameter patience: after how long without news the recorder's thread ends. Nil: it stays.
+    func startRecording(patience: Duration? = ThreadOnDemand.patience) {
+        let recorder = ForkSafeMutex(LiveRecorder(board: live, run: run, directory: configuration.directory))
+        // Held by one thread at a time: the next one starts after the last one has left.
+        live.record { recorder.withLock { $0.work(patience: patience) } }
     }
 }

@@ -3,6 +3,7 @@ import Glibc
 import Locking
 import RunLoopKit
 import StallMonitor
+import StallReports
 
 /// Makes a loop of each thread that the hooks have found to have one, and tells the monitors of it.
 ///
@@ -151,4 +152,72 @@ struct LoopListeners: Sendable {
     }
 
     mutating func remove(_ number: Int) { listeners[number] = nil }
+}
+
+/// A loop that was found by its waits. Its heartbeat is published by the hooks, on its thread.
+final class FoundLoop: WatchableLoop {
+    let label: String
+    let heartbeat: LoopHeartbeat
+    /// While it lives: a number can become another thread's.
+    var thread: LoopThread? { heartbeat.hasEnded ? nil : known }
+    private let known: LoopThread
+    /// The hooks' number for it.
+    private let slot: UInt32
+
+    var type: WatchedType { .eventLoop }
+
+    init(label: String, thread: LoopThread, heartbeat: LoopHeartbeat, slot: UInt32) {
+        (self.label, known, self.heartbeat, self.slot) = (label, thread, heartbeat, slot)
+    }
+
+    func waitSet(inMode index: Int) -> Int32? {
+        let set = loop_hooks_set(slot)
+        return set >= 0 && !heartbeat.hasEnded ? set : nil
+    }
+
+    /// Whether another thread waits for its set, too.
+    var sharesItsSet: Bool {
+        let set = loop_hooks_set(slot)
+        return set >= 0 && loop_hooks_count_waiting_for(set) > 1
+    }
+
+    /// Modes are not known of it.
+    func modeName(at index: Int) -> String? { nil }
+}
+
+/// How the hooks publish a heartbeat: called on the loop's thread, around its waits, with the heartbeat as an opaque pointer.
+///
+/// Nothing here retains, allocates or takes a lock but for the watcher's own at the first departure that it asked for.
+enum HeartbeatPublisher {
+    /// For C, for ever. Written once, before anybody has its address.
+    nonisolated(unsafe) static let shared: UnsafePointer<loop_hooks_publisher> = {
+        let publisher = UnsafeMutablePointer<loop_hooks_publisher>.allocate(capacity: 1)
+        unsafe publisher.initialize(
+            to: loop_hooks_publisher(
+                rest: { unsafe HeartbeatPublisher.publish(.waiting, $0) },
+                leave: { unsafe HeartbeatPublisher.publish(.beforeTimers, $0) },
+                turn: { unsafe HeartbeatPublisher.publish(.beforeTimers, $0) },
+                end: { unsafe HeartbeatPublisher.end($0) }
+            )
+        )
+        return unsafe UnsafePointer(publisher)
+    }()
+
+    /// For the hooks to keep until they end it.
+    static func handOver(_ heartbeat: LoopHeartbeat) -> UnsafeMutableRawPointer {
+        // Once at leisure, here: in a debug build the first use has the runtime make types, with locks and allocations.
+        heartbeat.publish(.idle)
+        return unsafe Unmanaged.passRetained(heartbeat).toOpaque()
+    }
+
+    /// A departure begins a turn, and so does each look that does not wait.
+    @inline(__always)
+    private static func publish(_ phase: LoopPhase, _ heartbeat: UnsafeMutableRawPointer) {
+        // The hooks hold it until its end.
+        unsafe Unmanaged<LoopHeartbeat>.fromOpaque(heartbeat)._withUnsafeGuaranteedRef { $0.publish(phase) }
+    }
+
+    private static func end(_ heartbeat: UnsafeMutableRawPointer) {
+        unsafe Unmanaged<LoopHeartbeat>.fromOpaque(heartbeat).takeRetainedValue().end()
+    }
 }

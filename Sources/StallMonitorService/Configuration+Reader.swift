@@ -1,5 +1,7 @@
 public import Configuration
+import StallDetection
 public import StallMonitor
+import StallReports
 
 extension StallMonitor.Configuration {
     /// Reads the configuration. A key that is not set keeps its default; a value of the wrong form is an error, so that a
@@ -15,4 +17,166 @@ extension StallMonitor.Configuration {
         for option in ConfigurationOption.all { try await option.read(config, &draft) }
         self = try draft.configuration()
     }
+}
+
+#if YAML
+    import SystemPackage
+
+    // Only with the package's trait `YAML`: no server gets a parser of YAML that it did not ask for.
+    extension StallMonitor.Configuration {
+        /// Reads `file` (YAML) under the environment: a variable wins over the file, the file over the defaults.
+        ///
+        /// - Parameter file: may be missing.
+        /// - Throws: what the file's parser or a value of the wrong form has to say.
+        public static func load(file: String = "config/stall-monitor.yaml") async throws -> Self {
+            let reader = ConfigReader(providers: [
+                EnvironmentVariablesProvider(),
+                try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true),
+            ])
+            return try await Self(config: reader.scoped(to: "stallMonitor"))
+        }
+    }
+#endif
+
+/// A configuration in the making: what of it is set by several keys has a field for each.
+struct ConfigurationDraft: Sendable {
+    var whole = StallMonitor.Configuration()
+    var hasRepeated = true
+    var repeated = StallRule.Repeated()
+    var hasCongested = true
+    var congestedTicks: Int?
+    var serviceName: String?
+    var serviceVersion: String?
+    var serviceInstance: String?
+    var healthPort: Int?
+    var health = StallMonitor.Configuration.HealthOptions(port: 0)
+    var captureSignal = Int(StallMonitor.Configuration.defaultCaptureSignal)
+
+    /// - Throws: a `ConfigurationRangeError` for the first value that is out of its range.
+    func configuration() throws -> StallMonitor.Configuration {
+        var configuration = whole
+        configuration.rule.repeated = hasRepeated ? repeated : nil
+        configuration.rule.congested = hasCongested ? StallRule.Congested(ticks: congestedTicks) : nil
+        // A window that is set to more than the longest one raises it. What is out of its range is found below.
+        let (window, longest) = (whole.repeats.window, whole.repeats.longestWindow)
+        configuration.repeats.longestWindow = longest < .zero ? longest : max(window, longest)
+        configuration.service = serviceName.map {
+            ServiceIdentity(name: $0, version: serviceVersion, instance: serviceInstance)
+        }
+        configuration.health = healthPort.map { port in
+            .init(port: port, address: health.address, failsAfter: health.failsAfter)
+        }
+        configuration.captureSignal = Int32(clamping: captureSignal)
+        if let error = configuration.rangeErrors.first { throw error }
+        return configuration
+    }
+}
+
+extension ConfigurationOption {
+    /// Every key, in the order of the shipped file.
+    static let all: [ConfigurationOption] = [
+        .bool("enabled", \.whole.enabled, "false: the monitor does nothing at all"),
+        .text("directory", \.whole.directory, "the directory for reports", "`./stall-reports`"),
+        .duration("tickMilliseconds", \.whole.rule.tick, 1...60_000, "how often a busy loop is sampled"),
+        .integer(
+            "ticks",
+            \.whole.rule.ticks,
+            1...10_000,
+            "number of ticks without a transition after which a loop is stalled"
+        ),
+        .bool("repeated.enabled", \.hasRepeated, "whether several long turns in a row are a stall"),
+        .integer("repeated.turns", \.repeated.turns, 2...1_000, "number of such turns"),
+        .integer("repeated.ticks", \.repeated.ticks, 1...10_000, "each lasts longer than this number of ticks"),
+        .bool("congested.enabled", \.hasCongested, "whether one turn full of short callbacks is a stall"),
+        .integer(
+            "congested.ticks",
+            \.congestedTicks,
+            1...10_000,
+            "such a turn lasts longer than this number of ticks",
+            "as `ticks`"
+        ),
+        .duration(
+            "reportsJobsLongerThanMilliseconds",
+            \.whole.reportsJobsLongerThan,
+            1...600_000,
+            "a job of a task pool that takes longer is reported",
+            "none: long jobs are only counted"
+        ),
+        .duration(
+            "startupGraceMilliseconds",
+            \.whole.startupGrace,
+            0...3_600_000,
+            "time after the start in which nothing is a stall"
+        ),
+        .bool("countsTracedStalls", \.whole.countsTracedStalls, "whether stalls count while a debugger is attached"),
+        .integer("limits.reports", \.whole.limits.reports, 1...1_000_000, "finished reports in the directory"),
+        .integer("limits.runs", \.whole.limits.runs, 1...1_000_000, "run records in the directory"),
+        .megabytes("limits.megabytes", \.whole.limits.bytes, atMost: 1 << 20, "size of the directory"),
+        .integer(
+            "memory.reports",
+            \.whole.memory.reports,
+            1...1_000_000,
+            "reports kept in memory while the disk fails"
+        ),
+        .megabytes("memory.megabytes", \.whole.memory.bytes, atMost: 1 << 20, "memory for them"),
+        .percent(
+            "cost.processorPercent",
+            \.whole.cost.processorShare,
+            "of a processor, for captures, naming and writing"
+        ),
+        .duration(
+            "cost.processorBurstMilliseconds",
+            \.whole.cost.processorBurst,
+            1...600_000,
+            "what may be used in one burst"
+        ),
+        .percent("cost.heldPercent", \.whole.cost.heldShare, "of the time, for holding watched threads"),
+        .duration("cost.heldBurstMilliseconds", \.whole.cost.heldBurst, 1...600_000, "what may be used in one burst"),
+        .duration(
+            "repeats.windowSeconds",
+            \.whole.repeats.window,
+            0...86_400,
+            "time after a report in which its fault is only counted"
+        ),
+        .duration(
+            "repeats.longestWindowSeconds",
+            \.whole.repeats.longestWindow,
+            0...86_400,
+            "the longest such time: it grows while the fault repeats"
+        ),
+        .integer("repeats.reportsPerMinute", \.whole.repeats.reportsPerMinute, 1...100_000, "reports of all faults"),
+        .integer("repeats.burst", \.whole.repeats.burst, 1...100_000, "reports at once"),
+        .megabytes("repeats.megabytesPerMinute", \.whole.repeats.bytesPerMinute, atMost: 100_000, "written"),
+        .bool(
+            "keepsLiveRecord",
+            \.whole.keepsLiveRecord,
+            "whether stalls in progress are kept in a file that survives the process"
+        ),
+        .text("service.name", \.serviceName, "the server's name in reports", "the executable's name"),
+        .text("service.version", \.serviceVersion, "with a name only"),
+        .text("service.instance", \.serviceInstance, "with a name only"),
+        .integer("health.port", \.healthPort, 0...65_535, "answers `GET /health` there", "none: no port is opened"),
+        .text("health.address", \.health.address, "a numeric address"),
+        .duration(
+            "health.failsAfterSeconds",
+            \.health.failsAfter,
+            1...3_600,
+            "answers 503 while a stall lasts this long or longer"
+        ),
+        .duration(
+            "abortsAfterSeconds",
+            \.whole.abortsAfter,
+            1...86_400,
+            "how long a stall may last before the process is ended",
+            "none: a stall never ends the process"
+        ),
+        .integer("captureSignal", \.captureSignal, 1...64, "takes a running thread's registers; 27 is `SIGPROF`"),
+        .bool("capturesAllThreads", \.whole.capturesAllThreads, "whether a report has the stacks of all threads"),
+        .bool("followsLocks", \.whole.followsLocks, "whether the owner of a lock is looked up"),
+        .names("ownCode.modules", \.whole.ownCode.modules, "Swift modules that are the server's own"),
+        .names("ownCode.libraries", \.whole.ownCode.libraries, "Swift modules that are not"),
+        .names("ownCode.symbols", \.whole.ownCode.symbols, "functions that are; `*` is any text, see `OwnCode`"),
+        .names("ownCode.sources", \.whole.ownCode.sources, "source files that are"),
+        .names("ownCode.binaries", \.whole.ownCode.binaries, "executables and libraries that are"),
+    ]
 }

@@ -32,3 +32,74 @@ package struct ShippingOptions: Sendable {
 
     var wire: Wire { isCollector ? .collector : .telemetry }
 }
+
+/// The counts of one run.
+package struct ShippingTotals: Codable, Hashable, Sendable {
+    /// Versions of reports: a stall that was also sent while it lasted counts twice.
+    package var stalls = 0
+    /// Versions of run records.
+    package var runs = 0
+    /// Refused permanently by the receiver.
+    package var refused = 0
+    /// Reports that were removed before they were sent.
+    package var lost = 0
+    /// Files that could not be read.
+    package var unreadable = 0
+    /// Known shipments that were not sent by the end.
+    package var unsent = 0
+    package var requests = 0
+
+    /// Whether everything that existed was delivered.
+    package var isWhole: Bool { refused == 0 && lost == 0 && unreadable == 0 && unsent == 0 }
+}
+
+extension ShippingTotals: CustomStringConvertible {
+    package var description: String {
+        let sent =
+            "sent \(Self.count(stalls, "stall")) and \(Self.count(runs, "run record")) in \(Self.count(requests, "request"))"
+        let rest = [(refused, "refused"), (lost, "lost"), (unreadable, "unreadable"), (unsent, "not sent")]
+        return ([sent] + rest.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }).joined(separator: "; ")
+    }
+
+    private static func count(_ number: Int, _ word: String) -> String { "\(number) \(word)\(number == 1 ? "" : "s")" }
+}
+
+/// The events to report while reports are sent.
+package enum ShippingNote: Hashable, Sendable, CustomStringConvertible {
+    case waiting(directory: String)
+    case unavailable(kind: String, reason: String, next: Duration)
+    case available(kind: String, after: Duration)
+    case unknownPath(kind: String, status: String)
+    case refused(kind: String, id: String, reason: String)
+    case rejected(kind: String, count: Int, reason: String)
+    case lost(Int)
+    case checkpoint(String)
+    case unreadable(String)
+
+    package var description: String {
+        switch self {
+        case .waiting(let directory): "waiting for the report directory \(directory) to appear"
+        case .unavailable(let kind, let reason, let next):
+            "the receiver takes no \(kind): \(reason); next try in \(Int(next / .seconds(1)) + 1) s"
+        case .available(let kind, let after): "the receiver takes \(kind) again, after \(Int(after / .seconds(1))) s"
+        case .unknownPath(let kind, let status):
+            "the receiver has no place for \(kind) (\(status)): they are not sent to it"
+        case .refused(let kind, let id, let reason):
+            "the receiver refuses \(kind) \(id), which is not sent again: \(reason)"
+        case .rejected(let kind, let count, let reason):
+            "the receiver took \(kind), and left out \(count) of what they hold\(reason.isEmpty ? "" : ": \(reason)")"
+        case .lost(let count):
+            "\(count) \(count == 1 ? "report" : "reports") made room for newer ones before they could be sent"
+        case .checkpoint(let reason): "\(reason) (what is sent now may be sent again by the next run)"
+        case .unreadable(let reason): reason
+        }
+    }
+}
+
+/// Why nothing can be sent at all. The text says what to do.
+package struct ShippingError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// One line for display.
+    package let description: String
+
+    init(_ description: String) { self.description = description }
+}

@@ -194,3 +194,98 @@ extension StallReport {
         }
     }
 }
+
+extension StallReport {
+    /// The functions that await an asynchronous function of a stack. They are not on the stack: each has given up its thread.
+    public struct AsyncCallers: Codable, Hashable, Sendable {
+        /// The index, in the stack's `frames`, of the frame that the first of them awaits. The frames after it are the
+        /// executor's.
+        public var from: Int
+        /// Innermost first. `address` is where the function resumes: the start of a function, not a return address.
+        public var frames: [Frame]
+        /// Where the chain ends.
+        public var ends: AsyncEnd
+        /// The task's number, as counted by the Swift runtime.
+        public var task: UInt64?
+
+        /// Without a task by default. It is not checked that `from` fits the stack.
+        public init(from: Int, frames: [Frame], ends: AsyncEnd, task: UInt64? = nil) {
+            (self.from, self.frames, self.ends, self.task) = (from, frames, ends, task)
+        }
+    }
+}
+
+extension StallReport.Stack {
+    /// A frame and all its callers, the innermost first: those on the stack, and after an asynchronous function those that
+    /// await it. The frames that follow on the stack are an executor's.
+    public func callers(from frame: Int) -> [StallReport.Frame] {
+        guard let async, (0...max(0, async.from)).contains(frame), frames.indices.contains(async.from) else {
+            return Array(frames.dropFirst(max(0, frame)))
+        }
+        return frames[frame...async.from] + async.frames
+    }
+}
+
+/// Where a chain of awaiting functions ends.
+public struct AsyncEnd: OpenName {
+    /// As in JSON; unknown names are kept.
+    public let rawValue: String
+    /// Accepts unknown names too.
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// At the first function of a task that is not a child task.
+    public static let task = AsyncEnd(rawValue: "task")
+    /// At the first function of an `async let`.
+    public static let asyncLet = AsyncEnd(rawValue: "async_let")
+    /// At the first function of a child task in a task group.
+    public static let taskGroup = AsyncEnd(rawValue: "task_group")
+    /// There are more than a report contains.
+    public static let limit = AsyncEnd(rawValue: "limit")
+    /// It could not be followed.
+    public static let unknown = AsyncEnd(rawValue: "unknown")
+}
+
+/// A machine address, or a distance between two. In JSON a string like `"0x7f12"`: JSON's numbers lose bits above 2^53.
+public struct Address: Hashable, Sendable {
+    /// In bytes. All 64 bits may be used.
+    public var rawValue: UInt64
+
+    /// Accepts any number, mapped or not.
+    public init(_ rawValue: UInt64) { self.rawValue = rawValue }
+
+    /// Parses `0x` and one to sixteen hexadecimal digits; anything else is nil.
+    public init?(_ text: some StringProtocol) {
+        let digits = text.dropFirst(2)
+        guard text.hasPrefix("0x"), (1...16).contains(digits.utf8.count), digits.utf8.first != UInt8(ascii: "+"),
+            let value = UInt64(digits, radix: 16)
+        else { return nil }
+        rawValue = value
+    }
+}
+
+extension Address: Comparable {
+    /// Compares as unsigned numbers.
+    public static func < (left: Address, right: Address) -> Bool { left.rawValue < right.rawValue }
+}
+
+extension Address: ExpressibleByIntegerLiteral {
+    /// For literals such as `0x7f12`.
+    public init(integerLiteral value: UInt64) { rawValue = value }
+}
+
+extension Address: CustomStringConvertible {
+    /// `0x` and hexadecimal digits: lower case, no leading zeros.
+    public var description: String { "0x" + String(rawValue, radix: 16) }
+}
+
+extension Address: Codable {
+    /// From a JSON string of `0x` and 1 to 16 hexadecimal digits; throws for anything else, also for a number.
+    public init(from decoder: any Decoder) throws {
+        self = try decoder.decodeText(as: "an address like 0x7f12") { Address($0) }
+    }
+
+    /// Writes a JSON string: `description`.
+    public func encode(to encoder: any Encoder) throws {
+        try encoder.encodeText(description)
+    }
+}

@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// The directory to which a monitor writes its reports. Several processes may share one.
 ///
 /// A value without state: it holds no descriptor between calls, and a removed directory is created again at the next
@@ -56,5 +58,185 @@ public struct ReportDirectory: Hashable, Sendable {
     private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> Int {
         var memory = WriterMemory()
         return try write(bytes, as: name, &memory).bytes
+    }
+}
+
+extension ReportDirectory {
+    /// The environment variable that names the report directory.
+    public static let environmentVariable = "STALL_MONITOR_DIRECTORY"
+
+    /// The default directory for writing and reading reports: `$STALL_MONITOR_DIRECTORY`, or otherwise `./stall-reports`.
+    ///
+    /// Reads the environment: call it before threads that change that.
+    public static var defaultPath: String {
+        guard let value = unsafe getenv(environmentVariable) else { return "./stall-reports" }
+        let path = unsafe String(cString: value)
+        return path.isEmpty ? "./stall-reports" : path
+    }
+}
+
+extension ReportDirectory {
+    /// A problem of a report directory that does not prevent writing.
+    ///
+    /// ssh refuses a key that others can write to. A report directory with that problem is only reported, once: refusing it
+    /// would lose the server's reports, and in a container it is the rule, not the exception, because volumes have mode 0777
+    /// (an emptyDir) or belong to another user. What others can do there is limited: nothing in the directory can end or delay
+    /// the monitor or make it write elsewhere, and it removes no report of its own because of their files. They can still
+    /// remove or forge reports, which a person has to know.
+    package enum Concern: String, Hashable, Sendable, CaseIterable {
+        /// The path is a symbolic link: anyone who can change it decides where reports go. Links further up, as in /var/run,
+        /// are the system's.
+        case link
+        /// Others may remove and replace its contents: it belongs to neither root nor us, or its group or everyone may write to
+        /// it. A sticky directory like /tmp is accepted: others can add files, which do not count, and can remove none of ours.
+        case openToOthers = "open_to_others"
+        /// Files that this run did not write and may not remove exceed the limits.
+        case filled
+
+        /// The meaning, and the remedy.
+        package func advice(for path: String) -> String {
+            switch self {
+            case .link:
+                "\(path) is a symbolic link, and whoever can change it decides where reports go; "
+                    + "name the directory it leads to."
+            case .openToOthers:
+                "\(path) belongs to another user, or others may write there, so they can remove and forge reports; "
+                    + "take that right away (chmod go-w), or name a directory below it, which is then made with mode 0700."
+            case .filled:
+                "\(path) holds more than its limits allow that this run may not remove: files of other kinds or users, or "
+                    + "of processes that live; find out who writes them, or give this server a directory of its own."
+            }
+        }
+    }
+
+    /// The current problems of the directory itself. Empty if it cannot be inspected: the next write reports the reason.
+    package var exposures: Set<Concern> {
+        var concerns: Set<Concern> = []
+        var link = stat()
+        var plain = path
+        while plain.utf8.count > 1, plain.hasSuffix("/") { plain.removeLast() }
+        if unsafe lstat(plain, &link) == 0, link.st_mode & S_IFMT == S_IFLNK { concerns.insert(.link) }
+        if let status = try? OpenDirectory(path: path).status() {
+            let isWritable = status.mode & 0o022 != 0 && status.mode & 0o1000 == 0
+            if isWritable || ![0, geteuid()].contains(status.owner) { concerns.insert(.openToOthers) }
+        }
+        return concerns
+    }
+}
+
+/// The name of a file of the store: `stall-ULID.json` or `run-ULID.json`. Sorted by age.
+public struct ReportFileName: Hashable, Sendable {
+    /// The kind of document in the file. The raw value is the name's first part.
+    public enum Content: String, Sendable {
+        case stall, run
+    }
+
+    /// According to the name: the file's contents may differ.
+    public let content: Content
+    /// A file whose document has another id is rejected as `malformed`.
+    public let id: ULID
+
+    /// The name under which the store keeps the document with this id.
+    public init(_ content: Content, _ id: ULID) { (self.content, self.id) = (content, id) }
+
+    /// The name of a document, from its contents.
+    ///
+    /// - Throws: The reason why it is neither a report nor a run record.
+    package init(of json: [UInt8]) throws(ReportError) {
+        do throws(ReportError) {
+            self.init(.stall, try StallOutline(checking: json).id)
+        } catch  where error.code == .unsupportedSchema {
+            self.init(.run, try RunRecord(json: json).id)
+        }
+    }
+
+    /// Nil for any other name.
+    public init?(_ text: String) {
+        guard let hyphen = text.utf8.firstIndex(of: UInt8(ascii: "-")),
+            let content = Content(rawValue: String(text[..<hyphen])),
+            let id = ULID(String(Substring(text.utf8[hyphen...].dropFirst().dropLast(".json".utf8.count))))
+        else { return nil }
+        self.init(content, id)
+        // Rejects other characters at the skipped positions.
+        guard description == text else { return nil }
+    }
+}
+
+extension ReportFileName: CustomStringConvertible {
+    /// `stall-01J8Z3V5Q6W7X8Y9Z0A1B2C3D4.json`, without a directory.
+    public var description: String { "\(content.rawValue)-\(id).json" }
+}
+
+extension ReportFileName: Comparable {
+    /// The older one is less; for the same id, the run.
+    public static func < (left: ReportFileName, right: ReportFileName) -> Bool {
+        left.id == right.id ? left.content.rawValue < right.content.rawValue : left.id < right.id
+    }
+}
+
+extension ReportDirectory {
+    /// Writes what readers already show: stalls and runs whose process died are `terminated`. A run that died with stalls before its record
+    /// was written gets one. Then removes the live records of such processes. For a monitor's start, after ``prepare()``.
+    ///
+    /// Returns the closed stalls. Files that cannot be read are not changed, and neither are those of other users: readers show
+    /// their contents, but they must not become our reports.
+    @discardableResult
+    public func closeTerminated(liveness: ProcessLiveness = ProcessLiveness()) throws(ReportError) -> [StallReport] {
+        let reader = ReportReader(path: path, liveness: liveness)
+        let directory = try OpenDirectory(path: path)
+        let owner = try directory.ownerOfNewFiles()
+        var live: [LiveProcess] = []
+        for process in try reader.liveProcesses().processes {
+            let name = LiveRecordName(run: process.record.run).description
+            if directory.status(of: name)?.owner == owner { live.append(process) }
+        }
+        let names = try reader.names()
+        let orphans = reader.orphans(of: live, besides: names)
+        // One at a time: a directory can contain more than fits into memory.
+        var closed: [StallReport] = []
+        for name in names where name.content == .stall && directory.status(of: name.description)?.owner == owner {
+            // As it is in the file: a reader that checks its process would have closed it already.
+            guard let report: StallReport = try? reader.parse(name, in: directory), report.state == .ongoing,
+                let report = reader.seenAgain(report), report.state != .ongoing
+            else { continue }
+            closed.append(report)
+        }
+        // Shared by all writes, so that none reads again what must stay.
+        var memory = WriterMemory()
+        for report in closed + orphans { try write(report, &memory) }
+        for name in names where name.content == .run && directory.status(of: name.description)?.owner == owner {
+            guard let run: RunRecord = try? reader.parse(name, in: directory), run.state == .running,
+                let run = try? reader.run(run.id), run.state == .terminated
+            else { continue }
+            try write(run, &memory)
+        }
+        for process in live where !process.record.stalls.isEmpty && process.status(by: liveness) == .dead {
+            guard !names.contains(ReportFileName(.run, process.record.run)) else { continue }
+            try write(RunRecord(process, by: liveness), &memory)
+        }
+        try removeDeadRecords(reader, of: owner)
+        return closed + orphans
+    }
+
+    /// The data of dead processes' live records is in the reports now. If one cannot be removed, the next start finds the same
+    /// again.
+    private func removeDeadRecords(_ reader: ReportReader, of owner: UInt32) throws(ReportError) {
+        let directory = try OpenDirectory(path: path)
+        for name in try directory.names().compactMap({ LiveRecordName($0) }) {
+            // A file that cannot be read is left for inspection.
+            guard directory.status(of: name.description)?.owner == owner,
+                let process = try? .some(directory.liveProcess(name))
+            else { continue }
+            if process.map({ $0.status(by: reader.liveness) == .dead }) ?? true {
+                try? directory.remove(name.description)
+            }
+        }
+    }
+
+    /// They belong to another run, and may be removed as such.
+    private func write(_ document: some RecoverableDocument, _ memory: inout WriterMemory) throws(ReportError) {
+        let content: ReportFileName.Content = document is RunRecord ? .run : .stall
+        _ = try write(document.json(), as: ReportFileName(content, document.id), &memory)
+        memory.own = []
     }
 }

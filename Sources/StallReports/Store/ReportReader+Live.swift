@@ -67,3 +67,109 @@ extension ReportReader {
         }
     }
 }
+
+// Data that a live record adds to a report.
+
+extension LiveProcess {
+    /// The stall with that report, as it was last sampled.
+    func stall(of report: ULID) -> LiveStall? { record.stalls.first { $0.report == report } }
+}
+
+extension StallReport {
+    /// The report of a stall whose process died: ended, if the loop was seen to turn again, otherwise `terminated`.
+    func closed(as stall: LiveStall, _ end: ProcessEnd) -> StallReport {
+        var copy = self
+        copy.grow(to: stall)
+        if stall.state == .recovered {
+            copy.state = .recovered
+            copy.endedAt = startedAt.advanced(byNanoseconds: stall.durationMaxNs)
+        } else {
+            copy.state = watcher == nil ? .terminated : .abandoned
+            copy.durationMinNs = copy.durationMinNs ?? copy.durationNs
+            copy.durationMaxNs = nil
+            if watcher == nil { copy.processEnd = end }
+        }
+        return copy
+    }
+
+    /// Extends its duration to the last sample. It never becomes shorter.
+    mutating func grow(to stall: LiveStall) {
+        guard stall.durationNs >= durationNs else { return }
+        durationNs = stall.durationNs
+        let isExact = stall.durationMinNs == stall.durationMaxNs
+        (durationMinNs, durationMaxNs) = isExact ? (nil, nil) : (stall.durationMinNs, stall.durationMaxNs)
+        severity = max(severity, Severity(nanoseconds: durationNs))
+    }
+
+    /// The known data of a stall that its process did not live to report.
+    init(_ stall: LiveStall, of record: LiveRecord) {
+        self.init(
+            id: stall.report,
+            kind: stall.rule.name,
+            severity: .warning,
+            startedAt: stall.startedAt,
+            detectedAt: stall.detectedAt,
+            durationNs: 0,
+            rule: stall.rule,
+            host: record.writer.host,
+            service: record.writer.service,
+            process: stall.processID.map { ProcessIdentity(pid: $0) } ?? record.writer.process,
+            run: record.run,
+            watched: stall.watched,
+            thread: .init(id: stall.threadID ?? 0),
+            cause: .init(
+                verdict: .unknown,
+                summary: "The process ended before it could write the report; this is what it had noted of the stall.",
+                systemCall: stall.systemCall.map { .init(number: $0) }
+            ),
+            fingerprint: .make(kind: stall.rule.name, frames: [], modules: [])
+        )
+        watcher = stall.processID.map { _ in record.writer.process }
+        grow(to: stall)
+    }
+}
+
+extension Severity {
+    /// As the monitor assigns it by default.
+    fileprivate init(nanoseconds: Int64) {
+        self = nanoseconds < 1_000_000_000 ? .warning : nanoseconds < 5_000_000_000 ? .error : .critical
+    }
+}
+
+/// The more severe one. An unknown one is kept.
+private func max(_ given: Severity, _ other: Severity) -> Severity {
+    let order: [Severity] = [.warning, .error, .critical]
+    guard let left = order.firstIndex(of: given), let right = order.firstIndex(of: other) else { return given }
+    return order[Swift.max(left, right)]
+}
+
+extension RunRecord {
+    /// The record of a run whose process died before it wrote one, made from its live record. The watched time in it is the length of its
+    /// stalls: more is not known.
+    init(_ process: LiveProcess, by liveness: ProcessLiveness) {
+        let (record, writer) = (process.record, process.record.writer)
+        self.init(
+            id: record.run,
+            state: .terminated,
+            startedAt: writer.startedAt,
+            updatedAt: max(writer.startedAt, record.lastSign),
+            host: writer.host,
+            service: writer.service,
+            process: writer.process,
+            monitorVersion: writer.monitorVersion
+        )
+        processEnd = process.end(by: liveness)
+        for stall in record.stalls {
+            stalls[stall.rule.name.rawValue, default: 0] += 1
+            let place = watched.firstIndex { $0.type == stall.watched.type && $0.label == stall.watched.label }
+            if place == nil { watched.append(Watched(type: stall.watched.type, label: stall.watched.label)) }
+            let length = max(0, stall.durationNs)
+            let index = place ?? watched.count - 1
+            watched[index].watchedNs = watched[index].watchedNs.addingSaturated(length)
+        }
+        if record.status.waitingReports > 0 {
+            writing = Writing()
+            writing?.waiting = Int64(clamping: record.status.waitingReports)
+        }
+    }
+}

@@ -1,4 +1,5 @@
 internal import Foundation
+internal import FoundationNetworking
 
 /// Interprets an HTTP answer.
 enum HTTPAnswer {
@@ -88,5 +89,62 @@ enum HTTPAnswer {
                 }
             }
         }
+    }
+}
+
+/// The address of a receiver or a collector.
+enum HTTPAddress {
+    /// - Parameters:
+    ///   - kind: What the address is for, in messages.
+    ///   - example: An example of such an address.
+    static func url(_ text: String, of kind: String, example: String) throws(ShippingError) -> URL {
+        guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()),
+            url.host()?.isEmpty == false
+        else { throw ShippingError("\(text) is no address of \(kind): give one like \(example)") }
+        return url
+    }
+}
+
+/// A session delegate that sends the token to no other host.
+protocol KeepsToken: URLSessionTaskDelegate {}
+
+extension KeepsToken {
+    /// Redirections are not followed: they would send the token to another host.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest,
+        completionHandler: @escaping (URLRequest?) -> Void
+    ) { completionHandler(nil) }
+
+    /// A request for a password is declined: only the answer counts. Without this, Foundation never delivers the answer.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didReceive challenge: URLAuthenticationChallenge,
+        completionHandler: @escaping (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    ) { completionHandler(.rejectProtectionSpace, nil) }
+}
+
+/// A secret that authenticates the sender. A file is read for each request, because secrets are replaced while processes run.
+struct TokenSource: Sendable {
+    /// Nil: `value` is used.
+    var file: String?
+    var value: String?
+
+    func read() throws -> String? {
+        guard let file else { return value }
+        let text: String
+        do {
+            text = try String(contentsOfFile: file, encoding: .utf8)
+        } catch {
+            throw ShippingError("the token's file \(file) cannot be read")
+        }
+        let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        guard !token.isEmpty, token.utf8.allSatisfy({ (0x21...0x7e).contains($0) }), token.utf8.count <= 8192 else {
+            throw ShippingError("the token's file \(file) holds no token: one line of ASCII is expected")
+        }
+        return token
     }
 }
