@@ -36,6 +36,22 @@ struct DocumentationTests {
         }
     }
 
+    @Test("The article on the life of a stall names files and functions that exist, each file once")
+    func lifeOfAStall() throws {
+        let article = try Self.text("Sources/StallMonitor/StallMonitor.docc/LifeOfAStall.md")
+        let rows = article.split(separator: "\n").compactMap { $0.firstMatch(of: /^\|(.+)\| `(.+\.swift)` \|$/) }
+        #expect(rows.count > 20)
+        #expect(Set(rows.map(\.2)).count == rows.count)
+        for row in rows {
+            let code = try? Self.text("Sources/\(row.2)")
+            #expect(code != nil, "There is no \(row.2)")
+            for function in row.1.matches(of: /\*([A-Za-z]+)/) {
+                let declaration = function.1 == "init" ? "init" : "func \(function.1)"
+                #expect(code?.contains(declaration) == true, "\(row.2) has no \(declaration)")
+            }
+        }
+    }
+
     private static func text(_ path: String) throws -> String {
         try String(contentsOf: root.appending(path: path), encoding: .utf8)
     }

@@ -101,84 +101,114 @@ extension ThreadStacks {
     fileprivate var costs: [CapturedStack.Cost] { groups.flatMap { $0.threads.map(\.cost) } }
 }
 
-/// Keeps the watchdog's captures within the budget, and reports when it cannot. Confined to the watchdog's thread.
-struct CostGuard {
-    private var budget: CostBudget
-    private let limits: StallMonitor.CostLimits
-    private let meter: CostMeter
-    private let notices: Mailbox<StallNotice>
-    private let ledger: WatchdogLedger
-    /// The fault that was reported and is not over.
-    private var told: StallMonitorError?
+/// Takes the stacks of watched threads.
+struct StackSource: Sendable {
+    /// Nil when stacks cannot be taken, for the reason in `problem`.
+    let capturer: StackCapturer?
+    /// Whether to find out who holds a lock that a thread waits for.
+    let followsLocks: Bool
+    private let problem: String
+    /// Whether a stall's other threads are captured, too.
+    var capturesAllThreads = false
 
-    init(
-        limits: StallMonitor.CostLimits,
-        meter: CostMeter,
-        notices: Mailbox<StallNotice>,
-        ledger: WatchdogLedger
-    ) {
-        (self.limits, self.meter, self.notices, self.ledger) = (limits, meter, notices, ledger)
-        budget = CostBudget(limits, at: .now)
-    }
-
-    /// Updates the budget with what all threads have spent. Once a look.
-    mutating func update(at now: MonotonicInstant) {
-        meter.spent(.watching)
-        let before = budget.account
-        budget.charge(meter.totals.spent, at: now)
-        let account = budget.account
-        guard account != before else { return }
-        ledger.update { $0.budget = account }
-        tell(account.state)
-    }
-
-    /// Takes the stack of a stall if the budget permits. Otherwise the outcome says why there is none.
-    mutating func detection(at now: MonotonicInstant, _ capture: () -> StackOutcome) -> StackOutcome {
-        permits(.detection, at: now) ? measure(capture) : .unavailable(refusal)
-    }
-
-    /// Takes a sample if the budget permits.
-    mutating func sample(at now: MonotonicInstant, _ capture: () -> StackOutcome) -> StackOutcome? {
-        permits(.sample, at: now) ? measure(capture) : nil
-    }
-
-    /// Takes further stacks that follow from a permitted one, and counts their cost.
-    func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
-        meter.measure(capture, costs: costs)
-    }
-
-    private func measure(_ capture: () -> StackOutcome) -> StackOutcome {
-        meter.measure(capture) { $0.captured.map { [$0.cost] } ?? [] }
-    }
-
-    private mutating func permits(_ purpose: CostBudget.Purpose, at now: MonotonicInstant) -> Bool {
-        defer { ledger.update { [account = budget.account] in $0.budget = account } }
-        return budget.permits(purpose, at: now)
-    }
-
-    private var refusal: String {
-        "No stack was taken: the monitor has used up its budget (\(Self.percent(limits.processorShare)) of a processor; "
-            + "watched threads held for \(Self.percent(limits.heldShare)) of the time)."
-    }
-
-    private mutating func tell(_ state: CostBudget.State) {
-        switch state {
-        case .stopped where told == nil:
-            let error = StallMonitorError(.capturesStopped, refusal)
-            told = error
-            notices.add(.fault(error))
-            notices.add(.checkpoint)
-        case .full:
-            guard let error = told else { return }
-            told = nil
-            notices.add(.mended(error))
-            notices.add(.checkpoint)
-        default: break
+    /// Installs the signal's handler. Where that is refused, stalls are reported without stacks, and `tell` is called with the
+    /// reason.
+    init(signal: Int32, followsLocks: Bool = true, tell: (StallMonitorError) -> Void) {
+        self.followsLocks = followsLocks
+        do throws(CaptureError) {
+            capturer = try StackCapturer(signal: signal)
+            problem = ""
+        } catch {
+            capturer = nil
+            problem = error.description
+            tell(StallMonitorError(.captureUnavailable, error.description))
         }
     }
 
-    private static func percent(_ share: Double) -> String {
-        let text = String((share * 1_000_000).rounded() / 10_000)
-        return (text.hasSuffix(".0") ? String(text.dropLast(2)) : text) + " %"
+    /// The stacks of the other threads. Takes at most `time`, for which no loop is looked at.
+    func otherThreads(than stalled: Int32?, within time: Duration) -> ThreadStacks? {
+        guard let capturer else { return nil }
+        return try? capturer.captureAll(except: stalled.map { [$0] } ?? [], within: time).get()
+    }
+
+    /// The outcome where stacks cannot be taken.
+    var stackless: StackOutcome { .unavailable(problem) }
+
+    /// The stack of the loop's thread. `raced` if the loop has moved on by the time the stack is taken.
+    func stack(of loop: WatchedThing, at place: LoopPlace) -> StackOutcome {
+        guard let capturer else { return stackless }
+        guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
+        let result =
+            thread.stack.isEmpty
+            ? capturer.capture(threadID: thread.id)
+            : capturer.capture(threadID: thread.id, stack: thread.stack, since: place.since?.nanoseconds)
+        guard place.isThat(of: loop.heartbeat) else { return .raced }
+        switch result {
+        case .success(let stack): return .captured(stack)
+        case .failure(let error): return .failed(error)
+        }
+    }
+}
+
+extension StackSource {
+    /// The stack that the loop's thread copied when it ran again, if it had no processor when its stack was asked for.
+    func lateStack(of loop: WatchedThing, since: MonotonicInstant) -> CapturedStack? {
+        guard let capturer, let thread = loop.thread else { return nil }
+        return capturer.lateCapture(threadID: thread.id, since: since.nanoseconds)
+    }
+}
+
+/// Where a loop was seen.
+struct LoopPlace: Hashable, Sendable {
+    var pulse: LoopHeartbeat.Pulse
+    /// How many callouts had begun, for a loop that does not move. Nil for one that does.
+    var callouts: UInt64?
+    /// Since when it has been there, if known. A stack taken at any time since then is valid.
+    var since: MonotonicInstant?
+
+    func isThat(of heartbeat: any WatchedHeartbeat) -> Bool {
+        heartbeat.pulse == pulse && callouts.map { heartbeat.calloutCount == $0 } ?? true
+    }
+}
+
+extension StackSource {
+    /// Where the thread of a captured stack waits. Nil if it was not asleep in a system call. The watchdog's thread.
+    package func waitSite(of stack: CapturedStack, threadID: Int32?) -> WaitSite? {
+        guard let call = stack.systemCall else { return nil }
+        let state = threadID.flatMap { ThreadEvidence.read(threadID: $0) }?.state
+        return WaitSite(call, state: state) { capturer?.readMemory(at: $0, count: $1) }
+    }
+
+    /// The owners of the lock that the loop's thread waits for, if its stack was just captured in futex(2) and the loop has not
+    /// moved since.
+    func lock(
+        holding loop: WatchedThing,
+        at place: LoopPlace,
+        _ stack: StackOutcome
+    ) -> LockFinding? {
+        guard followsLocks, let capturer, let thread = loop.thread, let captured = stack.captured else { return nil }
+        let finding = LockProbe(capturer: capturer).follow(thread.id, capturedIn: captured.systemCall)
+        return place.isThat(of: loop.heartbeat) ? finding : nil
+    }
+}
+
+// Workers of a pool.
+
+extension StackSource {
+    /// The stack of a worker. `raced` if it is no longer at the job by the time the stack is taken.
+    func stack(of job: TaskPoolHeartbeat.RunningJob, in pool: TaskPoolHeartbeat) -> StackOutcome {
+        guard let capturer else { return stackless }
+        let result = capturer.capture(threadID: job.threadID)
+        guard pool.runningJobs?.contains(job) == true else { return .raced }
+        switch result {
+        case .success(let stack): return .captured(stack)
+        case .failure(let error): return .failed(error)
+        }
+    }
+
+    /// The owners of the lock that a thread waits for, if its stack was just captured in futex(2).
+    func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
+        guard followsLocks, let capturer else { return nil }
+        return LockProbe(capturer: capturer).follow(threadID, capturedIn: stack.systemCall)
     }
 }

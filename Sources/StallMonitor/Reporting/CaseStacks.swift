@@ -99,61 +99,166 @@ extension StallReport.MonitorCost {
     }
 }
 
-/// Names for the addresses of a stall: of this process, or of another one that is watched from outside. Confined to the reporter's thread.
-struct StallSymbols {
-    private let run: RunIdentity
-    private let symbolicator = Symbolicator()
-    private let ownCode: OwnCode
+/// The stacks of one stall with names, the culprit, and the frames for the fingerprint.
+struct SymbolicatedStacks {
+    var stacks: [StallReport.Stack] = []
+    var modules: [StallReport.Module] = []
+    private(set) var culprit: StallReport.Culprit?
+    /// Why names or lines are missing.
+    private(set) var problems: [SymbolProblem] = []
+    /// The frames from the culprit outwards, including awaiting functions. Without a culprit, all frames of the first stack.
+    private(set) var culpritFrames: [StallReport.Frame] = []
 
-    init(run: RunIdentity, ownCode: OwnCode) { (self.run, self.ownCode) = (run, ownCode) }
+    /// Index of the sample that shows the culprit best.
+    private(set) var culpritSample: Int?
+    /// For each sample, the index of its stack. Nil: the stack was not kept.
+    private(set) var places: [Int?] = []
 
-    /// The process in which the loop stalled.
-    func process(of stall: StallObservation) -> ProcessIdentity { stall.otherProcess?.identity ?? run.process }
+    /// How many distinct stacks are kept: those at detection first, then those with the most time.
+    private static let stackLimit = 5
 
-    /// Finds names. Includes those that are known without symbols: the functions in which the loop itself calls out.
-    func resolve(_ addresses: [ResolvableAddress], in process: OutsideProcess?) -> Resolution {
-        if let process { return process.symbolicator.resolve(addresses, budget: .tool) }
-        var resolution = symbolicator.resolve(addresses)
-        for (index, frame) in resolution.frames.enumerated() where frame.symbol == nil {
-            guard let offset = frame.functionOffset,
-                let name = CalloutFrames.name(ofFunctionAt: frame.address &- offset)
-            else { continue }
-            resolution.frames[index].symbol = name
-            (resolution.frames[index].function, resolution.frames[index].language) = (name, .c)
+    /// - Parameters:
+    ///   - samples: those at detection first. May be empty.
+    ///   - pool: the threads of a pool's samples. Empty for a loop.
+    ///   - companions: stacks of other threads. They come last, and none of their frames is the culprit.
+    ///   - thread: the thread of samples that do not name one.
+    ///   - name: finds names for addresses, in their order.
+    ///   - isOwn: whether a function is the server's own.
+    init(
+        _ samples: [StackSample],
+        pool: PoolThreads = PoolThreads(),
+        companions: [CompanionStack] = [],
+        thread: StallReport.Thread,
+        clock: WallClockAnchor,
+        name: ([ResolvableAddress]) -> Resolution,
+        isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
+    ) {
+        let captured = samples.map(\.stack) + companions.compactMap(\.captured)
+        let resolution = name(captured.flatMap(\.resolvableAddresses))
+        let (named, loaded) = (resolution.frames, resolution.modules)
+        problems = resolution.problems
+        modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
+        var rest = named[...]
+        func told(_ capture: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant) -> StallReport.Stack
+        {
+            let names = rest.prefix(capture.resolvableAddresses.count)
+            rest = rest.dropFirst(names.count)
+            let calls = zip(names, capture.frames).map { name, frame in
+                StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
+            }
+            let awaiting = names.dropFirst(calls.count).flatMap { name in
+                StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
+            }
+            return StallReport.Stack(capture, calls, awaiting, thread, clock.time(of: time))
         }
-        return resolution
+        let all = samples.weighted.map { sample, span in
+            var stack = told(sample.stack, pool.thread(of: sample) ?? thread, sample.time)
+            stack.count = sample.count
+            stack.loop = sample.loopFrame.flatMap(stack.index(ofCall:))
+            return CulpritSearch.Sample(stack: stack, span: span, states: sample.stack.frames.map(\.state))
+        }
+        let others = companions.map { companion in companion.told(clock) { told($0, $1, $2) } }
+        var (distinct, detected) = Self.merged(all, detected: max(1, pool.size))
+        let limit = max(Self.stackLimit, detected)
+        culpritFrames = distinct.first?.stack.callers(from: 0) ?? []
+        let order = pool.order(samples, all.map(\.stack))
+        if let blame = CulpritSearch(order.map { all[$0] }) {
+            let stack = all[order[blame.sample]].stack
+            let position = distinct.firstIndex { $0.stack.identity == stack.identity } ?? 0
+            // Kept, even if its stack lasted shorter than the others.
+            let place = min(position, limit - 1)
+            distinct.swapAt(position, place)
+            culpritFrames = blame.frames
+            culpritSample = order[blame.sample]
+            culprit = .init(distinct[place].stack.frame(blame.candidate), stack: place, blame.candidate)
+        }
+        stacks = distinct.prefix(limit).map { timed in
+            var stack = timed.stack
+            stack.sampledNs = timed.span.nanoseconds
+            return stack
+        }
+        let identities = stacks.map(\.identity)
+        places = all.map { identities.firstIndex(of: $0.stack.identity) }
+        stacks += others
     }
 
-    func isOwn(_ frame: SymbolicatedFrame, _ module: LoadedModule?, of stall: StallObservation) -> Bool {
-        let executable = process(of: stall).executable ?? ""
-        if stall.otherProcess != nil {
-            return ownCode.isOwnOfAnyMake(frame, module: module, executable: executable)
+    /// Merges equal stacks into one with a count. Those at detection come first, then those with the most time.
+    ///
+    /// - Parameter detected: how many samples are from the detection: one, or a pool's workers.
+    /// - Returns: the merged samples, and how many of them are from the detection.
+    private static func merged(_ all: [CulpritSearch.Sample], detected: Int) -> ([CulpritSearch.Sample], detected: Int)
+    {
+        var distinct: [CulpritSearch.Sample] = []
+        var first = 0
+        for (number, next) in all.enumerated() {
+            let identity = next.stack.identity
+            if let index = distinct.firstIndex(where: { $0.stack.identity == identity }) {
+                distinct[index].stack.count += next.stack.count
+                distinct[index].stack.join(next.stack.thread)
+                distinct[index].span += next.span
+            } else {
+                distinct.append(next)
+            }
+            if number < detected { first = distinct.count }
         }
-        return ownCode.isOwn(frame, module: module, executable: executable)
+        return (distinct.prefix(first) + distinct.dropFirst(first).sorted { $0.span > $1.span }, first)
+    }
+}
+
+extension CapturedStack {
+    /// The addresses of the frames, then of the awaiting functions.
+    fileprivate var resolvableAddresses: [ResolvableAddress] {
+        frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
+            + awaiting.map { ResolvableAddress(address: $0, kind: .resumption) }
     }
 
-    /// A sample in which a system call that a signal interrupted has the name that stands on the stack.
-    func settled(_ sample: StackSample, in process: OutsideProcess?) -> StackSample {
-        guard let site = sample.site, !site.continued.isEmpty else { return sample }
-        var sample = sample
-        let innermost = sample.stack.frames.prefix(3).map {
-            ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register)
-        }
-        let names = (process?.symbolicator ?? symbolicator).resolve(innermost)
-        sample.site = site.settled(by: names.frames.compactMap(\.symbol))
-        return sample
+    fileprivate var awaiting: [UInt] { asyncCallers?.addresses ?? [] }
+}
+
+extension StallReport.Stack {
+    /// - Parameter calls: the calls of each frame.
+    init(
+        _ capture: CapturedStack,
+        _ calls: [[StallReport.Frame]],
+        _ awaiting: [StallReport.Frame],
+        _ thread: StallReport.Thread,
+        _ time: Timestamp
+    ) {
+        self.init(
+            thread: thread,
+            capturedAt: time,
+            method: capture.method.reportName,
+            complete: capture.isComplete,
+            frames: Array(calls.joined()),
+            leftOut: capture.leftOut.map { .init(after: calls.prefix($0.after).joined().count, count: $0.count) },
+            error: capture.truncation?.sentence,
+            async: capture.asyncCallers.map { callers in
+                .init(
+                    from: calls.prefix(callers.frame + 1).joined().count - 1,
+                    frames: awaiting,
+                    ends: callers.end.reportName,
+                    task: callers.taskNumber.map(UInt64.init)
+                )
+            }
+        )
     }
 
-    /// The name of a job: the first own function among those in which it began and those that awaited it; else the first that is not the
-    /// runtime's. Nil without one. A new task begins in a function of the runtime, which calls the server's.
-    func nameOfJob(at addresses: [UInt]) -> String? {
-        let found = resolve(addresses.map { ResolvableAddress(address: $0, kind: .resumption) }, in: nil)
-        let named = found.frames.filter { $0.function ?? $0.symbol != nil }
-        let module = { (frame: SymbolicatedFrame) in
-            frame.moduleIndex.flatMap { found.modules.indices.contains($0) ? found.modules[$0] : nil }
-        }
-        let own = named.first { ownCode.isOwn($0, module: module($0), executable: run.process.executable ?? "") }
-        let other = named.first { module($0)?.path.contains("/libswift_Concurrency") != true }
-        return (own ?? other).flatMap { $0.symbol.map(Demangler.shortName) ?? $0.function }
+    /// Adds another thread with the same stack.
+    fileprivate mutating func join(_ other: StallReport.Thread) {
+        guard other.id != thread.id, threads?.contains(where: { $0.id == other.id }) != true else { return }
+        threads = (threads ?? [thread]) + [other]
     }
+
+    /// Index of the frame that is not inlined and has so many of that kind before it.
+    fileprivate func index(ofCall number: Int) -> Int? {
+        frames.indices.lazy.filter { frames[$0].kind == nil }.dropFirst(number).first
+    }
+
+    /// What is equal for two captures of the same stack.
+    var identity: [String] { frames.map(\.identity) + (async?.frames ?? []).map(\.identity) }
+}
+
+extension StallReport.Frame {
+    /// What is equal for two calls of the same function.
+    fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
 }

@@ -198,3 +198,18 @@ struct StallCosts {
         meter.spent(.reporting)
     }
 }
+
+/// How often the run record is written for stalls that are only counted: soon after the first, then once a second.
+struct RecordPace {
+    private var isDue = false
+    private var next: MonotonicInstant?
+
+    /// Something was counted.
+    mutating func note() { isDue = true }
+
+    /// When to write at the latest, though nothing else happens. Nil: there is nothing to write.
+    var deadline: MonotonicInstant? { isDue ? next ?? .now : nil }
+
+    /// The record was written.
+    mutating func wrote(at time: MonotonicInstant) { (isDue, next) = (false, time + .seconds(1)) }
+}

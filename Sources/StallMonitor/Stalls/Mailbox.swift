@@ -1,7 +1,5 @@
 import Locking
 import RunLoopKit
-import StackCapture
-import StallReports
 
 /// A queue from any number of threads to one reader. Adding never waits for the reader. When the queue is full, messages are dropped: see
 /// ``Backlog``.
@@ -251,55 +249,5 @@ extension QueueRole {
         case .updates, .alone(latestIsEnough: true): true
         default: false
         }
-    }
-}
-
-// MARK: - Notices in the queue
-
-extension StallNotice: QueuedMessage {
-    var role: QueueRole {
-        switch self {
-        case .began(let observation): .opens(observation.number)
-        case .grew(let number, _): .updates(number)
-        case .counted(let number, _): .updates(number, .counts)
-        case .sampled(let number, _), .crashing(let number), .aborting(let number, _): .adds(number)
-        case .ended(let number, _, _), .abandoned(let number, _, _), .died(let number, _): .closes(number)
-        case .checkpoint: .alone(latestIsEnough: true)
-        default: .alone(latestIsEnough: false)
-        }
-    }
-
-    var kind: String {
-        switch self {
-        case .sampled: "samples"
-        case .grew: "lengths"
-        default: "other"
-        }
-    }
-
-    var bytes: Int {
-        switch self {
-        case .began(let observation): 1024 + observation.allSamples.reduce(0) { $0 + $1.bytes }
-        case .sampled(_, let sample): 128 + sample.bytes
-        default: 256
-        }
-    }
-
-    /// The stall without its stacks: that it happened is worth more than where.
-    var lightened: StallNotice? {
-        guard case .began(var observation) = self, !observation.allSamples.isEmpty else { return nil }
-        observation.stack = .unavailable("It was dropped: the reporter was too far behind to keep it in memory.")
-        observation.samples = []
-        (observation.others, observation.lock) = (nil, nil)
-        observation.pool?.stacks = []
-        observation.pool?.locks = []
-        return .began(observation)
-    }
-}
-
-extension StackSample {
-    fileprivate var bytes: Int {
-        256 + stack.frames.count * MemoryLayout<CapturedStack.Frame>.stride
-            + (stack.asyncCallers?.addresses.count ?? 0) * MemoryLayout<UInt>.stride
     }
 }

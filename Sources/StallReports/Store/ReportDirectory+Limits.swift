@@ -1,43 +1,11 @@
 internal import Glibc
 
 extension ReportDirectory {
-    /// The result of a write.
-    package struct Written: Hashable, Sendable {
-        /// The file's size.
-        package var bytes: Int
-        /// The problems of the directory.
-        package var concerns: Set<Concern>
-
-        package init(bytes: Int, concerns: Set<Concern>) { (self.bytes, self.concerns) = (bytes, concerns) }
-    }
-
-    /// Writes a document that was encoded elsewhere, then applies the limits.
-    ///
-    /// - Parameter memory: Of what the caller's run has written and read here before. This write is added.
-    package func write(
-        _ bytes: [UInt8],
-        as name: ReportFileName,
-        _ memory: inout WriterMemory
-    ) throws(ReportError) -> Written {
-        // What no reader would open is not written either.
-        guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
-        do throws(ReportError) {
-            try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
-        } catch let error where [.missingDirectory, .missingFile].contains(error.code) {
-            // The directory was removed, or the draft between its creation and its lock.
-            try OpenDirectory.create(path: path)
-            try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
-        }
-        memory.own.insert(name)
-        let isFilled = keepLimits(sparing: name, &memory)
-        return Written(bytes: bytes.count, concerns: exposures.union(isFilled ? [.filled] : []))
-    }
-
     /// Removes the oldest finished files until the limits are kept, or only files that must stay, or are not ours, are left.
     /// Files of other runs are removed first; the caller's own only because of what it has written itself.
     ///
     /// - Returns: Whether files that the caller may not remove fill the directory.
-    private func keepLimits(sparing written: ReportFileName, _ memory: inout WriterMemory) -> Bool {
+    func keepLimits(sparing written: ReportFileName, _ memory: inout WriterMemory) -> Bool {
         guard let directory = try? OpenDirectory(path: path),
             var stock = Stock(of: directory, around: written, own: memory.own, limits)
         else { return false }
@@ -248,5 +216,69 @@ extension ULID {
     fileprivate init(startOf time: Timestamp) {
         let milliseconds = max(0, time.seconds * 1000 + Int64(time.nanoseconds / 1_000_000))
         self.init(rawValue: UInt128(milliseconds) << 80)
+    }
+}
+
+/// The data that a writer keeps about its directory between writes, so that a write costs the same however many reports of
+/// other processes are in it. Empty for a writer that writes once. At most about a megabyte. A value; for one thread at a time.
+package struct WriterMemory: Sendable {
+    /// The files that the run has written and that still exist: they are removed last.
+    package var own: Set<ReportFileName>
+    var lastingOwn = LastingFiles()
+    var lastingOthers = LastingFiles()
+
+    package init(own: Set<ReportFileName> = []) { self.own = own }
+}
+
+/// Files that were read in order to apply the limits, and must stay: ongoing stalls, running processes' run records, files that
+/// cannot be removed.
+///
+/// A file that was not written again still has to stay, unless its process has died in the meantime. So a few of these are read
+/// again at each write, in rotation.
+struct LastingFiles: Sendable {
+    /// The number of files that are remembered. Further files are only read in rotation, like those that are known.
+    static let capacity = 4096
+    /// The number of files that are read again at a write: of those written in the meantime, and of the others, each.
+    static let readAgain = 16
+
+    enum Standing: Hashable, Sendable {
+        /// Never read.
+        case new
+        /// Written again since it was read.
+        case changed
+        /// Unchanged, or beyond the number that can be remembered.
+        case known
+    }
+
+    private var versions: [ReportFileName: FileStatus] = [:]
+    private var turn = 0
+
+    /// The number of remembered files.
+    var count: Int { versions.count }
+
+    func standing(of name: ReportFileName, _ version: FileStatus) -> Standing {
+        guard let known = versions[name] else { return versions.count < Self.capacity ? .new : .known }
+        return known == version ? .known : .changed
+    }
+
+    mutating func remember(_ name: ReportFileName, _ version: FileStatus) {
+        guard versions[name] != nil || versions.count < Self.capacity else { return }
+        versions[name] = version
+    }
+
+    mutating func forget(_ name: ReportFileName) { versions[name] = nil }
+
+    /// Keeps only files that still exist.
+    mutating func forgetAll(but names: Set<ReportFileName>) {
+        versions = versions.filter { names.contains($0.key) }
+    }
+
+    /// The known files whose turn it is.
+    mutating func next(of known: [ReportFileName]) -> Set<ReportFileName> {
+        guard !known.isEmpty else { return [] }
+        let start = turn % known.count
+        let count = min(Self.readAgain, known.count)
+        turn = start + count
+        return Set((start..<start + count).map { known[$0 % known.count] })
     }
 }
