@@ -77,8 +77,9 @@ public enum Gzip {
 }
 
 extension Gzip {
+    // Safe: this object owns the pointer and frees it in `deinit`. zlib's state contains its own address, so it must not move.
+
     /// Unpacks piece by piece, so that no more than a piece is in memory at a time. For one thread at a time.
-    // Safe: the pointer is this object's own, and given back when that ends. zlib's state remembers where it lies, so that it may not move.
     @safe public final class Unpacker {
         private static let pieceBytes = 1 << 16
         private let stream: UnsafeMutablePointer<z_stream>

@@ -23,6 +23,7 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
     @usableFromInline let state = _Cell(Atomic<UInt>(0))
     @usableFromInline let value: _Cell<Value>
 
+    /// Unlocked, with this value.
     @inlinable
     public init(_ initial: consuming sending Value) { value = _Cell(initial) }
 

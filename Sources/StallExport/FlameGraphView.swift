@@ -10,12 +10,14 @@ public struct FlameGraphView: ReportExporter {
     /// Without reports yet.
     public init() {}
 
+    /// Keeps the report for ``end()``. Returns nothing: the data is written at the end.
     public mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8] {
         stacks.add(report)
         rows.append(Row(report))
         return []
     }
 
+    /// Returns the data: JSON without `<`, so that it cannot end the script element that it is placed in.
     public func end() throws(ReportError) -> [UInt8] {
         let data = try line(Content(graph: Box(FlameGraph(stacks).root), stalls: rows))
         // In a script element only this character could end the element.

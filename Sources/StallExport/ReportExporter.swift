@@ -14,7 +14,9 @@ public protocol ReportExporter {
 }
 
 extension ReportExporter {
+    /// Returns nothing: for formats without a beginning.
     public mutating func begin(_ runs: [RunRecord]) throws(ReportError) -> [UInt8] { [] }
+    /// Returns nothing: for formats without an end.
     public mutating func end() throws(ReportError) -> [UInt8] { [] }
 }
 

@@ -33,6 +33,7 @@ public struct Baseline: Codable, Hashable, Sendable {
 
     /// A fault that occurred.
     public struct Fault: Codable, Hashable, Sendable {
+        /// The fault.
         public var fingerprint: Fingerprint
         /// Other fingerprints of the same fault.
         public var aliases: [Fingerprint]
@@ -54,9 +55,11 @@ public struct Baseline: Codable, Hashable, Sendable {
         }
     }
 
+    /// A file with another schema is rejected.
     public var schema: String
     /// The time of recording, or of the last tightening.
     public var recordedAt: Timestamp
+    /// The machine and the build on which it was recorded.
     public var environment: Environment
     /// The number of monitor runs from which it was made.
     public var runs: Int

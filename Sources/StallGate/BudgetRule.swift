@@ -41,12 +41,15 @@ public struct BudgetRule: Hashable, Sendable {
 
     /// What a rule applies to. Nil: any. Texts may contain `*` for any text.
     public struct Scope: Hashable, Sendable {
+        /// The name of the service.
         public var service: String?
         /// The label of the watched loop.
         public var label: String?
+        /// The type of the watched loop.
         public var type: WatchedType?
         /// `waiting` and the older name `blocked` are the same.
         public var verdict: Verdict?
+        /// The fault, by the beginning of its fingerprint.
         public var fingerprint: FingerprintPrefix?
 
         /// Everything by default.
@@ -58,8 +61,11 @@ public struct BudgetRule: Hashable, Sendable {
 
     /// For display.
     public var name: String
+    /// The stalls that it applies to.
     public var scope: Scope
+    /// What is permitted.
     public var limits: BudgetLimits
+    /// What happens when a limit is exceeded.
     public var severity: Severity
 
     /// By default an error for everything.

@@ -45,9 +45,13 @@ public struct Comparison: Hashable, Sendable {
 
     /// One fault and one kind of change.
     public struct Item: Hashable, Sendable {
+        /// The fault.
         public var fault: Fingerprint
+        /// The kind of change that is tested.
         public var change: Change
+        /// The figures of the baseline.
         public var before: Figures
+        /// The figures of the judged run.
         public var after: Figures
         /// The probability of such figures if nothing has changed, corrected for all comparisons (Holm). 1 for so few stalls
         /// that nothing could be proven.
@@ -58,6 +62,7 @@ public struct Comparison: Hashable, Sendable {
 
     /// All comparisons, in the order given.
     public let items: [Item]
+    /// The required certainty.
     public let rule: Rule
 
     /// Compares the faults, each with its two sides.

@@ -19,23 +19,28 @@ public struct FaultDifference: Hashable, Sendable {
 
     /// One fault.
     public struct Item: Hashable, Sendable {
+        /// The fault.
         public var fingerprint: Fingerprint
         /// The culprit's name. Nil if no report contains it.
         public var function: String?
+        /// Whether it became worse or better.
         public var change: Change
         /// Whether chance does not explain the change. Always true for `worse` and `better`, never for `unchanged`.
         public var isProven: Bool
         /// The probability of such figures by chance alone, corrected for all faults and for both directions. 1 for so few
         /// stalls that nothing could be proven.
         public var probability: Double
+        /// The figures of the earlier set.
         public var before: Comparison.Figures
+        /// The figures of the later set.
         public var after: Comparison.Figures
     }
 
     /// Worse ones first, and proven ones before others.
     public let items: [Item]
-    /// Stalls of either side that waited for a processor: caused by the machine, and not included in the figures.
+    /// The number of stalls of the earlier set that waited for a processor. They were caused by the machine, and are not in the figures.
     public let starvedBefore: Int
+    /// The same for the later set.
     public let starvedAfter: Int
 
     /// - Parameters:

@@ -29,7 +29,9 @@ public struct Finding: Hashable, Sendable {
         case doubtful
     }
 
+    /// What was judged.
     public var rule: Rule
+    /// Whether it closes the gate.
     public var severity: Severity
     /// The budget's name. Nil for the limits of the whole, and for findings without a budget.
     public var budget: String?

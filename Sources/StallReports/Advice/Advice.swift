@@ -1,6 +1,8 @@
 /// The likely reason for a stall, and what to do about it. It claims no more than the report's evidence supports.
 public struct Advice: Hashable, Sendable {
+    /// The likely reason, as a sentence.
     public let likely: String
+    /// What to do about it, as a sentence.
     public let remedy: String
 
     /// One rule. All its conditions must hold; of several names in one list, any.

@@ -14,19 +14,25 @@ public struct Fault: Codable, Hashable, Sendable {
     public var count: Int64 = 0
     /// The number of its reports.
     public var reports: Int64 = 0
-    /// The total duration of its stalls.
+    /// The total duration of its stalls, in nanoseconds.
     public var totalNs: Int64 = 0
+    /// The longest stall, in nanoseconds.
     public var longestNs: Int64 = 0
-    /// Its share of the watched time. Nil if the watched time is not known.
+    /// The share of the watched time, from 0. Nil if the watched time is not known.
     public var share: Double?
+    /// When the first stall began.
     public var firstAt: Timestamp
     /// When the latest stall ended, or was last sampled.
     public var lastAt: Timestamp
+    /// When the stalls occurred, by twelfths of the time span.
     public var trend = Trend()
-    /// Reports by verdict, host, service and release.
+    /// The number of reports by verdict. These four have at most 256 names each.
     public var verdicts: [String: Int64] = [:]
+    /// The number of reports by host name.
     public var hosts: [String: Int64] = [:]
+    /// The number of reports by service name.
     public var services: [String: Int64] = [:]
+    /// The number of reports by service version.
     public var releases: [String: Int64] = [:]
 
     /// Without stalls yet.
@@ -127,8 +133,10 @@ extension Fault {
 
 /// The order in which faults are listed.
 public enum FaultOrder: String, CaseIterable, Sendable {
+    /// By total duration, by number of stalls, by longest stall, or by latest stall: the greatest first.
     case total, count, worst, last
 
+    /// Whether `left` is listed before `right`. Equal faults are ordered by their fingerprints.
     public func isBefore(_ left: Fault, _ right: Fault) -> Bool {
         let isSame =
             switch self {
@@ -149,15 +157,20 @@ public enum FaultOrder: String, CaseIterable, Sendable {
 
 /// What `faults --format json` prints, and a collector returns.
 public struct FaultDocument: Codable, Sendable {
+    /// The schema that this version writes.
     public static let currentSchema = "stall-faults/1"
 
+    /// A document with another schema than ``currentSchema`` is rejected.
     public var schema = Self.currentSchema
+    /// When the document was made.
     public var at: Timestamp
-    /// The time span of the trends.
+    /// The beginning of the time span of the trends.
     public var since: Timestamp
+    /// The end of that time span.
     public var until: Timestamp
-    /// The watched time of all watched loops and runs, added up; 0 if it is not known.
+    /// The watched time of all watched loops and runs, added up, in nanoseconds; 0 if it is not known.
     public var watchedNs: Int64
+    /// The faults, in the order that was asked for.
     public var faults: [Fault]
 
     /// Nothing is checked.
@@ -175,7 +188,9 @@ public struct FaultDocument: Codable, Sendable {
 
 /// The time span for which faults are listed.
 public struct TimeSpan: Hashable, Sendable {
+    /// The beginning.
     public let start: Timestamp
+    /// The end.
     public let end: Timestamp
 
     /// The two are not checked.
@@ -193,6 +208,7 @@ public struct TimeSpan: Hashable, Sendable {
 
 /// The number of stalls in each twelfth of the time span.
 public struct Trend: Hashable, Codable, Sendable {
+    /// The number of parts of the time span.
     public static let parts = 12
     /// ``parts`` counts, earliest first.
     public private(set) var counts = [Int64](repeating: 0, count: Trend.parts)
@@ -200,6 +216,7 @@ public struct Trend: Hashable, Codable, Sendable {
     /// Zero in every part.
     public init() {}
 
+    /// Adds stalls of one moment. A moment outside the span counts in its first or last part.
     public mutating func add(_ count: Int64, at moment: Timestamp, in span: TimeSpan) {
         add(count, inPart: span.part(of: moment, among: Self.parts))
     }
@@ -210,13 +227,16 @@ public struct Trend: Hashable, Codable, Sendable {
         counts[part] = counts[part].addingSaturated(max(0, count))
     }
 
+    /// Adds another trend of the same time span.
     public mutating func add(_ other: Trend) {
         counts = zip(counts, other.counts).map { $0.addingSaturated($1) }
     }
 
+    /// Whether the fault occurs more or less often than before. The raw values are used in JSON.
     public enum Direction: String, Codable, Sendable {
         /// Stalls in the second half only.
         case new
+        /// More stalls in the second half, no proven change, or fewer stalls.
         case rising, steady, falling
         /// Stalls in the first half only.
         case gone
@@ -246,11 +266,13 @@ public struct Trend: Hashable, Codable, Sendable {
 
     private enum CodingKeys: String, CodingKey { case counts, direction }
 
+    /// Reads the counts. Counts beyond ``parts`` and negative ones are ignored.
     public init(from decoder: any Decoder) throws {
         let counts = try decoder.container(keyedBy: CodingKeys.self).decode([Int64].self, forKey: .counts)
         for (part, count) in counts.enumerated() { add(count, inPart: part) }
     }
 
+    /// Writes the counts, and the direction for readers of the JSON.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: CodingKeys.self)
         try container.encode(counts, forKey: .counts)

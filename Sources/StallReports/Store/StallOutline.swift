@@ -1,14 +1,21 @@
 /// The data of a stall that lists show: its report without stacks, evidence, and other data that only its page shows. Uses a
 /// fraction of the memory.
 public struct StallOutline: Hashable, Sendable {
-    /// As in the report, like all that follows.
+    /// The report's id.
     public var id: ULID
+    /// How the loop stalled.
     public var kind: StallKind
+    /// Whether the stall is ongoing, and how it ended.
     public var state: StallState
+    /// The severity by the duration.
     public var severity: Severity
+    /// When the stall began.
     public var startedAt: Timestamp
+    /// When the stall ended. Nil: it is ongoing, or its end is unknown.
     public var endedAt: Timestamp?
+    /// The duration, in nanoseconds. Not negative.
     public var durationNs: Int64
+    /// The run of the monitor that reported it.
     public var run: ULID?
     /// The host's name.
     public var host: String
@@ -20,16 +27,21 @@ public struct StallOutline: Hashable, Sendable {
     public var type: WatchedType
     /// The label of the watched loop.
     public var label: String
+    /// Why it stalled.
     public var verdict: Verdict
+    /// The function to blame. Nil if none is known.
     public var culprit: StallReport.Culprit?
-    /// ``StallReport/culpritName``
+    /// The culprit's name: ``StallReport/culpritName``.
     public var culpritName: String?
     /// Why the stalled thread's stack is missing or ends early.
     public var stackError: String?
+    /// The fault.
     public var fingerprint: Fingerprint
     /// Fingerprints of the same fault that the report had before.
     public var aliases: [Fingerprint]?
+    /// The number of similar stalls before it that were only counted.
     public var suppressed: Int
+    /// These stalls, with their times. Nil if there are none.
     public var repeats: StallReport.Repeats?
     /// The share of the measured time in which the thread was runnable and got no processor, from 0 to 1. Nil: not measured.
     public var runDelayShare: Double?
