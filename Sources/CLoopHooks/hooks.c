@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-// The waits themselves. Each is defined under a name of its own here, and at the end, weakly, under the one that all others call it by.
+// The hooks of the wait functions. Each has a name of its own, and, at the end of this file, a weak alias with the C library's name.
 
-/// The C library's own, each. Written before main, by the constructor or by a first call that comes before it.
+/// The C library's functions. Written before main: by the constructor, or by an earlier call.
 static struct {
     int (*epoll_wait)(int, struct epoll_event *, int, int);
     int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
@@ -37,17 +37,17 @@ __attribute__((constructor(101))) static void find_next(void) {
     FIND(pselect);
 }
 
-/// A library's constructor may wait before ours has run; and a fully static program has nothing that comes next.
+/// Another library's constructor may wait before ours has run. In a fully static program there is no next definition.
 #define NEXT(name)                                    \
     if (__builtin_expect(!next.name, 0)) find_next(); \
     if (__builtin_expect(!next.name, 0)) return errno = ENOSYS, -1
 
-/// Before a wait. Returns whether it is the loop's.
+/// Called before a wait. Returns whether it is a wait of the thread's loop.
 static inline __attribute__((always_inline)) bool
 enter(loop_wait wait, const loop_polled *polled, bool rests, bool is_unbounded) {
     loop_thread *thread = &loop_thread_own;
     bool is_known = __builtin_expect(thread->slot && loop_wait_is_same(wait, thread->loop), 1);
-    // A look that does not wait teaches nothing.
+    // Only calls that may sleep show where a loop waits.
     if (!is_known && (!rests || !loop_rule_learn(thread, wait, polled, is_unbounded))) return false;
     thread->waits++;
     void *heartbeat = loop_slot_heartbeat(thread->slot);
@@ -58,9 +58,9 @@ enter(loop_wait wait, const loop_polled *polled, bool rests, bool is_unbounded) 
     return true;
 }
 
-/// After it. A thread that became known in the meantime has rested in it, as its heartbeat says from the beginning.
+/// Called after a wait. If the thread became known during the wait, its heartbeat was at rest from the beginning.
 static inline __attribute__((always_inline)) void leave(bool is_loops, bool rests) {
-    // There is none any more in a child that was forked by a signal's handler during the wait.
+    // If a signal handler called fork(2) during the wait, the child has no slot any more.
     loop_slot *slot = is_loops ? loop_thread_own.slot : NULL;
     void *heartbeat = slot ? loop_slot_heartbeat(slot) : NULL;
     if (!heartbeat) return;
@@ -69,7 +69,7 @@ static inline __attribute__((always_inline)) void leave(bool is_loops, bool rest
     errno = saved;
 }
 
-// The caller, and the height of the stack. In the hooks themselves: each is a function of its own.
+// The caller, and the height of the stack. Used directly in the hooks, which are never inlined.
 #define WAIT(set_) \
     ((loop_wait){(uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0), set_})
 
@@ -77,8 +77,8 @@ static inline __attribute__((always_inline)) void leave(bool is_loops, bool rest
 
 static inline bool lasts(const struct timespec *timeout) { return !timeout || timeout->tv_sec != 0 || timeout->tv_nsec != 0; }
 
-/// As above, for a call whose timeout the C library does not read itself. One that cannot be read is refused at once. The page of the
-/// stack that we are on can; of another place the kernel is asked.
+/// The same for a call whose timeout the C library does not read itself. If it cannot be read, the kernel refuses the call at once. The present
+/// page of the stack can be read; for other places the kernel is asked.
 static inline bool lasts_if_readable(const struct timespec *timeout) {
     enum { PAGE = 4096 };
     uintptr_t place = (uintptr_t)timeout, here = (uintptr_t)__builtin_frame_address(0);
@@ -138,7 +138,7 @@ HOOK hook_ppoll(struct pollfd *descriptors, nfds_t count, const struct timespec 
     return ready;
 }
 
-// As programs call them that were compiled with _FORTIFY_SOURCE. They end the process if the array is shorter than `count`.
+// The functions that programs compiled with _FORTIFY_SOURCE call. They end the process if the array is shorter than `count`.
 
 HOOK hook_poll_chk(struct pollfd *descriptors, nfds_t count, int timeout, size_t length) {
     NEXT(poll_chk);
@@ -165,7 +165,7 @@ HOOK hook_ppoll_chk(struct pollfd *descriptors, nfds_t count, const struct times
 
 HOOK hook_select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, struct timeval *timeout) {
     NEXT(select);
-    // Read before: the kernel leaves what remains of it there.
+    // Read before the call, because the kernel writes the remaining time there.
     bool rests = !timeout || timeout->tv_sec != 0 || timeout->tv_usec != 0;
     bool is_loops = enter(WAIT(-1), SELECTED(count, readable, writable), rests, !timeout);
     int ready = next.select(count, readable, writable, exceptional, timeout);
@@ -183,9 +183,9 @@ HOOK hook_pselect(
     return ready;
 }
 
-// MARK: Their common names
+// MARK: The C library's names
 
-// Weak: where something else that the program is linked of defines one, that goes before, and nobody complains of two.
+// Weak: another definition in the program takes precedence, without a conflict when linking.
 #define CALL_BY(name, hook) extern __typeof__(hook) name __attribute__((weak, alias(#hook)))
 
 CALL_BY(epoll_wait, hook_epoll_wait);
@@ -198,5 +198,5 @@ CALL_BY(__ppoll_chk, hook_ppoll_chk);
 CALL_BY(select, hook_select);
 CALL_BY(pselect, hook_pselect);
 
-// By the common name it is what the linkers, that of the program and that of its start, have chosen.
+// The C library's name refers to the definition that the linker and the dynamic loader have chosen.
 bool loop_hooks_are_called(void) { return &epoll_wait == &hook_epoll_wait && &poll == &hook_poll; }

@@ -16,31 +16,31 @@
 
 _Atomic(bool) queue_hooks_is_parked;
 static _Atomic(void *) watched[QUEUE_HOOKS_CAPACITY];
-/// How far into them there may be one.
+/// The number of entries of `watched` that may be in use.
 static atomic_int reach;
-static sem_t news;
-/// libdispatch's. Written before the first queue is added.
+static sem_t wakeups;
+/// libdispatch's code. Written before the first queue is added.
 static code_range dispatch;
 static void *main_queue;
 
-/// Asked by queue_hooks_ask, on this thread; then the answer.
+/// Whether `queue_hooks_ask` was called on this thread; then the recorded queue.
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool is_asked;
 static _Thread_local __attribute__((tls_model("initial-exec"))) void *answer;
 
 // MARK: A queue's state
 
-// As libdispatch for Linux has it (src/queue_internal.h, Swift 5.3 to 6.3): DISPATCH_QUEUE_CLASS_HEADER, and dq_items_head after it.
+// The layout in libdispatch for Linux (src/queue_internal.h, Swift 5.3 to 6.3): DISPATCH_QUEUE_CLASS_HEADER, then dq_items_head.
 enum { TAIL = 48, STATE = 56, LABEL = 72, WIDTH = 80, HEAD = 104 };
-/// Of the state's lower half: DLOCK_OWNER_MASK.
+/// The owner's part of the state's lower half: DLOCK_OWNER_MASK.
 static const uint32_t OWNER = 0x3fffffff;
 
 static uint64_t word_of(void *queue, unsigned offset) {
     return atomic_load_explicit((_Atomic(uint64_t) *)(void *)((char *)queue + offset), memory_order_seq_cst);
 }
 
-queue_hooks_sight queue_hooks_look(void *queue) {
+queue_hooks_state queue_hooks_look(void *queue) {
     uint64_t head = word_of(queue, HEAD), tail = word_of(queue, TAIL);
-    return (queue_hooks_sight){
+    return (queue_hooks_state){
         .owner = (int32_t)((uint32_t)word_of(queue, STATE) & OWNER),
         .items = head * 31 + tail,
     };
@@ -49,36 +49,36 @@ queue_hooks_sight queue_hooks_look(void *queue) {
 queue_hooks_verdict queue_hooks_judge(void *queue) {
     const char *(*label_of)(void *) = (const char *(*)(void *))dlsym(RTLD_DEFAULT, "dispatch_queue_get_label");
     if (queue == main_queue) { return QUEUE_HOOKS_MAIN; }
-    // The label and the width stand where they should: then the rest does.
+    // If the label and the width are at the expected places, the layout is the expected one.
     if (!label_of || (uint64_t)(uintptr_t)label_of(queue) != word_of(queue, LABEL)) { return QUEUE_HOOKS_UNKNOWN; }
     uint16_t width = (uint16_t)word_of(queue, WIDTH);
     if (width == 0) { return QUEUE_HOOKS_UNKNOWN; }
     return width == 1 ? QUEUE_HOOKS_WATCHABLE : QUEUE_HOOKS_NOT_SERIAL;
 }
 
-// MARK: Ringing
+// MARK: Waking the watcher
 
-void queue_hooks_ring(void) {
+void queue_hooks_wake(void) {
     int saved = errno;
-    sem_post(&news);
+    sem_post(&wakeups);
     errno = saved;
 }
 
 void queue_hooks_park(bool parked) { atomic_store(&queue_hooks_is_parked, parked); }
 
-/// One ring for each time that the watcher parks.
-static void ring_once(void) {
-    if (atomic_exchange(&queue_hooks_is_parked, false)) { queue_hooks_ring(); }
+/// One wake-up for each time that the watcher parks.
+static void wake_once(void) {
+    if (atomic_exchange(&queue_hooks_is_parked, false)) { queue_hooks_wake(); }
 }
 
 void queue_hooks_note_slowly(void *queue) {
     for (int i = 0, end = atomic_load_explicit(&reach, memory_order_relaxed); i < end; i++) {
-        if (queue && atomic_load_explicit(&watched[i], memory_order_relaxed) == queue) { return ring_once(); }
+        if (queue && atomic_load_explicit(&watched[i], memory_order_relaxed) == queue) { return wake_once(); }
     }
 }
 
 void queue_hooks_note_events_slowly(uintptr_t place) {
-    if (code_has(&dispatch, place)) { ring_once(); }
+    if (code_has(&dispatch, place)) { wake_once(); }
 }
 
 bool queue_hooks_wait(int64_t nanoseconds) {
@@ -88,11 +88,11 @@ bool queue_hooks_wait(int64_t nanoseconds) {
     end.tv_sec += nanoseconds / 1000000000 + rest / 1000000000;
     end.tv_nsec = rest % 1000000000;
     int result;
-    do result = nanoseconds < 0 ? sem_wait(&news) : sem_clockwait(&news, CLOCK_MONOTONIC, &end);
+    do result = nanoseconds < 0 ? sem_wait(&wakeups) : sem_clockwait(&wakeups, CLOCK_MONOTONIC, &end);
     while (result != 0 && errno == EINTR);
-    bool is_rung = result == 0;
-    while (sem_trywait(&news) == 0) { is_rung = true; }
-    return is_rung;
+    bool is_woken = result == 0;
+    while (sem_trywait(&wakeups) == 0) { is_woken = true; }
+    return is_woken;
 }
 
 bool queue_hooks_add(void *queue) {
@@ -113,19 +113,19 @@ void queue_hooks_remove(void *queue) {
     }
 }
 
-/// Runs on a forked child's only thread: nobody there looks at its parent's queues.
+/// Called after fork(2) on the child's only thread. The child does not watch its parent's queues.
 static void forget_all(void) {
     memset(watched, 0, sizeof watched);
     atomic_store(&reach, 0);
     atomic_store(&queue_hooks_is_parked, false);
-    sem_init(&news, 0, 0);
+    sem_init(&wakeups, 0, 0);
 }
 
 __attribute__((constructor(101))) static void prepare(void) { pthread_atfork(NULL, NULL, forget_all); }
 
 // MARK: The functions
 
-/// libdispatch's own, each. Written before main, by the constructor or by a first call that comes before it.
+/// libdispatch's functions. Written before main: by the constructor, or by an earlier call.
 static struct {
     void (*async)(void *queue, void *block);
     void (*barrier_async)(void *queue, void *block);
@@ -167,17 +167,18 @@ __attribute__((constructor(101))) static void find_next(void) {
     FIND(activate);
     next.get_qos_class = (__typeof__(next.get_qos_class))dlsym(RTLD_NEXT, "dispatch_queue_get_qos_class");
     main_queue = dlsym(RTLD_DEFAULT, "_dispatch_main_q");
-    sem_init(&news, 0, 0);
+    sem_init(&wakeups, 0, 0);
     FIND(async_f);
 }
 
-/// A library's constructor may hand over work before ours has run.
+/// Another library's constructor may submit work before ours has run.
 #define NEXT(name) \
     if (__builtin_expect(!next.name, 0)) { find_next(); }
 
-void queue_hooks_hand_over(void *queue, void *context, void (*work)(void *)) { next.async_f(queue, context, work); }
+void queue_hooks_submit(void *queue, void *context, void (*work)(void *)) { next.async_f(queue, context, work); }
 
-// What does not wait for the work is noted when it is there: the watcher, which parks and then looks once more, sees one or the other.
+// Functions that do not wait for the work call `queue_hooks_note` after they have submitted it. The watcher parks and then looks once more: either
+// the watcher sees the work, or the function sees that it is parked.
 
 static void hook_async(void *queue, void *block) {
     NEXT(async)
@@ -285,9 +286,9 @@ void *queue_hooks_answer(void) {
     return answer;
 }
 
-// MARK: Their common names
+// MARK: libdispatch's names
 
-// Weak, and left to a sanitizer: see tasks.c, which has dispatch_async_f.
+// Weak, and not under a sanitizer: see tasks.c, which defines dispatch_async_f.
 #if !__has_feature(thread_sanitizer)
 #define CALL_BY(name, hook) extern __typeof__(hook) dispatch_##name __attribute__((weak, alias(#hook)))
 

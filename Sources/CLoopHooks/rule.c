@@ -9,12 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
-// A thread's loop is the wait that it comes back to: twice for the same epoll set, or twice by a poll at one place of the code and one
-// height of the stack, for what loops poll. A look that does not wait teaches nothing.
+// A thread's loop is the wait to which it returns: the second wait for the same epoll set, or the second poll at the same place in the code and
+// the same height of the stack, if it waits for what loops wait for. Calls with a timeout of 0 do not count.
 //
-// A thread has one loop. A wait further out on its stack takes the loop's place when it comes a second time: what was taken for the loop
-// ran within one of its turns. A wait further in is such a nested loop itself, and no rest: what the loop is to serve waits meanwhile.
-// Only if the thread waits nowhere else for five seconds is the loop taken to be over, and the inner wait to be the next loop's.
+// A thread has one loop. If the thread returns to a wait further out on its stack, that wait becomes the loop: the former one ran within one of
+// its turns. A wait further in is a nested loop. It is not a rest, because what the loop serves has to wait meanwhile. Only if the thread waits
+// nowhere else for five seconds is the loop over, and the inner wait becomes the loop.
 
 _Thread_local __attribute__((tls_model("initial-exec"))) loop_thread loop_thread_own;
 
@@ -26,11 +26,11 @@ static uint64_t coarse_now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-// MARK: What loops poll
+// MARK: What loops wait for
 
 enum kind { NOTHING, CONNECTION, LISTENER, CHANNEL, WAKER, OWN_SET };
 
-/// The name that /proc has for the descriptor. snprintf is not async-signal-safe.
+/// The descriptor's name in /proc. (snprintf is not async-signal-safe.)
 static ssize_t name_of(int descriptor, char name[64]) {
     char path[32] = "/proc/self/fd/", digits[12];
     int count = 0;
@@ -67,14 +67,14 @@ static enum kind kind_of(int descriptor) {
     return NOTHING;
 }
 
-/// The `index`th descriptor polled; -1 for none.
+/// The polled descriptor with this index; -1 if there is none.
 static int descriptor_at(const loop_polled *polled, unsigned long index) {
     if (polled->descriptors) return polled->descriptors[index].fd;
     bool is_asked = (polled->readable && FD_ISSET(index, polled->readable)) || (polled->writable && FD_ISSET(index, polled->writable));
     return is_asked ? (int)index : -1;
 }
 
-/// Asks a call that looks at eight bytes and then refuses anyway.
+/// Uses a system call that reads eight bytes and then fails anyway, because its first argument is not valid.
 bool loop_rule_can_read(const void *start, size_t length) {
     enum { PAGE = 4096 };
     uintptr_t last = (uintptr_t)start + length;
@@ -90,11 +90,11 @@ static bool can_be_looked_at(const loop_polled *polled, unsigned long count) {
            (!polled->readable || loop_rule_can_read(polled->readable, bits)) && (!polled->writable || loop_rule_can_read(polled->writable, bits));
 }
 
-/// No client polls so many.
+/// The number of descriptors that no client polls.
 enum { MANY = 8 };
 
-/// Servers poll what tells them of clients, of time and of other threads. A client polls its connection, which is as often as it asks its
-/// server for something, and between two questions it may do or await anything: it is no loop.
+/// Servers wait for clients, for a time, or for other threads. A client waits for its connection, once per request, and between two requests
+/// it may do anything: that is not a loop.
 ///
 /// `PolledSet.isOfLoop` decides the same for other processes.
 static bool is_of_a_loop(const loop_polled *polled, bool is_unbounded) {
@@ -107,19 +107,19 @@ static bool is_of_a_loop(const loop_polled *polled, bool is_unbounded) {
         seen |= 1u << kind_of(descriptor);
         if (found >= MANY || seen & (1u << LISTENER | 1u << OWN_SET)) return true;
     }
-    // Clients poll these, too, to be cancelled or to follow a child's output, but seldom so and without a limit of time.
+    // Clients also wait for these, to be cancelled or to read a child's output, but rarely without a timeout.
     return is_unbounded && ((seen & 1u << WAKER) || ((seen & 1u << CHANNEL) && (seen & 1u << CONNECTION)));
 }
 
 // MARK: The rule
 
-/// The same call as the loop's, for another set: the loop has made itself a new one.
+/// Whether it is the loop's call with another epoll set: the loop has created a new one.
 static bool has_moved(const loop_thread *thread, loop_wait wait) {
     return wait.place == thread->loop.place && wait.frame == thread->loop.frame;
 }
 
-/// Where the wait is kept, or is to be kept: in the place of the innermost one if all are taken. So what waits further in never takes the
-/// place of all that waits further out, however often it comes in between.
+/// The entry for a wait. If all entries are taken, it replaces the innermost one. So inner waits never displace all outer waits, however
+/// many there are.
 static loop_candidate *candidate_for(loop_thread *thread, loop_wait wait) {
     loop_candidate *innermost = &thread->candidates[0], *unused = NULL;
     for (int i = 0; i < LOOP_CANDIDATES; i++) {
@@ -133,14 +133,14 @@ static loop_candidate *candidate_for(loop_thread *thread, loop_wait wait) {
     return innermost;
 }
 
-/// Whether the thread comes back to the wait. Not if the loop has waited since, and it is not further out than that: then it is within one
-/// of the loop's turns after the other.
-static bool is_come_back_to(const loop_thread *thread, const loop_candidate *candidate, loop_wait wait) {
+/// Whether the thread has returned to the wait. It has not if the loop has waited since then, and the wait is not further out than the loop: then
+/// it is within two different turns of the loop.
+static bool has_returned_to(const loop_thread *thread, const loop_candidate *candidate, loop_wait wait) {
     if (!candidate->is_taken) return false;
     return !thread->slot || wait.frame > thread->loop.frame || thread->waits == candidate->waits_before;
 }
 
-/// Seen for the first time, or for the first time since the loop has waited.
+/// Records a wait that is seen for the first time, or for the first time since the loop has waited.
 static void begin(loop_candidate *candidate, const loop_thread *thread, loop_wait wait) {
     if (!candidate->is_taken) candidate->times = 0;
     candidate->wait = wait;
@@ -149,14 +149,14 @@ static void begin(loop_candidate *candidate, const loop_thread *thread, loop_wai
     candidate->is_taken = true;
 }
 
-/// Of a thread with a loop: whether a wait that it has come back to takes the loop's place.
+/// For a thread with a loop: whether a wait to which it has returned becomes its loop.
 static bool replaces(const loop_thread *thread, const loop_candidate *candidate, loop_wait wait) {
     return wait.frame > thread->loop.frame || coarse_now_ns() - candidate->since_ns >= NESTED_FOR_NS;
 }
 
-/// What a poll is for takes a system call or two for each descriptor to find out, and a client may poll at one place for ever: asked at the
-/// first, second, fourth, eighth … time.
-static bool is_to_be_asked(loop_candidate *candidate) {
+/// Whether to find out what a poll waits for. That takes one or two system calls for each descriptor, and a client may poll at one place
+/// any number of times. So it is done at the first, second, fourth, eighth … time.
+static bool is_examined(loop_candidate *candidate) {
     candidate->times++;
     return (candidate->times & (candidate->times - 1)) == 0;
 }
@@ -164,36 +164,37 @@ static bool is_to_be_asked(loop_candidate *candidate) {
 static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *polled, bool is_unbounded) {
     if (thread->slot && !polled && has_moved(thread, wait)) return true;
     loop_candidate *candidate = candidate_for(thread, wait);
-    if (!is_come_back_to(thread, candidate, wait)) {
+    if (!has_returned_to(thread, candidate, wait)) {
         begin(candidate, thread, wait);
         return false;
     }
     candidate->wait = wait;
     if (thread->slot && !replaces(thread, candidate, wait)) return false;
-    return !polled || (is_to_be_asked(candidate) && is_of_a_loop(polled, is_unbounded));
+    return !polled || (is_examined(candidate) && is_of_a_loop(polled, is_unbounded));
 }
 
-/// What is known of the thread is kept: for another try without a slot, and for a fork's child, which finds its loop at once.
-static void take_for_loop(loop_thread *thread, loop_wait wait) {
+/// Makes the wait the thread's loop. The thread's data is also kept without a slot: for the next try, and for a child after fork(2), which then
+/// finds its loop at once.
+static void set_loop(loop_thread *thread, loop_wait wait) {
     bool is_new = !thread->slot;
     if (is_new) loop_slot_claim(&thread->slot, wait.set);
     thread->is_refused = !thread->slot;
     thread->loop = wait;
-    // The registrar is to see whether another thread waits for that set, too.
+    // The registrar checks whether another thread waits for the same set.
     if (thread->slot && !is_new && atomic_exchange_explicit(&thread->slot->set, wait.set, memory_order_relaxed) != wait.set)
-        loop_hooks_ring();
+        loop_hooks_wake();
 }
 
 bool loop_rule_learn(loop_thread *thread, loop_wait wait, const loop_polled *polled, bool is_unbounded) {
-    // No set has a negative number: the wait is refused.
+    // The kernel refuses a wait for a negative descriptor.
     if (!polled && wait.set < 0) return false;
     // The run loops of this package publish their waits themselves.
     if (run_loop_publishes_wait_at(wait.place)) return false;
-    // There may be room again later.
+    // Sometimes tries again, because a slot may be free now.
     if (thread->is_refused && ++thread->waits_refused % 1024 != 0) return false;
     int saved = errno;
     bool is_loop = is_loops(thread, wait, polled, is_unbounded);
-    if (is_loop) take_for_loop(thread, wait);
+    if (is_loop) set_loop(thread, wait);
     errno = saved;
     return is_loop && !thread->is_refused;
 }

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// A slot's life. Arrows with an asterisk are the registrar's, the others the slot's thread's.
+// The states of a slot. The registrar makes the transitions with an asterisk, the slot's thread the others.
 //
 //     FREE ───> CLAIMED ───> FOUND ──*──> INSPECTED ──*──> KNOWN
 //      ▲                       │                             │
@@ -18,15 +18,16 @@ enum { FREE, CLAIMED, FOUND, INSPECTED, KNOWN };
 
 static loop_slot slots[LOOP_HOOKS_CAPACITY];
 static _Atomic uint32_t overflow;
-/// Where to look for a free slot first: no more than a hint.
+/// Where to search for a free slot first. Only a hint.
 static _Atomic uint32_t next_free;
-static sem_t news;
-/// The key whose destructor gives a slot back, plus one: 0 while there is none.
+static sem_t wakeups;
+/// The key whose destructor frees the slot of an ending thread, plus one. 0 while there is no key.
 static _Atomic uint32_t ends;
 
-/// The calling thread's slot. Initial-exec: a word at a fixed distance from the thread pointer, which no first use has to allocate.
+/// The calling thread's slot. Initial-exec: at a fixed distance from the thread pointer, so that the first use does not allocate.
 static _Thread_local __attribute__((tls_model("initial-exec"))) loop_slot *own;
-/// It has begun to end. The destructor of another key may wait once more; a slot that it took in the last round would never be given back.
+/// Whether the calling thread is ending. Another key's destructor may wait again; a slot claimed in the last round of destructors would never
+/// be freed.
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool is_ending;
 
 static void nap(void) {
@@ -34,9 +35,9 @@ static void nap(void) {
     clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
 }
 
-/// The registrar may be reading the thread's attributes, which go with it: that takes microseconds, and is waited for. Should it not go on
-/// for ten seconds, the slot is left to it.
-static void give_back(loop_slot *slot) {
+/// Frees a slot. The registrar may be reading the thread's attributes, which end with the thread: this waits for it. That takes microseconds.
+/// After ten seconds without progress the slot is never freed.
+static void free_slot(loop_slot *slot) {
     for (int naps = 0; naps < 100000; naps++) {
         int state = FOUND;
         if (atomic_compare_exchange_strong(&slot->state, &state, FREE)) return;
@@ -49,48 +50,48 @@ static void give_back(loop_slot *slot) {
     }
 }
 
-/// On a thread that ends. The key's value is of no interest: a forked child's thread has its parent's.
-static void give_own_back(void *value) {
+/// Called on an ending thread. The key's value is not used: after fork(2) the child's thread has the parent's.
+static void free_own_slot(void *value) {
     (void)value;
     is_ending = true;
     loop_slot *slot = own;
     if (!slot) return;
     own = *slot->holder = NULL;
-    give_back(slot);
+    free_slot(slot);
 }
 
-/// Runs on a forked child's only thread: it has none of the others, nor the registrar, and is found anew.
+/// Called after fork(2) on the child's only thread. The child has no other thread and no registrar, and its thread is found again.
 static void forget_all(void) {
     if (own) own = *own->holder = NULL;
     memset(slots, 0, sizeof slots);
     atomic_store(&overflow, 0);
-    sem_init(&news, 0, 0);
+    sem_init(&wakeups, 0, 0);
 }
 
-/// Once. glibc makes a key without a lock; of two threads that come at once one takes its own back.
+/// Creates the key, once. glibc creates keys without a lock. If two threads call this at once, one of them deletes its key.
 static uint32_t make_key(void) {
     uint32_t known = atomic_load(&ends);
     pthread_key_t key;
-    if (known || pthread_key_create(&key, give_own_back) != 0) return known;
+    if (known || pthread_key_create(&key, free_own_slot) != 0) return known;
     if (atomic_compare_exchange_strong(&ends, &known, key + 1)) return key + 1;
     pthread_key_delete(key);
     return known;
 }
 
 __attribute__((constructor(101))) static void prepare(void) {
-    sem_init(&news, 0, 0);
+    sem_init(&wakeups, 0, 0);
     pthread_atfork(NULL, NULL, forget_all);
     make_key();
 }
 
-/// glibc keeps the values of the first 32 keys, of which this one is made before main, in the thread itself: to set one is a store. A
-/// thread that a library's constructor has started may come before ours has run.
-static bool will_give_back(loop_slot *slot) {
+/// Sets the key's value, so that the thread's end frees the slot. glibc keeps the values of the first 32 keys in the thread, so setting one is a
+/// store; this key is created before main. A thread started by another library's constructor may come before our constructor.
+static bool frees_at_end(loop_slot *slot) {
     uint32_t key = make_key();
     return key && pthread_setspecific(key - 1, slot) == 0;
 }
 
-static void show(loop_slot *slot, loop_slot **holder, int set) {
+static void publish(loop_slot *slot, loop_slot **holder, int set) {
     slot->thread = (int32_t)syscall(SYS_gettid);
     slot->pthread = pthread_self();
     slot->holder = holder;
@@ -98,7 +99,7 @@ static void show(loop_slot *slot, loop_slot **holder, int set) {
     own = *holder = slot;
     // Releasing, for the registrar.
     atomic_store(&slot->state, FOUND);
-    loop_hooks_ring();
+    loop_hooks_wake();
 }
 
 void loop_slot_claim(loop_slot **holder, int set) {
@@ -109,36 +110,36 @@ void loop_slot_claim(loop_slot **holder, int set) {
         int state = FREE;
         if (!atomic_compare_exchange_strong(&slot->state, &state, CLAIMED)) continue;
         atomic_store_explicit(&next_free, first + i + 1, memory_order_relaxed);
-        if (will_give_back(slot)) return show(slot, holder, set);
+        if (frees_at_end(slot)) return publish(slot, holder, set);
         atomic_store(&slot->state, FREE);
         break;
     }
     atomic_fetch_add(&overflow, 1);
-    loop_hooks_ring();
+    loop_hooks_wake();
 }
 
 uint32_t loop_hooks_overflow(void) { return atomic_load(&overflow); }
 
 void loop_hooks_wait(void) {
-    while (sem_wait(&news) != 0 && errno == EINTR) {}
-    // One wake for all that were found meanwhile.
-    while (sem_trywait(&news) == 0) {}
+    while (sem_wait(&wakeups) != 0 && errno == EINTR) {}
+    // One wake-up for all threads found in the meantime.
+    while (sem_trywait(&wakeups) == 0) {}
 }
 
-void loop_hooks_ring(void) {
+void loop_hooks_wake(void) {
     int saved = errno;
-    sem_post(&news);
+    sem_post(&wakeups);
     errno = saved;
 }
 
-/// The thread lives: it does not end while it is inspected.
+/// The thread is alive: its end waits until the inspection is over.
 static void find_stack(const loop_slot *slot, loop_hooks_found *found) {
     pthread_attr_t attributes;
     if (pthread_getattr_np(slot->pthread, &attributes) != 0) return;
     void *address = NULL;
     size_t size = 0;
     if (pthread_attr_getstack(&attributes, &address, &size) == 0) {
-        // For main, glibc takes RLIMIT_STACK for the size. Unlimited, it can reach below address 0.
+        // For the main thread, glibc returns RLIMIT_STACK as the size. If that is unlimited, the stack seems to reach below address 0.
         uintptr_t top = (uintptr_t)address + size;
         found->stack_low = (uintptr_t)address <= top ? (uintptr_t)address : 0;
         found->stack_high = top;

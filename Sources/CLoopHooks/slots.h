@@ -9,24 +9,26 @@
 
 #pragma clang assume_nonnull begin
 
-/// One thread's turns. Published by that thread alone.
+/// A thread with a loop. Only that thread publishes.
 typedef struct loop_slot {
     _Atomic int state;  ///< See slots.c.
     int32_t thread;
     pthread_t pthread;
-    _Atomic(void *_Nullable) heartbeat;  ///< Null until the thread is known; then until it ends.
+    _Atomic(void *_Nullable) heartbeat;  ///< Null until the registrar has bound one, and after the thread's end.
     const loop_hooks_publisher *_Nullable publisher;
-    _Atomic int set;  ///< The epoll set of its loop; -1 for a poll's, and while it is not known.
-    /// Where the thread keeps this slot, in its own memory, until it is given back.
+    _Atomic int set;  ///< The loop's epoll set; -1 for a poll, and while it is not known.
+    /// The thread's own variable with a pointer to this slot, until the slot is freed.
     struct loop_slot *_Nullable *_Nullable holder;
 } loop_slot;
 
-/// Puts a slot for the calling thread into `*holder`, a variable of its own, and has the registrar find it there, with the epoll set that it
-/// waits for, or -1; leaves null there if none is left. Once a thread. The thread's end takes it away again, and so does a fork in the
-/// child. Async-signal-safe.
+/// Claims a slot for the calling thread, stores it in `*holder`, and wakes the registrar. Leaves null there if no slot is free. Once per thread.
+/// The thread's end frees the slot; so does fork(2) in the child. Async-signal-safe.
+///
+/// \param holder  a variable of the calling thread.
+/// \param set     the epoll set that it waits for; -1 for a poll.
 void loop_slot_claim(loop_slot *_Nullable *_Nonnull holder, int set);
 
-/// The heartbeat, once the thread is known. Acquiring, with the store in `loop_hooks_bind`: whoever sees it sees its publisher.
+/// The heartbeat; null if there is none. Acquiring, paired with the store in `loop_hooks_bind`: a thread that reads it also sees `publisher`.
 static inline void *_Nullable loop_slot_heartbeat(loop_slot *slot) {
     return atomic_load_explicit(&slot->heartbeat, memory_order_acquire);
 }

@@ -17,33 +17,33 @@
 typedef void (*work)(void *context);
 typedef void (*async)(void *queue, void *context, work work);
 
-/// libdispatch's own. Written by the constructor, or by a first call that comes before it.
+/// libdispatch's function. Written by the constructor, or by an earlier call.
 static _Atomic(async) next;
 static const char *(*_Atomic label_of)(void *queue);
 static uint32_t processors;
 static _Atomic(bool) is_armed;
-static void (*_Atomic tell_of_use)(uint8_t priority);
-/// The runtime's function that runs a job: always the same one.
+static void (*_Atomic note_use)(uint8_t priority);
+/// The runtime's function that runs a job. It is always the same.
 static _Atomic(work) run_job;
 
 /// The jobs of one priority.
-static struct lane {
-    _Atomic(void *) queue;  ///< The runtime's for this priority, once it is known. It is never released.
+static struct priority_jobs {
+    _Atomic(void *) queue;  ///< The runtime's queue for this priority. Null until it is known; never released.
     _Atomic(task_pool *) pool;
-} lanes[TASK_HOOKS_LANES];
+} priorities[TASK_HOOKS_PRIORITIES];
 
-/// Of a job, as the compiler lays it out too, so they stay: swift/ABI/Task.h, Job and AsyncTask.
+/// The layout of a job: Job and AsyncTask in swift/ABI/Task.h. Compiled code depends on it, so it does not change.
 enum { KIND_OFFSET = 32, PRIORITY_OFFSET = 33, FUNCTION_OFFSET = 56, CONTEXT_OFFSET = 64 };
-/// A job of that kind is a task, and has a context.
+/// The kind of a job that is a task, which has a context.
 enum { KIND_TASK = 0 };
 
-/// What an asynchronous function has of the one that awaits it: swift/ABI/Task.h, AsyncContext.
+/// The data that an asynchronous function has about the function that awaits it: AsyncContext in swift/ABI/Task.h.
 struct context {
     struct context *parent;
     uintptr_t resume_parent;
 };
 
-/// The runtime's own.
+/// The runtime's code.
 static code_range runtime;
 
 static void find_next(void) {
@@ -56,7 +56,7 @@ static void find_next(void) {
 __attribute__((constructor(101))) static void begin(void) {
     find_next();
     code_around(dlsym(RTLD_DEFAULT, "swift_task_create"), &runtime);
-    // libdispatch, too, asks at the start of the process, and never again.
+    // libdispatch also determines this only once, at the start of the process.
     cpu_set_t allowed;
     long configured = sysconf(_SC_NPROCESSORS_CONF);
     int permitted = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 0;
@@ -66,36 +66,36 @@ __attribute__((constructor(101))) static void begin(void) {
 
 uint32_t task_hooks_width(void) { return processors; }
 
-static struct lane *lane_of(uint8_t priority) {
+static struct priority_jobs *jobs_of_priority(uint8_t priority) {
     switch (priority) {
-    case 9: return &lanes[0];
-    case 17: return &lanes[1];
-    case 21: return &lanes[2];
-    case 25: return &lanes[3];
-    case 33: return &lanes[4];
+    case 9: return &priorities[0];
+    case 17: return &priorities[1];
+    case 21: return &priorities[2];
+    case 25: return &priorities[3];
+    case 33: return &priorities[4];
     default: return NULL;
     }
 }
 
 void task_hooks_set_pool(uint8_t priority, void *pool) {
-    struct lane *lane = lane_of(priority);
-    if (lane) { atomic_store_explicit(&lane->pool, pool, memory_order_release); }
+    struct priority_jobs *jobs = jobs_of_priority(priority);
+    if (jobs) { atomic_store_explicit(&jobs->pool, pool, memory_order_release); }
 }
 
-void task_hooks_call_at_use(void (*used)(uint8_t priority)) { atomic_store_explicit(&tell_of_use, used, memory_order_release); }
+void task_hooks_call_at_use(void (*used)(uint8_t priority)) { atomic_store_explicit(&note_use, used, memory_order_release); }
 
 void task_hooks_arm(bool armed) { atomic_store_explicit(&is_armed, armed, memory_order_release); }
 
-// A job is run by the function of its lane: where it was handed over is not known when it runs. What the stack of a worker shows above its
-// job is one of these.
+// There is one function for each priority that runs its jobs: when a job runs, its queue is not known. In a worker's stack, one of these functions
+// called the job.
 
-/// Where a job begins. One that goes on in a function of the runtime's (a sleep, a continuation) soon returns to who awaits that, who may be
-/// a library's, too: of these the first that are not the runtime's. A task that has just been made has none.
+/// The functions in which a job begins. A job that continues in a function of the runtime (a sleep, a continuation) soon returns to the function
+/// that awaits that, which may belong to a library. So these are the first functions outside the runtime. A new task has none.
 static inline __attribute__((always_inline)) void find_functions(const char *job, uintptr_t functions[TASK_POOL_FUNCTIONS]) {
     enum { FARTHEST = 6 };
     functions[0] = *(const uintptr_t *)(job + FUNCTION_OFFSET);
     if (!code_has(&runtime, functions[0]) || *(const uint8_t *)(job + KIND_OFFSET) != KIND_TASK) { return; }
-    // Those that await a task that is about to go on are there as long as it has not.
+    // The contexts of the awaiting functions exist until the task continues.
     const struct context *context = *(struct context *const *)(job + CONTEXT_OFFSET);
     int count = 1;
     for (int step = 0; step < FARTHEST && count < TASK_POOL_FUNCTIONS && context; step++, context = context->parent) {
@@ -104,9 +104,9 @@ static inline __attribute__((always_inline)) void find_functions(const char *job
     }
 }
 
-static inline __attribute__((always_inline)) void run(struct lane *lane, void *job) {
-    task_pool *pool = atomic_load_explicit(&lane->pool, memory_order_acquire);
-    // Before it runs: a task that has ended is freed.
+static inline __attribute__((always_inline)) void run(struct priority_jobs *jobs, void *job) {
+    task_pool *pool = atomic_load_explicit(&jobs->pool, memory_order_acquire);
+    // Before it runs, because a task is freed when it has ended.
     uintptr_t functions[TASK_POOL_FUNCTIONS] = {0};
     find_functions(job, functions);
     int32_t place = task_pool_begin(pool, functions);
@@ -114,12 +114,13 @@ static inline __attribute__((always_inline)) void run(struct lane *lane, void *j
     task_pool_end(pool, place);
 }
 
-#define LANE(number) \
-    static void run_job_of_lane_##number(void *job) { run(&lanes[number], job); }
-LANE(0) LANE(1) LANE(2) LANE(3) LANE(4)
+#define PRIORITY(number) \
+    static void run_job_of_priority_##number(void *job) { run(&priorities[number], job); }
+PRIORITY(0) PRIORITY(1) PRIORITY(2) PRIORITY(3) PRIORITY(4)
 
-static const work lane_work[TASK_HOOKS_LANES] = {run_job_of_lane_0, run_job_of_lane_1, run_job_of_lane_2,
-                                                 run_job_of_lane_3, run_job_of_lane_4};
+static const work run_functions[TASK_HOOKS_PRIORITIES] = {
+    run_job_of_priority_0, run_job_of_priority_1, run_job_of_priority_2, run_job_of_priority_3, run_job_of_priority_4,
+};
 
 static bool is_of_pool(void *queue) {
     const char *(*find)(void *) = atomic_load_explicit(&label_of, memory_order_relaxed);
@@ -127,20 +128,20 @@ static bool is_of_pool(void *queue) {
     return label && strcmp(label, "Swift global concurrent queue") == 0;
 }
 
-/// Whether the queue is the runtime's for the lane's priority. The main queue, and those of executors, are handed Swift's jobs, too.
-static bool is_queue_of(struct lane *lane, void *queue, uint8_t priority) {
-    void *known = atomic_load_explicit(&lane->queue, memory_order_relaxed);
+/// Whether the queue is the runtime's queue for this priority. Swift's jobs are also submitted to the main queue, and to executors' queues.
+static bool is_queue_of(struct priority_jobs *jobs, void *queue, uint8_t priority) {
+    void *known = atomic_load_explicit(&jobs->queue, memory_order_relaxed);
     if (__builtin_expect(known == queue, 1)) { return true; }
     if (known || !is_of_pool(queue)) { return false; }
-    if (!atomic_compare_exchange_strong_explicit(&lane->queue, &known, queue, memory_order_relaxed, memory_order_relaxed)) {
+    if (!atomic_compare_exchange_strong_explicit(&jobs->queue, &known, queue, memory_order_relaxed, memory_order_relaxed)) {
         return known == queue;
     }
-    void (*tell)(uint8_t) = atomic_load_explicit(&tell_of_use, memory_order_acquire);
-    if (tell) { tell(priority); }
+    void (*note)(uint8_t) = atomic_load_explicit(&note_use, memory_order_acquire);
+    if (note) { note(priority); }
     return true;
 }
 
-/// Whether it is the function by which the runtime has a job run. What it is handed for is then a job.
+/// Whether it is the function by which the runtime runs jobs. Its context is then a job.
 static bool runs_job(work work_, void *queue) {
     work known = atomic_load_explicit(&run_job, memory_order_relaxed);
     if (__builtin_expect(known != NULL, 1)) { return known == work_; }
@@ -149,16 +150,16 @@ static bool runs_job(work work_, void *queue) {
            known == work_;
 }
 
-/// The lane whose job this is. Null: it is none of the pool's, or nobody wants to know.
-static struct lane *lane_of_job(void *queue, void *context, work work_) {
+/// The priority of a job of the pool. Null: it is not a job of the pool, or jobs are not counted.
+static struct priority_jobs *jobs_of(void *queue, void *context, work work_) {
     if (!atomic_load_explicit(&is_armed, memory_order_relaxed) || !runs_job(work_, queue)) { return NULL; }
     uint8_t priority = ((const uint8_t *)context)[PRIORITY_OFFSET];
-    struct lane *lane = lane_of(priority);
-    bool has_pool = lane && atomic_load_explicit(&lane->pool, memory_order_acquire);
-    return has_pool && is_queue_of(lane, queue, priority) ? lane : NULL;
+    struct priority_jobs *jobs = jobs_of_priority(priority);
+    bool has_pool = jobs && atomic_load_explicit(&jobs->pool, memory_order_acquire);
+    return has_pool && is_queue_of(jobs, queue, priority) ? jobs : NULL;
 }
 
-/// What is told of each job of the main actor. Null: nobody wants to know.
+/// Called before each job of the main actor. Null: not wanted.
 static void (*_Atomic main_job_begins)(void);
 static void *_Atomic main_queue;
 
@@ -167,7 +168,7 @@ void task_hooks_call_at_main_jobs(void (*begins)(void)) {
     atomic_store_explicit(&main_job_begins, begins, memory_order_release);
 }
 
-/// The runtime's function that runs a job on the main actor: another one than the pool's, and always the same.
+/// The runtime's function that runs a job on the main actor. It is not the pool's, and is always the same.
 static _Atomic(work) run_on_main_actor;
 
 static void run_main_job(void *job) {
@@ -175,37 +176,37 @@ static void run_main_job(void *job) {
     atomic_load_explicit(&run_on_main_actor, memory_order_acquire)(job);
 }
 
-/// The function by which the main queue is to do a piece of work: another one if it is a job that somebody wants to know of.
+/// The function that the main queue calls for a piece of work: `run_main_job` for the main actor's jobs if they are wanted.
 static work work_of_main_queue(void *queue, work work_) {
     if (__builtin_expect(!atomic_load_explicit(&main_job_begins, memory_order_acquire), 1)) { return work_; }
     if (queue != atomic_load_explicit(&main_queue, memory_order_relaxed)) { return work_; }
     work known = atomic_load_explicit(&run_on_main_actor, memory_order_acquire);
-    // The runtime hands the main queue nothing but jobs.
+    // The runtime submits only jobs to the main queue.
     bool is_job = code_has(&runtime, (uintptr_t)work_);
     if (!known && is_job && atomic_compare_exchange_strong(&run_on_main_actor, &known, work_)) { known = work_; }
     return known == work_ ? run_main_job : work_;
 }
 
 static void hook_dispatch_async_f(void *queue, void *context, work work_) {
-    async hand_over = atomic_load_explicit(&next, memory_order_acquire);
-    if (__builtin_expect(!hand_over, 0)) {
-        // A library's constructor may hand over work before ours has run.
+    async submit = atomic_load_explicit(&next, memory_order_acquire);
+    if (__builtin_expect(!submit, 0)) {
+        // Another library's constructor may submit work before ours has run.
         find_next();
-        hand_over = atomic_load_explicit(&next, memory_order_acquire);
+        submit = atomic_load_explicit(&next, memory_order_acquire);
     }
-    struct lane *lane = lane_of_job(queue, context, work_);
-    if (!lane) {
-        hand_over(queue, context, work_of_main_queue(queue, work_));
+    struct priority_jobs *jobs = jobs_of(queue, context, work_);
+    if (!jobs) {
+        submit(queue, context, work_of_main_queue(queue, work_));
         return queue_hooks_note(queue);
     }
-    task_pool_enqueue(atomic_load_explicit(&lane->pool, memory_order_relaxed));
-    hand_over(queue, context, lane_work[lane - lanes]);
+    task_pool_enqueue(atomic_load_explicit(&jobs->pool, memory_order_relaxed));
+    submit(queue, context, run_functions[jobs - priorities]);
 }
 
-// Weak: a program with libdispatch in it links without a conflict, and uses that one. A sanitizer has a definition of its own, which it needs.
+// Weak: a program that contains libdispatch links without a conflict, and uses its own function. A sanitizer needs its own definition.
 #if !__has_feature(thread_sanitizer)
 extern __typeof__(hook_dispatch_async_f) dispatch_async_f __attribute__((weak, alias("hook_dispatch_async_f")));
 #endif
 
-// What the loader has chosen for the runtime, which asks it by the name.
+// The definition that the dynamic loader has chosen for the runtime.
 bool task_hooks_are_called(void) { return dlsym(RTLD_DEFAULT, "dispatch_async_f") == (void *)&hook_dispatch_async_f; }

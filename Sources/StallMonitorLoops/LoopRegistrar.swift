@@ -5,16 +5,16 @@ import RunLoopKit
 import StallMonitor
 import StallReports
 
-/// Makes a loop of each thread that the hooks have found to have one, and tells the monitors of it.
+/// Creates a loop for each thread in which the hooks find one, and announces it to the monitors.
 ///
-/// One for the process. Its thread, `stall-loops`, sleeps until a thread is found; it is there from the first start of a monitor that wants
-/// to know, and stays: it costs nothing while no loop comes.
+/// One per process. Its thread, `stall-loops`, sleeps until the hooks find a thread. It starts with the first monitor that watches loops, and
+/// never ends: while no loop is found it costs nothing.
 final class LoopRegistrar: LoopDiscovery {
     private struct State: Sendable {
         var hasThread = false
         var loops: [FoundLoop] = []
         var listeners = LoopListeners()
-        /// What keeps loops from being watched, each told once.
+        /// The reasons why some loops are not watched. Each is announced once.
         var faults: [StallMonitorError] = []
         var isOverfull = false
         var hasSharers = false
@@ -22,7 +22,7 @@ final class LoopRegistrar: LoopDiscovery {
 
     private let state = ForkSafeMutex(State())
 
-    /// A fork's child has one of its own.
+    /// A child process after fork(2) has its own.
     static var current: LoopRegistrar { ofProcess.current }
     private static let ofProcess = PerProcess { LoopRegistrar() }
 
@@ -41,46 +41,46 @@ final class LoopRegistrar: LoopDiscovery {
     }
 
     private static let notCalled = """
-        This program's calls of epoll_wait(2) and poll(2) do not come to StallMonitorLoops: something else in it defines them, as a \
-        sanitizer does, or it was loaded with dlopen(3). Link StallMonitorLoops into the program itself.
+        This program's calls of epoll_wait(2) and poll(2) do not reach StallMonitorLoops: something else in the program defines them, for \
+        example a sanitizer, or StallMonitorLoops was loaded with dlopen(3). Link StallMonitorLoops into the program itself.
         """
 
     private static func shared(_ labels: [String]) -> StallMonitorError {
         StallMonitorError(
             .loopsNotFound,
             """
-            Threads that wait for one epoll set by turns have no loop of their own, and are not watched (\(labels.joined(separator: ", "))): \
-            what one of them is at keeps no other from serving the set.
+            Threads that wait for one epoll set in turn have no loop of their own, and are not watched (\(labels.joined(separator: ", "))): \
+            while one of them works, the others serve the set.
             """
         )
     }
 
     private static let overfull = StallMonitorError(
         .loopsNotFound,
-        "More than \(LOOP_HOOKS_CAPACITY) threads have one at a time. Those that came last are not watched."
+        "More than \(LOOP_HOOKS_CAPACITY) threads have a loop at the same time. The latest ones are not watched."
     )
 }
 
 // MARK: - The registrar's thread
 
 extension LoopRegistrar {
-    /// The thread's life, which is the process's.
+    /// The thread's body. Never returns.
     private func run() {
         while true {
             var (cursor, found) = (UInt32(0), loop_hooks_found())
-            while unsafe loop_hooks_next(&cursor, &found) { enter(found) }
+            while unsafe loop_hooks_next(&cursor, &found) { add(found) }
             dropSharers()
             noticeOverflow()
             loop_hooks_wait()
         }
     }
 
-    private func enter(_ found: loop_hooks_found) {
+    private func add(_ found: loop_hooks_found) {
         let thread = LoopThread(id: found.thread, stack: found.stack_low..<max(found.stack_low, found.stack_high))
         let name = found.thread == getpid() ? "main" : thread.name ?? "thread"
         let heartbeat = LoopHeartbeat()
         unsafe loop_hooks_bind(found.number, HeartbeatPublisher.shared, HeartbeatPublisher.handOver(heartbeat))
-        tell { state in
+        announce { state in
             state.loops.removeAll { $0.heartbeat.hasEnded }
             let label = Self.label(name, besides: Set(state.loops.map(\.label)))
             let loop = FoundLoop(label: label, thread: thread, heartbeat: heartbeat, slot: found.number)
@@ -90,18 +90,18 @@ extension LoopRegistrar {
         }
     }
 
-    /// Threads that take turns at one epoll set, as a pool does, turn no loop of their own: while one is at its work the others serve the
-    /// rest. What one of them is at keeps nobody waiting.
+    /// Threads of a pool that wait for one epoll set in turn have no loop of their own. While one works the others serve the set, so nobody
+    /// waits for it.
     private func dropSharers() {
-        tell { state in
+        announce { state in
             let sharers = state.loops.filter(\.sharesItsSet)
             return sharers.isEmpty ? nil : Self.drop(sharers, &state)
         }
     }
 
-    /// The first time there is something to be told.
+    /// - Returns: what to announce: the fault, the first time.
     private static func drop(_ sharers: [FoundLoop], _ state: inout State) -> LoopFinding? {
-        // For its watchers it is over. Its thread goes on publishing, for nobody.
+        // Its watchers stop watching it. Its thread still publishes, and nobody reads that.
         for loop in sharers { loop.heartbeat.end() }
         state.loops.removeAll(where: \.heartbeat.hasEnded)
         guard !state.hasSharers else { return nil }
@@ -111,7 +111,7 @@ extension LoopRegistrar {
         return .fault(fault)
     }
 
-    /// The first that is free: `worker`, `worker #2`, …
+    /// The first free label: `worker`, `worker #2`, …
     private static func label(_ name: String, besides taken: Set<String>) -> String {
         guard taken.contains(name) else { return name }
         return (2...).lazy.map { "\(name) #\($0)" }.first { !taken.contains($0) } ?? name
@@ -119,7 +119,7 @@ extension LoopRegistrar {
 
     private func noticeOverflow() {
         guard loop_hooks_overflow() > 0 else { return }
-        tell { state in
+        announce { state in
             guard !state.isOverfull else { return nil }
             state.isOverfull = true
             state.faults.append(Self.overfull)
@@ -127,14 +127,14 @@ extension LoopRegistrar {
         }
     }
 
-    private func tell(_ find: (inout sending State) -> LoopFinding?) {
+    private func announce(_ find: (inout sending State) -> LoopFinding?) {
         let (finding, listeners) = state.withLock { (find(&$0), $0.listeners.all) }
         guard let finding else { return }
         for listener in listeners { listener(finding) }
     }
 }
 
-/// Those that are to hear of what is found, until they say that it is enough.
+/// The callbacks of monitors that want to know which loops are found.
 struct LoopListeners: Sendable {
     typealias Listener = @Sendable (LoopFinding) -> Void
 
@@ -144,7 +144,7 @@ struct LoopListeners: Sendable {
     var isEmpty: Bool { listeners.isEmpty }
     var all: [Listener] { Array(listeners.values) }
 
-    /// - Returns: the number to remove it by.
+    /// - Returns: the number by which ``remove(_:)`` removes it.
     mutating func add(_ listener: @escaping Listener) -> Int {
         last += 1
         listeners[last] = listener
@@ -154,14 +154,14 @@ struct LoopListeners: Sendable {
     mutating func remove(_ number: Int) { listeners[number] = nil }
 }
 
-/// A loop that was found by its waits. Its heartbeat is published by the hooks, on its thread.
+/// A loop that the hooks found by its waits. They publish its heartbeat, on its thread.
 final class FoundLoop: WatchableLoop {
     let label: String
     let heartbeat: LoopHeartbeat
-    /// While it lives: a number can become another thread's.
+    /// Nil after the thread has ended: another thread may then have its id.
     var thread: LoopThread? { heartbeat.hasEnded ? nil : known }
     private let known: LoopThread
-    /// The hooks' number for it.
+    /// Its number in the hooks' table.
     private let slot: UInt32
 
     var type: WatchedType { .eventLoop }
@@ -175,21 +175,22 @@ final class FoundLoop: WatchableLoop {
         return set >= 0 && !heartbeat.hasEnded ? set : nil
     }
 
-    /// Whether another thread waits for its set, too.
+    /// Whether another thread also waits for its epoll set.
     var sharesItsSet: Bool {
         let set = loop_hooks_set(slot)
         return set >= 0 && loop_hooks_count_waiting_for(set) > 1
     }
 
-    /// Modes are not known of it.
+    /// Its modes are not known.
     func modeName(at index: Int) -> String? { nil }
 }
 
-/// How the hooks publish a heartbeat: called on the loop's thread, around its waits, with the heartbeat as an opaque pointer.
+/// The functions by which the hooks publish a heartbeat. The hooks call them on the loop's thread, before and after its waits, with the heartbeat
+/// as an opaque pointer.
 ///
-/// Nothing here retains, allocates or takes a lock but for the watcher's own at the first departure that it asked for.
+/// They do not retain, allocate or lock. One exception: a departure from rest that the watcher asked for takes the watcher's lock.
 enum HeartbeatPublisher {
-    /// For C, for ever. Written once, before anybody has its address.
+    /// Never freed, because the hooks keep its address. Written once, before they get it.
     nonisolated(unsafe) static let shared: UnsafePointer<loop_hooks_publisher> = {
         let publisher = UnsafeMutablePointer<loop_hooks_publisher>.allocate(capacity: 1)
         unsafe publisher.initialize(
@@ -203,17 +204,17 @@ enum HeartbeatPublisher {
         return unsafe UnsafePointer(publisher)
     }()
 
-    /// For the hooks to keep until they end it.
+    /// Passes the ownership of the heartbeat to the hooks. They return it by `end`.
     static func handOver(_ heartbeat: LoopHeartbeat) -> UnsafeMutableRawPointer {
-        // Once at leisure, here: in a debug build the first use has the runtime make types, with locks and allocations.
+        // In a debug build, the first call makes the runtime create types, which locks and allocates. So the first call is here.
         heartbeat.publish(.idle)
         return unsafe Unmanaged.passRetained(heartbeat).toOpaque()
     }
 
-    /// A departure begins a turn, and so does each look that does not wait.
+    /// A departure from rest begins a turn. So does a wait with a timeout of 0.
     @inline(__always)
     private static func publish(_ phase: LoopPhase, _ heartbeat: UnsafeMutableRawPointer) {
-        // The hooks hold it until its end.
+        // The hooks own the heartbeat until `end`.
         unsafe Unmanaged<LoopHeartbeat>.fromOpaque(heartbeat)._withUnsafeGuaranteedRef { $0.publish(phase) }
     }
 

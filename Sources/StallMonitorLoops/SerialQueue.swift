@@ -6,48 +6,50 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-/// A serial queue under watch. It has no loop that publishes its turns: while a thread drains it, a closure is handed over to it, one at a
-/// time, and the queue counts as busy until that has run. So a stall is what a new piece of work would wait for.
+/// A watched serial queue. A queue does not publish turns. So while a thread runs the queue's work, the monitor submits an empty closure, the
+/// probe, one at a time. The queue counts as busy until the probe has run: a stall is as long as new work has to wait.
 ///
-/// Who may publish the heartbeat is handed on by `state`:
+/// Two threads publish the heartbeat: the watcher's, and the one that runs the probe. `state` says which of them may:
 ///
-///     rest ──look: it is drained──> publishing ──> probed ──the probe runs──> publishing ──> rest
-///                                       ▲             │
-///                                       └── look: nobody drains it ──> held, which a later look or the probe ends
+///     rest ──look: a thread runs its work──> publishing ──> probed ──the probe runs──> publishing ──> rest
+///                                                ▲             │
+///                                                └── look: no thread runs its work ──> held, until a later look or the probe
 @safe final class SerialQueue: WatchableLoop {
     let label: String
     let heartbeat = LoopHeartbeat()
     private let queue: DispatchQueue
-    /// libdispatch's object, which `queue` holds.
+    /// libdispatch's object, which `queue` keeps alive.
     nonisolated(unsafe) private let place: UnsafeMutableRawPointer
     private let state = Atomic(State.rest)
-    /// Of the watcher's thread alone.
+    /// The number of items at the latest look. Used by the watcher's thread only.
     private let items = Atomic<UInt64>(0)
 
     private enum State: UInt8, AtomicRepresentable {
-        /// The heartbeat is at rest, and no probe is on its way.
+        /// The heartbeat is at rest, and no probe is submitted.
         case rest
-        /// Whoever put it there publishes just now.
+        /// The thread that set this state is publishing.
         case publishing
-        /// A probe is on its way; the heartbeat is busy.
+        /// A probe is submitted; the heartbeat is busy.
         case probed
-        /// A probe is on its way; the heartbeat is at rest, because nobody drains the queue.
+        /// A probe is submitted; the heartbeat is at rest, because no thread runs the queue's work.
         case held
-        /// The probe has run while the watcher published, which is then to end it.
+        /// The probe has run while the watcher was publishing. The watcher then sets the heartbeat to rest.
         case ran
     }
 
-    enum Sight: Hashable {
+    /// What a look found.
+    enum Activity: Hashable {
         /// No work.
-        case quiet
-        /// Work, and no thread for it.
-        case undrained
-        case drained
+        case idle
+        /// Work, and no thread that runs it.
+        case waiting
+        /// A thread runs its work.
+        case running
     }
 
     var type: WatchedType { .queue }
 
-    /// Who drains the queue.
+    /// The thread that runs the queue's work.
     var thread: LoopThread? {
         let owner = unsafe queue_hooks_look(place).owner
         return owner > 0 ? LoopThread(id: owner, stack: 0..<0) : nil
@@ -71,7 +73,7 @@ import Synchronization
     }
 
     private static let notCalled = """
-        Its calls do not come to StallMonitorLoops: libdispatch is linked into the program (-static-stdlib), a sanitizer has taken its \
+        Its calls do not reach StallMonitorLoops: libdispatch is linked into the program (-static-stdlib), a sanitizer has taken its \
         place, or StallMonitorLoops was loaded with dlopen(3).
         """
 
@@ -79,7 +81,7 @@ import Synchronization
         StallMonitorError(.queueNotWatched, "\(label): \(reason)")
     }
 
-    /// Has work for the queue ring. False if there are too many.
+    /// From now on, new work on the queue wakes the watcher. False if too many queues are watched.
     func begin() -> Bool { unsafe queue_hooks_add(place) }
 
     func end() { unsafe queue_hooks_remove(place) }
@@ -88,24 +90,22 @@ import Synchronization
 // MARK: - The watcher's looks
 
 extension SerialQueue {
-    /// One look. The watcher's thread only.
-    ///
-    /// What it saw, and has published.
-    func look() -> Sight {
-        let sight = unsafe queue_hooks_look(place)
-        guard sight.owner > 0 else {
+    /// Looks at the queue, and publishes what it found. The watcher's thread only.
+    func look() -> Activity {
+        let now = unsafe queue_hooks_look(place)
+        guard now.owner > 0 else {
             hold()
-            return sight.items == 0 ? .quiet : .undrained
+            return now.items == 0 ? .idle : .waiting
         }
-        let moves = sight.items != items.exchange(sight.items, ordering: .relaxed)
+        let moves = now.items != items.exchange(now.items, ordering: .relaxed)
         switch state.load(ordering: .acquiring) {
         case .rest: probe()
         case .held: publish(.beforeTimers, from: .held, to: .probed)
-        // Work has gone from the queue before the probe: a turn of many pieces, and not one that stands.
+        // Work before the probe has finished: it is many pieces, and not one long one.
         case .probed: if moves { heartbeat.noteCallout() }
         case .publishing, .ran: break
         }
-        return .drained
+        return .running
     }
 
     private func probe() {
@@ -113,14 +113,14 @@ extension SerialQueue {
         heartbeat.publish(.beforeTimers)
         state.store(.probed, ordering: .sequentiallyConsistent)
         let probe = unsafe Unmanaged.passRetained(self).toOpaque()
-        unsafe queue_hooks_hand_over(place, probe) {
+        unsafe queue_hooks_submit(place, probe) {
             unsafe Unmanaged<SerialQueue>.fromOpaque($0).takeRetainedValue().probeRan()
         }
-        // It is one item more.
+        // The probe is one more item.
         items.store(unsafe queue_hooks_look(place).items, ordering: .relaxed)
     }
 
-    /// Nobody drains it, though it has work: it is suspended, or waits for a worker. No code stands in it.
+    /// No thread runs the queue's work: the queue is suspended, or waits for a worker. So no code of it is stalled.
     private func hold() {
         if state.load(ordering: .acquiring) == .probed { publish(.waiting, from: .probed, to: .held) }
     }
@@ -135,7 +135,7 @@ extension SerialQueue {
         state.store(.rest, ordering: .sequentiallyConsistent)
     }
 
-    /// On the queue.
+    /// Called by the probe, on the queue's thread.
     private func probeRan() {
         while true {
             let present = state.load(ordering: .acquiring)
@@ -149,9 +149,9 @@ extension SerialQueue {
     }
 }
 
-/// Looks at the watched queues while work is on them.
+/// Looks at the watched queues while they have work.
 ///
-/// One for the process. Its thread, `stall-queues`, sleeps until work comes to a watched queue, then looks every 25 ms until all are empty.
+/// One per process. Its thread, `stall-queues`, sleeps until a watched queue gets work. Then it looks every 25 ms until all queues are empty.
 final class QueueWatcher: Sendable {
     private struct State: Sendable {
         var hasThread = false
@@ -161,12 +161,12 @@ final class QueueWatcher: Sendable {
     private let state = ForkSafeMutex(State())
 
     private static let tick: Int64 = 25_000_000
-    /// Work that is done by then was no stall, and is not looked at.
+    /// How long after new work the first look comes. Work that is finished by then is not looked at.
     private static let firstLook: Int64 = 2_000_000
-    /// For so many looks a queue that has work and is not drained keeps the watcher awake. A suspended one rings when it is resumed.
-    private static let patience = 40
+    /// After this many looks at queues whose work no thread runs, the watcher sleeps. A suspended queue wakes it when it is resumed.
+    private static let waitingLooks = 40
 
-    /// A fork's child has one of its own.
+    /// A child process after fork(2) has its own.
     static var current: QueueWatcher { ofProcess.current }
     private static let ofProcess = PerProcess { QueueWatcher() }
 
@@ -181,7 +181,7 @@ final class QueueWatcher: Sendable {
             }
             state.queues.append(queue)
         }
-        queue_hooks_ring()
+        queue_hooks_wake()
     }
 
     func remove(_ queue: SerialQueue) {
@@ -191,38 +191,38 @@ final class QueueWatcher: Sendable {
         }
     }
 
-    /// The thread's life, which is the process's.
+    /// The thread's body. Never returns.
     private func run() {
         while true {
             _ = queue_hooks_wait(Self.firstLook)
-            lookUntilQuiet()
+            lookUntilIdle()
             queue_hooks_park(true)
-            // What came before is seen now, what comes later rings; and what was under way in between is seen a tick later. Work that has
-            // rung may have no worker yet.
-            if look() != .drained, !queue_hooks_wait(Self.tick), look() != .drained { _ = queue_hooks_wait(-1) }
+            // This look finds work that came before. Work that comes later wakes the watcher. Work that was being submitted in between is found
+            // a tick later. Work that wakes the watcher may have no thread yet.
+            if look() != .running, !queue_hooks_wait(Self.tick), look() != .running { _ = queue_hooks_wait(-1) }
             queue_hooks_park(false)
         }
     }
 
-    private func lookUntilQuiet() {
-        var undrained = 0
-        while undrained < Self.patience {
+    private func lookUntilIdle() {
+        var waiting = 0
+        while waiting < Self.waitingLooks {
             switch look() {
-            case .quiet: return
-            case .undrained: undrained += 1
-            case .drained: undrained = 0
+            case .idle: return
+            case .waiting: waiting += 1
+            case .running: waiting = 0
             }
             _ = queue_hooks_wait(Self.tick)
         }
     }
 
-    private func look() -> SerialQueue.Sight {
-        let sights = state.withLock { $0.queues }.map { $0.look() }
-        return sights.contains(.drained) ? .drained : sights.contains(.undrained) ? .undrained : .quiet
+    private func look() -> SerialQueue.Activity {
+        let found = state.withLock { $0.queues }.map { $0.look() }
+        return found.contains(.running) ? .running : found.contains(.waiting) ? .waiting : .idle
     }
 }
 
-/// One queue, for a monitor that is to watch it.
+/// Offers one queue to a monitor.
 final class QueueDiscovery: LoopDiscovery {
     private let queue: Result<SerialQueue, StallMonitorError>
 

@@ -3,9 +3,10 @@ import Locking
 import RunLoopKit
 import StallMonitor
 
-/// Swift's own task pool: a pool of workers for each priority, each as wide as there are processors, and each starved for itself.
+/// Swift's own task pools. There is one pool of workers for each priority, with as many workers as processors. One pool can be starved while
+/// the others work.
 ///
-/// One for the process. A priority's pool is told of when its first job comes.
+/// One per process. A priority's pool is announced when its first job is submitted.
 final class TaskPools: LoopDiscovery {
     static let shared = TaskPools()
 
@@ -15,7 +16,7 @@ final class TaskPools: LoopDiscovery {
     }
 
     private let state = ForkSafeMutex(State())
-    /// By what `TaskPriority.rawValue` says. They are there for good: the hooks have them.
+    /// By `TaskPriority.rawValue`. Never freed, because the hooks keep their addresses.
     private let pools: [UInt8: TaskPoolHeartbeat]
 
     private static let names: [UInt8: String] = [
@@ -37,7 +38,7 @@ final class TaskPools: LoopDiscovery {
             task_hooks_arm(true)
             return (state.listeners.add(found), state.used)
         }
-        for priority in used { tell(found, priority) }
+        for priority in used { announce(priority, to: found) }
         return { [self] in
             state.withLock { state in
                 state.listeners.remove(number)
@@ -46,31 +47,31 @@ final class TaskPools: LoopDiscovery {
         }
     }
 
-    /// On the thread that hands the first job over.
+    /// Called on the thread that submits the first job.
     private func noteUse(of priority: UInt8) {
         let listeners = state.withLock { state in
             state.used.append(priority)
             return state.listeners.all
         }
-        for listener in listeners { tell(listener, priority) }
+        for listener in listeners { announce(priority, to: listener) }
     }
 
-    private func tell(_ listener: (LoopFinding) -> Void, _ priority: UInt8) {
+    private func announce(_ priority: UInt8, to listener: (LoopFinding) -> Void) {
         if let pool = pools[priority] { listener(.pool(pool)) }
     }
 
     private static let notCalled = """
-        What Swift's runtime hands over to libdispatch does not come to StallMonitorLoops: the runtime is linked into the program \
+        The jobs that Swift's runtime submits to libdispatch do not reach StallMonitorLoops: the runtime is linked into the program \
         (-static-stdlib), a sanitizer has taken its place, or StallMonitorLoops was loaded with dlopen(3).
         """
 }
 
-/// The jobs of the main actor, which the main queue runs many of in one callout of the main loop.
+/// The jobs of the main actor. The main queue runs many of them in one callout of the main loop.
 package enum MainActorJobs {
-    /// From now on each counts as a callout of its own: it is looked at, timed and blamed for itself. Otherwise what stands is the main queue, and
-    /// all that it ran is one stall. Any thread, once.
-    package static func tellApart() {
-        // On the main loop's thread, in its callout: it is where the main queue runs its jobs.
+    /// From now on each job counts as a separate callout, so a stall has one job as its culprit. Otherwise all jobs that the main queue runs
+    /// in one callout are one stall. Any thread, once.
+    package static func countEach() {
+        // Called on the main loop's thread, within its callout: there the main queue runs its jobs.
         task_hooks_call_at_main_jobs { EventRunLoop.main.heartbeat.noteCallout() }
     }
 }

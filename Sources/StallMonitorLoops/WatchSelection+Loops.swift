@@ -4,41 +4,41 @@ import RunLoopKit
 public import StallMonitor
 
 extension WatchSelection {
-    /// Every loop of the process that waits in epoll or poll, SwiftNIO's among them, and the main loop.
+    /// Every loop of the process that waits in epoll or poll, including SwiftNIO's, and the main loop.
     ///
     ///     let monitor = StallMonitor.start(watching: .everyLoop)
     ///
-    /// A loop that comes later is watched when it has come, one that ends is forgotten. Reports call it by its thread's name
-    /// (`NIO-ELT-0-#1`), with a number where several are called the same. What counts as a loop, and what it costs: see the
-    /// article "Watching every loop" of `StallMonitor`.
+    /// A loop that starts later is watched from then on; one that ends is forgotten. Reports name it after its thread
+    /// (`NIO-ELT-0-#1`), with a number if several threads have the same name. What counts as a loop, and what watching it costs: see
+    /// the article "Watching every loop" of `StallMonitor`.
     public static var everyLoop: WatchSelection { [.main, .everyLoop { _ in true }] }
 
-    /// Of the loops that wait in epoll or poll those that are wanted, now and later. The main loop is not among them: see
+    /// The wanted ones of the loops that wait in epoll or poll, including loops that start later. Without the main loop: see
     /// `WatchSelection.main`.
     ///
     ///     StallMonitor.start(watching: [.main, .everyLoop { $0.hasPrefix("NIO-ELT") }])
     ///
-    /// - Parameter isWanted: told the name that reports would have. Called once for each loop, on any thread; it must not block.
+    /// - Parameter isWanted: gets the loop's name in reports. Called once for each loop, on any thread; it must not block.
     public static func everyLoop(where isWanted: @escaping @Sendable (_ label: String) -> Bool) -> WatchSelection {
         .found(by: LoopRegistrar.current) { isWanted($0.label) }
     }
 }
 
 extension WatchSelection {
-    /// A serial queue: a stall when a piece of its work keeps new work waiting for the threshold.
+    /// A serial queue. It is stalled when new work has to wait for the threshold.
     ///
     ///     let monitor = StallMonitor.start(watching: [.everyLoop, .queue(database)])
     ///
-    /// While work is on it the queue is looked at every 25 ms, and handed an empty closure, one at a time, whose waiting is what is
-    /// measured. While no work comes to it nobody looks, and nothing wakes. A backlog of short pieces is told as `congested`. A queue that
-    /// is suspended, or waits for a worker, is not stalled: no code stands in it.
+    /// While the queue has work, the monitor looks at it every 25 ms and submits an empty closure, one at a time. It measures how long that
+    /// closure waits. While the queue is empty nothing looks at it, and no thread wakes. A backlog of short pieces of work is reported as
+    /// `congested`. A queue that is suspended, or waits for a worker thread, is not stalled: no code is running on it.
+    ///
+    /// A queue that cannot be watched is reported as the fault `queueNotWatched` at the start.
     ///
     /// - Parameters:
-    ///   - queue: not a concurrent one, nor the main queue, which is the main loop's. Kept until the monitor stops. If others
-    ///     target it, what they run on it counts as its work; if it targets another one, watch that too.
-    ///   - label: what reports call it; the queue's own label unless given.
-    ///
-    /// What cannot be watched is told as a fault, `queueNotWatched`, at the start.
+    ///   - queue: not a concurrent queue, and not the main queue, which belongs to the main loop. Retained until the monitor stops. The work of
+    ///     queues that target it counts as its own; if it targets another queue, watch that one too.
+    ///   - label: its name in reports; by default the queue's own label.
     public static func queue(_ queue: DispatchQueue, label: String? = nil) -> WatchSelection {
         let name = label ?? (queue.label.isEmpty ? "queue" : queue.label)
         do throws(StallMonitorError) {
@@ -48,8 +48,8 @@ extension WatchSelection {
         }
     }
 
-    /// The main thread's loop where that is Foundation's `RunLoop.main`, or another one that waits in epoll or poll: of a program
-    /// that does not run the main loop of `RunLoopKit`. Reports call it `main`.
+    /// The main thread's loop if that is Foundation's `RunLoop.main`, or another loop that waits in epoll or poll: for a program that
+    /// does not run the main loop of `RunLoopKit`. Reports name it `main`.
     ///
     ///     let monitor = StallMonitor.start(watching: .foundationMain)
     ///     RunLoop.main.run()
@@ -59,19 +59,21 @@ extension WatchSelection {
 }
 
 extension WatchSelection {
-    /// The pool of workers that runs Swift's tasks: a stall when each of its workers has stood in one job for the threshold.
+    /// The workers that run Swift's tasks. A pool is stalled when each of its workers has been in the same job for the threshold.
     ///
     ///     let monitor = StallMonitor.start(watching: [.main, .taskPool])
     ///
-    /// There is one such pool for each priority, and one of them may be starved while the others work: each is watched for itself, from its
-    /// first job on, and called by its priority in reports (`medium-priority tasks`). What counts as a job: see `TaskPoolHeartbeat`. One long job
-    /// among free workers is no stall: it is counted in the run record, and reported if `reportsJobsLongerThan` of the configuration says so. More
-    /// stands in the article "The task pool" of `StallMonitor`.
-    /// Not among them are the main actor, which is the main loop's, and executors of the server's own: see ``WatchSelection/pools(_:)``.
+    /// There is one pool for each priority, and one of them may be starved while the others work. So each is watched separately, from its first
+    /// job on, and named after its priority in reports (`medium-priority tasks`). What counts as a job: see `TaskPoolHeartbeat`. One long job
+    /// beside free workers is not a stall: it is counted in the run record, and reported if the configuration's `reportsJobsLongerThan`
+    /// is set. See the article "The task pool" of `StallMonitor`.
     ///
-    /// Where it cannot work (a program linked with `-static-stdlib`, the thread sanitizer) the monitor tells `taskPoolNotFound`, once.
+    /// The main actor is not included: it belongs to the main loop. Neither are the server's own executors: see ``WatchSelection/pools(_:)``.
+    ///
+    /// If the pools cannot be watched (in a program linked with `-static-stdlib`, or under the thread sanitizer), the monitor reports
+    /// `taskPoolNotFound` once.
     public static var taskPool: WatchSelection { .found(by: TaskPools.shared) }
 
-    /// Every loop of the process, the main loop among them, and the task pool.
+    /// Every loop of the process, including the main loop, and the task pool.
     public static var everything: WatchSelection { [.everyLoop, .taskPool] }
 }

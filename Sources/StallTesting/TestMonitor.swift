@@ -28,7 +28,7 @@ final class TestMonitor: Sendable {
             case .suppressed, .mended: break
             }
         }
-        MainActorJobs.tellApart()
+        MainActorJobs.countEach()
         // Completes the run record.
         atexit { TestMonitor.shared.monitor.stop() }
     }

@@ -13,7 +13,7 @@ struct EveryLoopTests {
     }
 
     @Test(
-        "Loops on epoll, poll and select are found, named after their threads, and each one's stall is told once, by the callback that stands"
+        "Loops on epoll, poll and select are found, named after their threads, and each one's stall is reported once, with the stalled callback"
     )
     func stalls() async throws {
         try await play("stalls") { run in
@@ -65,7 +65,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("A fork's child has a monitor of its own, and its loops are found anew; its parent's are watched on")
+    @Test("A fork's child has its own monitor, which finds its loops again; the parent's loops stay watched")
     func fork() async throws {
         try await play("fork") { run in
             #expect(run.count("child done") == 1 && run.count("child 0") == 1, "\(run.lines)")
@@ -76,7 +76,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("More threads than can be known are told of once, harm nobody, and leave room when they end")
+    @Test("More threads than can be known are reported once, without other effects, and can be replaced when they end")
     func crowd() async throws {
         try await play("crowd") { run in
             let faults = run.lines.filter { $0.hasPrefix("fault") }.map { $0.prefix { $0 != "." } + "." }
@@ -89,12 +89,14 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("Threads that take turns at one epoll set have no loop of their own: told once, and none is reported")
+    @Test(
+        "Threads that wait for one epoll set in turn have no loop of their own: that is reported once, and no stall of them"
+    )
     func shared() async throws {
         try await play("shared") { run in
             let faults = run.lines.filter { $0.hasPrefix("fault") }
             #expect(run.count("pool true") == 2 && faults.count == 1, "\(run.lines)")
-            #expect(faults.allSatisfy { $0.contains("wait for one epoll set by turns") }, "\(faults)")
+            #expect(faults.allSatisfy { $0.contains("wait for one epoll set in turn") }, "\(faults)")
             let labels = try run.contents().labels
             #expect(labels == ["alone"])
         }
@@ -108,7 +110,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("16 idle loops and a queue under watch: in a second nobody wakes")
+    @Test("16 idle loops and a watched queue: within a second no thread wakes")
     func idle() async throws {
         try await play("idle") { run in
             #expect(run.count("wakes 0") == 1, "\(run.lines)")

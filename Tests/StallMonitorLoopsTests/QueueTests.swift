@@ -11,7 +11,7 @@ import Testing
 )
 struct QueueTests {
     @Test(
-        "What keeps new work waiting is told once, whichever way it came; a backlog as congested, a suspended queue not at all"
+        "Work that keeps new work waiting is reported once, however it was submitted; a backlog as congested, a suspended queue not at all"
     )
     func queues() async throws {
         let run = try await LoopHostRun("queues")
@@ -40,14 +40,14 @@ struct QueueTests {
         #expect(faults.contains { $0.contains("It is the main queue") }, "\(faults)")
     }
 
-    @Test("A fork's child has none of its parent's queues: there is room for its own")
+    @Test("A fork's child watches none of its parent's queues, and has room for its own")
     func fork() async throws {
         let run = try await LoopHostRun("queueFork")
         defer { run.remove() }
         #expect(run.lines == ["parent adds 64", "child adds 64", "child 0"])
     }
 
-    @Test("A main loop that is Foundation's is found, and its stall told")
+    @Test("A main loop that is Foundation's is found, and its stall reported")
     func foundation() async throws {
         let run = try await LoopHostRun("foundation")
         defer { run.remove() }

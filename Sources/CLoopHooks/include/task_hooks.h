@@ -1,41 +1,41 @@
 #pragma once
 
-// Swift's own task pool. Its runtime hands each job that is ready to run to libdispatch by dispatch_async_f, on a queue for each priority.
-// Here that function is defined in the program, which the runtime then calls in its place; it calls libdispatch's in turn, and has a
-// job that is Swift's run between task_pool_begin and task_pool_end. All else that is handed over that way passes through untouched.
+// Watches Swift's own task pools. The runtime submits each job that is ready to run by libdispatch's dispatch_async_f, to one queue for each
+// priority. That function is defined here for the program, so the runtime calls it instead. It calls libdispatch's function, and runs Swift's
+// jobs between task_pool_begin and task_pool_end. All other work passes through unchanged.
 //
-// Not among the jobs: those of the main actor, of actors and tasks with an executor of their own, which run elsewhere, and the wake-up at the
-// end of Task.sleep, which hands the task that slept over as a job like any other.
+// These are not counted as jobs: jobs of the main actor, and of actors and tasks with their own executors, which run elsewhere; and the wake-up
+// at the end of Task.sleep, which submits the sleeping task as an ordinary job.
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #pragma clang assume_nonnull begin
 
-/// The priorities that Swift has names for. Tasks of other priorities run on queues of their own, and pass through.
-enum { TASK_HOOKS_LANES = 5 };
+/// The number of priorities with a name in Swift. Tasks of other priorities run on other queues, and are not watched.
+enum { TASK_HOOKS_PRIORITIES = 5 };
 
-/// Whether the runtime's calls come here. False in a program that has the runtime or libdispatch in it (`-static-stdlib`), and where this
-/// library was loaded with dlopen(3). Any thread.
+/// Whether the runtime's calls reach these functions. False if the runtime or libdispatch is linked into the program (`-static-stdlib`), or
+/// this library was loaded with dlopen(3). Any thread.
 bool task_hooks_are_called(void);
 
-/// Has the jobs of a priority begin and end in `pool`, a `task_pool`, which must stay. Before the first arming, once for each.
+/// Sets the pool in which the jobs of a priority begin and end. Once for each priority, before the first `task_hooks_arm`.
 ///
-/// \param priority  as `TaskPriority.rawValue` has it: 9, 17, 21, 25 or 33. Another one is ignored.
+/// \param priority  a `TaskPriority.rawValue`: 9, 17, 21, 25 or 33. Others are ignored.
+/// \param pool      a `task_pool`, which must stay valid.
 void task_hooks_set_pool(uint8_t priority, void *pool);
 
-/// Sets what is called once for each priority, when its first job is handed over while armed, on the thread that does so.
+/// Sets a function that is called once for each priority, when its first job is submitted while armed, on the submitting thread.
 void task_hooks_call_at_use(void (*used)(uint8_t priority));
 
-/// Whether jobs are counted that are handed over from now on. Any thread.
+/// Whether jobs submitted from now on are counted. Any thread.
 void task_hooks_arm(bool armed);
 
-/// Has `begins` called before each job of the main actor, where the main queue runs it, that is handed over from now on. Any
-/// thread, once.
+/// From now on, `begins` is called before each job of the main actor that the main queue runs. Any thread, once.
 void task_hooks_call_at_main_jobs(void (*begins)(void));
 
-/// How many of its own jobs Swift's pool runs at once, as libdispatch has it: as many as the machine has processors; not more than the
-/// process was permitted to use when it began, though it adds workers in the place of some that sleep, after a second.
+/// How many jobs a pool runs at once, which libdispatch decides: as many as the machine has processors, but not more than the process was
+/// permitted to use when it started. After a second, libdispatch adds workers in place of sleeping ones.
 uint32_t task_hooks_width(void);
 
 #pragma clang assume_nonnull end
