@@ -4,14 +4,14 @@ public import StallMonitor
 import StallReports
 
 extension StallMonitor.Configuration {
-    /// Reads the configuration. A key that is not set keeps its default; a value of the wrong form is an error, so that a
-    /// slip in a file does not silently switch a limit off.
+    /// Reads the configuration. A key that is not set keeps its default. A value of the wrong form is an error, so that a typing error in a file
+    /// does not silently switch off a limit.
     ///
     /// The keys, their forms and their defaults: <doc:ConfigurationKeys>.
     ///
-    /// - Parameter config: scoped to where the keys are: `stallMonitor` in the shipped file, so that the environment variable
-    ///   of `tickMilliseconds` is `STALL_MONITOR_TICK_MILLISECONDS`.
-    /// - Throws: a `ConfigurationRangeError` that names the key and its range, or what the reader says of a value of the wrong form.
+    /// - Parameter config: scoped to the keys: `stallMonitor` in the shipped file. The environment variable of `tickMilliseconds` is then
+    ///   `STALL_MONITOR_TICK_MILLISECONDS`.
+    /// - Throws: a `ConfigurationRangeError` with the key and its range, or the reader's error for a value of the wrong form.
     public init(config: ConfigReader) async throws {
         var draft = ConfigurationDraft()
         for option in ConfigurationOption.all { try await option.read(config, &draft) }
@@ -22,12 +22,12 @@ extension StallMonitor.Configuration {
 #if YAML
     import SystemPackage
 
-    // Only with the package's trait `YAML`: no server gets a parser of YAML that it did not ask for.
+    // Only with the package's trait `YAML`, so that servers without it do not build a YAML parser.
     extension StallMonitor.Configuration {
-        /// Reads `file` (YAML) under the environment: a variable wins over the file, the file over the defaults.
+        /// Reads environment variables and `file` (YAML). A variable takes precedence over the file, and the file over the defaults.
         ///
         /// - Parameter file: may be missing.
-        /// - Throws: what the file's parser or a value of the wrong form has to say.
+        /// - Throws: the error of the file's parser, or of a value of the wrong form or out of range.
         public static func load(file: String = "config/stall-monitor.yaml") async throws -> Self {
             let reader = ConfigReader(providers: [
                 EnvironmentVariablesProvider(),
@@ -38,7 +38,7 @@ extension StallMonitor.Configuration {
     }
 #endif
 
-/// A configuration in the making: what of it is set by several keys has a field for each.
+/// A configuration while it is read. It has a separate field for each key of an option that is set by several keys.
 struct ConfigurationDraft: Sendable {
     var whole = StallMonitor.Configuration()
     var hasRepeated = true
@@ -52,12 +52,12 @@ struct ConfigurationDraft: Sendable {
     var health = StallMonitor.Configuration.HealthOptions(port: 0)
     var captureSignal = Int(StallMonitor.Configuration.defaultCaptureSignal)
 
-    /// - Throws: a `ConfigurationRangeError` for the first value that is out of its range.
+    /// - Throws: a `ConfigurationRangeError` for the first value out of range.
     func configuration() throws -> StallMonitor.Configuration {
         var configuration = whole
         configuration.rule.repeated = hasRepeated ? repeated : nil
         configuration.rule.congested = hasCongested ? StallRule.Congested(ticks: congestedTicks) : nil
-        // A window that is set to more than the longest one raises it. What is out of its range is found below.
+        // A window longer than the longest one raises that. Values out of range are found below.
         let (window, longest) = (whole.repeats.window, whole.repeats.longestWindow)
         configuration.repeats.longestWindow = longest < .zero ? longest : max(window, longest)
         configuration.service = serviceName.map {

@@ -3,7 +3,7 @@ import StallDetection
 import StallMonitor
 import StallReports
 
-/// One key of a configuration file: its name, its form and range, and where its value goes.
+/// One key of a configuration file: its name, form and range, and the option that it sets.
 ///
 /// The list of all options drives both the reader and the table in the documentation.
 struct ConfigurationOption: Sendable {
@@ -13,14 +13,14 @@ struct ConfigurationOption: Sendable {
         case number(ClosedRange<Double>)
     }
 
-    /// Relative to the scope, parts separated by dots: `limits.reports`.
+    /// The key, relative to the scope; its parts are separated by dots: `limits.reports`.
     let key: String
     let form: Form
     /// The meaning, in one line.
     let summary: String
-    /// Text for the table instead of the default value, if it says more.
+    /// A text for the table that is clearer than the default value.
     let fallback: String?
-    /// The value as a file has it. Nil: not set.
+    /// The value in the form of a file. Nil: not set.
     let text: @Sendable (ConfigurationDraft) -> String?
     /// Stores the value if the key is set.
     let read: @Sendable (ConfigReader, inout ConfigurationDraft) async throws -> Void
@@ -53,7 +53,7 @@ struct ConfigurationOption: Sendable {
     }
 
     static func decimal(_ number: Double) -> String {
-        // A percentage of a share comes out of its multiplication with a tail of nines.
+        // Multiplying a share by 100 is not exact, and would print many nines.
         let number = (number * 1e6).rounded() / 1e6
         return Int(exactly: number).map(String.init) ?? "\(number)"
     }
@@ -90,7 +90,7 @@ extension ConfigurationOption {
     }
 
     static func text(_ key: String, _ field: Field<String?>, _ summary: String, _ fallback: String? = nil) -> Self {
-        // Here and below, where the value is itself optional: an unset key must stay nil, and not become a value that is nil.
+        // Here and below for optional values: an unset key must give nil, and not a value that is nil.
         Self(
             key,
             .text,
@@ -135,7 +135,7 @@ extension ConfigurationOption {
         )
     }
 
-    /// A whole number of the unit that the key names. Any number makes a duration: what is too long is found by its range.
+    /// A whole number of the unit in the key's name. Every number gives a duration; one that is too long is found by its range.
     static func duration(
         _ key: String,
         _ field: Field<Duration>,

@@ -7,15 +7,15 @@ public import StallMonitor
 import StallReports
 
 /// Writes the monitor's events to a log: one message when a stall begins, one when it ends, one for each fault
-/// and its end. How many stalls are told is limited by the monitor: see `RepeatRule`.
+/// and its end. The monitor limits the number of reported stalls: see `RepeatRule`.
 ///
 ///     StallMonitor.start(onEvent: StallLog(logger).callAsFunction)
 public struct StallLog: Sendable {
-    /// How a stall is written.
+    /// The form of the messages.
     public enum Form: Hashable, Sendable {
-        /// One line; the figures are the message's metadata. For what collects logs.
+        /// One line. The figures are the message's metadata. For log collectors.
         case line
-        /// Several lines, with where, why, and the stack's own functions; the report's id is all of the metadata. For a terminal.
+        /// Several lines: place, cause, and the server's own functions on the stack. The metadata has only the report's id. For a terminal.
         case lines
     }
 
@@ -24,9 +24,9 @@ public struct StallLog: Sendable {
     private let form: Form
 
     /// - Parameters:
-    ///   - logger: where to write.
-    ///   - level: of the messages about stalls. A library does not decide what is worth a warning, so `info` unless given.
-    ///   - form: one line unless given.
+    ///   - logger: the destination.
+    ///   - level: the level of messages about stalls. By default `info`, because a library should not decide what is worth a warning.
+    ///   - form: by default one line.
     public init(_ logger: Logger, level: Logger.Level = .info, form: Form = .line) {
         self.logger = logger
         self.level = level
@@ -46,7 +46,7 @@ public struct StallLog: Sendable {
         }
     }
 
-    /// Not at the level of the others: it is because they come so often that these are not reported.
+    /// At a lower level than the others, because these stalls are frequent.
     private func logSuppressed(_ stall: SuppressedStall) {
         logger.debug(
             "event loop stalled again",
@@ -95,7 +95,7 @@ extension StallReport {
         return lines + ["Report  \(id)"]
     }
 
-    /// The server's own functions on the stack, the innermost first, 16 at most.
+    /// The server's own functions on the stack, innermost first, 16 at most.
     private var ownFrames: [Frame] {
         let stack = stacks.first { $0.role == .stalled }
         return Array((stack.map { $0.frames + ($0.async?.frames ?? []) } ?? []).filter(\.own).prefix(16))

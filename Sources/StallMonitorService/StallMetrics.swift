@@ -4,25 +4,25 @@ import RunLoopKit
 import StallReports
 import Synchronization
 
-/// Counts stalls, and what the monitor does and costs, for the metrics backend that the server has (swift-metrics).
+/// Counts stalls, and the monitor's work and cost, for the server's metrics backend (swift-metrics).
 ///
 ///     let metrics = StallMetrics()
 ///     let monitor = StallMonitor.start { metrics.note($0) }
 ///
-/// | metric | is | dimensions |
+/// | metric | meaning | dimensions |
 /// |---|---|---|
-/// | `stall.count` | counter: stalls that are over, with those that were only counted | `kind`, `verdict`, `type`, `watched` |
-/// | `stall.duration` | timer: how long each lasted | `kind`, `verdict`, `type`, `watched` |
-/// | `stall.suppressed` | counter: of these, the ones without a report | `kind` |
-/// | `stall.ongoing.count`, `stall.ongoing.longest.seconds` | meters: stalls under way, and how long the longest has lasted | |
-/// | `stall.watched.seconds`, `stall.watched.turns` | counters: how long was watched, and turns made (of a task pool, jobs) | `type` |
-/// | `stall.turn.bucket` | counter: turns not longer than `le` seconds, each in every bucket it fits, as Prometheus has them | `type`, `le` |
-/// | `stall.turn.p99.seconds`, `stall.turn.max.seconds` | meters: of the slowest watched thing, since its watch began | `type` |
-/// | `stall.monitor.captures`, `stall.monitor.capture_failures`, `stall.monitor.lost` | counters: stacks taken, not taken; reports lost | |
-/// | `stall.monitor.processor.seconds`, `stall.monitor.held.seconds` | counters: what the monitor has cost | |
+/// | `stall.count` | counter: stalls that have ended, including those that were only counted | `kind`, `verdict`, `type`, `watched` |
+/// | `stall.duration` | timer: the duration of each | `kind`, `verdict`, `type`, `watched` |
+/// | `stall.suppressed` | counter: the ones without a report | `kind` |
+/// | `stall.ongoing.count`, `stall.ongoing.longest.seconds` | meters: ongoing stalls, and the duration of the longest | |
+/// | `stall.watched.seconds`, `stall.watched.turns` | counters: watched time, and turns (for a task pool: jobs) | `type` |
+/// | `stall.turn.bucket` | counter: turns of up to `le` seconds; cumulative, as in Prometheus | `type`, `le` |
+/// | `stall.turn.p99.seconds`, `stall.turn.max.seconds` | meters: of the slowest watched loop, since it is watched | `type` |
+/// | `stall.monitor.captures`, `stall.monitor.capture_failures`, `stall.monitor.lost` | counters: captured stacks, failed captures, lost reports | |
+/// | `stall.monitor.processor.seconds`, `stall.monitor.held.seconds` | counters: the monitor's cost | |
 ///
-/// The first three are recorded as stalls end, all others by ``update(from:)``. No dimension grows with the number of faults or threads:
-/// `watched` is what reports call the loop, queue or pool, for the first 64 of them, and `other` for those that come later. `verdict` of a
+/// The first three are recorded when stalls end, all others by ``update(from:)``. No dimension grows with the number of faults or threads:
+/// `watched` is the name of the loop, queue or pool in reports for the first 64 of them, and `other` for later ones. The `verdict` of a
 /// stall that was only counted is `unknown`.
 public final class StallMetrics: Sendable {
     private let factory: any MetricsFactory
@@ -33,17 +33,17 @@ public final class StallMetrics: Sendable {
     private let highest = Mutex<[Highest]>([])
     private let watchedNames = BoundedNames(64)
 
-    /// The highest that one monitor's figures were found at. Each may fall for a while: what was taken for lost is written after all, a time is
-    /// found to have been a pause, or another thread asked later and counts first.
+    /// The highest values of one monitor's figures so far. A figure may decrease for a while: a lost report was written after all, a time turned
+    /// out to be a pause, or two threads called ``update(from:)`` at once.
     private struct Highest {
         weak var monitor: StallMonitor?
         var values: [InstrumentKey: Double] = [:]
     }
 
-    /// - Parameter factory: the backend; the one that the server has bootstrapped unless given.
+    /// - Parameter factory: the backend; by default the one that the server has bootstrapped.
     public init(factory: (any MetricsFactory)? = nil) { self.factory = factory ?? MetricsSystem.factory }
 
-    /// Records a stall that is over. Any thread; to be given to `StallMonitor.start` as its handler, or called by it.
+    /// Records a stall that has ended. Pass it to `StallMonitor.start` as the handler, or call it there. Any thread.
     public func note(_ event: StallEvent) {
         switch event {
         case .ended(let report):
@@ -71,7 +71,7 @@ public final class StallMetrics: Sendable {
         timer("stall.duration", dimensions).recordNanoseconds(duration)
     }
 
-    /// Records what a monitor stands at. Any thread but a watched loop's, every 10 s or so. ``StallMonitorService`` does it by itself.
+    /// Records a monitor's present figures. Call it about every 10 s, on any thread but a watched loop's. ``StallMonitorService`` calls it.
     public func update(from monitor: StallMonitor) {
         let health = monitor.health
         meter("stall.ongoing.count", []).set(health.stalls.count)
@@ -101,7 +101,7 @@ public final class StallMetrics: Sendable {
         meter("stall.turn.max.seconds", dimensions).set(Double(turns.map(\.maxNs).max() ?? 0) / 1e9)
     }
 
-    /// The bounds of `stall.turn.bucket`, seconds.
+    /// The bounds of `stall.turn.bucket`, in seconds.
     static let turnBounds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
     private func updateBuckets(
@@ -118,7 +118,7 @@ public final class StallMetrics: Sendable {
         }
     }
 
-    /// Counters only rise: by what a monitor's figure exceeds the highest that it was found at. Another monitor begins at zero.
+    /// Counters only increase: by the difference between a figure and its highest value so far. For another monitor that is zero.
     func raise(_ label: String, _ dimensions: [(String, String)] = [], of monitor: StallMonitor, to value: Double) {
         let key = InstrumentKey(label, dimensions)
         let difference = highest.withLock { all in
@@ -155,7 +155,7 @@ public final class StallMetrics: Sendable {
     }
 }
 
-/// The first so many names; those that come later are one.
+/// The first names, up to a limit. Later ones share one name.
 final class BoundedNames: Sendable {
     private let known = Mutex<Set<String>>([])
     private let capacity: Int
@@ -172,7 +172,7 @@ final class BoundedNames: Sendable {
     }
 }
 
-/// A metric and its dimensions' values.
+/// A metric and the values of its dimensions.
 private struct InstrumentKey: Hashable, Sendable {
     let label: String
     let dimensions: [String]
@@ -182,11 +182,11 @@ private struct InstrumentKey: Hashable, Sendable {
     }
 }
 
-/// Instruments of one kind, each made once.
+/// Instruments of one kind. Each is created once.
 private final class Instruments<Instrument: Sendable>: Sendable {
     private let known = Mutex<[InstrumentKey: Instrument]>([:])
 
-    /// - Parameter make: not called under the lock: a backend may do as it likes.
+    /// - Parameter make: called without the lock, because a backend may do anything in it.
     func instrument(_ key: InstrumentKey, make: () -> Instrument) -> Instrument {
         if let instrument = known.withLock({ $0[key] }) { return instrument }
         let made = make()

@@ -8,25 +8,26 @@ public import StallMonitor
 ///     let stalls = StallMonitorService(logger: logger)
 ///     try await ServiceGroup(services: [stalls, server], gracefulShutdownSignals: [.sigterm], logger: logger).run()
 ///
-/// First in the list it ends last: what stalls while the others shut down is reported, too. It watches from its making on, so that a stall
-/// during the start is seen. At its end, by a signal, by cancellation, or because another service failed, it waits for its reports to be on the
-/// disk, 5 s at most; a stall under way then is closed as `abandoned`.
+/// The first service in the list ends last, so stalls during the shutdown of the others are reported, too. It watches from its initializer
+/// on, so that stalls during the start are reported. When it ends (by a signal, by cancellation, or because another service failed), it waits
+/// until its reports are written, 5 s at most. A stall that is ongoing then is closed as `abandoned`.
 public struct StallMonitorService: Service {
-    /// For what a server asks of it: `health`, `events()`, `watch(_:)`, `expectSlow(for:_:)`.
+    /// The monitor, for `health`, `events()`, `watch(_:)` and `expectSlow(for:_:)`.
     public let monitor: StallMonitor
     private let metrics: StallMetrics?
     private let interval: Duration
 
-    /// Starts to watch. Any thread; returns at once.
+    /// Starts to watch, and returns at once. Any thread.
     ///
     /// - Parameters:
-    ///   - configuration: see there; `Configuration(config:)` reads one from a `ConfigReader`.
-    ///   - selection: what to watch: the main loop, with it the main actor, unless given.
-    ///   - logger: gets a line for each stall; see ``StallLog``. Nil: none.
-    ///   - level: of these lines.
-    ///   - metrics: what to count with. Nil: nothing is counted.
-    ///   - interval: how often what is not an event is counted: 10 s unless given, 100 ms at least. Without metrics nothing wakes.
-    ///   - onEvent: called besides, on the reporter's thread.
+    ///   - configuration: `Configuration(config:)` reads one from a `ConfigReader`.
+    ///   - selection: what to watch; by default the main loop, which includes the main actor.
+    ///   - logger: gets a message for each stall; see ``StallLog``. Nil: no log.
+    ///   - level: the level of these messages.
+    ///   - metrics: the metrics to update. Nil: no metrics.
+    ///   - interval: how often the figures that are not events are updated: by default every 10 s, 100 ms at least. Without metrics no thread
+    ///     wakes for that.
+    ///   - onEvent: also called for each event, on the reporter's thread.
     public init(
         _ configuration: StallMonitor.Configuration = .init(),
         watching selection: WatchSelection = .main,
@@ -45,21 +46,21 @@ public struct StallMonitorService: Service {
         (self.metrics, self.interval) = (metrics, max(interval, .milliseconds(100)))
     }
 
-    /// Lasts until the group shuts down or the task is cancelled; then ends the monitor. Called by the service group, once.
+    /// Runs until the group shuts down or the task is cancelled, then ends the monitor. Called by the service group, once.
     public func run() async {
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
                 metrics?.update(from: monitor)
-                // Without metrics there is nothing to do in between.
+                // Without metrics there is nothing to do until the end.
                 try? await Task.sleep(for: metrics == nil ? .seconds(86_400) : interval)
             }
         }
         await stop()
-        // What was counted up to the end, with what the end itself has lost.
+        // The final figures, including the reports that were lost at the end.
         metrics?.update(from: monitor)
     }
 
-    /// Not on a worker of the task pool: it waits for a disk.
+    /// Not on a thread of the task pool, because it waits for a disk.
     private func stop() async {
         await withCheckedContinuation { continuation in
             DispatchQueue.global().async {

@@ -3,18 +3,18 @@
     import StallReports
     public import Tracing
 
-    // Only with the package's trait `Tracing`, so that no server gets a package that it did not choose.
+    // Only with the package's trait `Tracing`, so that servers without it do not build that package.
 
     /// Makes a span for each reported stall, in the trace of the stalled request (swift-distributed-tracing).
     ///
     ///     let tracing = StallTracing()
     ///     let monitor = StallMonitor.start { tracing.note($0) }
     ///
-    /// The span `loop.blocked` is made when the stall has ended, with the stall's begin and end. Its parent is the context that
-    /// `withStallContext` had set for the stalled work; without one the span begins a new trace. It has links to the contexts of
-    /// other requests that were begun on the stalled thread and waited, up to 32.
+    /// When a stall has ended, the span `loop.blocked` is created, with the beginning and the end of the stall. Its parent is the context that
+    /// `withStallContext` has set for the stalled work; without one the span begins a new trace. It has links to the contexts of up to
+    /// 32 other requests that were begun on the stalled thread and waited.
     ///
-    /// | attribute | is |
+    /// | attribute | value |
     /// |---|---|
     /// | `code.function.name`, `code.file.path`, `code.line.number` | of the culprit, if known |
     /// | `thread.id`, `thread.name` | of the stalled thread |
@@ -26,11 +26,11 @@
     public struct StallTracing: Sendable {
         private let tracer: (any Tracer)?
 
-        /// - Parameter tracer: makes the spans. Nil: the one that the server has bootstrapped by then.
+        /// - Parameter tracer: creates the spans. Nil: the one that the server has bootstrapped by then.
         public init(tracer: (any Tracer)? = nil) { self.tracer = tracer }
 
-        /// Makes the span if the event ends a stall. Pass it to `StallMonitor.start` as the handler, or call it there: it runs on the
-        /// reporter's thread and costs the loop nothing.
+        /// Creates the span if the event is the end of a stall. Pass it to `StallMonitor.start` as the handler, or call it there: it runs on
+        /// the reporter's thread and costs the loop nothing.
         public func note(_ event: StallEvent) {
             guard case .ended(let report) = event else { return }
             let work = WorkTable.current.takeContexts(ofStall: report.id).map { work in
@@ -87,7 +87,7 @@
 
         static func context(of work: any WorkContext) -> ServiceContext? { (work as? TracedWork)?.context }
 
-        /// The ids that the server's tracer writes into a request's headers.
+        /// The ids that the server's tracer writes into the headers of a request.
         var trace: StallReport.Trace? {
             var headers: [String: String] = [:]
             InstrumentationSystem.instrument.inject(context, into: &headers, using: HeaderInjector())
@@ -147,7 +147,7 @@
             )
         }
 
-        /// The stalled thread's stack, the innermost function first, at most 64 frames: receivers cut or refuse longer values.
+        /// The stalled thread's stack, innermost function first, 64 frames at most, because receivers truncate or refuse longer values.
         private var stackTrace: String {
             (stacks.first?.frames ?? []).prefix(64).map { frame in
                 let place = frame.file.map { " (\($0)\(frame.line.map { ":\($0)" } ?? ""))" } ?? ""

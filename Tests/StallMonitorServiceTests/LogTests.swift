@@ -69,7 +69,7 @@ struct LogTests {
         #expect(lines.all.first?.metadata["stall.verdict"] == "waiting")
     }
 
-    @Test("A stall that nobody watches any more has not recovered")
+    @Test("A stall that is no longer watched has not recovered")
     func abandoned() {
         log()(.ended(report(.abandoned)))
         #expect(lines.all.map(\.text) == ["event loop stalled, no longer watched"])
@@ -94,7 +94,7 @@ struct LogTests {
         #expect(lines.all.first?.metadata == ["stall.id": "\(stall.id)"])
     }
 
-    @Test("Repeats are told for debugging only; faults, and their end, like stalls")
+    @Test("Repeats are logged at the debug level only; faults and their ends like stalls")
     func others() {
         let repeats = StallReport.Repeats(
             count: 3,

@@ -86,7 +86,7 @@ struct MetricsTests {
         #expect(counts == counts.sorted() && counts.last ?? 0 >= 20, "\(counts)")
     }
 
-    @Test("What was only counted is counted here, too")
+    @Test("Stalls that were only counted are counted here, too")
     func suppressed() {
         let metrics = StallMetrics(factory: backend)
         let repeats = StallReport.Repeats(
@@ -122,7 +122,7 @@ struct MetricsTests {
         #expect(backend.counterTotal(label: "stall.monitor.lost") == 9)
     }
 
-    @Test("Without a monitor that runs nothing stands, and nothing is made up")
+    @Test("Without a running monitor no stall is shown, and no figure is invented")
     func stopped() {
         let monitor = StallMonitor.start(.init(enabled: false))
         StallMetrics(factory: backend).update(from: monitor)

@@ -52,7 +52,7 @@
             return report
         }
 
-        @Test("A stall is a span from its begin to its end, with what stood, where and why")
+        @Test("A stall is a span from its beginning to its end, with the loop, the place and the cause")
         func span() throws {
             StallTracing(tracer: tracer).note(.ended(report { $0.labels = ["checkout"] }))
             let span = try #require(tracer.finishedSpans.first)
@@ -84,7 +84,7 @@
             )
         }
 
-        @Test("What begins or goes on has no span")
+        @Test("A stall that begins or continues has no span")
         func others() {
             let tracing = StallTracing(tracer: tracer)
             tracing.note(.began(report()))
@@ -93,7 +93,7 @@
         }
 
         @Test(
-            "The span lies in the trace of the request that stood, with links to those that waited on its thread, 32 at most"
+            "The span is in the trace of the stalled request, with links to those that waited on its thread, 32 at most"
         )
         func requests() async throws {
             WorkTable.addReader(1)
