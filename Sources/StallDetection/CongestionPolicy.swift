@@ -6,15 +6,15 @@ package import RunLoopKit
 package struct CongestionPolicy: Sendable {
     package let threshold: Duration
     /// The confirmed stall.
-    package private(set) var open: Stretch?
+    package private(set) var open: CongestedTurn?
     /// What the latest look found, until it is confirmed.
-    private var candidate: Stretch?
+    private var candidate: CongestedTurn?
     private var lastLook: LoopSample?
     /// Time before this belongs to a blocked stall, or was not observed.
     private var floor: MonotonicInstant?
 
     /// The congested part of a turn.
-    package struct Stretch: Hashable, Sendable {
+    package struct CongestedTurn: Hashable, Sendable {
         /// Since when the loop was busy. Identifies the turn.
         package var turn: MonotonicInstant
         package var start: MonotonicInstant
@@ -35,7 +35,7 @@ package struct CongestionPolicy: Sendable {
     package mutating func decide(_ look: LoopSample, taken: ClosedRange<MonotonicInstant>?) -> StallDecision {
         defer { lastLook = look }
         candidate = nil
-        if let stretch = open { return follow(stretch, look, taken) }
+        if let congested = open { return follow(congested, look, taken) }
         raiseFloor(to: look.hasExcludedTime ? look.time : taken?.upperBound)
         for turn in look.turns where turn.end - start(of: turn.start) >= threshold {
             defer { raiseFloor(to: turn.end) }
@@ -65,36 +65,36 @@ package struct CongestionPolicy: Sendable {
         }
         let start = start(of: since)
         guard look.time - start >= threshold else { return .none }
-        candidate = Stretch(turn: since, start: start, announced: look.time - start)
+        candidate = CongestedTurn(turn: since, start: start, announced: look.time - start)
         return .candidate(.exact(from: start, to: look.time))
     }
 
     private mutating func follow(
-        _ stretch: Stretch,
+        _ congested: CongestedTurn,
         _ look: LoopSample,
         _ taken: ClosedRange<MonotonicInstant>?
     ) -> StallDecision {
         raiseFloor(to: taken?.upperBound)
         if let taken {
             open = nil
-            return .ended(.exact(from: stretch.start, to: max(taken.lowerBound, stretch.start)))
+            return .ended(.exact(from: congested.start, to: max(taken.lowerBound, congested.start)))
         }
-        if let turn = look.turns.first(where: { $0.start == stretch.turn }) {
+        if let turn = look.turns.first(where: { $0.start == congested.turn }) {
             open = nil
             raiseFloor(to: turn.end)
-            return .ended(.exact(from: stretch.start, to: turn.end))
+            return .ended(.exact(from: congested.start, to: turn.end))
         }
-        guard look.busySince != stretch.turn else { return grow(stretch, look) }
+        guard look.busySince != congested.turn else { return grow(congested, look) }
         open = nil
         raiseFloor(to: look.time)
-        return .ended(.init(from: stretch.start, between: lastLook?.time ?? look.time, and: look.time))
+        return .ended(.init(from: congested.start, between: lastLook?.time ?? look.time, and: look.time))
     }
 
-    private mutating func grow(_ stretch: Stretch, _ look: LoopSample) -> StallDecision {
-        let length = look.time - stretch.start
-        guard length.isWorthReporting(after: stretch.announced) else { return .none }
+    private mutating func grow(_ congested: CongestedTurn, _ look: LoopSample) -> StallDecision {
+        let length = look.time - congested.start
+        guard length.isWorthReporting(after: congested.announced) else { return .none }
         open?.announced = length
-        return .grew(.exact(from: stretch.start, to: look.time))
+        return .grew(.exact(from: congested.start, to: look.time))
     }
 
     private func start(of turn: MonotonicInstant) -> MonotonicInstant { max(turn, floor ?? turn) }

@@ -83,7 +83,7 @@ package struct StallFinding: Hashable, Sendable {
     }
 }
 
-/// A span of time. Each end is exact or lies between two bounds, and part of the span may be unproven. The true length lies in
+/// A span of time. Each end is exact or lies between two bounds, and part of the span may be excluded. The true length lies in
 /// `shortest ... longest`.
 package struct StallSpan: Hashable, Sendable {
     package var earliestStart: MonotonicInstant
@@ -91,27 +91,27 @@ package struct StallSpan: Hashable, Sendable {
     package var earliestEnd: MonotonicInstant
     package var latestEnd: MonotonicInstant
     /// How much of it is not counted: excluded, or not observed because the watchdog was late.
-    package var unproven: Duration = .zero
+    package var excluded: Duration = .zero
 
-    package var isExact: Bool { hasExactEnds && unproven == .zero }
+    package var isExact: Bool { hasExactEnds && excluded == .zero }
     package var hasExactEnds: Bool { earliestStart == latestStart && earliestEnd == latestEnd }
     package var longest: Duration { latestEnd - earliestStart }
-    package var shortest: Duration { max(.zero, earliestEnd - latestStart - unproven) }
+    package var shortest: Duration { max(.zero, earliestEnd - latestStart - excluded) }
     /// The length to report: the longest that is proven.
-    package var length: Duration { longest - unproven }
+    package var length: Duration { longest - excluded }
 
     package init(
         earliestStart: MonotonicInstant,
         latestStart: MonotonicInstant,
         earliestEnd: MonotonicInstant,
         latestEnd: MonotonicInstant,
-        unproven: Duration = .zero
+        excluded: Duration = .zero
     ) {
         self.earliestStart = earliestStart
         self.latestStart = latestStart
         self.earliestEnd = earliestEnd
         self.latestEnd = latestEnd
-        self.unproven = unproven
+        self.excluded = excluded
     }
 }
 

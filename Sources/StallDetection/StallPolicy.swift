@@ -31,12 +31,12 @@ package struct StallPolicy: Sendable {
         package var earliestStart: MonotonicInstant
         package var latestStart: MonotonicInstant
         /// Time that is excluded, or was not observed because the watchdog was late.
-        package var unproven = Unproven()
+        package var excluded = ExcludedTotals()
 
         /// Whether the loop has neither made a transition nor begun a callout since.
         package func stands(at look: LoopSample) -> Bool { pulse == look.pulse && callouts == look.callouts }
 
-        package func proven(at time: MonotonicInstant) -> Duration { time - earliestStart - unproven.total }
+        package func proven(at time: MonotonicInstant) -> Duration { time - earliestStart - excluded.total }
 
         package func span(until earliestEnd: MonotonicInstant, _ latestEnd: MonotonicInstant) -> StallSpan {
             StallSpan(
@@ -44,7 +44,7 @@ package struct StallPolicy: Sendable {
                 latestStart: latestStart,
                 earliestEnd: max(earliestEnd, latestStart),
                 latestEnd: latestEnd,
-                unproven: unproven.total
+                excluded: excluded.total
             )
         }
     }
@@ -64,14 +64,14 @@ package struct StallPolicy: Sendable {
     package var wasFoundWaiting: Bool {
         switch state {
         case .resting: false
-        case .candidate(let segment), .stalled(let segment, _): segment.unproven.includes(.inWait)
+        case .candidate(let segment), .stalled(let segment, _): segment.excluded.includes(.inWait)
         }
     }
 
     /// The moment at which the present segment becomes a stall, if it lasts. Nil while the loop rests, and in a stall.
     package var maturity: MonotonicInstant? {
         guard case .candidate(let segment) = state else { return nil }
-        return segment.earliestStart + segment.unproven.total + rule.threshold
+        return segment.earliestStart + segment.excluded.total + rule.threshold
     }
 
     /// The watchdog was parked until about `time`. It wakes a little after the departure from rest that woke it, so the loop's stamp tells
@@ -110,7 +110,7 @@ package struct StallPolicy: Sendable {
     /// The candidate of the latest look is not a stall: its time until now does not count.
     package mutating func dismiss(because reason: PauseKind) {
         guard case .candidate(var segment) = state, let lastLook else { return }
-        segment.unproven.raise(to: lastLook - segment.earliestStart, because: reason)
+        segment.excluded.raise(to: lastLook - segment.earliestStart, because: reason)
         state = .candidate(segment)
     }
 
@@ -120,7 +120,7 @@ package struct StallPolicy: Sendable {
         func excluding(_ segment: Segment) -> Segment {
             var segment = segment
             let all = lastLook - segment.earliestStart
-            segment.unproven.raise(to: min(segment.unproven.total + time, all), because: reason)
+            segment.excluded.raise(to: min(segment.excluded.total + time, all), because: reason)
             return segment
         }
         switch state {
@@ -143,7 +143,7 @@ package struct StallPolicy: Sendable {
         case .resting: break
         case .candidate(let segment):
             let length = segment.span(until: lastLook ?? time, time).longest
-            if length >= rule.threshold { dismissal = segment.unproven.dismissal }
+            if length >= rule.threshold { dismissal = segment.excluded.dismissal }
         case .stalled(let segment, _): return .ended(segment.span(until: lastLook ?? time, time))
         }
         return .none
@@ -166,7 +166,7 @@ package struct StallPolicy: Sendable {
         segment = excluding(look, in: segment, until: look.time)
         // The same holds for one that was woken late by the departure. Only the fact is known, not the reason.
         if let restedUntil, restedUntil - segment.earliestStart > rule.tick {
-            segment.unproven.raise(to: restedUntil - segment.earliestStart, because: .late)
+            segment.excluded.raise(to: restedUntil - segment.earliestStart, because: .late)
         }
         return .candidate(segment)
     }
@@ -190,9 +190,9 @@ package struct StallPolicy: Sendable {
     /// A candidate moved on between two looks. It was a stall if the loop's own stamps prove that.
     private mutating func passed(_ segment: Segment, _ look: LoopSample) -> StallDecision {
         let span = finished(segment, look)
-        if segment.unproven.includes(.inWait) || span.length < rule.threshold {
+        if segment.excluded.includes(.inWait) || span.length < rule.threshold {
             if span.longest >= rule.threshold {
-                dismissal = excluding(look, in: segment, until: span.latestEnd).unproven.dismissal
+                dismissal = excluding(look, in: segment, until: span.latestEnd).excluded.dismissal
             }
             return .none
         }
@@ -217,7 +217,7 @@ package struct StallPolicy: Sendable {
     private func excluding(_ look: LoopSample, in segment: Segment, until end: MonotonicInstant) -> Segment {
         var segment = segment
         let excluded = excluded(look, in: segment, until: end)
-        segment.unproven.raise(to: segment.unproven.total + excluded, because: look.excluded?.reason ?? .late)
+        segment.excluded.raise(to: segment.excluded.total + excluded, because: look.excluded?.reason ?? .late)
         return segment
     }
 
@@ -234,7 +234,7 @@ package struct StallPolicy: Sendable {
 }
 
 /// How much of a time does not count, and why. Of several reasons, the one with the largest share is reported.
-package struct Unproven: Hashable, Sendable {
+package struct ExcludedTotals: Hashable, Sendable {
     package private(set) var total = Duration.zero
     private var shares: [PauseKind: Duration] = [:]
 

@@ -51,8 +51,8 @@ struct BaselineJudge {
         let (code, all) = (compared(countingStarved: false), compared(countingStarved: true))
         result.findings += code.proven.map { finding($0, isStarved && $0.change != .newFault ? .doubtful : .error) }
         result.findings += code.doubtful.map { finding($0, .doubtful) }
-        let told = Set((code.proven + code.doubtful).map(\.fault))
-        result.findings += all.proven.filter { !told.contains($0.fault) }.map {
+        let shown = Set((code.proven + code.doubtful).map(\.fault))
+        result.findings += all.proven.filter { !shown.contains($0.fault) }.map {
             finding($0, .doubtful, isMachine: true)
         }
         result.notes += notes

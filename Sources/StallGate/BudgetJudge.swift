@@ -45,11 +45,11 @@ struct BudgetJudge {
         let limits = rule.limits
         let count = group.map(\.count).saturatingSum()
         if let most = limits.maxStalls, count > most {
-            tell(.stallCount, rule, "\(GateResult.number(count, "stall")), \(most) permitted", group)
+            add(.stallCount, rule, "\(GateResult.number(count, "stall")), \(most) permitted", group)
         }
         if let most = limits.maxPerHour, Self.rate(count, watched) > most {
             let rate = "\(Figure.short(Self.rate(count, watched))) stalls per hour watched"
-            tell(
+            add(
                 .stallRate,
                 rule,
                 "\(rate) (\(count) in \(Figure.length(watched))), \(Figure.short(most)) permitted",
@@ -62,7 +62,7 @@ struct BudgetJudge {
             if share > most {
                 let message =
                     "stalled for \(Figure.short(share)) % of the watched time (\(Figure.length(blocked)) of \(Figure.length(watched)))"
-                tell(.blockedShare, rule, "\(message), \(Figure.short(most)) % permitted", group)
+                add(.blockedShare, rule, "\(message), \(Figure.short(most)) % permitted", group)
             }
         }
         judgeLengths(rule, group)
@@ -75,7 +75,7 @@ struct BudgetJudge {
         if let longest = tooLong.map(\.longestNs).max() {
             let message =
                 "\(GateResult.number(tooLong.count, "stall")) too long, the longest \(DurationText(nanoseconds: longest))"
-            tell(.stallLength, rule, "\(message), \(DurationText(nanoseconds: most)) permitted", tooLong)
+            add(.stallLength, rule, "\(message), \(DurationText(nanoseconds: most)) permitted", tooLong)
         }
         guard rule.severity == .error else { return }
         doubts += group.compactMap(\.stall).filter { $0.state == .ongoing && $0.longestNs <= most }.map {
@@ -101,7 +101,7 @@ struct BudgetJudge {
     ) {
         guard let limit, let worst = turns.max(by: { $0.ns < $1.ns }), worst.ns > limit else { return }
         let label = VisibleText.of(worst.label, limit: 80)
-        tell(
+        add(
             kind,
             rule,
             "\(words) \(Figure.length(worst.ns)) on \(label), \(DurationText(nanoseconds: limit)) permitted",
@@ -109,7 +109,7 @@ struct BudgetJudge {
         )
     }
 
-    private mutating func tell(_ kind: Finding.Rule, _ rule: BudgetRule, _ message: String, _ group: [Occurrence]) {
+    private mutating func add(_ kind: Finding.Rule, _ rule: BudgetRule, _ message: String, _ group: [Occurrence]) {
         var seen: Set<Fingerprint> = []
         findings.append(
             Finding(

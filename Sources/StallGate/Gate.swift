@@ -138,8 +138,8 @@ public enum Gate {
 extension [Doubt] {
     /// Each doubt once, in order of first occurrence.
     var once: [Doubt] {
-        var told: Set<Doubt> = []
-        return filter { told.insert($0).inserted }
+        var shown: Set<Doubt> = []
+        return filter { shown.insert($0).inserted }
     }
 }
 

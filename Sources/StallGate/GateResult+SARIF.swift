@@ -67,8 +67,8 @@ private struct SARIFLog: Encodable {
     }
 
     struct Location: Encodable {
-        let physicalLocation: Physical
-        struct Physical: Encodable {
+        let physicalLocation: PhysicalLocation
+        struct PhysicalLocation: Encodable {
             let artifactLocation: Artifact
             let region: Region
         }
@@ -81,8 +81,8 @@ private struct SARIFLog: Encodable {
 
     init(_ result: GateResult, _ root: String, _ version: String) {
         let remarks = result.remarks
-        let told = remarks.filter { $0.rule != "cannot_judge" && $0.rule != "inconclusive" }
-        let rules = Set(told.map(\.rule)).sorted().map {
+        let shown = remarks.filter { $0.rule != "cannot_judge" && $0.rule != "inconclusive" }
+        let rules = Set(shown.map(\.rule)).sorted().map {
             Tool.Rule(id: $0, shortDescription: Text(text: Self.descriptions[$0] ?? $0))
         }
         let notices = remarks.filter { $0.rule == "cannot_judge" || $0.rule == "inconclusive" }
@@ -100,7 +100,7 @@ private struct SARIFLog: Encodable {
                 originalUriBaseIds: [
                     "SRCROOT": .init(uri: "file://\(Self.uri(root.hasSuffix("/") ? root : root + "/"))")
                 ],
-                results: told.map { Self.result($0, root) }
+                results: shown.map { Self.result($0, root) }
             )
         ]
     }

@@ -4,17 +4,17 @@ extension GateResult {
     /// A job summary in Markdown, as shown by GitHub's and GitLab's pages.
     public func markdown(sourceRoot: String) -> String {
         var lines = ["### \(Self.sign(verdict)) \(Markup.markdown(headline))", ""]
-        let told = remarks
-        if !told.isEmpty {
+        let shown = remarks
+        if !shown.isEmpty {
             lines += ["| | what | where |", "|---|---|---|"]
-            lines += told.prefix(Self.mostRows).map { remark in
+            lines += shown.prefix(Self.mostRows).map { remark in
                 let place = remark.place.map { "\($0.file(in: sourceRoot)):\($0.line)" } ?? ""
                 let what = remark.message + (remark.excuse.map { "; \($0)" } ?? "")
                 return "| \(Self.word(remark)) | \(Markup.markdown(what)) | \(Markup.markdown(place)) |"
             }
             lines.append("")
         }
-        if told.count > Self.mostRows { lines += ["\(told.count - Self.mostRows) more are left out.", ""] }
+        if shown.count > Self.mostRows { lines += ["\(shown.count - Self.mostRows) more are left out.", ""] }
         lines += notes.map { "- baseline: \(Markup.markdown($0))" }
         lines += cutShort.prefix(20).map { "- cut short: \(Markup.markdown(Self.cutShortLine($0)))" }
         lines += unusedAllowances.map { "- unused: the allowance of \($0)" }
@@ -82,9 +82,9 @@ extension GateResult {
     /// Workflow commands that GitHub shows at the lines of a pull request: ten errors and ten warnings, GitHub's limit per
     /// step.
     public func gitHubAnnotations(sourceRoot: String) -> String {
-        let told = remarks.filter { $0.excuse == nil }
+        let shown = remarks.filter { $0.excuse == nil }
         return [GateRemark.Level.error, .warning].map { level in
-            let all = told.filter { $0.level == level }
+            let all = shown.filter { $0.level == level }
             // The last one gives the number of those left out.
             let shown = all.count > 10 ? all.prefix(9) : all.prefix(10)
             let lines = shown.map { Self.annotation($0, sourceRoot) }

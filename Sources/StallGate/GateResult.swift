@@ -107,10 +107,10 @@ extension GateResult {
         lines += notes.map { "  baseline: \($0)" }
         if hasTooMany {
             // Computed once: there may be a hundred thousand of them.
-            let told = Set(tooLong.map(\.id))
-            let toldFaults = Set(tooLongCountedOnly)
-            lines += counted.lazy.filter { !told.contains($0.id) }.map { "  stall: \(Self.line($0))" }
-            lines += countedOnly.filter { !toldFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
+            let shown = Set(tooLong.map(\.id))
+            let shownFaults = Set(tooLongCountedOnly)
+            lines += counted.lazy.filter { !shown.contains($0.id) }.map { "  stall: \(Self.line($0))" }
+            lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
         lines += allowed.map { "  exempt: \(Self.line($0))" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }

@@ -176,7 +176,7 @@ struct EngineParts: Sendable {
     /// Keeps the live record from now on.
     ///
     /// - Parameter patience: after how long without news the recorder's thread ends. Nil: it stays.
-    func startRecording(patience: Duration? = ThreadOnDemand.patience) {
+    func startRecording(patience: Duration? = ThreadOnDemand.idleTime) {
         let recorder = ForkSafeMutex(LiveRecorder(board: live, run: run, directory: configuration.directory))
         // Held by one thread at a time: the next one starts after the last one has left.
         live.record { recorder.withLock { $0.work(patience: patience) } }

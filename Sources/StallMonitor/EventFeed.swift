@@ -19,7 +19,7 @@ final class EventFeed: Sendable {
     /// What the monitor cannot do at present.
     var faults: [StallMonitorError] { state.withLock { Array($0.faults.values) } }
 
-    func tell(_ event: StallEvent) {
+    func send(_ event: StallEvent) {
         switch event {
         // A loss of reports is over at once: the monitor can still do everything.
         case .fault(let error) where error.code == .reportsLost: break

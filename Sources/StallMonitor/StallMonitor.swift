@@ -58,14 +58,14 @@ public final class StallMonitor: Sendable {
         onEvent: (@Sendable (StallEvent) -> Void)? = nil
     ) -> StallMonitor {
         let (configuration, rangeErrors) = configuration.broughtIntoRange()
-        let feed = EventFeed(onEvent ?? StandardError.tell)
+        let feed = EventFeed(onEvent ?? StandardError.log)
         let monitor = StallMonitor(configuration, feed)
         guard configuration.enabled else {
             feed.finish()
             return monitor
         }
         do throws(StallMonitorError) {
-            let engine = try Engine(configuration, feed.tell)
+            let engine = try Engine(configuration, feed.send)
             engine.allowStart(configuration.startupGrace)
             for error in rangeErrors { engine.notices.add(.fault(StallMonitorError(error))) }
             monitor.lifecycle.withLock { $0 = .running(engine, watches: 0) }
@@ -73,7 +73,7 @@ public final class StallMonitor: Sendable {
             if let health = configuration.health { monitor.openEndpoint(health, engine) }
         } catch {
             monitor.lifecycle.withLock { $0 = .disarmed(error) }
-            feed.tell(.fault(error))
+            feed.send(.fault(error))
             feed.finish()
         }
         return monitor
@@ -92,7 +92,7 @@ public final class StallMonitor: Sendable {
     /// does not run.
     public func watch(_ selection: WatchSelection) {
         guard let engine else { return }
-        for thing in selection.things { watchOrTell(thing, engine) }
+        for thing in selection.things { watchOrReport(thing, engine) }
         for search in selection.searches { begin(search, engine) }
     }
 
@@ -173,7 +173,7 @@ public final class StallMonitor: Sendable {
         }
     }
 
-    private func watchOrTell(_ thing: WatchedThing, _ engine: Engine, tellsEnd: Bool = true) {
+    private func watchOrReport(_ thing: WatchedThing, _ engine: Engine, reportsEnd: Bool = true) {
         do throws(StallMonitorError) {
             switch thing {
             case .loop(let loop): try watch(loop)
@@ -181,13 +181,13 @@ public final class StallMonitor: Sendable {
             case .job: break
             }
         } catch {
-            if tellsEnd || error.code != .loopEnded { engine.notices.add(.fault(error)) }
+            if reportsEnd || error.code != .loopEnded { engine.notices.add(.fault(error)) }
         }
     }
 
     /// A loop that has ended by now did not exist for long enough to matter.
     private func watchFound(_ thing: WatchedThing, _ engine: Engine) {
-        if !thing.heartbeat.hasEnded { watchOrTell(thing, engine, tellsEnd: false) }
+        if !thing.heartbeat.hasEnded { watchOrReport(thing, engine, reportsEnd: false) }
     }
 
     /// Watches the loops that the search finds, now and later.

@@ -12,7 +12,7 @@ package struct CollectorClient {
     private let base: URL
     private let token: TokenSource
     /// The longest time without received data.
-    private let patience: Duration
+    private let timeout: Duration
 
     /// What was received.
     package struct Counts: Sendable {
@@ -27,11 +27,11 @@ package struct CollectorClient {
         _ address: String,
         tokenFile: String?,
         token: String?,
-        patience: Duration = .seconds(60)
+        timeout: Duration = .seconds(60)
     ) throws(ShippingError) {
         base = try HTTPAddress.url(address, of: "a collector", example: "https://stalls.example.com:4319")
         self.token = TokenSource(file: tokenFile, value: token)
-        self.patience = patience
+        self.timeout = timeout
     }
 
     /// The faults of many stalls, added up by the collector.
@@ -83,17 +83,17 @@ package struct CollectorClient {
     private func receive(_ request: URLRequest, in file: URL, _ progress: (Int64) -> Void) throws {
         let download = try Download(to: file)
         let configuration = URLSessionConfiguration.ephemeral
-        configuration.timeoutIntervalForRequest = patience / .seconds(1)
+        configuration.timeoutIntervalForRequest = timeout / .seconds(1)
         let session = URLSession(configuration: configuration, delegate: download, delegateQueue: nil)
         defer { session.invalidateAndCancel() }
         session.dataTask(with: request).resume()
-        var (bytes, lastNews): (Int64, ContinuousClock.Instant) = (0, .now)
+        var (bytes, lastProgress): (Int64, ContinuousClock.Instant) = (0, .now)
         while !download.waitForEnd(.milliseconds(200)) {
             let now = download.bytes
-            if now > bytes { (bytes, lastNews) = (now, .now) }
+            if now > bytes { (bytes, lastProgress) = (now, .now) }
             progress(bytes)
-            guard ContinuousClock.now - lastNews < patience else {
-                throw ShippingError("\(base.absoluteString): nothing came for \(Int(patience / .seconds(1))) s")
+            guard ContinuousClock.now - lastProgress < timeout else {
+                throw ShippingError("\(base.absoluteString): nothing came for \(Int(timeout / .seconds(1))) s")
             }
         }
         let answer = try download.answer()

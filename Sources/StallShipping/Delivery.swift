@@ -10,7 +10,7 @@ struct Delivery: ~Copyable {
     private let batch: Int
     private let wire: Wire
     private var checkpoint: Checkpoint
-    private var hasToldOfCheckpoint = false
+    private var hasReportedCheckpoint = false
     /// For the batch in progress: whether any of it was accepted, and what was refused individually while none was.
     private var hasAccepted = false
     private var suspects: [(shipment: Shipment, reason: String)] = []
@@ -31,29 +31,29 @@ struct Delivery: ~Copyable {
     }
 
     /// Queues a shipment that was not acknowledged yet.
-    mutating func take(_ shipment: Shipment, for lane: inout Lane, make: () throws(ReportError) -> [UInt8]) {
-        guard !lane.isOff, !checkpoint.has(shipment) else { return }
-        lane.add(shipment, try? make())
+    mutating func take(_ shipment: Shipment, for outbox: inout Outbox, make: () throws(ReportError) -> [UInt8]) {
+        guard !outbox.isOff, !checkpoint.has(shipment) else { return }
+        outbox.add(shipment, try? make())
     }
 
     /// Sends one batch. What the receiver does not accept now stays in the queue.
-    mutating func send(_ lane: inout Lane) {
+    mutating func send(_ outbox: inout Outbox) {
         (hasAccepted, suspects) = (false, [])
-        var outcome = send(lane.queue.first(batch), &lane)
+        var outcome = send(outbox.queue.first(batch), &outbox)
         if case .done = outcome, let suspect = suspects.first {
             outcome = .later("it refuses everything: \(suspect.reason)", retryAfter: nil)
         }
         switch outcome {
         case .done:
-            if let down = lane.succeeded() { tell(.available(kind: lane.kind, after: down)) }
+            if let down = outbox.succeeded() { tell(.available(kind: outbox.kind, after: down)) }
         case .off(let status):
-            tell(.unknownPath(kind: lane.kind, status: status))
-            lane.switchOff()
+            tell(.unknownPath(kind: outbox.kind, status: status))
+            outbox.switchOff()
         case .later(let reason, let retryAfter):
             // If these records are the reason, and not the receiver, the next attempt finds others that it accepts.
-            lane.queue.moveToEnd(suspects.map(\.shipment))
-            let next = lane.failed(retryAfter: retryAfter)
-            tell(.unavailable(kind: lane.kind, reason: reason, next: next))
+            outbox.queue.moveToEnd(suspects.map(\.shipment))
+            let next = outbox.failed(retryAfter: retryAfter)
+            tell(.unavailable(kind: outbox.kind, reason: reason, next: next))
         }
     }
 
@@ -64,20 +64,20 @@ struct Delivery: ~Copyable {
         case later(String, retryAfter: Duration?)
     }
 
-    private mutating func send(_ shipments: [Shipment], _ lane: inout Lane) -> Outcome {
+    private mutating func send(_ shipments: [Shipment], _ outbox: inout Outbox) -> Outcome {
         var rest = shipments[...]
         while !rest.isEmpty {
-            let (elements, sent) = elements(of: &rest, &lane)
+            let (elements, sent) = elements(of: &rest, &outbox)
             guard !sent.isEmpty else { continue }
             totals.requests += 1
-            switch receiver.post(wire.request(elements, lane.signal), to: wire.path(lane.signal)) {
-            case .accepted(let rejected, let message): accept(sent, rejected, message, &lane)
+            switch receiver.post(wire.request(elements, outbox.signal), to: wire.path(outbox.signal)) {
+            case .accepted(let rejected, let message): accept(sent, rejected, message, &outbox)
             case .unavailable(let reason, let retryAfter): return .later(reason, retryAfter: retryAfter)
             case .unknownPath(let status):
-                guard lane.signal == .logs else { return .off(status) }
-                return .later("there is no /\(wire.path(lane.signal)) at that address (\(status))", retryAfter: nil)
+                guard outbox.signal == .logs else { return .off(status) }
+                return .later("there is no /\(wire.path(outbox.signal)) at that address (\(status))", retryAfter: nil)
             case .refused(let reason):
-                let outcome = sent.count > 1 ? sendHalves(of: sent, &lane) : suspect(sent[0], reason, &lane)
+                let outcome = sent.count > 1 ? sendHalves(of: sent, &outbox) : suspect(sent[0], reason, &outbox)
                 guard case .done = outcome else { return outcome }
             }
         }
@@ -85,50 +85,50 @@ struct Delivery: ~Copyable {
     }
 
     /// To find the records that the receiver rejects.
-    private mutating func sendHalves(of shipments: [Shipment], _ lane: inout Lane) -> Outcome {
+    private mutating func sendHalves(of shipments: [Shipment], _ outbox: inout Outbox) -> Outcome {
         let middle = shipments.count / 2
-        let outcome = send(Array(shipments[..<middle]), &lane)
+        let outcome = send(Array(shipments[..<middle]), &outbox)
         guard case .done = outcome else { return outcome }
-        return send(Array(shipments[middle...]), &lane)
+        return send(Array(shipments[middle...]), &outbox)
     }
 
-    private mutating func suspect(_ shipment: Shipment, _ reason: String, _ lane: inout Lane) -> Outcome {
+    private mutating func suspect(_ shipment: Shipment, _ reason: String, _ outbox: inout Outbox) -> Outcome {
         suspects.append((shipment, reason))
-        if hasAccepted { giveUpSuspects(&lane) }
+        if hasAccepted { giveUpSuspects(&outbox) }
         guard suspects.count >= Self.suspectLimit else { return .done }
         return .later("it refuses everything: \(reason)", retryAfter: nil)
     }
 
-    private mutating func accept(_ sent: [Shipment], _ rejected: Int, _ message: String, _ lane: inout Lane) {
+    private mutating func accept(_ sent: [Shipment], _ rejected: Int, _ message: String, _ outbox: inout Outbox) {
         hasAccepted = true
         // For metrics a receiver counts points, of which a run has many: the run has arrived.
-        let leftOut = lane.signal == .logs || wire == .collector ? min(rejected, sent.count) : 0
-        lane.signal == .logs ? (totals.stalls += sent.count - leftOut) : (totals.runs += sent.count - leftOut)
+        let leftOut = outbox.signal == .logs || wire == .collector ? min(rejected, sent.count) : 0
+        outbox.signal == .logs ? (totals.stalls += sent.count - leftOut) : (totals.runs += sent.count - leftOut)
         totals.refused += leftOut
-        if rejected > 0 { tell(.rejected(kind: lane.kind, count: rejected, reason: message)) }
-        remember(sent, &lane)
-        giveUpSuspects(&lane)
+        if rejected > 0 { tell(.rejected(kind: outbox.kind, count: rejected, reason: message)) }
+        remember(sent, &outbox)
+        giveUpSuspects(&outbox)
     }
 
     /// The receiver accepts others, so these records are the ones it rejects.
-    private mutating func giveUpSuspects(_ lane: inout Lane) {
+    private mutating func giveUpSuspects(_ outbox: inout Outbox) {
         for (shipment, reason) in suspects {
-            tell(.refused(kind: lane.signal == .logs ? "stall" : "run", id: "\(shipment.id)", reason: reason))
+            tell(.refused(kind: outbox.signal == .logs ? "stall" : "run", id: "\(shipment.id)", reason: reason))
         }
         totals.refused += suspects.count
-        remember(suspects.map(\.shipment), &lane)
+        remember(suspects.map(\.shipment), &outbox)
         suspects = []
     }
 
-    private mutating func remember(_ shipments: [Shipment], _ lane: inout Lane) {
-        lane.queue.remove(shipments)
+    private mutating func remember(_ shipments: [Shipment], _ outbox: inout Outbox) {
+        outbox.queue.remove(shipments)
         guard !shipments.isEmpty else { return }
         do {
             try checkpoint.note(shipments)
-            hasToldOfCheckpoint = false
+            hasReportedCheckpoint = false
         } catch {
-            if !hasToldOfCheckpoint { tell(.checkpoint("\(error)")) }
-            hasToldOfCheckpoint = true
+            if !hasReportedCheckpoint { tell(.checkpoint("\(error)")) }
+            hasReportedCheckpoint = true
         }
     }
 
@@ -136,13 +136,13 @@ struct Delivery: ~Copyable {
     /// counted.
     private mutating func elements(
         of rest: inout ArraySlice<Shipment>,
-        _ lane: inout Lane
+        _ outbox: inout Outbox
     ) -> (elements: [[UInt8]], sent: [Shipment]) {
         var (elements, sent, size): ([[UInt8]], [Shipment], Int) = ([], [], 0)
         var (gone, lost): ([Shipment], Int) = ([], 0)
         while let shipment = rest.first {
             do throws(ReportError) {
-                let element = if let bytes = lane.queue.bytes(of: shipment) { bytes } else { try read(shipment) }
+                let element = if let bytes = outbox.queue.bytes(of: shipment) { bytes } else { try read(shipment) }
                 if !sent.isEmpty, size + element.count > Self.sizeLimit { break }
                 elements.append(element)
                 sent.append(shipment)
@@ -150,7 +150,7 @@ struct Delivery: ~Copyable {
             } catch {
                 gone.append(shipment)
                 if error.code == .missingFile || error.code == .missingDirectory {
-                    lost += lane.signal == .logs ? 1 : 0
+                    lost += outbox.signal == .logs ? 1 : 0
                 } else {
                     totals.unreadable += 1
                     tell(.unreadable((error.path.map { $0 + ": " } ?? "") + error.description))
@@ -158,7 +158,7 @@ struct Delivery: ~Copyable {
             }
             rest = rest.dropFirst()
         }
-        if !gone.isEmpty { lane.queue.remove(gone) }
+        if !gone.isEmpty { outbox.queue.remove(gone) }
         totals.lost += lost
         if lost > 0 { tell(.lost(lost)) }
         return (elements, sent)
@@ -174,7 +174,7 @@ struct Delivery: ~Copyable {
 }
 
 /// One kind of shipment: its queue, and the state of the receiver for it. A receiver may accept one kind and not the other.
-struct Lane {
+struct Outbox {
     let signal: Telemetry.Signal
     /// How long the first shipment of a batch waits for others.
     let linger: Duration

@@ -29,7 +29,7 @@ final class HTTPReceiver: Receiver {
     private let base: URL
     private let headers: [(name: String, value: String)]
     private let token: TokenSource
-    private let patience: Duration
+    private let timeout: Duration
     private let contentType: String
     private let session: URLSession
     private let exchanges = Exchanges()
@@ -46,13 +46,13 @@ final class HTTPReceiver: Receiver {
                 "the header \(name) cannot be sent: its name is letters, digits and hyphens, its value printable ASCII"
             )
         }
-        (self.base, headers, patience) = (base, options.headers, options.patience)
+        (self.base, headers, timeout) = (base, options.headers, options.timeout)
         contentType = options.wire.contentType
         token = TokenSource(file: options.tokenFile, value: options.token)
         // An error that exists from the beginning is reported at once.
         _ = try token.read()
         let configuration = URLSessionConfiguration.ephemeral
-        configuration.timeoutIntervalForRequest = patience / .seconds(1)
+        configuration.timeoutIntervalForRequest = timeout / .seconds(1)
         configuration.httpShouldSetCookies = false
         session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
     }
@@ -90,10 +90,10 @@ final class HTTPReceiver: Receiver {
         let task = session.dataTask(with: request)
         let exchange = exchanges.begin(task)
         task.resume()
-        guard let parts = exchange.wait(for: patience) else {
+        guard let parts = exchange.wait(for: timeout) else {
             exchanges.end()
             task.cancel()
-            return .unavailable("no answer within \(Int(patience / .seconds(1))) s", retryAfter: nil)
+            return .unavailable("no answer within \(Int(timeout / .seconds(1))) s", retryAfter: nil)
         }
         exchanges.end()
         return HTTPAnswer.read(parts)

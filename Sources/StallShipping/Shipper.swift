@@ -11,8 +11,8 @@ package final class Shipper {
     private let tell: (ShippingNote) -> Void
     private var follower: TreeFollower
     private var delivery: Delivery
-    private var stalls: Lane
-    private var runs: Lane
+    private var stalls: Outbox
+    private var runs: Outbox
 
     /// - Parameters:
     ///   - cancellation: Ends the run after a last attempt.
@@ -29,9 +29,9 @@ package final class Shipper {
         let receiver = try HTTPReceiver(options)
         delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, tell)
         follower = try TreeFollower(options.directories, cancellation: cancellation)
-        stalls = Lane(.logs, linger: options.linger)
+        stalls = Outbox(.logs, linger: options.linger)
         // Counts are cumulative, and only the latest version is sent: there is no hurry.
-        runs = Lane(.metrics, linger: options.linger * 20)
+        runs = Outbox(.metrics, linger: options.linger * 20)
     }
 
     /// A directory may be created later, unless the run ends when everything was sent.
@@ -68,8 +68,8 @@ package final class Shipper {
         let waits = !options.endsWhenSent
         let due = [stalls.due(batch: options.batch), runs.due(batch: options.batch)].compactMap(\.self).min()
         let pause = waits ? due.map { Self.time(until: $0) } ?? .seconds(60) : .zero
-        if let news = try follower.next(timeout: pause) {
-            take(news)
+        if let event = try follower.next(timeout: pause) {
+            take(event)
             send(all: false)
             return true
         }
@@ -93,7 +93,7 @@ package final class Shipper {
     private func waitsForNextTry() throws(ReportError) -> Bool {
         guard max(stalls.failures, runs.failures) < 3 else { return false }
         guard let due = [stalls.due(batch: 1), runs.due(batch: 1)].compactMap(\.self).min() else { return false }
-        if let news = try follower.next(timeout: Self.time(until: due)) { take(news) }
+        if let event = try follower.next(timeout: Self.time(until: due)) { take(event) }
         return true
     }
 
@@ -107,8 +107,8 @@ package final class Shipper {
         if let due = runs.due(batch: batch), due <= now { delivery.send(&runs) }
     }
 
-    private func take(_ news: TreeFollower.News) {
-        switch news {
+    private func take(_ event: TreeFollower.Event) {
+        switch event {
         case .failure(let error), .event(.failure(let error), _):
             delivery.totals.unreadable += 1
             tell(.unreadable((error.path.map { $0 + ": " } ?? "") + error.description))

@@ -24,7 +24,7 @@ package struct ShippingOptions: Sendable {
     /// A stall that lasts this long is also sent before it has ended.
     package var ongoingAfter = Duration.seconds(10)
     /// The timeout of a request, including its answer.
-    package var patience = Duration.seconds(30)
+    package var timeout = Duration.seconds(30)
 
     package init(directories: [String], endpoint: String, checkpoint: String) {
         (self.directories, self.endpoint, self.checkpoint) = (directories, endpoint, checkpoint)

@@ -30,13 +30,13 @@ struct KindsPolicyTests {
         #expect(KindsRun(turn, rule: StallRule(repeated: nil, congested: nil)).stalls.isEmpty)
     }
 
-    @Test("A turn that is over between two looks is told when it is over")
+    @Test("A turn that ends between two looks is reported after its end")
     func passedCongestion() {
         let run = KindsRun([.turn(Array(repeating: 10, count: 26)), .rest(500)], offset: 10)
         #expect(run.summary == ["congested 0–260"] && run.stalls[0].hasEnded)
     }
 
-    @Test("A callout that stands still is blocked, not congested, whatever the turn had before it")
+    @Test("A callout that does not return is blocked, not congested, whatever came before it in the turn")
     func blockedWins() {
         #expect(KindsRun([.turn([600]), .rest(300)]).summary == ["blocked 0–600"])
         #expect(KindsRun([.turn([1, 1, 1, 600]), .rest(300)]).summary == ["blocked 0–603"])
@@ -44,7 +44,7 @@ struct KindsPolicyTests {
         #expect(late.stalls.map(\.category) == [.blocked] && late.stalls[0].to == 660 && late.disorder == 0)
     }
 
-    @Test("In a congested turn a callout that stands still ends the one stall and begins the other, without an overlap")
+    @Test("In a congested turn, a callout that does not return ends one stall and begins another, without an overlap")
     func blockedInCongestion() {
         let short = Array(repeating: 10, count: 40)
         let run = KindsRun([.turn(short + [600] + short), .rest(300)])
@@ -126,7 +126,7 @@ struct KindsPolicyTests {
         #expect(run.summary == ["repeated 0–580", "blocked 600–1000", "repeated 1020–1600"])
     }
 
-    @Test("Stalls that are told already do not add up to a row")
+    @Test("Stalls that are reported already do not add up to a row")
     func blockedTurnsAreNoRow() {
         let run = KindsRun(KindsRun.Step.turns(7, of: 300, pause: 20) + [.rest(500)])
         #expect(run.stalls.map(\.category) == Array(repeating: .blocked, count: 7) && run.disorder == 0)
@@ -139,7 +139,7 @@ struct KindsPolicyTests {
         #expect(run.stalls.map(\.category) == Array(repeating: .congested, count: 7) && run.disorder == 0)
     }
 
-    @Test("What a late look brings counts for nothing")
+    @Test("The time before a late look does not count")
     func lateLooks() {
         let late = Set(stride(from: 50, through: 2_000, by: 50))
         #expect(KindsRun(KindsRun.Step.turns(6, of: 80, pause: 20), late: late).stalls.isEmpty)
@@ -155,7 +155,7 @@ struct KindsPolicyTests {
         #expect(KindsRun(many, rule: StallRule(repeated: nil)).stalls.isEmpty)
     }
 
-    @Test("A row that goes on is told again as it grows, and open it keeps the watchdog awake until the pause")
+    @Test("A row that continues is reported again as it grows, and keeps the watchdog awake until the pause")
     func growth() {
         let run = KindsRun(KindsRun.Step.turns(60, of: 80, pause: 20) + [.rest(500)])
         #expect(run.summary == ["repeated 0–5980"] && run.disorder == 0)

@@ -20,7 +20,7 @@ struct LookScheduleTests {
         return schedule
     }
 
-    @Test("With nothing in sight the next look is a tick away, and one at all")
+    @Test("Without a candidate there is one look per tick")
     func plainTick() {
         let schedule = schedule([])
         #expect(schedule.next == now + tick && schedule.isRound(at: schedule.next))
@@ -81,7 +81,7 @@ struct LookScheduleTests {
     }
 }
 
-@Suite("A callout that stands at the threshold")
+@Suite("A callout that lasts for the threshold")
 struct ThresholdTests {
     /// What a turn can have before it.
     static let preludes: [[Int]] = [
@@ -95,7 +95,7 @@ struct ThresholdTests {
     private static let grace = Int(LookSchedule.slack(StallRule().tick) / .microseconds(1)) + 60
 
     @Test(
-        "It is blocked, and looked at by then, at every phase of the tick and whatever the turn had before it",
+        "It is reported as blocked in time, at every phase of the tick and whatever came before it in the turn",
         arguments: preludes
     )
     func atEveryPhase(_ prelude: [Int]) {
@@ -123,7 +123,7 @@ struct ThresholdTests {
     }
 
     @Test(
-        "One that a late watchdog has missed by less than a tick is told as over, and as what it was",
+        "A stall that a late watchdog has missed by less than a tick is reported as ended, with its kind",
         arguments: preludes
     )
     func missedByALateLook(_ prelude: [Int]) {

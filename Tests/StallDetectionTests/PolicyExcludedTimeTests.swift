@@ -44,10 +44,10 @@ struct PolicyExcludedTimeTests {
             Issue.record("not ended")
             return
         }
-        #expect(last.length == .milliseconds(400) && last.unproven == .milliseconds(500))
+        #expect(last.length == .milliseconds(400) && last.excluded == .milliseconds(500))
     }
 
-    @Test("What could not be told at some looks counts for all the time since, once it can")
+    @Test("Missed time that could not be read at some looks is counted as soon as it can be read")
     mutating func toldLate() {
         for time in stride(from: 0, through: 200, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         var late = look(250, without: 250)
@@ -67,7 +67,7 @@ struct PolicyExcludedTimeTests {
         #expect(span.length == .milliseconds(300) && span.longest == .milliseconds(5_290))
     }
 
-    @Test("What would have been a stall without it is counted, once and with its reason")
+    @Test("A candidate that would have been a stall without it is counted once, with its reason")
     mutating func dismissal() {
         _ = policy.decideAndConfirm(look(0))
         for time in stride(from: 50, through: 500, by: 50) { _ = policy.decideAndConfirm(look(time, without: 50)) }
@@ -86,7 +86,7 @@ struct PolicyExcludedTimeTests {
         #expect(policy.dismissal == nil)
     }
 
-    @Test("A stall that passed between two looks is told by what counts of it")
+    @Test("A stall between two looks is reported with the part that counts")
     mutating func passed() {
         _ = policy.decideAndConfirm(look(0))
         _ = policy.decideAndConfirm(look(50, without: 50))
@@ -143,7 +143,7 @@ struct PolicyExcludedTimeTests {
         #expect(policy.dismissal == nil)
     }
 
-    @Test("After a pause of the monitoring counting begins anew, at the resumption")
+    @Test("After a pause of the monitoring, counting begins again at the resumption")
     mutating func resumed() {
         for time in stride(from: 0, through: 200, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         _ = policy.abandon(at: at(200))

@@ -122,7 +122,7 @@ struct StallPolicyTests {
         #expect(policy.decide(look(400, .beforeSources, stamp: 0)) == .none, "it has not grown by enough")
     }
 
-    @Test("An end that nobody stamped lies between two looks")
+    @Test("An end without a stamp lies between two looks")
     mutating func unstampedEnd() {
         for time in stride(from: 0, through: 400, by: 50) {
             _ = policy.decideAndConfirm(look(time, .beforeSources, stamp: 0))
@@ -155,7 +155,7 @@ struct StallPolicyTests {
         #expect(policy.maturity == at(5_250))
     }
 
-    @Test("A stall that came and went between two looks is told, when the loop's stamps prove it")
+    @Test("A stall that came and went between two looks is reported, when the loop's stamps prove it")
     mutating func passedStall() {
         policy.unparked(at: at(0))
         _ = policy.decideAndConfirm(look(50, .beforeSources, turn: 1, stamp: 0))

@@ -10,7 +10,7 @@ import Testing
 @Suite("What a descriptor stands for")
 struct DescriptorTests {
     @Test(
-        "Kinds are told by the kernel's names",
+        "Kinds are recognised by the kernel's names",
         arguments: [
             ("/srv/a", DescriptorKind.file), ("pipe:[7]", .pipe), ("socket:[7]", .socket),
             ("anon_inode:[eventfd]", .eventfd), ("anon_inode:[eventpoll]", .epoll), ("anon_inode:inotify", .inotify),
@@ -18,15 +18,15 @@ struct DescriptorTests {
         ]
     )
     func kinds(_ link: String, _ kind: DescriptorKind) {
-        #expect(DescriptorSighting(number: 1, link: link).kind == kind)
+        #expect(DescriptorReading(number: 1, link: link).kind == kind)
     }
 
     @Test("A deleted file keeps its path, without the kernel's mark")
     func deleted() {
-        let sighting = DescriptorSighting(number: 1, link: "/tmp/a (deleted)")
-        #expect(sighting.isDeleted && sighting.path == "/tmp/a")
-        #expect(!DescriptorSighting(number: 1, link: "pipe:[7] (deleted)").isDeleted)
-        #expect(DescriptorSighting(number: 1, link: nil).kind == .unknown)
+        let reading = DescriptorReading(number: 1, link: "/tmp/a (deleted)")
+        #expect(reading.isDeleted && reading.path == "/tmp/a")
+        #expect(!DescriptorReading(number: 1, link: "pipe:[7] (deleted)").isDeleted)
+        #expect(DescriptorReading(number: 1, link: nil).kind == .unknown)
     }
 
     @Test("The kernel's notes on a descriptor")
@@ -39,19 +39,19 @@ struct DescriptorTests {
         #expect(DescriptorInfo(text: "nonsense\n:\nit_value: (x)") == DescriptorInfo(text: ""))
     }
 
-    @Test("Real descriptors: a file that is gone, and one that was never open")
+    @Test("Real descriptors: a closed file, and one that was never open")
     func real() {
         var name = Array("/tmp/stall-monitor-XXXXXX".utf8CString)
         let file = unsafe name.withUnsafeMutableBufferPointer { unsafe mkstemp($0.baseAddress!) }
         let path = unsafe name.withUnsafeBufferPointer { unsafe String(cString: $0.baseAddress!) }
         defer { close(file) }
         unsafe unlink(path)
-        let gone = DescriptorSighting.read(file)
+        let gone = DescriptorReading.read(file)
         #expect(gone.path == path && gone.isDeleted && gone.info?.mount != nil)
-        #expect(DescriptorSighting.read(99_999).link == nil)
+        #expect(DescriptorReading.read(99_999).link == nil)
     }
 
-    @Test("What a loop waits with: of an eventfd the count is told, an epoll is not asked")
+    @Test("The descriptors that a loop waits for: an eventfd with its count, an epoll set without details")
     func loopsOwn() throws {
         // A loop creates its descriptors when it first sleeps.
         let source = EventSource { _ in }
@@ -59,8 +59,8 @@ struct DescriptorTests {
         EventRunLoop.current.run(mode: .default, for: .milliseconds(1))
         source.invalidate()
         let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap(Int32.init)
-        let sightings = open.map { DescriptorSighting.read($0) }
-        let (sets, counters) = (sightings.filter { $0.kind == .epoll }, sightings.filter { $0.kind == .eventfd })
+        let readings = open.map { DescriptorReading.read($0) }
+        let (sets, counters) = (readings.filter { $0.kind == .epoll }, readings.filter { $0.kind == .eventfd })
         #expect(!sets.isEmpty && sets.allSatisfy { $0.info == nil })
         #expect(!counters.isEmpty && counters.allSatisfy { $0.info?.count != nil })
     }

@@ -34,8 +34,8 @@ struct DiagnosisTests {
     ) -> Diagnosis {
         let site = call.map { call in
             let decoded = DecodedCall(call) { _, _ in nil }
-            let sightings = decoded.descriptors.prefix(1).map { DescriptorSighting(number: $0, link: target) }
-            return WaitSite(call: call, state: state, decoded: decoded, descriptors: sightings)
+            let readings = decoded.descriptors.prefix(1).map { DescriptorReading(number: $0, link: target) }
+            return WaitSite(call: call, state: state, decoded: decoded, descriptors: readings)
         }
         let waits = WaitProfile(site.map { [.init($0, isAsleep: true, for: .milliseconds(50))] } ?? [])
         let descriptors = site.map { DescriptorLookup($0).unasked } ?? []
@@ -70,7 +70,7 @@ struct DiagnosisTests {
         #expect(diagnosis.summary == "The thread waited in read(2) on descriptor 5 (pipe:[77]).")
     }
 
-    @Test("A futex is told as what waits on it")
+    @Test("A futex is reported as the kind of lock that waits on it")
     func futex() {
         let diagnosis = diagnose(window(), call: call(202, [0x7f00, 0, 0, 0, 0, 0]))
         #expect(diagnosis.verdict == .blocked)
@@ -83,7 +83,7 @@ struct DiagnosisTests {
         #expect(diagnose(window(), state: "D", call: call(0)).verdict == .diskWait)
     }
 
-    @Test("A call that most samples are in is told with its file also where it took more processor than waiting")
+    @Test("The call in most samples is reported with its file, even if it spent more time on a CPU than waiting")
     func busyCall() {
         let found = "Most samples found it in fsync(2) on descriptor 5 (/var/db/journal.bin)."
         let computing = diagnose(window(cpu: 200), call: call(74), target: "/var/db/journal.bin")
@@ -96,7 +96,7 @@ struct DiagnosisTests {
         #expect(!diagnose(window(cpu: 245), state: "R").summary.contains("samples"))
     }
 
-    @Test("A call that goes on after a signal is told by the name it has on the stack, with what it was given")
+    @Test("A call that continues after a signal is reported by its name on the stack, with its arguments")
     func continuedCall() {
         var time = [UInt8](repeating: 0, count: 16)
         // 700,000,000 nanoseconds.
@@ -194,7 +194,7 @@ struct MixedEvidenceTests {
         )
     }
 
-    @Test("A quota that holds the cgroup back is told with its figures")
+    @Test("A quota that limits the cgroup is reported with its figures")
     func quota() {
         var window = window(cpu: 20, delay: 180)
         window.supply = supply(throttled: 2, of: 2, runnable: 9)
@@ -235,7 +235,7 @@ struct MixedEvidenceTests {
         #expect(Diagnosis(window: away, state: "R", waits: waits((nil, "R", 200))).verdict == .unknown)
     }
 
-    @Test("Time on a CPU is told by its parts, and where it went")
+    @Test("Time on a CPU is reported by its parts, and by where it was spent")
     func parts() {
         let diagnosis = Diagnosis(window: window(cpu: 160), state: "R", waits: waits(), hottest: "parse(_:)")
         #expect(
@@ -301,7 +301,7 @@ struct MixedEvidenceTests {
     }
 }
 
-@Suite("What the kernel says of a thread")
+@Suite("The kernel's counts of a thread")
 struct ThreadEvidenceTests {
     @Test("A name with spaces and parentheses does not shift the fields")
     func hostileName() throws {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallDiagnosis
 
-@Suite("What there was of processors")
+@Suite("The supply of processors")
 struct SupplyTests {
     private func files(_ cgroup: String, _ mounts: String, _ contents: [String: String]) -> SupplyFiles {
         SupplyFiles(cgroup: cgroup, mounts: mounts) { contents[$0] }

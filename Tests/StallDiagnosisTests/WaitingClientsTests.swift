@@ -6,7 +6,7 @@ import Testing
 
 @testable import StallDiagnosis
 
-@Suite("Who waits for a loop", .serialized, .timeLimit(.minutes(10)))
+@Suite("Clients that wait for a loop", .serialized, .timeLimit(.minutes(10)))
 struct WaitingClientsTests {
     @Test("The kernel's list of an epoll set is read, and what is no entry is left out")
     func entries() {
@@ -72,7 +72,7 @@ struct WaitingClientsTests {
         }
     }
 
-    @Test("A set without clients' sockets, and what is no set, tell nothing")
+    @Test("An epoll set without clients' sockets, and a descriptor that is no epoll set, give no victims")
     func nothing() {
         let set = epoll_create1(Int32(EPOLL_CLOEXEC))
         #expect(WaitingClients(process: .own, set: set).count() == nil)

@@ -13,7 +13,7 @@ struct StackFormatTests {
         )
     }
 
-    @Test("Where nobody counted, each stack weighs the same; what is absurd weighs nothing, and does not trap")
+    @Test("Without counts each stack has the same weight; an absurd count has none, and does not trap")
     func uncounted() throws {
         let (one, other) = (ExportSample.frame("one"), ExportSample.frame("other"))
         let even = try ExportSample.text(.collapsed, [ExportSample.report([([one], nil), ([other], nil)])])
@@ -29,7 +29,7 @@ struct StackFormatTests {
         }
     }
 
-    @Test("A function that awaits stands in the place of the executor; the gap of a deep stack is told")
+    @Test("An awaiting function takes the executor's place; the gap of a deep stack is marked")
     func awaiting() throws {
         var report = ExportSample.report([
             ([ExportSample.frame("read"), ExportSample.frame("job"), ExportSample.frame("drain")], 1)
@@ -114,7 +114,7 @@ struct StackFormatTests {
         )
     }
 
-    @Test("Stacks of the same weight are in the same order every time, whatever tells them apart")
+    @Test("Stacks of the same weight are in the same order every time, whatever distinguishes them")
     func order() {
         var stacks = WeightedStacks()
         for service in ["c", "a", "b"] {

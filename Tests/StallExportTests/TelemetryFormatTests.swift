@@ -23,7 +23,7 @@ struct TelemetryFormatTests {
         #expect((none["traceEvents"] as? [Any])?.isEmpty == true)
     }
 
-    @Test("Chrome: processes of one number are told apart: by host, container and start")
+    @Test("Chrome: processes of one number are distinguished: by host, container and start")
     func traceProcesses() throws {
         let changes: [(inout StallReport) -> Void] = [
             { _ in }, { $0.host.name = "web2" }, { $0.process.pidNamespace = 4_026_531_836 },

@@ -100,7 +100,7 @@ struct BaselineTests {
         #expect(judge(named, before).verdict == .within)
     }
 
-    @Test("a difference tells new, gone, worse and better faults, what is proven of them, and what is unchanged")
+    @Test("a difference lists new, gone, worse and better faults, whether they are proven, and unchanged ones")
     func difference() throws {
         let (same, often, seldom, long, short) = ("v2:1111", "v2:2222", "v2:3333", "v2:4444", "v2:5555")
         let (new, once, gone) = ("v2:6666", "v2:7777", "v2:8888")

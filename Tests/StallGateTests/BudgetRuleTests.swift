@@ -105,7 +105,7 @@ struct BudgetRuleTests {
         #expect(judge(reports, run, [rest]).verdict == .over)
     }
 
-    @Test("a budget for what nobody watched, or for turns that nobody timed, cannot be judged")
+    @Test("a budget for loops that were not watched, or for turns that were not timed, cannot be judged")
     func unwatched() {
         let run = Self.run()
         let misspelt = Self.rule({ $0.maxStalls = 0 }) { $0.label = "mian" }
@@ -115,7 +115,7 @@ struct BudgetRuleTests {
         #expect(judge([], run, [warning]).verdict == .within)
     }
 
-    @Test("an allowance counts up to its day; the day after it fails, whatever happened; unused it is told")
+    @Test("an allowance counts up to its day; the day after, the gate fails in any case; an unused one is reported")
     func allowances() throws {
         let run = Self.run()
         var contents = ReportReader.Contents()

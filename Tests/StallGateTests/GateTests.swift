@@ -43,7 +43,7 @@ struct GateTests {
         #expect(judge(hostile, runs: run, Budget(maxStalls: 4)).stallCount == .max)
     }
 
-    @Test("stalls that no report tells of yet count, but for those of an allowed fault")
+    @Test("stalls that are in no report yet count, except those of an allowed fault")
     func countedOnly() throws {
         let repeats = StallReport.Repeats(
             count: 3,
@@ -114,7 +114,7 @@ struct GateTests {
         #expect(result.allowed.count == 3 && result.stallCount == 1)
     }
 
-    @Test("an allowed fault that did not happen is named: it is mended, or misspelt")
+    @Test("an allowed fault that did not occur is named: it is fixed, or misspelt")
     func unusedAllowances() throws {
         let reports = [Sample.report(fingerprint: "v1:aaaa000000000000")]
         let (used, unused) = (try #require(FingerprintPrefix("aaaa")), try #require(FingerprintPrefix("v1:bbbb")))
@@ -207,7 +207,7 @@ struct GateTests {
         #expect(FingerprintPrefix(text) == nil)
     }
 
-    @Test("without a run record nobody looked, even if there are reports")
+    @Test("without a run record nothing was watched, even if there are reports")
     func noRun() {
         #expect(judge([], runs: [], Budget()).doubts == [.noRun])
         #expect(judge([Sample.report()], runs: [], Budget()).verdict == .cannotJudge)
@@ -223,7 +223,7 @@ struct GateTests {
         #expect(result.doubts == [.watchedNothing(run: idle.id), .disarmed(run: disarmed.id)])
     }
 
-    @Test("of a process that runs still it is told that it does, also when it has only just begun")
+    @Test("of a running process the result says that it runs, even if it has only just started")
     func running() {
         var run = Sample.run()
         run.state = .running
@@ -276,7 +276,7 @@ struct GateTests {
     }
 
     @Test(
-        "a run that its process did not close is judged by what it left, and told; without a live record it is in doubt"
+        "a run that its process did not close is judged by its records, and reported; without a live record it is in doubt"
     )
     func cutShort() throws {
         var run = Sample.run()
@@ -294,7 +294,7 @@ struct GateTests {
         #expect(judge([], runs: [Sample.run()], Budget(maxStalls: 0)).cutShort.isEmpty)
     }
 
-    @Test("thousands of stalls over both budgets are each told once")
+    @Test("thousands of stalls over both budgets are each listed once")
     func many() {
         let reports = (0..<20_000).map { Sample.report(ms: $0 % 2 == 0 ? 300 : 900) }
         let text = judge(reports, Budget(maxStalls: 0, maxDurationNs: 500_000_000)).text
@@ -324,7 +324,7 @@ struct GateTests {
         #expect(judge([report], runs: [run], Budget()).verdict == .cannotJudge)
     }
 
-    @Test("a torn report hides nothing: what is over budget is listed all the same")
+    @Test("a torn report hides nothing: stalls over budget are listed anyway")
     func tornReport() {
         let error = ReportError(.torn, path: "x")
         let result = judge([Sample.report()], failures: [error], Budget(maxStalls: 0))

@@ -14,7 +14,7 @@ struct ConfigurationRangeTests {
         #expect(StallMonitor.Configuration(repeats: .everyStall).rangeErrors.isEmpty)
     }
 
-    @Test("What is outside is named with its range, and brought to the nearer end")
+    @Test("A value out of range is named with its range, and replaced by the nearer end")
     func outside() {
         let absurd = StallMonitor.Configuration(
             limits: .init(reports: 0, runs: .min, bytes: .max),

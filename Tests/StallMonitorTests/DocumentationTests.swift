@@ -17,7 +17,7 @@ struct DocumentationTests {
         + (FileManager.default.enumerator(atPath: root.appending(path: "Sources").path)?
             .compactMap { $0 as? String }.filter { $0.hasSuffix(".md") }.map { "Sources/\($0)" } ?? [])
 
-    @Test("Code in a document stands in a program that is compiled", arguments: documents)
+    @Test("Code in a document is part of a program that is compiled", arguments: documents)
     func codeCompiles(_ document: String) throws {
         let programs = try Self.programs.map { Self.flat(try Self.text($0)) }
         for block in Self.blocks(of: "swift", in: try Self.text(document)) {

@@ -50,7 +50,7 @@ struct CatalogTests {
         return run
     }
 
-    @Test("of 1,100 reports, read by several threads, each is told of in its place, and each file that is none")
+    @Test("of 1,100 reports, read by several threads, each is returned in its place, and each other file as an error")
     func many() throws {
         try directory.store.prepare()
         let report = Sample.recovered()
@@ -67,7 +67,7 @@ struct CatalogTests {
     }
 
     @Test(
-        "an object's JSON is had without some members, and none of what is no whole object",
+        "an object's JSON can be read without some members; an incomplete object gives none",
         arguments: [
             (#"{"a":1,"stacks":[{"a":"]},"}],"b":"\"stacks\""}"#, #"{"a":1,"b":"\"stacks\""}"#),
             (#" {"modules":[] , "stacks" : {} , "z" : {"stacks":2} } "#, #"{"z" : {"stacks":2}}"#),
@@ -222,7 +222,7 @@ struct CatalogTests {
         _ = file
     }
 
-    @Test("reports that the disk refuses are told by the live record, also when the process is dead")
+    @Test("reports that the disk refuses are counted in the live record, also after the process's death")
     func waiting() throws {
         var file: LiveRecordFile? = try liveFile(ULID(rawValue: 1), waiting: 3)
         try directory.store.write(run(ULID(rawValue: 1), age: 1, watching: 1))

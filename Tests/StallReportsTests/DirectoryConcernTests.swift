@@ -36,7 +36,7 @@ struct DirectoryConcernTests {
         #expect(!own.contains(ReportFileName(.stall, mine[0].id)))
     }
 
-    @Test("reports of others that never end put none of ours out, and are told")
+    @Test("reports of others that never end displace none of ours, and are reported")
     func lastingOthers() throws {
         let limits = ReportDirectory.Limits(reports: 6)
         var own: Set<ReportFileName> = []
@@ -55,7 +55,7 @@ struct DirectoryConcernTests {
     }
 
     @Test(
-        "files of another user count for nothing and stay; as many as the limit are told",
+        "files of another user do not count and stay; as many as the limit are reported",
         .enabled(if: geteuid() == 0)
     )
     func otherUsers() throws {
@@ -74,7 +74,7 @@ struct DirectoryConcernTests {
     }
 
     @Test(
-        "files of other kinds are told once they are more than the limits, by number or by what they take of the disk"
+        "files of other kinds are reported as soon as they exceed the limits, by number or by size on the disk"
     )
     func otherFiles() throws {
         var own: Set<ReportFileName> = []
@@ -93,7 +93,7 @@ struct DirectoryConcernTests {
     }
 
     @Test(
-        "a directory that others can write to is told; a sticky one, and one that only others can read, are not",
+        "a directory that others can write to is reported; a sticky one, and one that others can only read, are not",
         arguments: [
             (0o700, false), (0o755, false), (0o770, true), (0o707, true), (0o777, true), (0o1777, false),
             (0o1770, false),
@@ -109,7 +109,7 @@ struct DirectoryConcernTests {
         #expect(try directory.reader.contents().reports.count == 1)
     }
 
-    @Test("another user's directory is told", .enabled(if: geteuid() == 0))
+    @Test("another user's directory is reported", .enabled(if: geteuid() == 0))
     func otherOwner() throws {
         try directory.store.prepare()
         try #require(unsafe chown(directory.path, 65534, 65534) == 0)
@@ -117,7 +117,7 @@ struct DirectoryConcernTests {
     }
 
     @Test(
-        "a link is told, with and without a slash behind it; what it leads to is written; a link further up is not told"
+        "a link is reported, with and without a slash behind it; what it leads to is written; a link further up is not reported"
     )
     func links() throws {
         var own: Set<ReportFileName> = []

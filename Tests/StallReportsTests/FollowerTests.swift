@@ -10,7 +10,7 @@ struct FollowerTests {
     /// Fails a test that would otherwise wait forever; the machine may be slow.
     private static let patience = Duration.seconds(30)
 
-    @Test("tells what is there, the oldest first, then what comes and what changes, each version once")
+    @Test("returns existing files, oldest first, then new and changed ones, each version once")
     func follows() throws {
         try directory.store.prepare()
         let (old, run) = (Sample.recovered(), Sample.run())
@@ -31,7 +31,7 @@ struct FollowerTests {
         #expect(try follower.next(timeout: .zero) == nil)
     }
 
-    @Test("a file that is copied in is told when its writer closes it; foreign files are not told")
+    @Test("a file that is copied in is reported when its writer closes it; foreign files are not reported")
     func copiedIn() throws {
         try directory.store.prepare()
         var follower = try ReportFollower(path: directory.path)
@@ -100,7 +100,7 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(first))
     }
 
-    @Test("a directory that is moved away and back tells no version of a file twice")
+    @Test("a directory that is moved away and back returns no version of a file twice")
     func movedAwayAndBack() throws {
         let (first, second) = (Sample.recovered(), Sample.recovered())
         try directory.store.write(first)
@@ -130,13 +130,15 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(report))
     }
 
-    @Test("from now on: what is there is not read, what is written afterwards is told, also when the kernel drops news")
+    @Test(
+        "from now on: existing files are not read, files written afterwards are returned, also if the kernel drops events"
+    )
     func fromNowOn() throws {
         let old = (0..<3).map { _ in Sample.recovered() }
         for report in old { try directory.store.write(report) }
         directory.plant("{".utf8, as: "\(ReportFileName(.stall, .make()))")
         for name in try directory.reader.names() { directory.age("\(name)", bySeconds: 60) }
-        var follower = try ReportFollower(path: directory.path, tellsPast: false)
+        var follower = try ReportFollower(path: directory.path, includesPast: false)
         #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
         #expect(try follower.next(timeout: .zero) == nil)
         let limit = try #require(Int(text(of: "/proc/sys/fs/inotify/max_queued_events")))
@@ -150,7 +152,7 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(old[0]))
     }
 
-    @Test("a stall whose process is killed is told again as terminated, without any event in the directory")
+    @Test("a stall whose process is killed is reported again as terminated, without any event in the directory")
     func killedProcess() throws {
         try directory.store.prepare()
         let child = try ChildProcess()

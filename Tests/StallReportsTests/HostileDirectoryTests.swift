@@ -34,7 +34,7 @@ struct HostileDirectoryTests {
         #expect(contents.failures.map(\.code) == [.tooLarge, .tooLarge, .tooLarge, .tooLarge])
     }
 
-    @Test("a sparse file of a terabyte with a late name costs no report, and stays for somebody to look at")
+    @Test("a sparse file of a terabyte with a late name displaces no report, and is not removed")
     func sparseFile() throws {
         try directory.store.prepare()
         let reports = (0..<5).map { _ in Sample.recovered() }

@@ -64,14 +64,14 @@ struct LastingReportsTests {
         #expect(left.isSuperset(of: planted[20..<39]))
     }
 
-    @Test("are remembered up to a bound; what is more is read in its turn, and told as before")
+    @Test("are remembered up to a limit; further ones are read in rotation, and reported as before")
     func bound() throws {
         var lasting = LastingFiles()
         let names = (0..<LastingFiles.capacity + 40).map { ReportFileName(.stall, ULID(rawValue: UInt128($0))) }
         let version = FileStatus(stat())
         for name in names { lasting.remember(name, version) }
         #expect(lasting.count == LastingFiles.capacity)
-        #expect(names.allSatisfy { lasting.standing(of: $0, version) == .known })
+        #expect(names.allSatisfy { lasting.readState(of: $0, version) == .known })
         var seen: Set<ReportFileName> = []
         for _ in 0...names.count / LastingFiles.readAgain {
             let next = lasting.next(of: names)
@@ -80,7 +80,7 @@ struct LastingReportsTests {
         }
         #expect(seen == Set(names))
         lasting.forgetAll(but: [names[0]])
-        #expect(lasting.count == 1 && lasting.standing(of: names[1], version) == .new)
+        #expect(lasting.count == 1 && lasting.readState(of: names[1], version) == .new)
     }
 }
 

@@ -96,7 +96,7 @@ struct LiveRecordTests {
         #expect(read.record.writer.process.executable == nil && read.record.writer.process.pid == process.pid)
     }
 
-    @Test("the lock tells of a process that its number cannot tell of; without one, the number does")
+    @Test("the lock shows whether a process is alive if its number cannot; without a lock, the number does")
     func lockTellsLife() throws {
         var elsewhere = ProcessIdentity.current()
         elsewhere.pidNamespace = 1
@@ -146,7 +146,7 @@ struct LiveRecordTests {
         #expect(dead.cause == written.cause && dead.stacks == written.stacks)
     }
 
-    @Test("a follower tells of a stall again as it grows, and not while it does not; its end is the file's to tell")
+    @Test("a follower returns a stall again as it grows, and only then; its end comes with the file")
     func followsGrowth() throws {
         var report = Sample.ongoing()
         report.run = run
@@ -171,7 +171,7 @@ struct LiveRecordTests {
         file.remove()
     }
 
-    @Test("from now on: a stall under way by the live record is told at once, and as it grows")
+    @Test("from now on: a stall that is ongoing by the live record is returned at once, and as it grows")
     func followsOngoing() throws {
         var report = Sample.ongoing()
         report.run = run
@@ -179,7 +179,7 @@ struct LiveRecordTests {
         try directory.store.write(Sample.recovered())
         let file = try makeFile()
         try file.write(stall(report.id), to: 0)
-        var follower = try ReportFollower(path: directory.path, tellsPast: false)
+        var follower = try ReportFollower(path: directory.path, includesPast: false)
         #expect(try follower.next(timeout: .seconds(30)) == .directoryAppeared)
         guard case .report(let first) = try follower.next(timeout: .seconds(30)) else {
             Issue.record("not told")
@@ -231,7 +231,7 @@ struct LiveRecordTests {
     }
 
     @Test(
-        "a run that was killed before it had written a record has one when its stalls are closed; one that is there stays"
+        "a run that was killed before it wrote a record gets one when its stalls are closed; an existing one stays"
     )
     func runWithoutRecord() throws {
         var file: LiveRecordFile? = try makeFile()
@@ -256,7 +256,7 @@ struct LiveRecordTests {
         #expect(try directory.reader.contents().runs.map(\.ticks) == [99])
     }
 
-    @Test("a cut or forged record is an error of its own or none, hides no report, and harms no reader")
+    @Test("a truncated or forged record is an error or is ignored, hides no report, and does not affect readers")
     func hostileRecords() throws {
         let report = Sample.recovered()
         try directory.store.write(report)
@@ -338,7 +338,7 @@ struct LiveRecordTests {
         file.remove()
     }
 
-    @Test("a file that somebody cuts, removes or closes is an error, and no other file is written to")
+    @Test("a file that is truncated, removed or closed by others is an error, and no other file is written to")
     func harmlessWriter() throws {
         var file: LiveRecordFile? = try makeFile()
         try #require(unsafe truncate(path, 0) == 0)
@@ -359,7 +359,7 @@ struct LiveRecordTests {
     }
 
     @Test(
-        "how a process ended is told by the strongest sign",
+        "how a process ended is decided by the strongest sign",
         arguments: [
             (ProcessEnd.Clues(isOtherBoot: true, exitStatus: 256 + 7), ProcessEnd.Cause.exit),
             (.init(isOtherBoot: true, memoryKillsBefore: 0, memoryKillsNow: 1), .reboot),

@@ -34,7 +34,7 @@ struct NamedFileTests {
     }
 
     @Test(
-        "what a live record names as its memory counter holds up no reader and no writer",
+        "the path of a memory counter in a live record delays no reader and no writer",
         arguments: ["fifo", "link"]
     )
     func namedPipe(kind: String) async throws {

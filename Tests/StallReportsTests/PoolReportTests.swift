@@ -81,7 +81,7 @@ struct PoolReportTests {
         #expect(report.workersAtCulprit == 8)
     }
 
-    @Test("A file may claim any number: a culprit that stands nowhere counts nobody, and nothing traps")
+    @Test("A file may contain any number: a culprit outside the stacks counts no worker, and nothing traps")
     func hostile() throws {
         let text = String(decoding: try Sample.starved().json(), as: UTF8.self)
         let edits = [

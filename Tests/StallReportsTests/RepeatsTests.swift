@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Stalls that were only counted")
 struct RepeatsTests {
-    @Test("stand beside the report that they repeat, whether the next report or the run record tells of them")
+    @Test("are shown with the report that they repeat, whether the next report or the run record has them")
     func besideTheirReport() throws {
         let (first, second) = (ULID(rawValue: 1), ULID(rawValue: 2))
         var (next, run) = (Sample.recovered(), Sample.run())
@@ -30,7 +30,7 @@ struct RepeatsTests {
         #expect(both.totalNs == .max && both.longestNs == 900_000_000)
     }
 
-    @Test("reports and run records from before they were told read as without any")
+    @Test("older reports and run records are read as having none")
     func older() throws {
         var (report, run) = (Sample.recovered(), Sample.run())
         (report.repeats, run.repeated, run.suppressedBy) = (nil, nil, nil)

@@ -15,7 +15,7 @@ final class CheckpointTests {
         Shipment(id: ids[index], version: version, directory: "/x")
     }
 
-    @Test("Remembers the latest version of each, also after it was opened anew")
+    @Test("Remembers the latest version of each, also after it was opened again")
     func remembers() throws {
         do {
             var checkpoint = try Checkpoint(path: path)
@@ -79,7 +79,7 @@ final class CheckpointTests {
     }
 }
 
-@Suite("What waits to be sent")
+@Suite("Shipments that wait")
 struct ShipmentQueueTests {
     private let ids = (0..<4).map { _ in ULID.make() }
 
@@ -120,7 +120,7 @@ struct HTTPAnswerTests {
         #expect(answer(200, #"{"partialSuccess":{"rejectedLogRecords":"-9"}}"#) == .accepted(rejected: 0, message: ""))
     }
 
-    @Test("What is tried again, and when: seconds, a date, nothing, nonsense")
+    @Test("When a request is tried again: after seconds, at a date, without a header, with an invalid one")
     func later() {
         #expect(answer(503, retryAfter: "7") == .unavailable("it answers 503", retryAfter: .seconds(7)))
         #expect(answer(nil) == .unavailable("cut", retryAfter: nil))
@@ -132,7 +132,7 @@ struct HTTPAnswerTests {
         #expect(HTTPAnswer.delay("Sun, 06 Nov 1994 08:49:37 GMT", now: Date()) == .zero)
     }
 
-    @Test("The pause grows to a minute, keeps what the receiver asks for, and begins anew after a success")
+    @Test("The delay grows to a minute, respects the receiver's request, and starts again after a success")
     func backoff() {
         var backoff = Backoff()
         for full in [1.0, 2, 4, 8, 16, 32, 60, 60, 60] {

@@ -6,7 +6,7 @@ import StallMonitor
 struct WatchContext {
     let processID: Int32
     let process: OutsideProcess
-    let desk: OutsideDesk
+    let desk: OutsideReporter
     let rule: LoopRule
     /// Whether there are breakpoints to be had.
     let hasBreakpoints: Bool
@@ -259,6 +259,6 @@ private struct SamplePace {
 
 extension OutsideSpan {
     fileprivate init(_ times: LoopRule.StallTimes) {
-        self.init(began: times.began, ended: times.ended, unproven: times.unproven)
+        self.init(began: times.began, ended: times.ended, excluded: times.unproven)
     }
 }

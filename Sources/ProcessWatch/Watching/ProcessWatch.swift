@@ -61,7 +61,7 @@ package final class ProcessWatch {
     /// The processor time of the watching thread when the previous sample began.
     private var lastProcessorTime = Duration.zero
     private let options: WatchOptions
-    private let desk: OutsideDesk
+    private let desk: OutsideReporter
     private let tell: (WatchNote) -> Void
     private let supply: BreakpointSupply
     private var processes: [Int32: WatchedProcess] = [:]
@@ -69,7 +69,7 @@ package final class ProcessWatch {
     private var clock: LookClock
     private var ticks = 0
 
-    package init(_ options: WatchOptions, _ desk: OutsideDesk, tell: @escaping (WatchNote) -> Void) {
+    package init(_ options: WatchOptions, _ desk: OutsideReporter, tell: @escaping (WatchNote) -> Void) {
         (self.options, self.desk, self.tell) = (options, desk, tell)
         clock = LookClock(tick: options.tick, firstAt: .now)
         supply = BreakpointSupply()

@@ -10,7 +10,7 @@ import Symbolication
 final class WatchedProcess {
     let processID: Int32
     let files: ProcessFiles
-    private let desk: OutsideDesk
+    private let desk: OutsideReporter
     private let options: WatchOptions
     private let hasBreakpoints: Bool
     private let tell: (WatchNote) -> Void
@@ -26,7 +26,7 @@ final class WatchedProcess {
     init(
         _ processID: Int32,
         _ options: WatchOptions,
-        _ desk: OutsideDesk,
+        _ desk: OutsideReporter,
         hasBreakpoints: Bool,
         tell: @escaping (WatchNote) -> Void
     ) throws(CaptureError) {

@@ -6,44 +6,44 @@ package import StallReports
 /// What the descriptors refer to that a thread waits on. Looking that up may wait for a lock of the kernel.
 package struct DescriptorLookup: Sendable {
     /// What the watchdog saw.
-    package let sightings: [DescriptorSighting]
+    package let readings: [DescriptorReading]
     /// Whether the call waits for a lock on a file.
     let wantsLock: Bool
     /// Whether sockets may be queried. A thread in a page fault holds its socket's lock.
     let asksSockets: Bool
 
     package init(_ site: WaitSite) {
-        sightings = site.descriptors
+        readings = site.descriptors
         wantsLock = site.call.name == "flock" || site.call.name == "fcntl"
         asksSockets = site.state != "D"
     }
 
     /// Without looking anything up.
     package var unasked: [StallReport.Descriptor] {
-        sightings.map { StallReport.Descriptor($0) }
+        readings.map { StallReport.Descriptor($0) }
     }
 
     /// Looks up. Nil when there is nothing to look up.
     package var question: (@Sendable () -> [StallReport.Descriptor])? {
-        guard sightings.contains(where: { [.file, .socket, .pidfd].contains($0.kind) }) else { return nil }
+        guard readings.contains(where: { [.file, .socket, .pidfd].contains($0.kind) }) else { return nil }
         return { [self] in
-            let file = sightings.first { $0.info?.mount != nil }.map { "\($0.process.livingDirectory)/mountinfo" }
+            let file = readings.first { $0.info?.mount != nil }.map { "\($0.process.livingDirectory)/mountinfo" }
             let mounts = file.flatMap { readFile($0, limit: 1 << 22) }.map(MountTable.init)
-            return sightings.map { described($0, mounts) }
+            return readings.map { described($0, mounts) }
         }
     }
 
-    private func described(_ sighting: DescriptorSighting, _ mounts: MountTable?) -> StallReport.Descriptor {
-        var descriptor = StallReport.Descriptor(sighting)
-        switch sighting.kind {
+    private func described(_ reading: DescriptorReading, _ mounts: MountTable?) -> StallReport.Descriptor {
+        var descriptor = StallReport.Descriptor(reading)
+        switch reading.kind {
         case .file:
-            descriptor.fileSystem = sighting.info?.mount.flatMap { mounts?.type(of: $0) }
+            descriptor.fileSystem = reading.info?.mount.flatMap { mounts?.type(of: $0) }
             descriptor.isRemote = descriptor.fileSystem.map(MountTable.isRemote)
-            if wantsLock, descriptor.isRemote == false { descriptor.holder = holder(sighting) }
+            if wantsLock, descriptor.isRemote == false { descriptor.holder = holder(reading) }
         case .socket where asksSockets:
-            descriptor.socket = .describe(sighting)
+            descriptor.socket = .describe(reading)
         case .pidfd:
-            if let pid = sighting.info?.process, pid > 0 {
+            if let pid = reading.info?.process, pid > 0 {
                 descriptor.note = "process \(StallReport.ProcessName.named(pid).text)"
             }
         default: break
@@ -52,10 +52,10 @@ package struct DescriptorLookup: Sendable {
     }
 
     /// The process that holds a lock on the file, by the kernel's list of all locks. Only for file systems of this machine.
-    private func holder(_ sighting: DescriptorSighting) -> StallReport.ProcessName? {
+    private func holder(_ reading: DescriptorReading) -> StallReport.ProcessName? {
         var status = stat()
-        let file = "\(sighting.process.livingDirectory)/fd/\(sighting.number)"
-        guard unsafe stat(file, &status) == 0, sighting.isStillThere,
+        let file = "\(reading.process.livingDirectory)/fd/\(reading.number)"
+        guard unsafe stat(file, &status) == 0, reading.isStillThere,
             let table = readFile("/proc/locks", limit: 1 << 20)
         else { return nil }
         return FileLocks(table).holder(inode: UInt64(status.st_ino)).map(StallReport.ProcessName.named)
@@ -110,15 +110,15 @@ extension StallReport.ProcessName {
 
 extension StallReport.Descriptor {
     /// As the watchdog saw it.
-    fileprivate init(_ sighting: DescriptorSighting) {
+    fileprivate init(_ reading: DescriptorReading) {
         self.init(
-            number: sighting.number,
-            kind: sighting.kind,
-            target: sighting.path ?? sighting.link,
-            isDeleted: sighting.kind == .file ? sighting.isDeleted : nil
+            number: reading.number,
+            kind: reading.kind,
+            target: reading.path ?? reading.link,
+            isDeleted: reading.kind == .file ? reading.isDeleted : nil
         )
-        if let count = sighting.info?.count { note = "count \(count)" }
-        if let time = sighting.info?.timerNanoseconds {
+        if let count = reading.info?.count { note = "count \(count)" }
+        if let time = reading.info?.timerNanoseconds {
             note = time > 0 ? "expires in \(DurationText(nanoseconds: time).short)" : "not set"
         }
     }
@@ -127,12 +127,12 @@ extension StallReport.Descriptor {
 extension StallReport.Socket {
     /// The socket of a descriptor, if the descriptor still refers to the same one when it has been queried. May wait: see
     /// `monitor_describe_socket`.
-    static func describe(_ sighting: DescriptorSighting) -> Self? {
+    static func describe(_ reading: DescriptorReading) -> Self? {
         var found = monitor_socket()
-        guard sighting.isStillThere, let (number, isDuplicate) = sighting.borrowed() else { return nil }
+        guard reading.isStillThere, let (number, isDuplicate) = reading.borrowed() else { return nil }
         let error = unsafe monitor_describe_socket(number, &found)
         if isDuplicate { close(number) }
-        guard error == 0, sighting.isStillThere else { return nil }
+        guard error == 0, reading.isStillThere else { return nil }
         var socket = Self(family: familyName(found))
         socket.local = unsafe withUnsafeBytes(of: found.local) {
             name(unsafe Array($0.prefix(Int(found.local_length))))
@@ -174,7 +174,7 @@ extension StallReport.Socket {
     ]
 }
 
-extension DescriptorSighting {
+extension DescriptorReading {
     /// Whether the number still refers to the same file.
     var isStillThere: Bool { link != nil && Self.link(of: number, in: process) == link }
 

@@ -90,7 +90,7 @@ package struct LockedDatabase: Hashable, Sendable {
     }
 
     /// The form that reports have.
-    package var told: StallReport.Descriptor {
+    package var descriptor: StallReport.Descriptor {
         .init(number: descriptor, kind: .file, target: path, holder: holder ?? .named(owner))
     }
 
@@ -102,7 +102,7 @@ package struct LockedDatabase: Hashable, Sendable {
         var found: [(rank: Int, database: LockedDatabase)] = []
         let own = process.processID
         for number in names(in: process.livingDirectory + "/fd").compactMap({ Int32($0) }) {
-            guard let link = DescriptorSighting.link(of: number, in: process), link.hasPrefix("/"),
+            guard let link = DescriptorReading.link(of: number, in: process), link.hasPrefix("/"),
                 let inode = regularFile("\(process.livingDirectory)/fd/\(number)"),
                 let lock = locks.database(inode: inode, isIndex: link.hasSuffix(indexSuffix), self: own)
             else { continue }

@@ -9,7 +9,7 @@ package struct WaitSite: Hashable, Sendable {
     package var state: Character?
     package var decoded: DecodedCall
     /// What the call's descriptors referred to.
-    package var descriptors: [DescriptorSighting]
+    package var descriptors: [DescriptorReading]
     /// The process for whose end it waits.
     package var process: StallReport.ProcessName?
     /// For a call that was restarted after a signal, under a name that does not tell which it is: the calls that it can be.
@@ -28,7 +28,7 @@ package struct WaitSite: Hashable, Sendable {
         self.call = call
         self.state = state
         decoded = DecodedCall(call, read: read)
-        descriptors = decoded.descriptors.map { DescriptorSighting.read($0, of: observed) }
+        descriptors = decoded.descriptors.map { DescriptorReading.read($0, of: observed) }
         process = awaitedProcess.map(StallReport.ProcessName.named)
         guard call.name == "restart_syscall" else { return }
         // The kernel leaves the arguments in the registers.
@@ -75,7 +75,7 @@ package struct WaitSite: Hashable, Sendable {
         call: SystemCall,
         state: Character? = "S",
         decoded: DecodedCall,
-        descriptors: [DescriptorSighting] = []
+        descriptors: [DescriptorReading] = []
     ) {
         (self.call, self.state, self.decoded, self.descriptors) = (call, state, decoded, descriptors)
     }
@@ -117,7 +117,7 @@ package struct WaitProfile: Hashable, Sendable {
     }
 
     /// One place, and the time that it stands for.
-    package struct Sighting {
+    package struct Sample {
         /// Nil for a thread that was in no call.
         package var site: WaitSite?
         package var isAsleep: Bool
@@ -130,15 +130,15 @@ package struct WaitProfile: Hashable, Sendable {
         }
     }
 
-    package init(_ sightings: [Sighting]) {
-        for sighting in sightings {
-            samples += sighting.count
-            if let site = sighting.site {
-                add(site, sighting.span)
-            } else if sighting.isAsleep {
-                faulting += sighting.span
+    package init(_ all: [Sample]) {
+        for sample in all {
+            samples += sample.count
+            if let site = sample.site {
+                add(site, sample.span)
+            } else if sample.isAsleep {
+                faulting += sample.span
             } else {
-                running += sighting.span
+                running += sample.span
             }
         }
     }

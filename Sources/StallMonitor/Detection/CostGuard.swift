@@ -10,7 +10,7 @@ struct CostGuard {
     private let notices: Mailbox<StallNotice>
     private let ledger: WatchdogLedger
     /// The fault that was reported and is not over.
-    private var told: StallMonitorError?
+    private var reported: StallMonitorError?
 
     init(
         limits: StallMonitor.CostLimits,
@@ -30,7 +30,7 @@ struct CostGuard {
         let account = budget.account
         guard account != before else { return }
         ledger.update { $0.budget = account }
-        tell(account.state)
+        report(account.state)
     }
 
     /// Takes the stack of a stall if the budget permits. Otherwise the outcome says why there is none.
@@ -62,16 +62,16 @@ struct CostGuard {
             + "watched threads held for \(Self.percent(limits.heldShare)) of the time)."
     }
 
-    private mutating func tell(_ state: CostBudget.State) {
+    private mutating func report(_ state: CostBudget.State) {
         switch state {
-        case .stopped where told == nil:
+        case .stopped where reported == nil:
             let error = StallMonitorError(.capturesStopped, refusal)
-            told = error
+            reported = error
             notices.add(.fault(error))
             notices.add(.checkpoint)
         case .full:
-            guard let error = told else { return }
-            told = nil
+            guard let error = reported else { return }
+            reported = nil
             notices.add(.mended(error))
             notices.add(.checkpoint)
         default: break

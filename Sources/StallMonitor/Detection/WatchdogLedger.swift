@@ -8,7 +8,7 @@ final class WatchdogLedger: Sendable {
     struct Counts: Sendable {
         var looks = 0
         /// Looks at single loops. A sleeping loop is not looked at.
-        var visits = 0
+        var loopLooks = 0
         var lateLooks = 0
         var captures = 0
         var raced = 0
@@ -25,7 +25,7 @@ final class WatchdogLedger: Sendable {
         /// Candidates that were dismissed, by the reason.
         var dismissed: [PauseKind: Int64] = [:]
         /// The present stalls, by their numbers: which loop, and since when.
-        var standing: [Int: (name: WatchName, since: MonotonicInstant)] = [:]
+        var ongoing: [Int: (name: WatchName, since: MonotonicInstant)] = [:]
     }
 
     struct WatchRecord: Sendable {

@@ -109,20 +109,20 @@ struct WatchdogState: ~Copyable {
         missedAtFlags = selfCheck.missed
         let isRound = schedule.isRound(at: woken)
         let dueLoops = schedule.takeDue(at: woken).compactMap(watchList.loop(place:))
-        let visited = (isRound ? watchList.awake : dueLoops).filter { !isPaused($0) }
-        if isCrashing || visited.contains(where: { $0.stall != nil }) { noticeCrash() }
+        let seen = (isRound ? watchList.awake : dueLoops).filter { !isPaused($0) }
+        if isCrashing || seen.contains(where: { $0.stall != nil }) { noticeCrash() }
         guard !isCrashing else { return schedule = LookSchedule(first: woken + tick) }
-        for watched in visited { look(at: watched) }
+        for watched in seen { look(at: watched) }
         services.live.note(watched: watchList.count, lastLook: .now)
         services.ledger.update { counts in
             counts.looks += 1
-            counts.visits += visited.count
+            counts.loopLooks += seen.count
             counts.lateLooks += woken - due > tick ? 1 : 0
         }
-        let maturities = visited.compactMap { watched in
+        let maturities = seen.compactMap { watched in
             watched.policy.maturity.map { (maturity: $0, place: watched.wakeFlag.place) }
         }
-        forgetEndedLoops(among: visited)
+        forgetEndedLoops(among: seen)
         if isRound { watchList.letSleep { $0.isPaused || pausedSince != nil } }
         plan(isRound, maturities)
     }

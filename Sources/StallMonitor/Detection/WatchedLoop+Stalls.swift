@@ -99,7 +99,7 @@ extension WatchedLoop {
             waitSet: loop.waitSet(at: pulse)
         )
         services.live.begin(observation)
-        services.ledger.update { [name = identity.name] in $0.standing[stall.number] = (name, span.earliestStart) }
+        services.ledger.update { [name = identity.name] in $0.ongoing[stall.number] = (name, span.earliestStart) }
         services.notices.add(.began(observation))
     }
 
@@ -188,7 +188,7 @@ extension WatchedLoop {
     private func close(_ stall: Stall, _ span: StallSpan, with services: WatchServices) {
         self.stall = nil
         services.live.end(stall.number, span)
-        services.ledger.update { $0.standing[stall.number] = nil }
+        services.ledger.update { $0.ongoing[stall.number] = nil }
     }
 
     // MARK: - Evidence
@@ -201,7 +201,7 @@ extension WatchedLoop {
         with services: inout WatchServices
     ) -> EvidenceWindow? {
         guard let standstill else { return nil }
-        var window = standstill.evidence(threadID: threadID, at: time)?.leavingOut(span.unproven)
+        var window = standstill.evidence(threadID: threadID, at: time)?.leavingOut(span.excluded)
         window?.supply = services.supply.window(since: standstill.supply, threadID: threadID, at: time)
         return window
     }
@@ -214,7 +214,7 @@ extension WatchedLoop {
     ) -> EvidenceWindow? {
         // The counts reach to this look, but the standstill was over before.
         let afterEnd = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
-        var window = evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven + afterEnd)
+        var window = evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.excluded + afterEnd)
         if window != nil, let id = loop.thread?.id {
             window?.supply = services.supply.window(since: standstill?.supply, threadID: id, at: time)
         }

@@ -80,11 +80,11 @@ extension StallMonitor.Health {
     /// The counts of a running monitor.
     init(_ engine: Engine, _ feed: EventFeed) {
         let now = MonotonicInstant.now
-        let standing = engine.ledger.snapshot.standing.values.map { stall in
+        let ongoing = engine.ledger.snapshot.ongoing.values.map { stall in
             Stall(type: stall.name.type, label: stall.name.label, lasting: max(.zero, now - stall.since))
         }
         self.init(
-            stalls: standing.sorted { $0.lasting > $1.lasting },
+            stalls: ongoing.sorted { $0.lasting > $1.lasting },
             problems: feed.faults.sorted { $0.code.name < $1.code.name }
         )
     }

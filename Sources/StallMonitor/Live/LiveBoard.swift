@@ -19,7 +19,7 @@ final class LiveBoard: Sendable {
     }
 
     /// What the recorder takes.
-    struct News: Sendable {
+    struct Update: Sendable {
         /// The stalls that changed.
         var changed: [Int: Entry] = [:]
         /// Stalls whose reports are finished and that need not be kept.
@@ -31,11 +31,11 @@ final class LiveBoard: Sendable {
     }
 
     private struct Contents {
-        var news = News()
+        var update = Update()
         var open: [Int: Entry] = [:]
         /// Stalls that have ended and whose reports are not finished, oldest first.
         var ended: [Int] = []
-        var isNews = true
+        var hasUpdate = true
         var isClosed = false
         /// What the recorder's thread does, once there is a record to keep.
         var recording: (@Sendable () -> Void)?
@@ -44,7 +44,7 @@ final class LiveBoard: Sendable {
             guard var entry = open[number] else { return }
             (entry.span, entry.seenAt, entry.hasEnded) = (span, time, hasEnded)
             open[number] = entry
-            news.changed[number] = entry
+            update.changed[number] = entry
             if hasEnded { ended.append(number) }
             // A reporter that hangs finishes none of them, and it never gets the notices that were dropped.
             if ended.count > LiveBoard.endedLimit { release(ended[0]) }
@@ -53,8 +53,8 @@ final class LiveBoard: Sendable {
         mutating func release(_ number: Int) {
             ended.removeAll { $0 == number }
             guard open.removeValue(forKey: number) != nil else { return }
-            news.changed[number] = nil
-            news.released.insert(number)
+            update.changed[number] = nil
+            update.released.insert(number)
         }
     }
 
@@ -68,7 +68,7 @@ final class LiveBoard: Sendable {
     /// lock's holder.
     private let exitStatus = Atomic<Int64>(LiveBoard.noExit)
     private static let noExit = Int64.min
-    /// The recorder's thread, which exists while there is news.
+    /// The recorder's thread, which exists while there are changes to write.
     let thread = ThreadOnDemand(name: "stall-recorder")
     /// Wakes a thread that always exists, so that it calls ``serveExit()``: the caller of exit(3) cannot start a thread itself.
     private let standIn: TickSemaphore?
@@ -78,7 +78,7 @@ final class LiveBoard: Sendable {
     /// - Parameter standIn: the semaphore of the thread that calls ``serveExit()``.
     init(standIn: TickSemaphore? = nil) { self.standIn = standIn }
 
-    /// From now on a thread does this whenever there is news.
+    /// From now on a thread does this whenever there are changes.
     func record(by recording: @escaping @Sendable () -> Void) {
         contents.withLock { $0.recording = recording }
         thread.demand(recording)
@@ -90,7 +90,7 @@ final class LiveBoard: Sendable {
         let entry = Entry(observation: observation, span: observation.span, seenAt: observation.detectedAt)
         change { contents in
             contents.open[observation.number] = entry
-            contents.news.changed[observation.number] = entry
+            contents.update.changed[observation.number] = entry
         }
     }
 
@@ -103,13 +103,13 @@ final class LiveBoard: Sendable {
         change { $0.update(number, span, at: span.latestEnd, hasEnded: true) }
     }
 
-    /// How many loops are watched, and when they were last looked at. Recorded with the next news.
+    /// How many loops are watched, and when they were last looked at. Recorded with the next change.
     func note(watched: Int, lastLook: MonotonicInstant) {
-        contents.withLock { ($0.news.watched, $0.news.lastLook) = (watched, lastLook) }
+        contents.withLock { ($0.update.watched, $0.update.lastLook) = (watched, lastLook) }
     }
 
     /// How many loops are watched from now on.
-    func note(watched: Int) { change { $0.news.watched = watched } }
+    func note(watched: Int) { change { $0.update.watched = watched } }
 
     /// Makes the recorder write even if nothing has changed.
     func refresh() { change { _ in } }
@@ -118,8 +118,8 @@ final class LiveBoard: Sendable {
 
     /// How many reports wait for the disk. Wakes the recorder when the number changes.
     func note(waiting count: Int) {
-        guard contents.withLock({ $0.news.waitingReports != count }) else { return }
-        change { $0.news.waitingReports = count }
+        guard contents.withLock({ $0.update.waitingReports != count }) else { return }
+        change { $0.update.waitingReports = count }
     }
 
     /// The stall's report is finished.
@@ -156,19 +156,19 @@ final class LiveBoard: Sendable {
 
     // MARK: The recorder's
 
-    /// Waits for news. Nil when the board is closed, and at the deadline.
-    func take(until deadline: MonotonicInstant? = nil) -> News? {
+    /// Waits for changes. Nil when the board is closed, and at the deadline.
+    func take(until deadline: MonotonicInstant? = nil) -> Update? {
         while true {
             let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
-            let (news, isClosed) = contents.withLock { contents -> (News?, Bool) in
-                defer { contents.isNews = false }
-                guard contents.isNews || contents.news.exitStatus != exit else { return (nil, contents.isClosed) }
-                contents.news.exitStatus = exit
-                defer { (contents.news.changed, contents.news.released) = ([:], []) }
-                return (contents.news, contents.isClosed)
+            let (update, isClosed) = contents.withLock { contents -> (Update?, Bool) in
+                defer { contents.hasUpdate = false }
+                guard contents.hasUpdate || contents.update.exitStatus != exit else { return (nil, contents.isClosed) }
+                contents.update.exitStatus = exit
+                defer { (contents.update.changed, contents.update.released) = ([:], []) }
+                return (contents.update, contents.isClosed)
             }
             if isClosed { return nil }
-            if let news { return news }
+            if let update { return update }
             isAtRest.store(true, ordering: .releasing)
             if let deadline {
                 guard arrival.wait(until: deadline) else { return nil }
@@ -185,7 +185,7 @@ final class LiveBoard: Sendable {
     func leave() -> Bool {
         thread.leave {
             let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
-            return contents.withLock { !$0.isNews && !$0.isClosed && $0.news.exitStatus == exit }
+            return contents.withLock { !$0.hasUpdate && !$0.isClosed && $0.update.exitStatus == exit }
         }
     }
 
@@ -196,14 +196,14 @@ final class LiveBoard: Sendable {
     func confirmExit() { stamped.signal() }
 
     private func change(_ body: (inout sending Contents) -> Void) {
-        let wasNews = contents.withLock { contents in
+        let hadUpdate = contents.withLock { contents in
             if contents.isClosed { return true }
-            defer { contents.isNews = true }
+            defer { contents.hasUpdate = true }
             body(&contents)
-            return contents.isNews
+            return contents.hasUpdate
         }
         demandThread()
-        if !wasNews { arrival.signal() }
+        if !hadUpdate { arrival.signal() }
     }
 
     private func demandThread() {
@@ -218,7 +218,7 @@ enum ExitNotes {
 
     static func add(_ board: LiveBoard) {
         boards.withLock { $0.append((board, .current)) }
-        _ = monitor_on_exit { status in ExitNotes.tell(status) }
+        _ = monitor_on_exit { status in ExitNotes.note(status) }
     }
 
     static func remove(_ board: LiveBoard) {
@@ -228,7 +228,7 @@ enum ExitNotes {
     /// On the thread that ends the process. Waits for 50 ms at most if the disk is slow, and for a second at most if the recorder
     /// gets no processor; a record that is not written by then is incomplete. This thread does not write the record itself: a
     /// disk that does not answer would block it for ever.
-    private static func tell(_ status: Int32) {
+    private static func note(_ status: Int32) {
         let now = MonotonicInstant.now
         let own = boards.withLockIfAvailable { boards in boards.filter { $0.generation.isCurrent }.map(\.board) } ?? []
         for board in own { board.noteExit(status) }

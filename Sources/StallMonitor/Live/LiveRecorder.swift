@@ -4,7 +4,7 @@ import StackCapture
 import StallDetection
 import StallReports
 
-/// Writes the live record, on a thread that exists while there is news.
+/// Writes the live record, on a thread that exists while there are changes to write.
 struct LiveRecorder: ~Copyable {
     private let board: LiveBoard
     private let run: RunIdentity
@@ -24,12 +24,12 @@ struct LiveRecorder: ~Copyable {
     /// One life of the thread. Returns when there has been no news for a while, or when the board is closed. The record is removed then,
     /// because the run record has everything.
     ///
-    /// - Parameter patience: how long to wait for news. Nil: without end.
+    /// - Parameter patience: how long to wait for changes. Nil: without end.
     mutating func work(patience: Duration?) {
         repeat {
-            while let news = board.take(until: patience.map { .now + $0 }) {
-                record(news)
-                if news.exitStatus != nil { board.confirmExit() }
+            while let update = board.take(until: patience.map { .now + $0 }) {
+                record(update)
+                if update.exitStatus != nil { board.confirmExit() }
             }
             if board.leave() { return }
         } while !board.isClosed
@@ -37,21 +37,21 @@ struct LiveRecorder: ~Copyable {
         file?.remove()
     }
 
-    private mutating func record(_ news: LiveBoard.News) {
-        takeOver(news)
+    private mutating func record(_ update: LiveBoard.Update) {
+        takeOver(update)
         do throws(ReportError) {
-            if try openIfMissing() { try write(board.open, []) } else { try write(news.changed, news.released) }
+            if try openIfMissing() { try write(board.open, []) } else { try write(update.changed, update.released) }
             try file?.write(status)
         } catch {
             forgetFile()
         }
     }
 
-    private mutating func takeOver(_ news: LiveBoard.News) {
+    private mutating func takeOver(_ update: LiveBoard.Update) {
         status.updatedAt = .now()
-        status.lastLookMonotonicNs = news.lastLook?.nanoseconds ?? status.lastLookMonotonicNs
-        (status.watched, status.exitStatus) = (news.watched, news.exitStatus)
-        status.waitingReports = news.waitingReports
+        status.lastLookMonotonicNs = update.lastLook?.nanoseconds ?? status.lastLookMonotonicNs
+        (status.watched, status.exitStatus) = (update.watched, update.exitStatus)
+        status.waitingReports = update.waitingReports
         // Read again, because the count before the end is compared with the one after it.
         let now = MonotonicInstant.now
         if memoryReadAt.map({ now - $0 >= .seconds(1) }) ?? true {

@@ -37,7 +37,7 @@ struct LockProbe {
         guard let futex = call.flatMap(FutexWait.init), let first = link(from: threadID, in: [], futex, by: deadline)
         else { return nil }
         var finding = LockFinding(waits: [first.wait], owners: [first.owner].compactMap { $0 })
-        while let owner = finding.waits.last?.sight.owner, finding.waits.count < Self.longestChain {
+        while let owner = finding.waits.last?.reading.owner, finding.waits.count < Self.longestChain {
             if let index = finding.waits.firstIndex(where: { $0.threadID == owner }) {
                 finding.closing = allSleepOn(finding.waits[index...]) ? index : nil
                 break
@@ -61,14 +61,14 @@ struct LockProbe {
         var last: LockFinding.Wait?
         for _ in 0..<Self.tries where last == nil || MonotonicInstant.now < deadline {
             guard var wait = wait(of: threadID, in: futex) else { return nil }
-            guard let number = wait.sight.owner else { return (wait, nil) }
+            guard let number = wait.reading.owner else { return (wait, nil) }
             let waitsItself = number == threadID || waits.contains { $0.threadID == number }
             let owner = waitsItself ? nil : owner(number)
             let again = LockReading(futex, waiter: threadID, memory)
             // In this order: the lock was read again while the thread was still asleep.
             let after = StackCapturer.sighting(ofThread: threadID)
-            if again == wait.sight, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
-            (wait.sight.owner, wait.sight.knownBy, wait.changedHands) = (nil, nil, true)
+            if again == wait.reading, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
+            (wait.reading.owner, wait.reading.knownBy, wait.changedHands) = (nil, nil, true)
             last = wait
         }
         return last.flatMap { wait in
@@ -84,7 +84,7 @@ struct LockProbe {
             threadID: threadID,
             evidence: .read(threadID: threadID),
             futex: futex,
-            sight: LockReading(futex, waiter: threadID, memory),
+            reading: LockReading(futex, waiter: threadID, memory),
             sighting: sighting
         )
     }

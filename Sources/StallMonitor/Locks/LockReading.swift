@@ -102,7 +102,7 @@ struct LockFinding: Sendable {
         /// The thread's name and state.
         var evidence: ThreadEvidence?
         var futex: FutexWait
-        var sight: LockReading
+        var reading: LockReading
         /// Where the thread was asleep: shows whether it still is.
         var sighting: ThreadSighting
         /// The owner or the thread's place was different at each reading.

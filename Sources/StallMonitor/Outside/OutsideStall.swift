@@ -52,14 +52,14 @@ package struct OutsideSpan: Hashable, Sendable {
     package var began: ClosedRange<MonotonicInstant>
     package var ended: ClosedRange<MonotonicInstant>
     /// How much of it nobody can vouch for.
-    package var unproven: Duration
+    package var excluded: Duration
 
     package init(
         began: ClosedRange<MonotonicInstant>,
         ended: ClosedRange<MonotonicInstant>,
-        unproven: Duration = .zero
+        excluded: Duration = .zero
     ) {
-        (self.began, self.ended, self.unproven) = (began, ended, unproven)
+        (self.began, self.ended, self.excluded) = (began, ended, excluded)
     }
 
     var span: StallSpan {
@@ -68,7 +68,7 @@ package struct OutsideSpan: Hashable, Sendable {
             latestStart: began.upperBound,
             earliestEnd: ended.lowerBound,
             latestEnd: ended.upperBound,
-            unproven: unproven
+            excluded: excluded
         )
     }
 }

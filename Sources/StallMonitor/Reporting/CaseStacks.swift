@@ -139,7 +139,8 @@ struct SymbolicatedStacks {
         problems = resolution.problems
         modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
         var rest = named[...]
-        func told(_ capture: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant) -> StallReport.Stack
+        func makeStack(_ capture: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant)
+            -> StallReport.Stack
         {
             let names = rest.prefix(capture.resolvableAddresses.count)
             rest = rest.dropFirst(names.count)
@@ -152,12 +153,12 @@ struct SymbolicatedStacks {
             return StallReport.Stack(capture, calls, awaiting, thread, clock.time(of: time))
         }
         let all = samples.weighted.map { sample, span in
-            var stack = told(sample.stack, pool.thread(of: sample) ?? thread, sample.time)
+            var stack = makeStack(sample.stack, pool.thread(of: sample) ?? thread, sample.time)
             stack.count = sample.count
             stack.loop = sample.loopFrame.flatMap(stack.index(ofCall:))
             return CulpritSearch.Sample(stack: stack, span: span, states: sample.stack.frames.map(\.state))
         }
-        let others = companions.map { companion in companion.told(clock) { told($0, $1, $2) } }
+        let others = companions.map { companion in companion.stack(clock) { makeStack($0, $1, $2) } }
         var (distinct, detected) = Self.merged(all, detected: max(1, pool.size))
         let limit = max(Self.stackLimit, detected)
         culpritFrames = distinct.first?.stack.callers(from: 0) ?? []

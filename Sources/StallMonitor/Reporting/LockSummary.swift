@@ -24,7 +24,7 @@ struct LockSummary {
         (self.finding, self.descriptors) = (finding, descriptors)
         for (index, wait) in finding.waits.enumerated() {
             let names = Self.names(of: wait.threadID, index == 0 ? .stalled : .lockOwner, stacks)
-            let owner = finding.owners.first { $0.threadID == wait.sight.owner }
+            let owner = finding.owners.first { $0.threadID == wait.reading.owner }
             waits.append(.init(wait, names, owner, owner?.site.map(descriptors) ?? []))
             // What was found behind an owner that turns out to be none does not count.
             if waits[index].lock.owner == nil { break }
@@ -163,20 +163,20 @@ extension StallReport.LockWait {
         _ owner: LockFinding.Owner?,
         _ descriptors: [StallReport.Descriptor]
     ) {
-        let (kind, keepsOwner) = names.judge(wait.sight.kind, hasOwner: wait.sight.owner != nil)
+        let (kind, keepsOwner) = names.judge(wait.reading.kind, hasOwner: wait.reading.owner != nil)
         var lock = StallReport.Lock(
             kind: kind,
-            address: Address(UInt64(wait.sight.kind == .futex ? wait.baseAddress(of: kind) : wait.sight.address)),
-            label: wait.sight.label,
+            address: Address(UInt64(wait.reading.kind == .futex ? wait.baseAddress(of: kind) : wait.reading.address)),
+            label: wait.reading.label,
             timed: wait.futex.isTimed
         )
-        if keepsOwner, let number = wait.sight.owner {
+        if keepsOwner, let number = wait.reading.owner {
             lock.owner = .init(number, owner?.evidence)
-            lock.knownBy = wait.sight.knownBy
+            lock.knownBy = wait.reading.knownBy
             lock.ownerCall =
                 owner?.site.map { .init($0, descriptors) } ?? owner?.call.map(StallReport.SystemCall.init(_:))
         }
-        if keepsOwner { lock.abandonedBy = wait.sight.goneOwner }
+        if keepsOwner { lock.abandonedBy = wait.reading.goneOwner }
         self.init(thread: .init(wait.threadID, wait.evidence), lock: lock)
     }
 }
@@ -201,7 +201,7 @@ struct CompanionStack {
     /// The stack for the report.
     ///
     /// - Parameter name: finds names for a captured stack's frames.
-    func told(
+    func stack(
         _ clock: WallClockAnchor,
         _ name: (CapturedStack, StallReport.Thread, MonotonicInstant) -> StallReport.Stack
     ) -> StallReport.Stack {

@@ -36,9 +36,9 @@ struct PoolThreads {
 
     /// The same order for the stacks of a report.
     static func order(_ byTime: [Int], _ stacks: [StallReport.Stack], _ pool: StallReport.Pool) -> [Int] {
-        let standing = Set(pool.workers.map(\.thread.id))
+        let stalled = Set(pool.workers.map(\.thread.id))
         let waiting = pool.workers.filter { worker in
-            worker.verdict != .deadlock && worker.lock?.owner.map { standing.contains($0.id) } == true
+            worker.verdict != .deadlock && worker.lock?.owner.map { stalled.contains($0.id) } == true
         }
         let ids = Set(waiting.map(\.thread.id))
         let going = byTime.filter { index in

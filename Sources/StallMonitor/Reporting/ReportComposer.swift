@@ -32,7 +32,7 @@ struct ReportComposer {
             durationNs: span.length.nanoseconds,
             durationMinNs: bounds.min,
             durationMaxNs: bounds.max,
-            excludedNs: span.unproven > .zero ? span.unproven.nanoseconds : nil,
+            excludedNs: span.excluded > .zero ? span.excluded.nanoseconds : nil,
             rule: seen.reportRule,
             host: run.host,
             service: seen.otherProcess?.service ?? run.service,
@@ -93,7 +93,7 @@ extension StallCase {
         var cause = cause
         guard let found = findings.named, cause.verdict == .blocked else { return cause }
         cause.summary = found.sentence(stacks.waits(of: stacks.thread.id).longestCall)
-        if found.databases.count == 1 { cause.systemCall?.descriptors = found.databases.map(\.told) }
+        if found.databases.count == 1 { cause.systemCall?.descriptors = found.databases.map(\.descriptor) }
         return cause
     }
 

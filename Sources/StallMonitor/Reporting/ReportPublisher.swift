@@ -45,8 +45,8 @@ struct ReportPublisher {
     }
 
     /// Prepares the directory, and closes the reports that dead processes left unfinished.
-    mutating func tidy() {
-        writer.order { $0.tidy() }
+    mutating func prepare() {
+        writer.order { $0.prepare() }
         listen()
     }
 
@@ -78,10 +78,10 @@ struct ReportPublisher {
         writer.order { $0.retryNow() }
         // The writer may be fine and only the reporter late.
         let moment = MonotonicInstant.now + .milliseconds(200)
-        isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.patience))
+        isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.writeTimeout))
         isSettled = true
         let lost = lostWrites
-        if lost > 0 { notifier.tell(StallMonitorError(.reportsLost, Self.losses(lost, writer.status.problem))) }
+        if lost > 0 { notifier.notifyAgain(StallMonitorError(.reportsLost, Self.losses(lost, writer.status.problem))) }
     }
 
     /// The last order to the writer.
@@ -106,12 +106,12 @@ struct ReportPublisher {
     /// Waits for the disk, if it works, and passes its faults on.
     private mutating func listen() {
         if !writer.status.hangs(at: .now), !isBehind || writer.status.isQuick {
-            isBehind = !writer.wait(until: .now + ReportWriter.patience)
+            isBehind = !writer.wait(until: .now + ReportWriter.writeTimeout)
         }
         let status = writer.status
         if status.hangs(at: .now) {
             notifier.notify(StallMonitorError(.reportDirectoryHangs, detail(of: status)))
-        } else if status.busy == nil, status.lastStep < ReportWriter.patience {
+        } else if status.busy == nil, status.lastStep < ReportWriter.writeTimeout {
             notifier.mended(.reportDirectoryHangs)
         }
         if let problem = status.problem {
@@ -120,15 +120,15 @@ struct ReportPublisher {
         } else {
             notifier.mended(.reportNotWritten)
         }
-        tell(status.concerns, [.link, .openToOthers], as: .reportDirectoryExposed)
-        tell(status.concerns, [.filled], as: .reportDirectoryFilled)
+        notify(status.concerns, [.link, .openToOthers], as: .reportDirectoryExposed)
+        notify(status.concerns, [.filled], as: .reportDirectoryFilled)
         if lost(status) > 0, !isSettled {
             notifier.notify(StallMonitorError(.reportsLost, Self.losses(lost(status), status.problem)))
         }
     }
 
     /// Passes on what is wrong with the directory, once, and once more when it is over.
-    private mutating func tell(
+    private mutating func notify(
         _ concerns: Set<ReportDirectory.Concern>,
         _ kinds: [ReportDirectory.Concern],
         as code: StallMonitorError.Code
@@ -164,7 +164,7 @@ struct ReportPublisher {
 
 /// Passes each fault to the handler once, and once more when it is over.
 struct FaultNotifier {
-    private var told: [StallMonitorError.Code: StallMonitorError] = [:]
+    private var reported: [StallMonitorError.Code: StallMonitorError] = [:]
     private let handler: @Sendable (StallEvent) -> Void
 
     init(_ handler: @escaping @Sendable (StallEvent) -> Void) {
@@ -172,24 +172,24 @@ struct FaultNotifier {
     }
 
     mutating func notify(_ error: StallMonitorError) {
-        guard told[error.code] == nil else { return }
-        told[error.code] = error
+        guard reported[error.code] == nil else { return }
+        reported[error.code] = error
         handler(.fault(error))
     }
 
     mutating func mended(_ code: StallMonitorError.Code) {
-        if let error = told.removeValue(forKey: code) { handler(.mended(error)) }
+        if let error = reported.removeValue(forKey: code) { handler(.mended(error)) }
     }
 
     /// Passes it on even if it was passed on before.
-    func tell(_ error: StallMonitorError) {
+    func notifyAgain(_ error: StallMonitorError) {
         handler(.fault(error))
     }
 }
 
 /// Prints faults to standard error, for a server without a handler.
 enum StandardError {
-    @Sendable static func tell(_ event: StallEvent) {
+    @Sendable static func log(_ event: StallEvent) {
         let line: String
         switch event {
         case .fault(let error): line = "stall-monitor: \(error)\n"

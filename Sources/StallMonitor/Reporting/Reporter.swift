@@ -52,7 +52,7 @@ struct Reporter: ~Copyable {
     /// The thread's life. Returns when the mailbox is closed and all its notices are dealt with.
     consuming func run() {
         supply.search()
-        publisher.tidy()
+        publisher.prepare()
         publisher.put(log.entry(publisher))
         while let batch = notices.take(until: recordPace.deadline) {
             let before = recordChanges

@@ -24,7 +24,7 @@ final class DetailsSource: Sendable {
     private let labels: [String: String]
     private let ask: Question?
     private let lookup = TimedLookup()
-    private let isTold = Atomic(false)
+    private let isReported = Atomic(false)
 
     static let patience: Duration = .milliseconds(100)
     /// The limits of what a report includes. The rest is cut off.
@@ -57,10 +57,10 @@ final class DetailsSource: Sendable {
             return details
         }
         guard let details = lookup.ask(within: Self.patience, question) else {
-            if !isTold.exchange(true, ordering: .relaxed) { tell(.fault(.init(.detailsMissing))) }
+            if !isReported.exchange(true, ordering: .relaxed) { tell(.fault(.init(.detailsMissing))) }
             return StallDetails(metadata: labels)
         }
-        if isTold.exchange(false, ordering: .relaxed) { tell(.mended(.init(.detailsMissing))) }
+        if isReported.exchange(false, ordering: .relaxed) { tell(.mended(.init(.detailsMissing))) }
         // The details come first: they are about this stall.
         let own = Self.bounded(details.metadata)
         let room = max(0, Self.limits.pairs - own.count)

@@ -26,7 +26,7 @@ extension WaitProfile {
         self.init(
             samples.map { sample, span in
                 // Only the stack of a sleeping thread is taken quietly.
-                Sighting(sample.site, isAsleep: sample.stack.method == .quiet, for: span, count: sample.count)
+                WaitProfile.Sample(sample.site, isAsleep: sample.stack.method == .quiet, for: span, count: sample.count)
             }
         )
     }

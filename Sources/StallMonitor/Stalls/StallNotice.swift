@@ -108,9 +108,9 @@ extension StallObservation {
 
     /// The rule by which it is a stall.
     var reportRule: StallReport.Rule {
-        var told = rule.reportRule(for: category)
-        told.name = kind
-        return told
+        var changed = rule.reportRule(for: category)
+        changed.name = kind
+        return changed
     }
 
     /// The loop had moved on before its stack could be taken.
@@ -216,11 +216,11 @@ struct PoolObservation: Sendable {
 extension PoolObservation {
     /// Workers that wait for another worker, each with the worker at the end of its chain of waits.
     var waitingForOthers: [Int32: Int32] {
-        let standing = Set(workers.map(\.job.threadID))
+        let stalled = Set(workers.map(\.job.threadID))
         var found: [Int32: Int32] = [:]
         for lock in locks where lock.closing == nil {
-            guard let first = lock.waits.first, standing.contains(first.threadID) else { continue }
-            let owners = lock.waits.compactMap(\.sight.owner).filter { standing.contains($0) && $0 != first.threadID }
+            guard let first = lock.waits.first, stalled.contains(first.threadID) else { continue }
+            let owners = lock.waits.compactMap(\.reading.owner).filter { stalled.contains($0) && $0 != first.threadID }
             if let last = owners.last { found[first.threadID] = last }
         }
         return found

@@ -177,7 +177,7 @@ final class ThreadOnDemand: Sendable {
     }
 
     /// For how long a thread waits for more work before it ends.
-    static let patience = Duration.seconds(5)
+    static let idleTime = Duration.seconds(5)
 
     private let name: String
     private let state = ForkSafeMutex(State.absent)

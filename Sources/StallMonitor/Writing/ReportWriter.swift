@@ -27,7 +27,7 @@ final class ReportWriter: Sendable {
         var lastStep = Duration.zero
 
         /// Whether the present step, if there is one, is usually quick.
-        var isQuick: Bool { busy.map { $0.patience <= ReportWriter.patience } ?? true }
+        var isQuick: Bool { busy.map { $0.patience <= ReportWriter.writeTimeout } ?? true }
 
         func hangs(at now: MonotonicInstant) -> Bool {
             guard let busy else { return false }
@@ -54,9 +54,9 @@ final class ReportWriter: Sendable {
     /// The sink's name in messages.
     let sinkName: String
     /// A write that takes longer counts as hanging.
-    static let patience = Duration.seconds(2)
+    static let writeTimeout = Duration.seconds(2)
     /// Tidying a directory of a thousand reports takes a while.
-    fileprivate static let tidyPatience = Duration.seconds(30)
+    fileprivate static let prepareTimeout = Duration.seconds(30)
 
     private let state: ForkSafeMutex<State>
     private let orders = TickSemaphore()
@@ -154,7 +154,7 @@ final class ReportWriter: Sendable {
                 return step
             }
             switch step {
-            case .tidy, .write: carryOut(step, onOwnThread: onOwnThread)
+            case .prepare, .write: carryOut(step, onOwnThread: onOwnThread)
             case .wait(let deadline):
                 answer(didChange: false)
                 return .until(deadline)
@@ -170,7 +170,7 @@ final class ReportWriter: Sendable {
         if let deadline {
             _ = orders.wait(until: deadline)
         } else if let thread {
-            if !orders.wait(until: .now + ThreadOnDemand.patience) { return !thread.leave { isAtRest } }
+            if !orders.wait(until: .now + ThreadOnDemand.idleTime) { return !thread.leave { isAtRest } }
         } else {
             orders.wait()
         }
@@ -212,7 +212,7 @@ final class ReportWriter: Sendable {
     ) -> Result<ReportDirectory.Written, ReportError> {
         do throws(ReportError) {
             switch step {
-            case .tidy(let closing): return .success(.init(bytes: 0, concerns: try sink.prepare(closing: closing)))
+            case .prepare(let closing): return .success(.init(bytes: 0, concerns: try sink.prepare(closing: closing)))
             case .write(let document): return .success(try sink.write(document.bytes, as: document.name))
             case .wait, .end: return .success(.init(bytes: 0, concerns: status.concerns))
             }
@@ -238,8 +238,8 @@ extension ReportWriter.Status {
 extension WriteQueue.Step {
     fileprivate var patience: Duration? {
         switch self {
-        case .tidy: ReportWriter.tidyPatience
-        case .write: ReportWriter.patience
+        case .prepare: ReportWriter.prepareTimeout
+        case .write: ReportWriter.writeTimeout
         case .wait, .end: nil
         }
     }
@@ -252,8 +252,8 @@ extension WriteQueue {
         at now: MonotonicInstant
     ) {
         switch (step, result) {
-        case (.tidy, .success): tidied()
-        case (.tidy, .failure(let error)): tidyFailed(error, at: now)
+        case (.prepare, .success): prepared()
+        case (.prepare, .failure(let error)): prepareFailed(error, at: now)
         case (.write(let document), .success): wrote(document)
         case (.write(let document), .failure(let error)): writeFailed(document, error, at: now)
         case (.wait, _), (.end, _): break

@@ -9,13 +9,13 @@ import StallReports
 struct WriteQueue: Sendable {
     enum Step: Hashable, Sendable {
         /// Prepare the directory. `closing`: also close the reports that dead processes left open.
-        case tidy(closing: Bool)
+        case prepare(closing: Bool)
         case write(PendingDocument)
         case wait(until: MonotonicInstant?)
         case end
     }
 
-    private enum Tidying: Hashable, Sendable {
+    private enum Preparation: Hashable, Sendable {
         case none
         case due(closing: Bool)
     }
@@ -29,8 +29,8 @@ struct WriteQueue: Sendable {
     private var retry = DoublingInterval(from: .seconds(1), upTo: .seconds(60))
     private var retryAt: MonotonicInstant?
     private var round = 0
-    private var tidying = Tidying.none
-    private var tidiedIn: Int?
+    private var preparation = Preparation.none
+    private var preparedIn: Int?
     private var inFlight: PendingDocument?
     /// Whether a success in this round has already caused the others to be tried.
     private var hasFollowed = false
@@ -43,8 +43,8 @@ struct WriteQueue: Sendable {
         documents.put(document, sparing: inFlight)
     }
 
-    mutating func tidy() {
-        tidying = .due(closing: true)
+    mutating func prepare() {
+        preparation = .due(closing: true)
     }
 
     /// Tries everything that waits once more, now.
@@ -61,12 +61,12 @@ struct WriteQueue: Sendable {
 
     /// Whether a document waits that was not tried yet.
     var hasUntried: Bool {
-        inFlight != nil || documents.untried(in: round) != nil || (tidying != .none && tidiedIn != round)
+        inFlight != nil || documents.untried(in: round) != nil || (preparation != .none && preparedIn != round)
     }
 
     mutating func next(at now: MonotonicInstant) -> Step {
         if let due = retryAt, now >= due { beginRound() }
-        if case .due(let closing) = tidying, tidiedIn != round { return .tidy(closing: closing) }
+        if case .due(let closing) = preparation, preparedIn != round { return .prepare(closing: closing) }
         if let document = documents.untried(in: round) {
             inFlight = document
             return .write(document)
@@ -74,13 +74,13 @@ struct WriteQueue: Sendable {
         return isClosed ? .end : .wait(until: retryAt)
     }
 
-    mutating func tidied() {
-        tidying = .none
+    mutating func prepared() {
+        preparation = .none
         if documents.isEmpty { mend() }
     }
 
-    mutating func tidyFailed(_ error: ReportError, at now: MonotonicInstant) {
-        tidiedIn = round
+    mutating func prepareFailed(_ error: ReportError, at now: MonotonicInstant) {
+        preparedIn = round
         failures += 1
         fail(error, at: now)
     }
@@ -91,11 +91,11 @@ struct WriteQueue: Sendable {
         guard problem != nil else { return }
         if !hasFollowed {
             // Also removes drafts that could not be removed before.
-            if tidying == .none { tidying = .due(closing: false) }
+            if preparation == .none { preparation = .due(closing: false) }
             beginRound()
             hasFollowed = true
         }
-        if documents.isEmpty, tidying == .none { mend() }
+        if documents.isEmpty, preparation == .none { mend() }
     }
 
     mutating func writeFailed(_ document: PendingDocument, _ error: ReportError, at now: MonotonicInstant) {

@@ -1,16 +1,18 @@
 internal import Glibc
 
-/// Watches a directory by its path, whether or not it is there: while it is not, its nearest ancestor that is.
+/// Watches a directory by its path. While the directory does not exist, its nearest existing ancestor is watched.
 struct DirectoryWatch: ~Copyable {
-    /// What became known.
+    /// What has changed.
     enum Change: Hashable {
-        /// The directory is there, and may hold anything.
+        /// The directory exists now. Its contents are not known.
         case appeared
+        /// The directory was removed or renamed.
         case gone
         /// A file is complete: renamed to this name, or closed by its writer.
         case written(String)
+        /// A file with this name was removed or renamed.
         case removed(String)
-        /// News was lost.
+        /// The kernel has dropped events.
         case lost
     }
 
@@ -32,7 +34,7 @@ struct DirectoryWatch: ~Copyable {
         inotify = try Inotify()
     }
 
-    /// Begins, or begins again: true if the directory is there.
+    /// Starts watching, or starts again. Returns whether the directory exists.
     mutating func arm() throws(ReportError) -> Bool {
         var appeared = false
         repeat {
@@ -42,13 +44,13 @@ struct DirectoryWatch: ~Copyable {
                 return true
             }
             let child = try watchNearestAncestor()
-            // What appeared between the two looks gives no event.
+            // If it appeared between the two calls, there is no event for it.
             appeared = unsafe access(child, F_OK) == 0
         } while appeared
         return false
     }
 
-    /// Reads what happened, without waiting.
+    /// The changes since the last call. Does not wait.
     mutating func changes() throws(ReportError) -> [Change] {
         var changes: [Change] = []
         for event in try inotify.events() {
@@ -98,7 +100,7 @@ struct DirectoryWatch: ~Copyable {
         }
     }
 
-    /// The nearest ancestor there is becomes the target. Returns the path below it that is missing.
+    /// Watches the nearest existing ancestor. Returns the path of its child that is missing.
     private mutating func watchNearestAncestor() throws(ReportError) -> String {
         var child = path
         while let ancestor = OpenDirectory.parent(of: child) {
@@ -114,13 +116,13 @@ struct DirectoryWatch: ~Copyable {
     }
 }
 
-/// The kernel's news about directories (inotify(7)). One thread at a time.
+/// The kernel's events about directories (inotify(7)). One thread at a time.
 struct Inotify: ~Copyable {
-    /// One piece of news.
+    /// One event.
     struct Event {
         let watch: Int32
         let mask: UInt32
-        /// The name in the watched directory; empty for news about the directory itself.
+        /// The name in the watched directory. Empty if the event is about the directory itself.
         let name: String
 
         func has(_ flags: Int32...) -> Bool { flags.contains { mask & UInt32(bitPattern: $0) != 0 } }
@@ -139,7 +141,7 @@ struct Inotify: ~Copyable {
         }
     }
 
-    /// Watches a directory; throws what opening it would.
+    /// Watches a directory. Throws the same errors as opening it.
     func watch(_ path: String, for flags: Int32...) throws(ReportError) -> Int32 {
         let mask = flags.reduce(UInt32(IN_ONLYDIR)) { $0 | UInt32(bitPattern: $1) }
         do throws(ReportError) {
@@ -149,10 +151,10 @@ struct Inotify: ~Copyable {
         }
     }
 
-    /// A watch that the kernel has removed already is no error.
+    /// Removes a watch. It is not an error if the kernel has removed it already.
     func unwatch(_ watch: Int32) { inotify_rm_watch(descriptor, watch) }
 
-    /// What is there to read now, perhaps nothing.
+    /// The events that can be read now. May be empty.
     func events() throws(ReportError) -> [Event] {
         var buffer = [UInt8](repeating: 0, count: 64 << 10)
         do throws(ReportError) {
@@ -165,7 +167,7 @@ struct Inotify: ~Copyable {
         }
     }
 
-    /// A record is watch, mask, cookie and the length of the name, 32 bits each; then the name, filled up with zeros.
+    /// A record consists of watch, mask, cookie and length of the name, 32 bits each; then the name, padded with zeros.
     private static func parse(_ bytes: ArraySlice<UInt8>) -> [Event] {
         var events: [Event] = []
         var rest = bytes

@@ -1,22 +1,26 @@
 internal import Glibc
 
-/// Tells what happens in a report directory as it happens, by inotify(7): no polling.
+/// Reports the changes of a report directory as they happen, by inotify(7), without polling.
 ///
-/// First everything that is there, the oldest first; then each new or changed file. The directory may appear later, go, and come
-/// again. A process that dies leaves no event in the directory, and one whose stall grows notes that in its live record, so while a
-/// known stall lasts, both are looked at once a second.
+/// First it returns everything in the directory, oldest first; then each new or changed file. The directory may be created later, be removed,
+/// and be created again. Two changes cause no event in the directory: the death of a process, and the growth of a stall, which its process
+/// writes into its live record. So while a known stall is ongoing, both are checked once a second.
 ///
 /// For one thread at a time, which owns it.
 public struct ReportFollower: ~Copyable {
-    /// One piece of news. A file that changed comes again whole; versions between two looks are passed over.
+    /// One change. A file that was written again is read as a whole; versions between two reads are skipped.
     public enum Event: Sendable, Hashable {
+        /// A report that is new or was written again.
         case report(StallReport)
-        /// A stall under way, longer than it was told last: by its process's live record. Its file has not changed.
+        /// An ongoing stall that has become longer, according to its process's live record. Its file has not changed.
         case grown(StallReport)
+        /// A run record that is new or was written again.
         case run(RunRecord)
         /// A file that cannot be read.
         case failure(ReportError)
+        /// The directory exists, at the start or again.
         case directoryAppeared
+        /// The directory was removed or renamed.
         case directoryGone
     }
 
@@ -27,45 +31,49 @@ public struct ReportFollower: ~Copyable {
     private var watch: DirectoryWatch
     private var catchUp = CatchUp()
     private var lasting = OngoingStalls()
-    /// What was written before is told only if it is written again. Nil: everything is told.
+    /// Files written before this are skipped, unless they are written again. Nil: no file is skipped.
     private let start: Timestamp?
 
-    /// Throws when the path can never become a readable directory, or the system has no watch left.
+    /// - Throws: if the path cannot become a readable directory, or the system has no inotify watch left.
     public init(
         path: String = ReportDirectory.defaultPath,
         liveness: ProcessLiveness = ProcessLiveness()
     ) throws(ReportError) {
-        try self.init(path: path, liveness: liveness, tellsPast: true)
+        try self.init(path: path, liveness: liveness, includesPast: true)
     }
 
-    /// - Parameter tellsPast: without it, files that are there at the start are not read, however many there are, and not told. But stalls
-    ///   that are under way by the live records are.
+    /// - Parameter includesPast: false: files that exist at the start are neither read nor returned. Stalls that are ongoing according to the
+    ///   live records are returned.
     package init(
         path: String,
         liveness: ProcessLiveness = ProcessLiveness(),
-        tellsPast: Bool
+        includesPast: Bool
     ) throws(ReportError) {
         let cancellation = try Cancellation()
         var watch = try DirectoryWatch(path: path)
         // A file system's clock is some milliseconds behind, and may be another machine's.
         let begin = Timestamp.now().advanced(byNanoseconds: -2_000_000_000)
         let isThere = try watch.arm()
-        start = tellsPast ? nil : begin
+        start = includesPast ? nil : begin
         reader = ReportReader(path: path, liveness: liveness)
         self.cancellation = cancellation
         self.watch = watch
         guard isThere else { return }
-        if tellsPast { note([.appeared]) } else { noteOngoing() }
+        if includesPast { note([.appeared]) } else { noteOngoing() }
     }
 
     private mutating func noteOngoing() {
-        catchUp.tell(.directoryAppeared)
+        catchUp.deliver(.directoryAppeared)
         let live = (try? reader.liveProcesses().processes) ?? []
         let stalls = live.filter { $0.status(by: reader.liveness) != .dead }.flatMap(\.record.stalls)
         catchUp.read(stalls.filter { $0.state == .ongoing }.map { ReportFileName(.stall, $0.report) })
     }
 
-    /// The next event; nil when none came within `timeout` (nil: no limit). Throws `.cancelled` after a cancellation.
+    /// Waits for the next event.
+    ///
+    /// - Parameter timeout: nil waits without limit.
+    /// - Returns: nil after the timeout.
+    /// - Throws: `.cancelled` after a cancellation.
     public mutating func next(timeout: Duration? = nil) throws(ReportError) -> Event? {
         let deadline = timeout.map { ContinuousClock.now + $0 }
         while true {
@@ -77,20 +85,20 @@ public struct ReportFollower: ~Copyable {
         }
     }
 
-    /// Takes in a stall that was read elsewhere: while it lasts, its growth and its process's death are told.
+    /// Adds a stall that was read elsewhere: while it is ongoing, its growth and its process's death are returned as events.
     package mutating func note(_ report: StallReport) { lasting.note(report) }
 
-    /// Readable when there may be news: whoever waits for several directories polls these.
+    /// Readable when there may be an event. For callers that wait for several directories in one poll(2).
     var descriptor: Int32 { watch.descriptor }
 
-    /// When there may be news without a file; nil while no stall lasts.
+    /// When to check the ongoing stalls next. Nil if there are none.
     var nextLook: ContinuousClock.Instant? { lasting.nextLook }
 
-    /// An event for which nothing must be waited.
+    /// An event that is available without waiting.
     private mutating func nextKnown() throws(ReportError) -> Event? {
         while let step = catchUp.next() {
             switch step {
-            case .tell(let event): return event
+            case .deliver(let event): return event
             case .read(let name): if let event = try read(name) { return event }
             case .find(let name): if let event = try read(name, writtenAfter: start) { return event }
             }
@@ -98,15 +106,15 @@ public struct ReportFollower: ~Copyable {
         return lasting.next(reader.seenAgain)
     }
 
-    /// Nil when the file has not changed since it was last told, is gone, or was never told and is older than is asked for.
+    /// Nil if this version of the file was returned before, if the file is gone, or if it was written before `start` and never returned.
     private mutating func read(_ name: ReportFileName, writtenAfter start: Timestamp? = nil) throws(ReportError)
         -> Event?
     {
         do throws(ReportError) {
             let directory = try OpenDirectory(path: reader.path)
             guard let status = directory.status(of: name.description) else { return nil }
-            if let start, status.modified < start, !catchUp.hasTold(name) { return nil }
-            guard catchUp.isNews(name, status) else { return nil }
+            if let start, status.modified < start, !catchUp.hasDelivered(name) { return nil }
+            guard catchUp.isNewVersion(name, status) else { return nil }
             switch name.content {
             case .run: return .run(try reader.load(name, in: directory))
             case .stall:
@@ -125,9 +133,9 @@ public struct ReportFollower: ~Copyable {
         for change in changes {
             switch change {
             case .appeared:
-                catchUp.tell(.directoryAppeared)
+                catchUp.deliver(.directoryAppeared)
                 catchUp.readAll(names())
-            case .gone: catchUp.tell(.directoryGone)
+            case .gone: catchUp.deliver(.directoryGone)
             case .written(let text): if let name = ReportFileName(text) { catchUp.read([name]) }
             case .removed(let text): if let name = ReportFileName(text) { catchUp.forget(name) }
             case .lost: catchUp.readAll(names())
@@ -135,10 +143,10 @@ public struct ReportFollower: ~Copyable {
         }
     }
 
-    /// Empty when the directory went meanwhile: that is told by an event of its own.
+    /// Empty if the directory was removed in the meantime; there is a separate event for that.
     private func names() -> [ReportFileName] { (try? reader.names()) ?? [] }
 
-    /// Returns at news, at `wake`, or, without harm, earlier.
+    /// Returns when there may be an event, at `wake`, or earlier, which is harmless.
     private func wait(until wake: ContinuousClock.Instant?) throws(ReportError) {
         var descriptors = [watch.descriptor, cancellation.readEnd].map {
             pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
@@ -158,20 +166,20 @@ extension Duration {
     }
 }
 
-/// What a follower has still to tell, and which version of each file it has told.
+/// The events that a follower has still to return, and the version of each file that it returned.
 struct CatchUp {
     enum Step {
-        case tell(ReportFollower.Event)
+        case deliver(ReportFollower.Event)
         case read(ReportFileName)
-        /// One of all that are there: it may be old.
+        /// A file found in a listing of the directory: it may be old.
         case find(ReportFileName)
     }
 
     private var steps: [Step] = []
     private var position = 0
-    private var told: [ReportFileName: FileStatus] = [:]
+    private var delivered: [ReportFileName: FileStatus] = [:]
 
-    mutating func tell(_ event: ReportFollower.Event) { steps.append(.tell(event)) }
+    mutating func deliver(_ event: ReportFollower.Event) { steps.append(.deliver(event)) }
 
     mutating func read(_ names: [ReportFileName]) { steps += names.map { .read($0) } }
 
@@ -184,45 +192,45 @@ struct CatchUp {
         return steps[position - 1]
     }
 
-    /// Whether this version of the file is untold; from now on it is told.
-    mutating func isNews(_ name: ReportFileName, _ status: FileStatus) -> Bool {
-        told.updateValue(status, forKey: name) != status
+    /// Whether this version of the file was not returned yet. From now on it counts as returned.
+    mutating func isNewVersion(_ name: ReportFileName, _ status: FileStatus) -> Bool {
+        delivered.updateValue(status, forKey: name) != status
     }
 
-    func hasTold(_ name: ReportFileName) -> Bool { told[name] != nil }
+    func hasDelivered(_ name: ReportFileName) -> Bool { delivered[name] != nil }
 
-    mutating func forget(_ name: ReportFileName) { told[name] = nil }
+    mutating func forget(_ name: ReportFileName) { delivered[name] = nil }
 
-    /// Reads all that is there; what is not there any more is forgotten.
+    /// Reads all of these files, and forgets the files that no longer exist.
     mutating func readAll(_ names: [ReportFileName]) {
         let present = Set(names)
-        told = told.filter { present.contains($0.key) }
+        delivered = delivered.filter { present.contains($0.key) }
         steps += names.map { .find($0) }
     }
 }
 
-/// The stalls a follower has told as ongoing: the only things of which there can be news without a file.
+/// The stalls that a follower returned as ongoing. Only these can change without a change of a file.
 struct OngoingStalls {
     private var reports: [ULID: StallReport] = [:]
     private var lastLook = ContinuousClock.now
-    /// Those that the present look has still to come to.
+    /// The stalls that the present check has not reached yet.
     private var due: [ULID] = []
 
-    /// When they should be looked at next; nil while there are none.
+    /// When they should be checked next. Nil if there are none.
     var nextLook: ContinuousClock.Instant? {
         if !due.isEmpty { return .now }
         return reports.isEmpty ? nil : lastLook + .seconds(1)
     }
 
-    /// Takes in a report as it now is.
+    /// Adds or updates a report. Removes it if the stall has ended.
     mutating func note(_ report: StallReport) {
         if reports.isEmpty { lastLook = .now }
         reports[report.id] = report.state == .ongoing ? report : nil
     }
 
-    /// One that has grown, or whose process died; nil when it is not yet time to look, or there is no news.
+    /// A stall that has become longer, or whose process died. Nil if it is too early for a check, or nothing has changed.
     ///
-    /// - Parameter look: the report as it is known now; nil if its process closed it.
+    /// - Parameter look: reads the present state of a report. Returns nil if its process has closed it.
     mutating func next(_ look: (StallReport) -> StallReport?) -> ReportFollower.Event? {
         if due.isEmpty, let nextLook, nextLook <= .now {
             due = reports.keys.sorted(by: >)
@@ -231,7 +239,7 @@ struct OngoingStalls {
         while let id = due.popLast() {
             guard let known = reports[id] else { continue }
             guard let report = look(known) else {
-                // What its process closed comes with its file, if that is there still.
+                // Its process has written the final report: that is an event of its own.
                 reports[id] = nil
                 continue
             }
@@ -243,9 +251,9 @@ struct OngoingStalls {
     }
 }
 
-/// Ends a wait of a ``ReportFollower`` from any thread: now, or the next one when none is under way. It stays cancelled.
+/// Ends a wait of a ``ReportFollower`` from any thread: the present wait, or the next one. It stays cancelled.
 public final class Cancellation: Sendable {
-    /// Becomes readable, and stays so.
+    /// Becomes readable on cancellation, and stays so.
     let readEnd: Int32
     private let writeEnd: Int32
 
@@ -264,16 +272,16 @@ public final class Cancellation: Sendable {
         close(writeEnd)
     }
 
-    /// Whether it was: from any thread, without a wait.
+    /// Any thread; does not wait.
     var isCancelled: Bool {
         var end = pollfd(fd: readEnd, events: Int16(POLLIN), revents: 0)
         return unsafe poll(&end, 1, 0) > 0
     }
 
-    /// Any thread, any number of times.
+    /// Cancels. Any thread, any number of times.
     public func cancel() {
         var byte: UInt8 = 1
-        // A full pipe (EAGAIN) has been cancelled 65,536 times before.
+        // It may fail because the pipe is full (EAGAIN). Then it was cancelled before.
         _ = unsafe write(writeEnd, &byte, 1)
     }
 }

@@ -1,12 +1,12 @@
 internal import Glibc
 
-/// Follows all report directories that paths stand for, also those that come later: each as ``ReportFollower`` does.
+/// Follows all report directories at or below some paths, including those that are created later. Each is followed as by ``ReportFollower``.
 ///
 /// For one thread at a time, which owns it.
 package struct TreeFollower: ~Copyable {
-    package enum News: Sendable {
+    package enum Event: Sendable {
         case event(ReportFollower.Event, directory: String)
-        /// A directory that cannot be followed or looked into. Each is told once.
+        /// A directory that cannot be followed or searched. Each is reported once.
         case failure(ReportError)
     }
 
@@ -16,20 +16,20 @@ package struct TreeFollower: ~Copyable {
     private let given: [String]
     private var followers: [Follower] = []
     private var failures: [ReportError] = []
-    /// Directories that need no second try.
+    /// Directories that are followed already, or cannot be followed.
     private var tried: Set<String> = []
     private var nextLook = ContinuousClock.now
-    /// Who is asked first, and how many events in a row came from it.
+    /// The follower that is asked first, and how many events in a row came from it.
     private var position = 0
     private var inARow = 0
 
-    /// Between two looks for directories that have come: so long, and so many times as long as a look takes, which in a directory of very many
-    /// files is not nothing.
+    /// The time between two searches for new directories: at least this long, and at least this many times the duration of a search, which
+    /// is considerable in a directory with very many files.
     private static let lookInterval = (least: Duration.seconds(3), looks: 1000)
     /// Events of one directory before the next has its turn.
     private static let turn = 1000
 
-    /// Throws when the system has no descriptor left, or where none of the paths can ever be a report directory.
+    /// - Throws: if the system has no descriptor left, or none of the paths can become a report directory.
     package init(_ paths: [String], cancellation: Cancellation) throws(ReportError) {
         given = paths
         self.cancellation = cancellation
@@ -37,23 +37,26 @@ package struct TreeFollower: ~Copyable {
         if followers.isEmpty, let first = failures.first { throw first }
     }
 
-    /// The next piece of news; nil when none came within `timeout`. Throws `.cancelled` after a cancellation.
-    package mutating func next(timeout: Duration) throws(ReportError) -> News? {
+    /// Waits for the next event.
+    ///
+    /// - Returns: nil after the timeout.
+    /// - Throws: `.cancelled` after a cancellation.
+    package mutating func next(timeout: Duration) throws(ReportError) -> Event? {
         let deadline = ContinuousClock.now + timeout
-        // Also where there is so much news that nobody ever waits.
+        // Checked here, because with enough events there is never a wait.
         if cancellation.isCancelled { throw ReportError(.cancelled) }
         while true {
             if ContinuousClock.now >= nextLook { look() }
             if let failure = failures.popLast() { return .failure(failure) }
-            if let news = try nextKnown() { return news }
+            if let event = try nextKnown() { return event }
             guard ContinuousClock.now < deadline else { return nil }
             try wait(until: deadline)
         }
     }
 
-    /// An event for which nothing must be waited.
-    private mutating func nextKnown() throws(ReportError) -> News? {
-        // Who has had its turn comes again behind the others.
+    /// An event that is available without waiting.
+    private mutating func nextKnown() throws(ReportError) -> Event? {
+        // A follower that has had its turn comes again after the others.
         for _ in 0...followers.count where !followers.isEmpty {
             let next = followers[position]
             if inARow < Self.turn, let event = try next.follower.next(timeout: .zero) {
@@ -66,7 +69,7 @@ package struct TreeFollower: ~Copyable {
         return nil
     }
 
-    /// Takes in what has come since the last time.
+    /// Searches for new directories, and follows them.
     private mutating func look() {
         let began = ContinuousClock.now
         for path in given {
@@ -84,7 +87,7 @@ package struct TreeFollower: ~Copyable {
         nextLook = end + max(Self.lookInterval.least, (end - began) * Self.lookInterval.looks)
     }
 
-    /// Returns at news, at the deadline, when it is time for a look, or, without harm, earlier.
+    /// Returns when there may be an event, at the deadline, when a search is due, or earlier, which is harmless.
     private func wait(until deadline: ContinuousClock.Instant) throws(ReportError) {
         var descriptors = ([cancellation.readEnd] + followers.map { $0.follower.descriptor }).map {
             pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
@@ -96,7 +99,7 @@ package struct TreeFollower: ~Copyable {
     }
 }
 
-/// One directory. A follower cannot be copied, and so stands in no array by itself.
+/// One directory. A class, because an array cannot contain a noncopyable follower.
 private final class Follower {
     let path: String
     var follower: ReportFollower

@@ -1,23 +1,23 @@
 extension RunRecord {
-    /// What became of the monitor's budget for its own cost.
+    /// The history of the monitor's budget for its own cost.
     public struct Budget: Codable, Hashable, Sendable {
         /// How freely stacks are taken at `updated_at`: `full`, `thinned` (fewer samples), `stopped` (none), `trial` (one, to see
         /// what it costs).
         public var state: String
-        /// When that began.
+        /// Since when.
         public var since: Timestamp
         /// How often captures were stopped.
         public var stops: Int64
-        /// For how long there were fewer samples.
+        /// For how long fewer samples were taken, in nanoseconds.
         public var thinnedNs: Int64
-        /// For how long there were no stacks, trials included.
+        /// For how long no stacks were taken, including trials, in nanoseconds.
         public var stoppedNs: Int64
-        /// Samples left out for the cost.
+        /// The number of samples that were not taken because of the cost.
         public var skippedSamples: Int64
-        /// Stalls reported without a stack of their detection, for the cost.
+        /// The number of stalls that were reported without a stack because of the cost.
         public var skippedStacks: Int64
 
-        /// Nothing was ever left out unless given.
+        /// By default all counts are zero.
         public init(
             state: String,
             since: Timestamp,
@@ -42,40 +42,38 @@ extension RunRecord {
     }
 }
 
-// What was no stall, and the times in which nobody could tell.
-
 /// Why a time does not count towards a stall.
 public struct PauseKind: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names, too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// The machine slept: boot time went on, monotonic time did not (clock_gettime(2)).
+    /// The machine was suspended: boot time advanced, and monotonic time did not (clock_gettime(2)).
     public static let suspended = PauseKind(rawValue: "suspended")
     /// The process's control group was frozen (cgroups(7), `cgroup.freeze`).
     public static let frozen = PauseKind(rawValue: "frozen")
     /// A debugger, or another tracer, was attached (ptrace(2)).
     public static let traced = PauseKind(rawValue: "traced")
-    /// The whole process stood, and did not wait for a processor: stopped by a signal, or its virtual machine was. Also a freeze
-    /// that the kernel keeps no count of.
+    /// The whole process stopped, and did not wait for a processor: it was stopped by a signal, or its virtual machine was stopped. Also a freeze
+    /// that the kernel does not count.
     public static let stopped = PauseKind(rawValue: "stopped")
-    /// The watchdog woke late, and nothing says why.
+    /// The watchdog woke late, and the reason is not known.
     public static let late = PauseKind(rawValue: "late")
-    /// The server had said that it would be slow.
+    /// The server had announced that it would be slow.
     public static let expectedSlow = PauseKind(rawValue: "expected_slow")
     /// The start-up grace.
     public static let startup = PauseKind(rawValue: "startup")
-    /// Monitoring was paused by the server.
+    /// The server paused the monitoring.
     public static let monitoringPaused = PauseKind(rawValue: "monitoring_paused")
-    /// The wall clock was set. Nothing stood; times before and after do not compare.
+    /// The wall clock was set. Nothing stopped, but times before and after cannot be compared.
     public static let clockStep = PauseKind(rawValue: "clock_step")
     /// The loop's thread was found in the loop's own wait.
     public static let inWait = PauseKind(rawValue: "in_wait")
 }
 
 extension RunRecord {
-    /// The pauses of a run: the latest one by one, all of them as sums.
+    /// The pauses of a run: the latest ones individually, all of them as sums.
     public struct PauseLog: Codable, Hashable, Sendable {
         /// The latest, oldest first; at most ``recordLimit``. Expected slowness is in the sums only.
         public var latest: [Pause]
@@ -85,24 +83,24 @@ extension RunRecord {
         /// Older ones are left to the sums.
         public static let recordLimit = 64
 
-        /// Empty unless given.
+        /// By default empty.
         public init(latest: [Pause] = [], totals: [String: PauseTotal] = [:]) {
             (self.latest, self.totals) = (latest, totals)
         }
     }
 
-    /// One time in which stalls could not be told, or were not to be.
+    /// A time that counts towards no stall.
     public struct Pause: Codable, Hashable, Sendable {
-        /// What it was.
+        /// The reason.
         public var kind: PauseKind
-        /// When it began at the latest; for a clock step when it was seen, by the new time.
+        /// The latest time at which it can have begun. For a clock step: when it was noticed, by the new time.
         public var startedAt: Timestamp
-        /// How long it was at least, nanoseconds; how far the clock was set, in either direction.
+        /// The least duration, in nanoseconds. For a clock step: by how much the clock was set, in either direction.
         public var durationNs: Int64
-        /// The watched thing's label. Nil: the whole process.
+        /// The label of the watched loop. Nil: the whole process.
         public var watch: String?
 
-        /// Of the whole process unless given.
+        /// By default of the whole process.
         public init(kind: PauseKind, startedAt: Timestamp, durationNs: Int64, watch: String? = nil) {
             (self.kind, self.startedAt, self.durationNs, self.watch) = (kind, startedAt, durationNs, watch)
         }
@@ -115,14 +113,14 @@ extension RunRecord {
         }
     }
 
-    /// What pauses of one kind add up to.
+    /// The sum of all pauses of one kind.
     public struct PauseTotal: Codable, Hashable, Sendable {
-        /// How many there were.
+        /// The number of pauses.
         public var count: Int64
-        /// How long they were together, nanoseconds.
+        /// Their total duration, in nanoseconds.
         public var durationNs: Int64
 
-        /// Nothing unless given.
+        /// By default zero.
         public init(count: Int64 = 0, durationNs: Int64 = 0) {
             (self.count, self.durationNs) = (count, durationNs)
         }
@@ -135,17 +133,17 @@ extension RunRecord {
 }
 
 extension RunRecord {
-    /// Stalls of one fault that were counted since its last report: those of one watched thing, and of one kind.
+    /// Stalls of one fault that were only counted since its last report: of one watched loop, queue or pool, and of one kind.
     public struct Repeated: Codable, Hashable, Sendable {
-        /// Of the stalls, as far as they were looked at.
+        /// The fault, as far as the stalls were examined.
         public var fingerprint: Fingerprint
-        /// Those that no report holds yet. The next report of the fault, the thing and the kind takes them over.
+        /// The stalls that are in no report yet. The next report of the same fault, loop and kind contains them.
         public var repeats: StallReport.Repeats
-        /// The watched thing's label. Nil in older records, and where the stalls are of more things than are kept apart.
+        /// The label of the loop, queue or pool. Nil in older records, and if the stalls are of more loops than are counted separately.
         public var label: String?
-        /// The watched thing's type. Nil where `label` is.
+        /// Its type. Nil if `label` is nil.
         public var type: WatchedType?
-        /// By which rule they were stalls. Nil where `label` is.
+        /// The kind of the stalls. Nil if `label` is nil.
         public var kind: StallKind?
 
         /// Nothing is checked.
@@ -165,29 +163,28 @@ extension RunRecord {
 extension RunRecord {
     /// How writing to the report directory went.
     public struct Writing: Codable, Hashable, Sendable {
-        /// Reports that wait in memory for the disk. When the run ends in order they are in `lost_writes` instead.
+        /// The number of reports that wait in memory for the disk. When the monitor is stopped they are in `lost_writes` instead.
         public var waiting: Int64
-        /// With those of this record, if it waits, too.
+        /// Their size in bytes, including that of this record if it waits, too.
         public var waitingBytes: Int64
-        /// Tries that the system refused.
+        /// The number of failed writes.
         public var failures: Int64
-        /// The longest that one write took.
+        /// The duration of the longest write, in nanoseconds.
         public var longestNs: Int64
-        /// Why the last try failed, in the words of ``ReportError/Code/name``. Nil when nothing waits.
+        /// Why the last write failed: ``ReportError/Code/name``. Nil if nothing waits.
         public var problem: String?
-        /// The most that ever waited for the disk.
+        /// The largest size that ever waited for the disk, in bytes.
         public var peakBytes: Int64
-        /// What the monitor dropped because its reporter was too far behind, by what it was: `stalls` that nobody else counts,
-        /// `stall_stacks`, `samples`.
+        /// What the monitor dropped because its reporter was too slow, by kind: `stalls` that are counted nowhere else, `stall_stacks`, `samples`.
         public var dropped: [String: Int64]
-        /// The most that ever waited for the reporter.
+        /// The largest size that ever waited for the reporter, in bytes.
         public var noticePeakBytes: Int64
 
-        /// What is wrong with the report directory: `link` (it is a symbolic link), `open_to_others` (others can write there), `filled` (by
-        /// what the run may not remove). Nil when nothing is.
+        /// The problems of the report directory: `link` (it is a symbolic link), `open_to_others` (others can write there), `filled` (with files
+        /// that the run may not remove). Nil if there are none.
         public var concerns: [String]?
 
-        /// Nothing waits and nothing failed, unless given.
+        /// By default nothing waits, and nothing failed.
         public init(
             waiting: Int64 = 0,
             waitingBytes: Int64 = 0,

@@ -1,72 +1,73 @@
-/// One run of the monitor in one process: what tells "no stalls" from "nobody looked". JSON Schema:
+/// One run of the monitor in one process. It shows whether there were no stalls or whether nothing was watched. JSON Schema:
 /// `config/stall-run.schema.json`.
 public struct RunRecord: Codable, Hashable, Sendable {
-    /// The schema this version writes.
+    /// The schema that this version writes.
     public static let currentSchema = "stall-run/1"
 
-    /// A file with another one than ``currentSchema`` is not read.
+    /// A file with another schema than ``currentSchema`` is rejected.
     public var schema: String
-    /// Also in the file's name, and in each report of this run as `run`.
+    /// Part of the file's name. Each report of this run contains it as `run`.
     public var id: ULID
     /// `running` in the file of a dead process is read as `terminated`.
     public var state: State
-    /// The wall clock when the monitor was started; the process may be older.
+    /// When the monitor was started. The process may be older.
     public var startedAt: Timestamp
-    /// When the numbers below were last true.
+    /// When the numbers below were updated.
     public var updatedAt: Timestamp
-    /// `updatedAt` in nanoseconds of `CLOCK_MONOTONIC`: wall clocks step. Nil in records of older monitors.
+    /// `updatedAt` by `CLOCK_MONOTONIC`, in nanoseconds, because the wall clock may be set. Nil in records of older monitors.
     public var updatedMonotonicNs: UInt64?
-    /// Nil unless the monitor was stopped in order.
+    /// When the monitor was stopped. Nil if it is running, or its process ended without stopping it.
     public var stoppedAt: Timestamp?
-    /// With `process`, what tells whether the run can still be alive.
+    /// The host. With `process`, it shows whether the run can still be alive.
     public var host: HostIdentity
-    /// The monitor always writes one; unless configured, its name is the executable's file name.
+    /// The monitor always writes it. By default its name is the executable's file name.
     public var service: ServiceIdentity?
-    /// The one that the monitor ran in.
+    /// The process in which the monitor ran.
     public var process: ProcessIdentity
-    /// The processes that it watched from outside, the latest last, 100 at most. Nil for a monitor that watches its own.
+    /// Other processes that it watched, the latest last, 100 at most. Nil for a monitor that watches its own process.
     public var targets: [ProcessIdentity]?
     /// The monitor's version.
     public var monitorVersion: String
-    /// All that was ever watched in this run, also what no longer is.
+    /// Everything that was watched in this run, including what is no longer watched.
     public var watched: [Watched]
-    /// Looks at the watched things.
+    /// The number of ticks at which the watchdog looked at the watched loops.
     public var ticks: Int64
-    /// Ticks at which the watchdog itself woke late, and which therefore prove nothing.
+    /// The number of ticks at which the watchdog itself woke late. They prove nothing.
     public var lateTicks: Int64
-    /// Suspends, stops, frozen cgroups, debuggers and pauses of the monitoring, as far as they were noticed.
+    /// The number of pauses that were noticed: suspended, stopped, frozen, traced, or the monitoring was paused.
     public var pauses: Int64
-    /// Those pauses, and other times that count towards no stall. Nil in records of older monitors.
+    /// These pauses, and other excluded times. Nil in records of older monitors.
     public var pauseLog: PauseLog?
-    /// What looked like stalls and was none, by kind of what it was (``PauseKind``), of several that which took most of the time. Nil in records of older monitors.
+    /// The number of candidates that were not stalls, by reason (``PauseKind``). If there were several reasons, by the one that took most of the
+    /// time. Nil in records of older monitors.
     public var dismissed: [String: Int64]?
-    /// Stalls by kind.
+    /// The number of stalls by kind.
     public var stalls: [String: Int64]
-    /// Stalls counted and not reported.
+    /// The number of stalls that were only counted.
     public var suppressed: Int64
-    /// These by reason. Nil if there are none.
+    /// The same by reason. Nil if there are none.
     public var suppressedBy: [String: Int64]?
-    /// Those that stand in no report yet, by their faults, the latest first: 100 faults at most. Nil if there are none.
+    /// The stalls that were only counted and are in no report yet, by fault, the latest first: 100 faults at most. Nil if there are none.
     public var repeated: [Repeated]?
-    /// Captures thrown away because the loop had moved on, and stalls that were over before one was taken.
+    /// The number of captures that were discarded because the loop had moved on, and of stalls that were over before a capture.
     public var raced: Int64
-    /// Captures that failed, or could not be tried. Those in `raced` are not among them.
+    /// The number of captures that failed, or could not be tried. Does not include `raced`.
     public var captureFailures: Int64
-    /// Reports that will not come to the disk, or in an old version only. Those that wait for it are in `writing`, unless the run has
-    /// ended.
+    /// The number of reports that will not be written, or only in an old version. Reports that wait for the disk are in `writing`, unless the
+    /// run has ended.
     public var lostWrites: Int64
-    /// Up to `updatedAt`.
+    /// What the monitor has cost until `updatedAt`.
     public var cost: Cost
-    /// Why the monitor has switched itself off; nil while it watches.
+    /// Why the monitor has switched itself off. Nil if it has not.
     public var disarmed: String?
-    /// Nil in a record of a version that did not tell.
+    /// How writing the reports went. Nil in records of older monitors.
     public var writing: Writing?
-    /// Nil before the first look, and in a record of a version that did not tell.
+    /// The state of the monitor's budget. Nil before the first look, and in records of older monitors.
     public var budget: Budget?
-    /// How the process ended. Only of a `terminated` run, where its process kept a live record.
+    /// How the process ended. Only for a `terminated` run whose process kept a live record.
     public var processEnd: ProcessEnd?
 
-    /// Running, with a new id and all counts zero, unless said otherwise. `schema` is always ``currentSchema``.
+    /// By default running, with a new id, and with all counts zero. `schema` is always ``currentSchema``.
     public init(
         id: ULID = .make(),
         state: State = .running,
@@ -124,42 +125,43 @@ public struct RunRecord: Codable, Hashable, Sendable {
 }
 
 extension RunRecord {
-    /// How far a run has come: it starts once and ends once.
+    /// The state of a run. A run starts once and ends once.
     public struct State: OpenName {
         /// As in JSON; unknown names are kept.
         public let rawValue: String
-        /// Takes unknown names too.
+        /// Accepts unknown names, too.
         public init(rawValue: String) { self.rawValue = rawValue }
 
-        /// The monitor has not been stopped. Whether its process lives is for ``ProcessLiveness`` to say.
+        /// The monitor was not stopped. ``ProcessLiveness`` determines whether its process is alive.
         public static let running = State(rawValue: "running")
-        /// The monitor was stopped in order, and the counts are final.
+        /// The monitor was stopped. The counts are final.
         public static let stopped = State(rawValue: "stopped")
-        /// The process ended without stopping its monitor; only a reader or the next start writes this.
+        /// The process ended without stopping its monitor. Written by the next start of a monitor; readers show it, too.
         public static let terminated = State(rawValue: "terminated")
     }
 
-    /// One watched thing over the whole run.
+    /// One watched loop, queue or pool over the whole run.
     public struct Watched: Codable, Hashable, Sendable {
-        /// `runLoop` for every loop, whoever made it.
+        /// The type of the loop, queue or pool.
         public var type: WatchedType
-        /// The name it was registered under. Two may have the same.
+        /// Its name. Several may have the same name.
         public var label: String
-        /// How long it was under watch, rest included. Of a process that lives, ``ReportReader`` tells it as of now.
+        /// How long it was watched, including its rest, in nanoseconds. If the process is alive, ``ReportReader`` returns the present value.
         public var watchedNs: Int64
-        /// How many of that name were under watch at `updated_at`, and not paused. Nil: not known.
+        /// How many with this name were watched, and not paused, at `updated_at`. Nil: not known.
         public var watching: Int?
-        /// Turns it made, or jobs that a task pool began; nil where the thing does not count them.
+        /// The number of turns, or for a task pool of jobs that began. Nil if they are not counted.
         public var turns: UInt64?
-        /// Of all turns that ended under watch; of a task pool its jobs, since it began. Nil when there was none.
+        /// The durations of all turns that ended while it was watched. For a task pool: of its jobs since the process started. Nil if there were
+        /// none.
         public var turnDurations: TurnDurations?
-        /// Of a task pool: how many of its jobs took how long, the shortest first, since it began. Nil when there was none.
+        /// For a task pool: the number of jobs by duration, shortest first, since the process started. Nil if there were none.
         public var jobLengths: [LengthCount]?
-        /// Of a task pool: where the longest of its jobs began, or went on after an `await`: a function of the source. Nil where that is not
-        /// known, and for jobs that were none too long.
+        /// For a task pool: the function in which its longest job began, or continued after an `await`. Nil if it is not known, or no job was
+        /// long.
         public var longestJob: String?
 
-        /// A run loop, watched for no time, its turns neither counted nor timed, unless said otherwise.
+        /// By default a run loop that was not watched yet, without turns.
         public init(
             type: WatchedType = .runLoop,
             label: String,
@@ -181,11 +183,11 @@ extension RunRecord {
         }
     }
 
-    /// Jobs of about one length.
+    /// The number of jobs of about one duration.
     public struct LengthCount: Codable, Hashable, Sendable {
-        /// They were not longer than this, give or take an eighth, and longer than what the class before holds. Nil: longer than all others.
+        /// The upper bound of the duration, in nanoseconds, exact to one eighth. The lower bound is that of the class before. Nil: no upper bound.
         public var upToNs: Int64?
-        /// How many there were.
+        /// The number of jobs.
         public var count: UInt64
 
         /// Nothing is checked.
@@ -197,28 +199,27 @@ extension RunRecord {
         }
     }
 
-    /// What the monitor cost its host over the run.
+    /// What the monitor cost its process over the run. Times are in nanoseconds.
     public struct Cost: Codable, Hashable, Sendable {
-        /// Processor time of the watchdog thread.
+        /// Processor time of the watchdog's thread.
         public var watchdogCPUNs: Int64
-        /// Time that watched threads were held, all captures together.
+        /// The time for which watched threads were held, in all captures together.
         public var heldNs: Int64
-        /// Stacks taken, those in `raced` left out. Not all of them come into a report.
+        /// The number of captured stacks, without those in `raced`. Not all of them are in a report.
         public var captures: Int64
-        /// Bytes of reports and of this record, every version written so far counted.
+        /// Bytes written: all versions of all reports and of this record.
         public var bytesWritten: Int64
-        /// Processor time of the reporter thread, without the server's handler. This and what follows is nil in a record of a version
-        /// that did not tell.
+        /// Processor time of the reporter's thread, without the server's handler. This and the following are nil in records of older monitors.
         public var reporterCPUNs: Int64?
-        /// Processor time of the thread that writes.
+        /// Processor time of the writer's thread.
         public var writerCPUNs: Int64?
-        /// Processor time of captures, on the watchdog thread.
+        /// Processor time of captures, which is part of the watchdog's.
         public var captureCPUNs: Int64?
-        /// Time spent on unwinding, while the watched thread ran on.
+        /// Time for unwinding, while the watched thread runs on.
         public var unwindNs: Int64?
-        /// Time spent on finding names.
+        /// Time for finding names.
         public var symbolicationNs: Int64?
-        /// Bytes of stack copied.
+        /// Bytes of stacks that were copied.
         public var copiedBytes: Int64?
 
         /// All zero unless given.

@@ -85,9 +85,9 @@ extension RunRecord: RecoverableDocument {
     /// Records the reports that the disk refused: the written run record is then older than they are.
     private mutating func note(waiting: Int) {
         guard waiting > 0 else { return }
-        var told = writing ?? Writing()
-        told.waiting = max(told.waiting, Int64(clamping: waiting))
-        writing = told
+        var updated = writing ?? Writing()
+        updated.waiting = max(updated.waiting, Int64(clamping: waiting))
+        writing = updated
     }
 }
 

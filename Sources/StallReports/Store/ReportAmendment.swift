@@ -146,12 +146,12 @@ extension ReportAmendment {
             tree["stacks"][index]["async"]["frames"] = try Self.merged(frames, into: old, of: index)
         }
         if let culprit {
-            let told = try JSONTree(encoding: culprit)
-            tree["culprit"] = identity == nil ? tree["culprit"].merging(told) : told
+            let known = try JSONTree(encoding: culprit)
+            tree["culprit"] = identity == nil ? tree["culprit"].merging(known) : known
         } else if identity != nil {
             tree.remove("culprit")
         }
-        if identity != nil { try Self.tellIdentity(of: amended, in: &tree) }
+        if identity != nil { try Self.writeIdentity(of: amended, in: &tree) }
         return try ReportJSON.encode(tree)
     }
 
@@ -163,7 +163,7 @@ extension ReportAmendment {
         throw ReportError(.malformed, detail: "\(all - known) values in it are none of a report's")
     }
 
-    private static func tellIdentity(of report: StallReport, in tree: inout JSONTree) throws(ReportError) {
+    private static func writeIdentity(of report: StallReport, in tree: inout JSONTree) throws(ReportError) {
         tree["fingerprint"] = .text(report.fingerprint.rawValue)
         tree["cause"]["summary"] = .text(report.cause.summary)
         tree.remove("provisional")

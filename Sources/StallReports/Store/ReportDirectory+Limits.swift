@@ -7,14 +7,14 @@ extension ReportDirectory {
     /// - Returns: Whether files that the caller may not remove fill the directory.
     func keepLimits(sparing written: ReportFileName, _ memory: inout WriterMemory) -> Bool {
         guard let directory = try? OpenDirectory(path: path),
-            var stock = Stock(of: directory, around: written, own: memory.own, limits)
+            var stored = StoredFiles(of: directory, around: written, own: memory.own, limits)
         else { return false }
         let reader = ReportReader(path: path)
         // Reading others' files does not reduce the quota for the run's own.
-        let isThrough = stock.thin(ofOthers: true, limits, in: directory, reader, &memory.lastingOthers)
-        stock.thin(ofOthers: false, limits, in: directory, reader, &memory.lastingOwn)
-        memory.own.formIntersection(stock.names)
-        return stock.strangers.isOver(limits) || isThrough && stock.others.isOver(limits)
+        let isThrough = stored.thin(ofOthers: true, limits, in: directory, reader, &memory.lastingOthers)
+        stored.thin(ofOthers: false, limits, in: directory, reader, &memory.lastingOwn)
+        memory.own.formIntersection(stored.names)
+        return stored.foreign.isOver(limits) || isThrough && stored.others.isOver(limits)
     }
 }
 
@@ -38,18 +38,18 @@ private struct Examination {
         }
     }
 
-    enum Answer { case read, passOver, enough }
+    enum Answer { case read, skip, enough }
 
     init(of files: [StoredFile], _ lasting: inout LastingFiles) {
-        let known = files.filter { lasting.standing(of: $0.name, $0.version) == .known }
+        let known = files.filter { lasting.readState(of: $0.name, $0.version) == .known }
         turns = lasting.next(of: known.map(\.name))
     }
 
     mutating func take(_ file: StoredFile, _ lasting: LastingFiles) -> Answer {
-        switch lasting.standing(of: file.name, file.version) {
+        switch lasting.readState(of: file.name, file.version) {
         case .new: new.take(file) ? .read : .enough
-        case .changed: changed.take(file) ? .read : .passOver
-        case .known: turns.contains(file.name) && known.take(file) ? .read : .passOver
+        case .changed: changed.take(file) ? .read : .skip
+        case .known: turns.contains(file.name) && known.take(file) ? .read : .skip
         }
     }
 }
@@ -109,7 +109,7 @@ extension ReportDirectory.Limits {
 }
 
 /// The contents of a directory, by owner.
-private struct Stock {
+private struct StoredFiles {
     /// In the order of removal.
     private var files: [StoredFile] = []
     private let written: ReportFileName
@@ -117,7 +117,7 @@ private struct Stock {
     private(set) var own = Usage()
     private(set) var others = Usage()
     /// Everything that was not written by a monitor of this user. Counted as reports, and only up to the limits.
-    private(set) var strangers = Usage()
+    private(set) var foreign = Usage()
 
     /// The files that still exist.
     var names: some Sequence<ReportFileName> { files.map(\.name).filter { !gone.contains($0) } }
@@ -137,7 +137,7 @@ private struct Stock {
         let tomorrow = ULID(startOf: Timestamp.now().advanced(byNanoseconds: 86_400_000_000_000))
         for text in names {
             let name = ReportFileName(text)
-            if name == nil, strangers.isOver(limits) { continue }
+            if name == nil, foreign.isOver(limits) { continue }
             guard let raw = directory.described(text) else { continue }
             let room = sample.st_blocks > 0 ? Int(raw.st_blocks).multipliedSaturated(by: 512) : Int(raw.st_size)
             let isOurs = raw.st_mode & S_IFMT == S_IFREG && raw.st_uid == sample.st_uid
@@ -151,7 +151,7 @@ private struct Stock {
                 )
                 add(file)
             } else if !(isOurs && OpenDirectory.isOfMonitor(text)) {
-                strangers.add(.stall, room)
+                foreign.add(.stall, room)
             }
         }
         files.sort(by: StoredFile.goesBefore)
@@ -181,7 +181,7 @@ private struct Stock {
             guard usage.exceeds(limits, by: file) else { continue }
             switch examination.take(file, lasting) {
             case .read: break
-            case .passOver: continue
+            case .skip: continue
             case .enough: return false
             }
             guard reader.isFinished(file.name, in: directory), remove(file, in: directory) else {
@@ -241,7 +241,7 @@ struct LastingFiles: Sendable {
     /// The number of files that are read again at a write: of those written in the meantime, and of the others, each.
     static let readAgain = 16
 
-    enum Standing: Hashable, Sendable {
+    enum ReadState: Hashable, Sendable {
         /// Never read.
         case new
         /// Written again since it was read.
@@ -256,7 +256,7 @@ struct LastingFiles: Sendable {
     /// The number of remembered files.
     var count: Int { versions.count }
 
-    func standing(of name: ReportFileName, _ version: FileStatus) -> Standing {
+    func readState(of name: ReportFileName, _ version: FileStatus) -> ReadState {
         guard let known = versions[name] else { return versions.count < Self.capacity ? .new : .known }
         return known == version ? .known : .changed
     }

@@ -105,11 +105,11 @@ extension ReportReader.Overview {
 }
 
 private func repeatsByReport(
-    _ told: some Sequence<StallReport.Repeats>,
+    _ reported: some Sequence<StallReport.Repeats>,
     _ runs: [RunRecord]
 ) -> [ULID: StallReport.Repeats] {
     var found: [ULID: StallReport.Repeats] = [:]
-    for repeats in [Array(told), runs.flatMap { $0.repeated ?? [] }.map(\.repeats)].joined() {
+    for repeats in [Array(reported), runs.flatMap { $0.repeated ?? [] }.map(\.repeats)].joined() {
         guard let report = repeats.report else { continue }
         found[report] = found[report].map { $0.joined(by: repeats) } ?? repeats
     }

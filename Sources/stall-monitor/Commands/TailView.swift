@@ -57,7 +57,7 @@ struct TailView {
     mutating func follow(_ sources: ReportSources) throws {
         for error in sources.hidden { Output.note(error) }
         // Before anything is read: what is written meanwhile is news.
-        var followers = try sources.paths.map { try Follower($0, tellsPast: false) }
+        var followers = try sources.paths.map { try Follower($0, includesPast: false) }
         try showLatest(sources, followers)
         for next in followers { try takeOngoing(next) }
         var tried = Set(sources.paths + sources.hidden.compactMap(\.path))
@@ -153,7 +153,7 @@ struct TailView {
         var found: [Follower] = []
         let sources = ReportSources(given)
         for path in sources.paths where tried.insert(path).inserted {
-            do { found.append(try Follower(path, tellsPast: true)) } catch { Output.note("\(error)") }
+            do { found.append(try Follower(path, includesPast: true)) } catch { Output.note("\(error)") }
         }
         for error in sources.hidden where error.path.map({ tried.insert($0).inserted }) ?? true { Output.note(error) }
         return found
@@ -210,11 +210,11 @@ private final class Follower {
     let path: String
     var follower: ReportFollower
 
-    /// - Parameter tellsPast: whether what is in the directory at the start is news.
-    init(_ path: String, tellsPast: Bool) throws(CommandFailure) {
+    /// - Parameter includesPast: whether what is in the directory at the start is news.
+    init(_ path: String, includesPast: Bool) throws(CommandFailure) {
         self.path = path
         follower = try CommandFailure.wrapping { () throws(ReportError) in
-            try ReportFollower(path: path, tellsPast: tellsPast)
+            try ReportFollower(path: path, includesPast: includesPast)
         }
     }
 }

@@ -17,7 +17,7 @@ struct GateRun {
     private let signals: WatchSignals
     private let child: StartedCommand
     private let watcher: ProcessWatch
-    private let desk: OutsideDesk
+    private let desk: OutsideReporter
     private let start = MonotonicInstant.now
     private let grace: Duration
     /// Of the monitors in the command's processes; and of what was seen from outside.
@@ -41,7 +41,7 @@ struct GateRun {
         }
         let watching = WatchOptions(followsChildren: true)
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
-        desk = try OutsideDesk(.init(directory: outside.path, rule: rule)) { event in
+        desk = try OutsideReporter(.init(directory: outside.path, rule: rule)) { event in
             if case .fault(let error) = event { Output.note(error.message) }
         }
         watcher = ProcessWatch(watching, desk) { note in

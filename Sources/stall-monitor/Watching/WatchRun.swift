@@ -17,7 +17,7 @@ struct WatchRun {
     private let options: WatchCommand
     private let signals: WatchSignals
     private let view: WatchView
-    private let desk: OutsideDesk
+    private let desk: OutsideReporter
     private let watcher: ProcessWatch
     private let started = Timestamp.now()
     private var child: StartedCommand?
@@ -38,7 +38,7 @@ struct WatchRun {
         try CommandFailure.wrapping { () throws(ReportError) in
             try ReportDirectory(path: options.directory).prepare()
         }
-        desk = try OutsideDesk(.init(directory: options.directory, rule: rule)) { view.show($0) }
+        desk = try OutsideReporter(.init(directory: options.directory, rule: rule)) { view.show($0) }
         watcher = ProcessWatch(watching, desk) { view.show($0) }
         do {
             try begin()

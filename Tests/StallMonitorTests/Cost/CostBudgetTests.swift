@@ -73,7 +73,7 @@ struct CostBudgetTests {
         #expect(run.budget.account.stops == 1)
     }
 
-    @Test("A trial that is dear stops captures again, and counts as the same stop")
+    @Test("An expensive trial stops captures again, and counts as the same stop")
     func failedTrial() {
         run.spend(milliseconds: 1000)
         run.spend(after: .seconds(30))

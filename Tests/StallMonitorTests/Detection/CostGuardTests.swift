@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What captures cost is charged to the budget")
+@Suite("The cost of captures is charged to the budget")
 struct CostGuardTests {
     private let ledger = WatchdogLedger()
     private let notices = Mailbox<StallNotice>(capacity: 100)
@@ -35,7 +35,7 @@ struct CostGuardTests {
 
     private var state: CostBudget.State? { ledger.snapshot.budget?.state }
 
-    @Test("The time for which a stall's thread was held, until none is taken any more, and that is told")
+    @Test("The time for which a stall's thread was held, until captures are stopped, which is reported")
     func detections() throws {
         var costs = makeGuard()
         var told: [StallMonitorError.Code] = []
@@ -53,7 +53,7 @@ struct CostGuardTests {
         #expect(told == [.capturesStopped])
     }
 
-    @Test("Samples' too, and that of threads that stand beside")
+    @Test("Also of samples, and of lock owners")
     func samplesAndOthers() {
         var costs = makeGuard()
         #expect(isStack(costs.sample(at: .now) { .captured(stack(held: .milliseconds(6))) }))
@@ -67,7 +67,7 @@ struct CostGuardTests {
         #expect(state == .stopped)
     }
 
-    @Test("A capture that failed held nobody, and is charged its processor time alone")
+    @Test("A failed capture held no thread, and is charged only its processor time")
     func failures() {
         var costs = makeGuard()
         for _ in 0..<100 { _ = costs.detection(at: .now) { .failed(CaptureError(.threadGone)) } }

@@ -58,7 +58,7 @@ struct PoolDetectionTests {
         for job in jobs { pool.didRun(job) }
     }
 
-    @Test("A pool with a worker free is at rest, however long the others stand")
+    @Test("A pool with a free worker is at rest, however long the others' jobs last")
     func oneFree() {
         let watched = watched()
         let job = pool.willRun()
@@ -80,7 +80,7 @@ struct PoolDetectionTests {
         for job in [standing, other] { pool.didRun(job) }
     }
 
-    @Test("A worker that was free for a moment has the count begin anew")
+    @Test("A worker that was free for a moment restarts the count")
     func reset() {
         let watched = watched()
         let standing = pool.willRun()
@@ -94,7 +94,7 @@ struct PoolDetectionTests {
     }
 
     @Test(
-        "The stall ends with the first job that ends, also when the next one begins at once; what then stands is another stall"
+        "The stall ends with the first job that ends, even if the next one begins at once; a later one is another stall"
     )
     func end() {
         let watched = watched()
@@ -186,7 +186,7 @@ struct PoolRoundTests {
         test.round.finish()
     }
 
-    @Test("A starved pool is told with each worker, the one that stands longest first, and with how many jobs wait")
+    @Test("A starved pool is reported with each worker, the longest job first, and with the number of waiting jobs")
     func workers() throws {
         var test = RoundUnderTest()
         let pool = TaskPoolHeartbeat(label: "workers", width: 3)
@@ -210,7 +210,7 @@ struct PoolRoundTests {
         test.round.finish()
     }
 
-    @Test("Of a pool of hundreds the first 64 workers are told, and how many there are")
+    @Test("Of a pool of hundreds, the first 64 workers and their number are reported")
     func manyWorkers() throws {
         var test = RoundUnderTest()
         let pool = TaskPoolHeartbeat(label: "wide", width: 300)

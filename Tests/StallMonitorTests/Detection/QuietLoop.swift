@@ -50,9 +50,9 @@ struct RoundUnderTest: ~Copyable {
 
     /// How many loops a look looks at.
     mutating func visitsOfALook() -> Int {
-        let before = ledger.snapshot.visits
+        let before = ledger.snapshot.loopLooks
         round.look()
-        return ledger.snapshot.visits - before
+        return ledger.snapshot.loopLooks - before
     }
 
     /// What was told so far.

@@ -262,7 +262,7 @@ struct WatchRoundTests {
         while spans.count < 2, let batch = notices.take(until: .now + .seconds(60)), !batch.isEmpty {
             for case .began(let stall) in batch { spans.append(stall.span) }
         }
-        #expect(spans.count == 2 && spans.allSatisfy { $0.unproven >= .milliseconds(2_900) }, "\(spans)")
+        #expect(spans.count == 2 && spans.allSatisfy { $0.excluded >= .milliseconds(2_900) }, "\(spans)")
         for loop in loops { loop.rest() }
         watchdog.give(.stop)
         #expect(thread.join(by: .now + .seconds(60)))

@@ -9,7 +9,7 @@ import Testing
 
 /// Threads that really compute, in code of every shape. Own is this target; `TestSupport` and Foundation stand for libraries.
 @Suite(
-    "Who is to blame",
+    "The function to blame",
     .serialized,
     .captureSignal,
     .timeLimit(.minutes(10)),
@@ -37,10 +37,10 @@ struct CulpritTests {
         configuration.ownCode = OwnCode(modules: ["StallMonitorTests"])
         let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
         work(worker)
-        let isTold = log.wait { !$0.ended.isEmpty }
+        let isReported = log.wait { !$0.ended.isEmpty }
         monitor.stop()
         worker.end()
-        return isTold ? log.ended.max { $0.durationNs < $1.durationNs } : nil
+        return isReported ? log.ended.max { $0.durationNs < $1.durationNs } : nil
     }
 
     private func culprit(of work: @escaping @Sendable () -> Void) async throws -> String {
@@ -72,7 +72,7 @@ struct CulpritTests {
         #expect(try await culprit { _ = stallInDecoding(600) }.contains("stallInDecoding"))
     }
 
-    @Test("What is seen last is not to blame, what was there for longest is")
+    @Test("Not the function seen last is to blame, but the one that was there for longest")
     func notTheLast() async throws {
         let found = try await culprit {
             _ = stallInLibrary(1_200)
@@ -81,7 +81,7 @@ struct CulpritTests {
         #expect(!found.contains("stallInSleep"))
     }
 
-    @Test("A stall that is a library's alone is told with the library's function")
+    @Test("A stall within a library only is reported with the library's function")
     func libraryAlone() async throws {
         let report = try await report { worker in
             let done = DispatchSemaphore(value: 0)

@@ -47,7 +47,7 @@ struct DeathTests {
     }
 
     @Test(
-        "kill -9, a crash or an abort of another thread, and _exit leave it terminated, and tell no more than is known"
+        "kill -9, a crash or an abort of another thread, and _exit leave it terminated, and claim no more than is known"
     )
     func violentDeaths() async throws {
         let deaths: [(String, (MortalProcess) throws -> Void)] = [
@@ -105,7 +105,7 @@ struct DeathTests {
     }
 
     @Test(
-        "a stall that lasts for as long as the server allows ends the process, with all that is known of it told before"
+        "a stall of the longest permitted length ends the process, after its report was written"
     )
     func lastResort() async throws {
         for (death, signal) in [("last-resort", SIGABRT), ("last-resort-hung", SIGKILL)] {
@@ -126,7 +126,7 @@ struct DeathTests {
         }
     }
 
-    @Test("exit in mid-stall is told with its status, a return from main too")
+    @Test("exit during a stall is reported with its status, a return from main too")
     func exits() async throws {
         for (death, status) in [("exit", Int32(7)), ("return", 0)] {
             try? FileManager.default.removeItem(atPath: path)
@@ -212,7 +212,7 @@ struct DeathTests {
         #expect(try process.reader.report(id).state == .terminated)
     }
 
-    @Test("an OOM kill is told from another kill", .enabled(if: MemoryCgroup.isPossible))
+    @Test("an OOM kill is distinguished from another kill", .enabled(if: MemoryCgroup.isPossible))
     func outOfMemory() async throws {
         let cgroup = try MemoryCgroup(limit: 256 << 20)
         let process = try MortalProcess("memory", in: path, cgroup: cgroup.path)
@@ -223,7 +223,7 @@ struct DeathTests {
         #expect(report.state == .terminated && report.processEnd?.cause == .outOfMemory)
     }
 
-    @Test("killed at random moments, it leaves no torn report and no stall that was told and is not there")
+    @Test("killed at random moments, it leaves no torn report, and every stall that was reported is there")
     func randomKills() async throws {
         let output = try await run("kills", path, testsAllForms ? "20" : "3")
         #expect(output.contains("missing 0, torn 0, wrong 0, not closed by the next start 0"), "\(output)")

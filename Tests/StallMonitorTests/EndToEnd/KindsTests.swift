@@ -75,7 +75,7 @@ struct KindsTests {
         #expect(turns.maxNs >= 85_000_000 && turns.p50Ns <= turns.p99Ns && turns.p99Ns <= turns.maxNs)
     }
 
-    @Test("The lengths of all turns stand in the run record, also when nothing stalls")
+    @Test("The lengths of all turns are in the run record, even if nothing stalls")
     func turnDurations() throws {
         let monitor = start()
         for _ in 0..<50 { worker.perform { _ = stallInSleep(2) } }

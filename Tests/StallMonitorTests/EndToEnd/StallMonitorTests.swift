@@ -86,7 +86,7 @@ struct StallMonitorTests {
         #expect(report.cause.summary.contains("pipe:["))
     }
 
-    @Test("A report stands in the directory while the stall lasts, and is closed in the same file")
+    @Test("A report is in the directory while the stall lasts, and its final version is in the same file")
     func ongoingReport() throws {
         let monitor = start()
         let mayGoOn = DispatchSemaphore(value: 0)
@@ -100,7 +100,7 @@ struct StallMonitorTests {
         worker.end()
     }
 
-    @Test("Short work, however much of it, and rest give no report; the run record tells that somebody looked")
+    @Test("Short work, however much, and rest give no report; the run record shows that the loop was watched")
     func noStall() throws {
         let monitor = start()
         for _ in 0..<40 { worker.perform { _ = stallByComputing(10) } }
@@ -175,7 +175,7 @@ struct StallMonitorTests {
         worker.end()
     }
 
-    @Test("A directory that cannot be written is told once, and the stall all the same")
+    @Test("A directory that cannot be written is reported once, and the stall is still reported to the handler")
     func unwritableDirectory() throws {
         let file = directory.path + "/file"
         close(unsafe open(file, O_CREAT | O_WRONLY, 0o600))
@@ -188,7 +188,7 @@ struct StallMonitorTests {
         #expect(log.ended.count == 1)
     }
 
-    @Test("While a handler does not return, the newest stalls are kept for it and each comes with its end")
+    @Test("While a handler does not return, the newest stalls are kept for it, each with its end")
     func hangingHandler() throws {
         let mayGoOn = DispatchSemaphore(value: 0)
         let isHeld = Atomic(false)
@@ -256,7 +256,7 @@ struct StallMonitorTests {
         return condition(log)
     }
 
-    @Test("A value out of its range is told and the nearest one taken; a watch's own rule is refused")
+    @Test("A value out of range is reported and replaced by the nearest one; a watch's own rule is refused")
     func outOfRange() throws {
         let monitor = start {
             $0.repeats.burst = 0
@@ -272,7 +272,7 @@ struct StallMonitorTests {
         #expect(texts.contains { $0.hasSuffix("repeats.burst is 0; set it to 1 to 100000.") }, "\(texts)")
     }
 
-    @Test("Labels and what the server says of a stall stand in its report")
+    @Test("Labels and the server's details of a stall are in its report")
     func details() throws {
         let monitor = start {
             $0.metadata = ["region": "north", "shard": "7"]
@@ -293,7 +293,7 @@ struct StallMonitorTests {
         #expect(try contents().reports.contains(report))
     }
 
-    @Test("The names that the server gives its work stand in the report, and before it in what the closure is asked of")
+    @Test("The server's names for its work are in the report, and in the version that the closure gets")
     func labels() throws {
         let asked = Mutex<[String]?>(nil)
         let monitor = start {
@@ -311,7 +311,7 @@ struct StallMonitorTests {
         #expect(try contents().reports.first?.labels == ["import", "parse"])
     }
 
-    @Test("A closure that does not return is told once, and reports are written without what it has to say")
+    @Test("A closure that does not return is reported once, and reports are written without its details")
     func detailsThatHang() throws {
         let mayGoOn = DispatchSemaphore(value: 0)
         let monitor = start {
@@ -330,7 +330,7 @@ struct StallMonitorTests {
         #expect(log.faults.map(\.code) == [.detailsMissing])
     }
 
-    @Test("The same events come to whoever iterates over them, until the monitor is stopped")
+    @Test("Every sequence gets the same events, until the monitor is stopped")
     func events() async {
         let monitor = start()
         let (first, second) = (monitor.events(), monitor.events(keeping: 1))

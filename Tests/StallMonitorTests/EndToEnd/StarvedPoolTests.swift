@@ -119,7 +119,7 @@ struct StarvedPoolTests {
         #expect(own.pool?.atCulprit == workers.count, "who waits for the culprit is told among those at it")
     }
 
-    @Test("Workers that wait for each other are a deadlock, and stay one report until nobody looks any more")
+    @Test("Workers that wait for each other are a deadlock, and stay one report while they are watched")
     func deadlock() async throws {
         let run = try await play("deadlock")
         let report = try run.report("deadlock")
@@ -156,7 +156,7 @@ struct StarvedPoolTests {
         #expect(run.contents.runs.first?.stalls == ["blocked": 3])
     }
 
-    @Test("It ends when a worker is free again, however long the others stand on")
+    @Test("It ends when a worker is free again, however long the others' jobs go on")
     func oneFreed() async throws {
         let run = try await play("one-freed")
         let report = try run.report("one-freed")

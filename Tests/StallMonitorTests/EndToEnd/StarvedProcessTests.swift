@@ -7,7 +7,7 @@ import Testing
 
 /// Processes that really get too little of the processors.
 @Suite(
-    "What starves a process",
+    "Causes of starvation",
     .serialized,
     .timeLimit(.minutes(10)),
     .repeatedWhenLate(by: .milliseconds(50))
@@ -54,7 +54,7 @@ struct StarvedProcessTests {
     }
 
     @Test(
-        "A cgroup's quota of 20 % is told with its periods and the time that it cost",
+        "A cgroup's quota of 20 % is reported with its periods and the time that it cost",
         .enabled(if: LimitedCgroup(percent: 20) != nil, "no control group with a processor limit can be made here")
     )
     func quota() async throws {
@@ -75,7 +75,7 @@ struct StarvedProcessTests {
         #expect(lines.first == "blocked", "\(lines)")
     }
 
-    @Test("More busy threads than processors are told with their number")
+    @Test("More busy threads than processors are reported with their number")
     func crowd() async throws {
         let lines = try await run("hogs", milliseconds: 1_500)
         #expect(lines.first == "starved", "\(lines)")

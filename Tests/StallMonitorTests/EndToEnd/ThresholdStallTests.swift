@@ -7,7 +7,7 @@ struct ThresholdStallTests {
     private let directory = TemporaryDirectory()
 
     @Test(
-        "Each way to run code on a loop is blocked, once, in time, and blamed on who stood still, unless the machine was late"
+        "Each way to run code on a loop is reported as blocked, once, in time, with the right culprit, unless the machine was late"
     )
     func everyWay() async throws {
         // What the machine has spoiled is made again: a stall is over before a watchdog that gets no processor can look.

@@ -7,9 +7,9 @@ import Testing
 @testable import StallMonitor
 
 /// One monitor at a time: the capture signal belongs to the process.
-@Suite("Who waits for our own loop", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+@Suite("Clients that wait for a loop of this process", .serialized, .captureSignal, .timeLimit(.minutes(10)))
 struct VictimTests {
-    @Test("Clients that come while the loop stands are in its report", .repeatedWhenLate(by: .milliseconds(50)))
+    @Test("Clients that connect during the stall are in its report", .repeatedWhenLate(by: .milliseconds(50)))
     func clients() throws {
         let (directory, log, worker) = (TemporaryDirectory(), EventLog(), StallingLoop())
         let monitor = StallMonitor.start(

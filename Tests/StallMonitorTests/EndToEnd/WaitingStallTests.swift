@@ -12,7 +12,7 @@ import Testing
 
 /// Threads that really wait, in the kernel's calls.
 @Suite(
-    "What a waiting thread waits on",
+    "What a waiting thread waits for",
     .serialized,
     .captureSignal,
     .timeLimit(.minutes(10)),
@@ -34,10 +34,10 @@ struct WaitingStallTests {
             let (log, worker) = (EventLog(), StallingLoop())
             let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
             worker.perform(work)
-            let isTold = log.wait { !$0.ended.isEmpty }
+            let isReported = log.wait { !$0.ended.isEmpty }
             monitor.stop()
             worker.end()
-            return isTold ? log.ended.first : nil
+            return isReported ? log.ended.first : nil
         }
         return try #require(report, "the stall was not reported")
     }
@@ -46,7 +46,7 @@ struct WaitingStallTests {
         report.cause.systemCall?.decoded?.first { $0.name == name }?.value
     }
 
-    @Test("read(2) on a pipe: the descriptor is told as a pipe, the size in words")
+    @Test("read(2) on a pipe: the descriptor is named as a pipe, the size in words")
     func pipe() async throws {
         let report = try await report { _ = stallInRead(700) }
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "read")
@@ -56,14 +56,14 @@ struct WaitingStallTests {
         #expect(report.cause.evidence?.sampled?.calling == 100)
     }
 
-    @Test("A sleep is told with its length")
+    @Test("A sleep is reported with its length")
     func sleep() async throws {
         let report = try await report { _ = stallInSleep(700) }
         #expect(report.cause.verdict == .blocked && argument("request", report) == "700ms", "\(report.cause)")
         #expect(report.cause.summary.hasSuffix(", for 700ms."))
     }
 
-    @Test("A TCP peer that does not answer is told with both addresses and the connection's state")
+    @Test("A TCP peer that does not answer is reported with both addresses and the connection's state")
     func silentPeer() async throws {
         let pair = try #require(TCPPair())
         let report = try await report { _ = pair.stallInReceive(700) }
@@ -74,7 +74,7 @@ struct WaitingStallTests {
         #expect(report.cause.summary.contains("→ 127.0.0.1:\(pair.port), established"))
     }
 
-    @Test("A connection that nobody accepts is told with the address it is for")
+    @Test("A connection that nobody accepts is reported with the address it is for")
     func connect() async throws {
         let listener = try #require(FullListener())
         let report = try await report { _ = stallInConnect(to: listener, milliseconds: 700) }
@@ -83,21 +83,21 @@ struct WaitingStallTests {
         #expect(report.cause.summary.contains("127.0.0.1:\(listener.port) to accept a connection"))
     }
 
-    @Test("poll(2) is told with its timeout and its descriptors")
+    @Test("poll(2) is reported with its timeout and its descriptors")
     func poll() async throws {
         let report = try await report { _ = stallInPoll(700) }
         #expect(["poll", "ppoll"].contains(report.cause.systemCall?.name) && argument("timeout", report) == "700ms")
         #expect(report.cause.systemCall?.descriptors?.map(\.kind) == [.pipe])
     }
 
-    @Test("waitpid(2) is told with the child's number and name")
+    @Test("waitpid(2) is reported with the child's number and name")
     func child() async throws {
         let report = try await report { _ = stallInWait(seconds: "0.7") }
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "wait4")
         #expect(report.cause.summary.contains(" (sleep) to end in wait4(2)"), "\(report.cause.summary)")
     }
 
-    @Test("A file lock is told with the path, and the process that holds it")
+    @Test("A file lock is reported with the path, and the process that holds it")
     func fileLock() async throws {
         let path = directory.path + "/lock"
         _ = FileManager.default.createFile(atPath: path, contents: nil)
@@ -131,7 +131,7 @@ struct WaitingStallTests {
         #expect(report.cause.systemCall?.descriptors?.first?.fileSystem == "ext4")
     }
 
-    @Test("The other threads are told if that is asked for, those of the same stack once")
+    @Test("The other threads are reported if configured, those with the same stack once")
     func otherThreads() async throws {
         let ready = DispatchSemaphore(value: 0)
         for _ in 0..<3 {
@@ -154,7 +154,7 @@ struct WaitingStallTests {
     // MARK: - What the stack says more than the call
 
     @Test(
-        "A SQLite database that another process has locked is told with its file and that process",
+        "A SQLite database that another process has locked is reported with its file and that process",
         .enabled(if: unsafe SQLiteLibrary.isThere && access("/usr/bin/sqlite3", X_OK) == 0, "needs SQLite"),
         arguments: ["DELETE", "WAL"]
     )
@@ -188,7 +188,7 @@ struct WaitingStallTests {
         #expect(report.culprit?.function?.contains("stallInWriting") == true)
     }
 
-    @Test("A child process that Foundation waits for is told with its number and name")
+    @Test("A child process that Foundation waits for is reported with its number and name")
     func awaitedChild() async throws {
         // Long enough for the functions' names to be found while the child lives: only they say that it is waited for.
         let report = try await report { _ = stallInChild(seconds: "5") }
@@ -201,7 +201,7 @@ struct WaitingStallTests {
         )
     }
 
-    @Test("A sleep that a stop of the process has interrupted is told as the sleep that it is")
+    @Test("A sleep that was interrupted by a stop of the process is reported as a sleep")
     func continuedSleep() async throws {
         let host = Process()
         host.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()

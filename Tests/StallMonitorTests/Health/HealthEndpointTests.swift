@@ -23,7 +23,7 @@ struct HealthEndpointTests {
     }
 
     @Test(
-        "a loop that stands makes the answer a failure after a while, and it is none any more when the loop turns again"
+        "a stalled loop makes the answer a failure after a while, until the loop turns again"
     )
     func stall() throws {
         let worker = StallingLoop()
@@ -65,7 +65,7 @@ struct HealthEndpointTests {
         #expect(try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
     }
 
-    @Test("those who connect and say nothing keep nobody out for long, and a request may come in pieces")
+    @Test("clients that connect and send nothing block others only briefly, and a request may come in pieces")
     func silent() throws {
         let monitor = monitor()
         defer { monitor.stop() }
@@ -88,7 +88,7 @@ struct HealthEndpointTests {
         #expect(answer.hasPrefix("HTTP/1.1 200 "))
     }
 
-    @Test("where the port cannot be opened that is told, and the monitor watches all the same")
+    @Test("if the port cannot be opened, that is reported, and the monitor watches anyway")
     func taken() throws {
         let first = monitor()
         defer { first.stop() }

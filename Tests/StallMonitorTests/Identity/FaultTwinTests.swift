@@ -98,7 +98,7 @@ struct FaultTwinTests {
         }
     }
 
-    @Test("The scheme before could not: these pairs do tell a good one from a bad one")
+    @Test("The former scheme could not: these pairs distinguish a good one from a bad one")
     func schemeBefore() {
         let old = record.all { capture in
             record.frames(capture.twin, capture.fault).map { FingerprintV1.input($0, record.modules) }

@@ -34,7 +34,7 @@ struct SourceFunctionTests {
         #expect(Set(symbols.map { SourceFunction(symbol: $0).name }).count == symbols.count)
     }
 
-    @Test("A closure knows what it stands in; a function stands in nothing")
+    @Test("A closure has an enclosing function; a function has none")
     func enclosing() {
         let closure = SourceFunction(symbol: "$s4Shop9inClosureSiyYaFSiyYaXEfU_")
         #expect(closure.name == "closure #1 () async -> Swift.Int in Shop.inClosure() async -> Swift.Int")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What the recorder is told of stalls under way", .timeLimit(.minutes(10)))
+@Suite("What the recorder gets of ongoing stalls", .timeLimit(.minutes(10)))
 struct LiveBoardTests {
     private let board = LiveBoard()
 
@@ -39,31 +39,31 @@ struct LiveBoardTests {
         }
     }
 
-    @Test("While nobody finishes reports, the newest stalls that are over are kept, and every one that lasts")
+    @Test("While no report is finished, the newest stalls that have ended are kept, and all ongoing ones")
     func bounded() {
         board.begin(stall(0))
         play(1...1_000)
         #expect(board.open.count == LiveBoard.endedLimit + 1)
         #expect(board.open.keys.sorted().prefix(2) == [0, 1_001 - LiveBoard.endedLimit])
-        let news = board.take()
+        let update = board.take()
         #expect(news?.changed.count == LiveBoard.endedLimit + 1 && news?.released.count == 1_000 - LiveBoard.endedLimit)
     }
 
-    @Test("An exit is news by itself, and is told with its status")
+    @Test("An exit is recorded at once, with its status")
     func exit() {
         #expect(board.take()?.exitStatus == nil)
         board.noteExit(7)
         #expect(board.take()?.exitStatus == 7)
     }
 
-    @Test("The recorder's thread leaves when there is no news, and the stand-in starts it again to note an exit")
+    @Test("The recorder's thread ends without changes, and the stand-in starts it again to record an exit")
     func exitAtRest() throws {
         let (standIn, left) = (TickSemaphore(), TickSemaphore())
         let board = LiveBoard(standIn: standIn)
         let statuses = Mutex<[Int32?]>([])
         board.record {
             repeat {
-                while let news = board.take(until: .now) { statuses.withLock { $0.append(news.exitStatus) } }
+                while let update = board.take(until: .now) { statuses.withLock { $0.append(update.exitStatus) } }
             } while !board.leave()
             left.signal()
         }

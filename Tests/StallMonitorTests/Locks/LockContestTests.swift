@@ -9,7 +9,7 @@ import Testing
 @Suite("A lock that changes hands while it is looked at", .serialized, .captureSignal, .timeLimit(.minutes(10)))
 struct LockContestTests {
     @Test(
-        "An owner is only ever told that had the lock",
+        "Only a thread that had the lock is reported as its owner",
         arguments: [LOCK_NORMAL, LOCK_RW, LOCK_INHERITING, LOCK_ROBUST]
     )
     func contest(_ make: lock_make) throws {
@@ -26,7 +26,7 @@ struct LockContestTests {
             guard let call = StackCapturer.sighting(ofThread: waiter)?.systemCall else { continue }
             let finding = probe.follow(waiter, capturedIn: call)
             // The lock was in one and the same thread's hands all the time.
-            guard before == lock_turn(), before != 0, let owner = finding?.waits.first?.sight.owner else { continue }
+            guard before == lock_turn(), before != 0, let owner = finding?.waits.first?.reading.owner else { continue }
             told += 1
             try #require(owner == Int32(before >> 32))
         }
@@ -34,7 +34,7 @@ struct LockContestTests {
     }
 
     /// A waiter that sleeps, and memory in which the lock's owner is another one at each look, or from the second look on.
-    @Test("A thread that has given the lock up meanwhile is not told as its owner", arguments: [2, Int.max])
+    @Test("A thread that has released the lock meanwhile is not reported as its owner", arguments: [2, Int.max])
     func handedOn(_ looks: Int) throws {
         let capturer = try StackCapturer()
         defer { capturer.invalidate() }
@@ -55,11 +55,11 @@ struct LockContestTests {
         let finding = try #require(probe.follow(waiter, capturedIn: call))
         let wait = try #require(finding.waits.first)
         if looks == .max {
-            #expect(wait.sight.owner == nil && wait.changedHands && finding.owners.isEmpty)
+            #expect(wait.reading.owner == nil && wait.changedHands && finding.owners.isEmpty)
         } else {
-            #expect(wait.sight.owner == next && !wait.changedHands && finding.owners.map(\.threadID) == [next])
+            #expect(wait.reading.owner == next && !wait.changedHands && finding.owners.map(\.threadID) == [next])
         }
-        #expect(wait.sight.kind == .mutex)
+        #expect(wait.reading.kind == .mutex)
     }
 }
 

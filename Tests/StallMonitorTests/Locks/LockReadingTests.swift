@@ -6,7 +6,7 @@ import Testing
 @testable import StallMonitor
 
 /// Words as they stood in memory: Debian 12, glibc 2.36, x86-64, libdispatch of Swift 6.3.
-@Suite("What a futex and the memory around it tell of a lock")
+@Suite("What a futex and the memory around it show about a lock")
 struct LockReadingTests {
     private let waiter: Int32 = 14_127
     private let owner: Int32 = 14_125
@@ -38,7 +38,7 @@ struct LockReadingTests {
     }
 
     @Test(
-        "Each make of pthread mutex is told by its kind, its owner by its owner field",
+        "Each kind of pthread mutex is recognised; its owner is read from its owner field",
         arguments: [
             (0x200, .mutex), (0, .mutex), (1, .recursiveMutex), (2, .errorCheckingMutex), (3, .adaptiveMutex),
             (0x80, .mutex),
@@ -46,11 +46,14 @@ struct LockReadingTests {
     )
     func mutex(_ bits: UInt32, _ kind: LockKind) throws {
         let memory = memory([0x1000: [2, 0, UInt32(owner), 1, bits, 0, 0, 0, 0, 0]])
-        let sight = LockReading(try wait(0x1000, 0x80, 2), waiter: waiter, memory)
-        #expect(sight.kind == kind && sight.owner == owner && sight.knownBy == .mutexOwner && sight.address == 0x1000)
+        let reading = LockReading(try wait(0x1000, 0x80, 2), waiter: waiter, memory)
+        #expect(
+            reading.kind == kind && reading.owner == owner && reading.knownBy == .mutexOwner
+                && reading.address == 0x1000
+        )
         // pthread_mutex_timedlock's.
         let timed = try wait(0x1000, 0x189, 2, timeout: 0x7f00)
-        #expect(timed.isTimed && LockReading(timed, waiter: waiter, memory) == sight)
+        #expect(timed.isTimed && LockReading(timed, waiter: waiter, memory) == reading)
     }
 
     @Test("A wait of the package's own says whose thread it is for; without its mark it is none")
@@ -60,8 +63,8 @@ struct LockReadingTests {
         let thread = UInt32(owner)
         for (reason, kind) in [(WaitPoint.Reason.loopRequest, LockKind.loopRequest), (.workerEnd, .workerEnd)] {
             let words: [UInt32] = [0, reason.rawValue, low, high, thread]
-            let sight = LockReading(wait, waiter: waiter, memory([0x1000: words]))
-            #expect(sight.kind == kind && sight.owner == owner && sight.knownBy == .waitPoint)
+            let reading = LockReading(wait, waiter: waiter, memory([0x1000: words]))
+            #expect(reading.kind == kind && reading.owner == owner && reading.knownBy == .waitPoint)
             // Its thread is not known, or gone: who it was does not matter.
             let unknown: [UInt32] = [0, reason.rawValue, low, high, 0]
             #expect(LockReading(wait, waiter: waiter, memory([0x1000: unknown])).owner == nil)
@@ -80,16 +83,16 @@ struct LockReadingTests {
     func robust() throws {
         let word = UInt32(owner) | 0x8000_0000
         let memory = memory([0x1000: [word, 1, UInt32(owner), 1, 0x90, 0, 0xaf72_9a0, 0x7f19, 0xaf72_9a0, 0x7f19]])
-        let sight = LockReading(try wait(0x1000, 0, UInt(word)), waiter: waiter, memory)
-        #expect(sight.kind == .robustMutex && sight.owner == owner && sight.knownBy == .lockWord)
+        let reading = LockReading(try wait(0x1000, 0, UInt(word)), waiter: waiter, memory)
+        #expect(reading.kind == .robustMutex && reading.owner == owner && reading.knownBy == .lockWord)
     }
 
     @Test("A PI futex names its owner to the kernel: pthread's by its kind, another one's without")
     func inheriting() throws {
         let word = UInt32(owner) | 0x8000_0000
         let mutex = memory([0x1000: [word, 1, UInt32(owner), 1, 0x20, 0, 0, 0, 0, 0]])
-        let sight = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, mutex)
-        #expect(sight.kind == .piMutex && sight.owner == owner && sight.knownBy == .lockWord)
+        let reading = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, mutex)
+        #expect(reading.kind == .piMutex && reading.owner == owner && reading.knownBy == .lockWord)
         // A word of no thread of this process.
         let gone = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([0x1000: [word]], threads: [waiter]))
         #expect(gone.kind == .piFutex && gone.owner == nil && gone.knownBy == nil)
@@ -108,16 +111,16 @@ struct LockReadingTests {
     func readWriteLock(_ offset: UInt, _ expected: UInt, _ head: [UInt32], _ isWritten: Bool) throws {
         let writer = isWritten ? UInt32(owner) : 0
         let memory = memory([0x1000: head + [0, 0, writer, 0, 0, 0, 0, 0, isWritten ? 0 : 2, 0]])
-        let sight = LockReading(try wait(0x1000 + offset, 0x189, expected), waiter: waiter, memory)
-        #expect(sight.kind == .readWriteLock && sight.address == 0x1000)
-        #expect(sight.owner == (isWritten ? owner : nil) && sight.knownBy == (isWritten ? .writer : nil))
+        let reading = LockReading(try wait(0x1000 + offset, 0x189, expected), waiter: waiter, memory)
+        #expect(reading.kind == .readWriteLock && reading.address == 0x1000)
+        #expect(reading.owner == (isWritten ? owner : nil) && reading.knownBy == (isWritten ? .writer : nil))
     }
 
     @Test("A joined thread is the one that its number names, in a futex that is not private")
     func join() throws {
         let memory = memory([0x1990: [UInt32(owner)]])
-        let sight = LockReading(try wait(0x1990, 0x109, UInt(owner)), waiter: waiter, memory)
-        #expect(sight.kind == .threadJoin && sight.owner == owner && sight.knownBy == .joinedThread)
+        let reading = LockReading(try wait(0x1990, 0x109, UInt(owner)), waiter: waiter, memory)
+        #expect(reading.kind == .threadJoin && reading.owner == owner && reading.knownBy == .joinedThread)
         #expect(LockReading(try wait(0x1990, 0x189, UInt(owner)), waiter: waiter, memory).owner == nil)
     }
 
@@ -141,9 +144,9 @@ struct LockReadingTests {
             0x5000: context(queue: 0x6000),
             0x6000: queue(target: 0x7000, state: 0x60_0094_8000_0000 | UInt(owner), label: 0x8000), 0x8000: label,
         ])
-        let sight = LockReading(try wait(0x5060, 0x80, 0xffff_ffff), waiter: waiter, memory)
-        #expect(sight.kind == .dispatchQueue && sight.address == 0x6000 && sight.label == "lab.q")
-        #expect(sight.owner == owner && sight.knownBy == .queueState)
+        let reading = LockReading(try wait(0x5060, 0x80, 0xffff_ffff), waiter: waiter, memory)
+        #expect(reading.kind == .dispatchQueue && reading.address == 0x6000 && reading.label == "lab.q")
+        #expect(reading.owner == owner && reading.knownBy == .queueState)
     }
 
     @Test("A queue that the waiting thread has taken already leads to its target queue")
@@ -153,8 +156,8 @@ struct LockReadingTests {
             0x6000: queue(target: 0x7000, state: 0x60_0000_0000_0000 | UInt(waiter), label: 0),
             0x7000: queue(target: 0, state: 0x60_0090_0000_0000 | UInt(owner), label: 0x8000), 0x8000: label,
         ])
-        let sight = LockReading(try wait(0x5060, 0x80, 0xffff_ffff), waiter: waiter, memory)
-        #expect(sight.address == 0x7000 && sight.owner == owner && sight.label == "lab.q")
+        let reading = LockReading(try wait(0x5060, 0x80, 0xffff_ffff), waiter: waiter, memory)
+        #expect(reading.address == 0x7000 && reading.owner == owner && reading.label == "lab.q")
     }
 
     @Test("A thread event without its context, or another thread's, is no queue's")
@@ -162,8 +165,8 @@ struct LockReadingTests {
         let queue = queue(target: 0, state: UInt(owner), label: 0)
         let wait = try wait(0x5060, 0x80, 0xffff_ffff)
         for context in [context(queue: 0x6000, itself: 0x5008), context(queue: 0x6000, waiter: 1)] {
-            let sight = LockReading(wait, waiter: waiter, memory([0x5000: context, 0x6000: queue]))
-            #expect(sight.kind == .futex && sight.owner == nil)
+            let reading = LockReading(wait, waiter: waiter, memory([0x5000: context, 0x6000: queue]))
+            #expect(reading.kind == .futex && reading.owner == nil)
         }
         let unmapped = LockReading(wait, waiter: waiter, memory([0x5000: context(queue: 0x6000)]))
         #expect(unmapped.kind == .futex && unmapped.owner == nil)
@@ -175,20 +178,20 @@ struct LockReadingTests {
             var descriptor = [UInt32](repeating: 0, count: 200)
             (descriptor[4], descriptor[180]) = (0x9000, UInt32(owner))
             let memory = memory([0x1000: [2, 1] + words(0x9000) + [0, 0], 0x9000: descriptor])
-            let sight = LockReading(try wait(0x1000, 0x80, 2), waiter: waiter, memory)
-            #expect(sight.kind == .stream && sight.owner == owner && sight.knownBy == .streamOwner)
+            let reading = LockReading(try wait(0x1000, 0x80, 2), waiter: waiter, memory)
+            #expect(reading.kind == .stream && reading.owner == owner && reading.knownBy == .streamOwner)
         }
     #endif
 
     @Test("dispatch_once names its owner in its word")
     func onceWord() throws {
         let word = UInt32(owner) | 0x8000_0000
-        let sight = LockReading(try wait(0x1000, 0x80, UInt(word)), waiter: waiter, memory([0x1000: [word, 0]]))
-        #expect(sight.owner == owner && sight.knownBy == .lockWord)
+        let reading = LockReading(try wait(0x1000, 0x80, UInt(word)), waiter: waiter, memory([0x1000: [word, 0]]))
+        #expect(reading.owner == owner && reading.knownBy == .lockWord)
     }
 
     @Test(
-        "What is no lock that is known, or no thread's, has no owner",
+        "An unknown lock, or one of no thread, has no owner",
         arguments: [
             [2, 0, 99, 1, 0], [2, 0, 14_125, 0, 0], [2, 0, 14_125, 1, 0x4000], [2, 0, 0, 1, 0], [1, 0, 14_125, 1, 0],
             [2],
@@ -208,8 +211,8 @@ struct LockReadingTests {
 
     @Test("An unreadable address is a futex and nothing more; another call is none")
     func unreadable() throws {
-        let sight = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([:]))
-        #expect(sight.kind == .futex && sight.owner == nil && sight.address == 0x1000)
+        let reading = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([:]))
+        #expect(reading.kind == .futex && reading.owner == nil && reading.address == 0x1000)
         #expect(FutexWait(SystemCall(number: 0, arguments: [0x1000, 0x80, 2, 0, 0, 0])) == nil)
         // FUTEX_WAKE does not wait.
         let number = try #require((0..<600).first { SystemCall(number: $0, arguments: []).name == "futex" })

@@ -68,7 +68,7 @@ struct LockStallTests {
     }
 
     @Test(
-        "The lock is told by kind and address, its owner by number, name and stack",
+        "The lock is reported with kind and address, its owner with number, name and stack",
         arguments: LockScene.pthreads + [.readingWaiter, .join, .swiftMutex, .swiftOnce, .dispatchOnce]
             + LockScene.queues
     )
@@ -80,7 +80,7 @@ struct LockStallTests {
         #expect(report.stacks.first?.role == .stalled && report.culprit?.stack == 0)
     }
 
-    @Test("What nobody owns is told without an owner", arguments: LockScene.ownerless)
+    @Test("A lock without an owner is reported without one", arguments: LockScene.ownerless)
     func ownerless(_ scene: LockScene) throws {
         let gate = gate_create()
         _ = scene.hold(gate)
@@ -104,7 +104,7 @@ struct LockStallTests {
         #expect(!report.stacks.contains { $0.role == .lockOwner })
     }
 
-    @Test("A mutex whose owner has ended without a release is told as left behind")
+    @Test("A mutex whose owner has ended without releasing it is reported as abandoned")
     func abandoned() throws {
         let lock = lock_create(LOCK_CHECKING)
         let gone = lock_abandon(lock)
@@ -127,7 +127,7 @@ struct LockStallTests {
         #expect(report.cause.lock?.ownerCall == nil)
     }
 
-    @Test("A thread that comes to wait for a lock late in its stall is told with the owner, too")
+    @Test("A thread that begins to wait for a lock late in its stall is also reported with the owner")
     func lateWait() throws {
         let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
         let owner = unsafe lock_start_holder(lock, gate, "lock-holder")
@@ -150,7 +150,7 @@ struct LockStallTests {
         #expect(report.stacks.contains { $0.role == .lockOwner && $0.thread.id == owner })
     }
 
-    @Test("Where it is switched off nobody is asked")
+    @Test("If it is switched off, no owner is looked for")
     func switchedOff() throws {
         let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
         _ = unsafe lock_start_holder(lock, gate, "lock-holder")
@@ -167,7 +167,7 @@ struct LockStallTests {
         #expect(log.began.allSatisfy { $0.stacks.allSatisfy { $0.role == .stalled } })
     }
 
-    @Test("A wait with a timeout is told as one")
+    @Test("A wait with a timeout is reported as one")
     func timedWait() throws {
         let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
         let owner = unsafe lock_start_holder(lock, gate, "lock-holder")
@@ -208,7 +208,7 @@ struct LockStallTests {
         #expect(report.stacks.filter { $0.role == .lockOwner }.map(\.thread.id) == [first, middle, last])
     }
 
-    @Test("A chain that ends at a socket tells both ends of it")
+    @Test("A chain that ends at a socket is reported with both ends of the socket")
     func chainToSocket() throws {
         let (lock, pair) = (lock_create(LOCK_NORMAL), try #require(TCPPair()))
         let owner = LockScene.holder { ready in
@@ -246,7 +246,7 @@ struct LockStallTests {
         #expect(report.cause.summary.contains("with a timeout"))
     }
 
-    @Test("A request to another loop is told with that loop, its thread and its stack")
+    @Test("A request to another loop is reported with that loop, its thread and its stack")
     func loopRequest() throws {
         let gate = gate_create()
         let asked = try WorkerThread(name: "asked-loop")
@@ -273,7 +273,7 @@ struct LockStallTests {
         #expect(frames.contains("event_run_loop_wait_for_a_perform_request"), "\(frames)")
     }
 
-    @Test("The end of a worker is told with the worker and its stack")
+    @Test("The end of a worker is reported with the worker and its stack")
     func workerEnd() throws {
         let gate = gate_create()
         let ending = try WorkerThread(name: "ending-worker")
@@ -289,7 +289,7 @@ struct LockStallTests {
         #expect(report.stacks.contains { $0.role == .lockOwner && $0.thread.id == owner })
     }
 
-    @Test("Two loops that wait for each other are a deadlock, told by the loops")
+    @Test("Two loops that wait for each other are a deadlock, reported with the loops")
     func loopDeadlock() throws {
         let other = try WorkerThread(name: "other-loop")
         let owner = try #require(other.loop.thread).id
@@ -350,7 +350,7 @@ struct LockStallTests {
         #expect(!report.stacks.contains { $0.role == .lockOwner })
     }
 
-    @Test("A loop behind two threads that wait for each other is told so")
+    @Test("A loop that waits for two deadlocked threads is reported as such")
     func behindDeadlock() throws {
         let (a, b) = (lock_create(LOCK_NORMAL), lock_create(LOCK_NORMAL))
         let gate = gate_create()

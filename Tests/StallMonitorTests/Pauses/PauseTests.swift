@@ -107,7 +107,7 @@ struct PauseTests {
     }
 
     @Test(
-        "in one thread alone, by a freezer, is not stalled: the watchdog, though on time, asks before it tells",
+        "in one thread alone, by a freezer, is not stalled: the watchdog, although on time, checks before it reports",
         .enabled(if: TestGroup.canBeMade(.freezer), "no control group of version 1 with a freezer can be made here")
     )
     func frozenThread() async throws {
@@ -138,7 +138,7 @@ struct PauseTests {
     }
 
     @Test(
-        "by a debugger is not stalled while it is attached, and stalled when it is gone",
+        "by a debugger is not stalled while it is attached, and is stalled afterwards",
         .enabled(if: Debugger.isThere, "gdb is not installed")
     )
     func debugged() async throws {
@@ -166,7 +166,7 @@ struct PauseTests {
     }
 
     @Test(
-        "by too little processor time is stalled all the same, though the watchdog wakes late with it",
+        "by too little processor time is stalled anyway, although the watchdog wakes late, too",
         .enabled(if: TestGroup.canBeMade(.cpu), "no control group of version 1 with a processor quota can be made here")
     )
     func throttled() async throws {
@@ -238,7 +238,7 @@ struct PauseTests {
         #expect(run.pauseLog?.totals["suspended"] == nil)
     }
 
-    @Test("A fork's child has no monitor: it is told so, harms nothing of its parent's, and can start its own")
+    @Test("A fork's child has no monitor and says so, does not affect its parent, and can start its own")
     func fork() async throws {
         let host = try PauseHost(ticks: 5)
         try await host.expect("ready")

@@ -6,10 +6,10 @@ import Testing
 @testable import StallDiagnosis
 @testable import StallMonitor
 
-@Suite("What the watchdog missed")
+@Suite("Time that the watchdog missed")
 struct SelfCheckTests {
     @Test(
-        "A time in which the process stood is told by its evidence",
+        "A time in which the process did not run is named by its evidence",
         arguments: [
             (frozen: 900, traced: false, accounted: true, kind: PauseKind.frozen),
             (frozen: 900, traced: true, accounted: true, kind: .frozen),
@@ -129,7 +129,7 @@ struct ThreadStopTests {
         #expect("RSD".contains(own.state))
     }
 
-    @Test("A stopped, traced or frozen thread has an alibi; a traced one only unless its stalls are to count")
+    @Test("A stopped, traced or frozen thread is not stalled; a traced one is if stalls under a tracer count")
     func kinds() throws {
         let free = try #require(status("S (sleeping)", tracer: 0))
         let traced = try #require(status("R (running)", tracer: 9))

@@ -8,7 +8,7 @@ import Testing
 @testable import StallMonitor
 
 @Suite(
-    "What a server says of its own slowness",
+    "Slowness that the server has announced",
     .serialized,
     .captureSignal,
     .timeLimit(.minutes(10)),
@@ -47,7 +47,7 @@ struct SlownessTests {
         #expect(run.pauses == 0)
     }
 
-    @Test("A stall that outlasts its scope's limit is told, without the covered time")
+    @Test("A stall that lasts longer than its scope's limit is reported, without the covered time")
     func limit() throws {
         let monitor = start()
         worker.perform { monitor.expectSlow(for: .milliseconds(400)) { _ = stallInSleep(1_000) } }
@@ -113,7 +113,7 @@ struct SlownessTests {
     }
 
     @Test(
-        "While monitoring is paused nothing is told and nobody looks; the pause is on record, and not among what was watched"
+        "While monitoring is paused nothing is reported and nothing is looked at; the pause is recorded, and does not count as watched time"
     )
     func pauseAll() throws {
         let monitor = start()
@@ -143,7 +143,7 @@ struct SlownessTests {
         #expect(try end(monitor).run.ticks <= 4)
     }
 
-    @Test("A pause in the middle of a stall abandons its report; the stall is told anew after the resumption")
+    @Test("A pause during a stall abandons its report; the stall is reported again after the resumption")
     func pauseInStall() throws {
         let monitor = start()
         let watch = try #require(monitor.watch(of: worker.loop))
@@ -233,7 +233,7 @@ struct SlownessTests {
         #expect(run.raced >= 1 && run.dismissed?["in_wait"] == 1, "\(run)")
     }
 
-    @Test("A loop found in its own wait is not told of when it moves on just as it is looked at again")
+    @Test("A loop found in its own wait is not reported if it moves on just when it is looked at again")
     func movesOnUnseen() throws {
         let foreign = ForeignLoop(saysWhatItWaitsOn: true, movesOn: .milliseconds(240))
         let monitor = start()

@@ -37,7 +37,7 @@ struct RepeatedStallTests {
         for _ in 0..<40 where !condition(log) { worker.perform { _ = stallInSleep(milliseconds) } }
     }
 
-    @Test("It is reported once, then counted; the counts stand in the run record, by fault and by reason")
+    @Test("It is reported once, then counted; the counts are in the run record, by fault and by reason")
     func counted() throws {
         let monitor = start(RepeatRule(window: .seconds(3600)))
         stall(3_000) { !$0.ended.isEmpty }
@@ -101,7 +101,7 @@ struct RepeatedStallTests {
         #expect(contents.runs.first?.repeated?.contains { $0.repeats.report == nil } == true)
     }
 
-    @Test("A process that is killed has told of what it counted: a second later at the most, without another stall")
+    @Test("A killed process has written its counts: after a second at most, without another stall")
     func flushed() throws {
         let monitor = start(RepeatRule(window: .seconds(3600)))
         stall(3_000) { !$0.ended.isEmpty }

@@ -90,7 +90,7 @@ struct ReportThrottleTests {
         #expect(Int(counted) + run.reported.count == 6 * 720)
     }
 
-    @Test("A fault that comes back just after each window backs off, too; one that rested begins anew")
+    @Test("A fault that recurs just after each window is also reported less often; after a rest it begins again")
     func rest() {
         var run = Run(unlimited)
         for second in stride(from: 0.0, to: 600, by: 61) { run.stall(at: second) }
@@ -99,7 +99,7 @@ struct ReportThrottleTests {
         #expect(run.stall(at: 427 + 1200) == nil && run.stall(at: 427 + 1261) == nil)
     }
 
-    @Test("What is more severe than any reported, or twice as long, is reported all the same")
+    @Test("A stall that is more severe than all reported ones, or twice as long, is reported anyway")
     func worse() {
         var run = Run(unlimited)
         #expect(run.stall(at: 0, lasting: 0.3) == nil)

@@ -57,12 +57,12 @@ struct AbsurdFigureTests {
         for window in try windows() {
             for state in ["R", "S", "D", nil] as [Character?] {
                 #expect(
-                    !Diagnosis(window: window, state: state, waits: WaitProfile([WaitProfile.Sighting]())).summary
+                    !Diagnosis(window: window, state: state, waits: WaitProfile([WaitProfile.Sample]())).summary
                         .isEmpty
                 )
             }
             for sentence in [Diagnosis.computing(window), Diagnosis.starving(window)] { #expect(!sentence.isEmpty) }
-            let told = StallReport.Evidence(window, WaitProfile([WaitProfile.Sighting]()))
+            let told = StallReport.Evidence(window, WaitProfile([WaitProfile.Sample]()))
             #expect([told.cpuNs, told.runDelayNs, told.blockIONs ?? 0].allSatisfy { $0 ?? 0 >= 0 })
         }
         #expect(try windows()[0].blockIO == .nanoseconds(Int64.max))

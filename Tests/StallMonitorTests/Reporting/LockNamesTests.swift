@@ -33,7 +33,7 @@ struct LockNamesTests {
         #expect(judge(.threadJoin, []) == (.threadJoin, true))
     }
 
-    @Test("A PI futex's make is told by names, and its owner stands in any case")
+    @Test("The names on the stack give a PI futex's kind; its owner is reported in any case")
     func inheriting() {
         let slow = "$s15Synchronization12_MutexHandleV9_lockSlowyys6UInt32VF"
         #expect(judge(.piFutex, ["syscall", slow]) == (.swiftMutex, true))

@@ -7,7 +7,7 @@ import Testing
 @testable import StallMonitor
 
 /// Thread 1 is stalled, and waits for 2, which waits for 3 or for 1.
-@Suite("What a report tells of locks and their owners")
+@Suite("Locks and their owners in a report")
 struct LockSummaryTests {
     private func wait(_ thread: Int32, for owner: Int32?, _ kind: LockKind = .mutex) throws -> LockFinding.Wait {
         let number = try #require((0..<600).first { SystemCall(number: $0, arguments: []).name == "futex" })
@@ -15,10 +15,16 @@ struct LockSummaryTests {
         let call = SystemCall(number: number, arguments: [address, 0x80, 2, 0, 0, 0])
         let futex = try #require(FutexWait(call))
         let memory = LockMemory(words: { _, _ in nil }, hasThread: { _ in true })
-        var sight = LockReading(futex, waiter: thread, memory)
-        (sight.kind, sight.owner, sight.knownBy) = (kind, owner, owner == nil ? nil : .mutexOwner)
+        var reading = LockReading(futex, waiter: thread, memory)
+        (reading.kind, reading.owner, reading.knownBy) = (kind, owner, owner == nil ? nil : .mutexOwner)
         let sighting = try #require(StackCapturer.sighting(ofThread: StackCapturer.callingThread))
-        return .init(threadID: thread, evidence: evidence("t\(thread)"), futex: futex, sight: sight, sighting: sighting)
+        return .init(
+            threadID: thread,
+            evidence: evidence("t\(thread)"),
+            futex: futex,
+            reading: sight,
+            sighting: sighting
+        )
     }
 
     private func evidence(_ name: String) -> ThreadEvidence? {
@@ -63,7 +69,7 @@ struct LockSummaryTests {
         return report
     }
 
-    @Test("A chain is told in one sentence, from the stalled thread outwards")
+    @Test("A chain is reported in one sentence, from the stalled thread outwards")
     func chain() throws {
         let waits = [try wait(1, for: 2), try wait(2, for: 3, .recursiveMutex)]
         let finding = LockFinding(waits: waits, owners: [owner(2), owner(3)])
@@ -93,7 +99,7 @@ struct LockSummaryTests {
         #expect(open.cause.summary.hasSuffix("at 0x2000, whose holder could not be told."))
     }
 
-    @Test("A lock whose owner was another one at each look is told so")
+    @Test("A lock with another owner at each look is reported as changing hands")
     func changedHands() throws {
         var wait = try wait(1, for: nil)
         wait.changedHands = true

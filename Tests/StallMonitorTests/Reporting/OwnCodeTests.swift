@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("Whose code a frame is")
+@Suite("The owner of a frame's code")
 struct OwnCodeTests {
     private static let executable = "/srv/bin/server"
 
@@ -41,7 +41,7 @@ struct OwnCodeTests {
         #expect(!isOwn("Plugin", path: "/usr/lib/libPlugin.so"))
     }
 
-    @Test("What is no Swift of somebody's is nobody's own", arguments: ["parse_header", "main", "$sIeg_SgTR", nil])
+    @Test("A function outside Swift modules is not own", arguments: ["parse_header", "main", "$sIeg_SgTR", nil])
     func otherLanguages(_ symbol: String?) {
         #expect(!isOwn(nil, symbol: symbol))
     }

@@ -107,7 +107,7 @@ struct ReportNamingTests {
         #expect(async.ends == .task && async.task == 5)
     }
 
-    @Test("has a culprit if it had none for want of names")
+    @Test("has a culprit if it had none because names were missing")
     func culprit() {
         let old = report(hasCulprit: false)
         #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "innermost")
@@ -179,7 +179,7 @@ struct ReportNamingTests {
         }
     }
 
-    @Test("is left alone while the stall lasts, and when somebody else writes it meanwhile")
+    @Test("is not changed while the stall lasts, nor if its process writes it meanwhile")
     func untouched() throws {
         let folder = TemporaryDirectory()
         let directory = ReportDirectory(path: folder.path)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What the server adds to a report")
+@Suite("The server's details in a report")
 struct StallDetailsTests {
     private var report: StallReport {
         StallReport(
@@ -22,7 +22,7 @@ struct StallDetailsTests {
     }
 
     @Test(
-        "An answer that is missing is a fault until the next one comes in time; what is lost for good is told, and no fault that lasts"
+        "A missing answer is a fault until the next one comes in time; a loss is reported, and does not last"
     )
     func mending() {
         let (feed, mayGoOn) = (EventFeed { _ in }, DispatchSemaphore(value: 0))
@@ -30,7 +30,7 @@ struct StallDetailsTests {
             mayGoOn.wait()
             return .init()
         }
-        feed.tell(.fault(.init(.reportsLost)))
+        feed.send(.fault(.init(.reportsLost)))
         #expect(feed.faults.isEmpty)
         _ = source.details(of: report, tell: feed.tell)
         #expect(feed.faults.map(\.code) == [.detailsMissing])

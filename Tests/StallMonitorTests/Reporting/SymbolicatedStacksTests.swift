@@ -89,7 +89,7 @@ struct SymbolicatedStacksTests {
         #expect(culprit(["read", "PARSE", "HANDLE", "main"]) == "PARSE")
     }
 
-    @Test("What comes and goes is not to blame, what stays is")
+    @Test("A function that comes and goes is not to blame; one that stays is")
     func mostOften() {
         #expect(
             culprit(["memcpy", "ROW", "map", "LOAD", "main"], ["scan", "LOAD", "main"], ["ROW", "map", "LOAD"])
@@ -102,7 +102,7 @@ struct SymbolicatedStacksTests {
         #expect(culprit(["WALK", "WALK", "WALK", "LOAD"], ["LOAD"]) == "LOAD")
     }
 
-    @Test("A Decodable's own init, called by a decoder for each value, is not to blame; whoever called the decoder is")
+    @Test("A Decodable's own init, called by a decoder for each value, is not to blame; the decoder's caller is")
     func standardWitness() {
         let witness = "$s6Server3RowVSeAASe4fromxs7Decoder_p_tKcfCTW"
         #expect(Demangler.demangle(witness).hasPrefix("protocol witness for Swift.Decodable.init"))
@@ -114,7 +114,7 @@ struct SymbolicatedStacksTests {
         #expect(culprit(["decode", "HELP", "ROW.INIT<" + witness, "unwrap", "LOAD"]) == "HELP")
     }
 
-    @Test("Where nothing is own, the innermost function with a name")
+    @Test("Without own functions: the innermost function with a name")
     func nothingOwn() {
         #expect(culprit(["read", "worker", "main"]) == "read")
         #expect(culprit() == nil)
@@ -131,7 +131,7 @@ struct SymbolicatedStacksTests {
         #expect(culprit(["__vdso_clock_gettime", "$sSa6appendyyxnF", "start_thread"]) == "__vdso_clock_gettime")
     }
 
-    @Test("Equal stacks are told once with their number, the detection's first, at most five")
+    @Test("Equal stacks are reported once with their number, the detection's first, at most five")
     func merged() {
         let taken = symbolicated([["A"], ["B"], ["C"], ["C"], ["D"], ["E"], ["F"], ["B"], ["B"]])
         #expect(taken.stacks.map { $0.frames[0].symbol } == ["A", "B", "C", "D", "E"])
@@ -179,7 +179,7 @@ struct SymbolicatedStacksTests {
         #expect(culprit(["read", "A", "await", "LOAD"], ["scan", "A", "await", "LOAD"]) == "A")
     }
 
-    @Test("Each stack is told with the time that it stands for")
+    @Test("Each stack is reported with the time that it stands for")
     func sampledTime() {
         let taken = symbolicated([["A"], ["B"], ["B"]], times: [100, 150, 250])
         #expect(taken.stacks.map(\.sampledNs) == [50_000_000, 150_000_000])

@@ -15,7 +15,7 @@ private struct Message: QueuedMessage, Hashable, CustomStringConvertible {
     var description: String { "\(role)\(isLight ? " light" : "")" }
 }
 
-@Suite("What waits for a reporter that is behind")
+@Suite("Messages that wait for a slow reporter")
 struct BacklogTests {
     private func opens(_ number: Int) -> Message { Message(role: .opens(number)) }
     private func closes(_ number: Int) -> Message { Message(role: .closes(number)) }
@@ -87,7 +87,7 @@ struct BacklogTests {
         #expect(backlog.dropped == ["other": 99])
     }
 
-    @Test("Ten thousand stalls at once, of a reporter that stands still, are one message each")
+    @Test("Ten thousand stalls at once, with a stalled reporter, are one message each")
     func manyLoops() {
         var backlog = Backlog<Message>(capacity: 256, maxBytes: 25_600)
         for number in 0..<10_000 { backlog.add(opens(number), mayBeDropped: false) }

@@ -39,7 +39,7 @@ struct SampleTallyTests {
         #expect(total == .milliseconds(100_010))
     }
 
-    @Test("What stood for most of the time still does when others are left out for it, and with its own time at least")
+    @Test("The stack with the most time is kept when others are left out, with at least its own time")
     func heavyOneStays() {
         var tally = SampleTally([sample(0, at: 0)])
         for index in 1...300 {
@@ -51,7 +51,7 @@ struct SampleTallyTests {
         #expect(heaviest?.span ?? .zero >= .seconds(14))
     }
 
-    @Test("A stall that nobody could look at has none")
+    @Test("A stall that was over before a look has none")
     func empty() {
         var tally = SampleTally()
         #expect(tally.samples.isEmpty)

@@ -82,7 +82,7 @@ struct RestingWriterTests {
         #expect(writer.status.bytesWritten == 3 && writer.status.waitingReports == 0 && meter.totals.writing > 0)
     }
 
-    @Test("What a writer's thread has cost is not forgotten by the next one")
+    @Test("The cost of a writer's thread is kept when the next one starts")
     func cost() {
         let meter = CostMeter()
         meter.spent(.writing)

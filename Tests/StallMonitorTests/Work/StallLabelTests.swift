@@ -7,7 +7,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("Names of the work that stood", .serialized, .timeLimit(.minutes(10)))
+@Suite("Names of the stalled work", .serialized, .timeLimit(.minutes(10)))
 struct StallLabelTests {
     private func report(task: UInt64? = nil, thread: Int32 = 1) -> StallReport {
         var report = StallReport(
@@ -42,7 +42,7 @@ struct StallLabelTests {
     }
 
     @Test(
-        "Labels of a task are found by its number, nested ones from outside in, across what it awaits, and are gone afterwards"
+        "Labels of a task are found by its number, outermost first, also in functions that it awaits, and are removed afterwards"
     )
     func task() async throws {
         try await watching {

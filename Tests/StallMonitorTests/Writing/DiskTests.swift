@@ -11,7 +11,7 @@ import Testing
 )
 struct DiskTests {
     @Test(
-        "A disk that refuses is told once; the reports wait in memory, leave no drafts, and follow when it is well again",
+        "A disk that refuses writes is reported once; the reports wait in memory, leave no drafts, and are written when it works again",
         arguments: [
             "create", "write", "fsync", "rename", "full", "inodes", "read-only", "forbidden",
         ]
@@ -29,12 +29,12 @@ struct DiskTests {
         )
     }
 
-    @Test("A report directory that was removed is made again at the next report, and nobody is bothered")
+    @Test("A removed report directory is created again at the next report, and no fault is reported")
     func removed() async throws {
         #expect(try await run("removed") == ["[] true"])
     }
 
-    @Test("A disk that does not answer holds up no stall's telling, and gets what it missed when it answers")
+    @Test("A disk that does not answer delays no event, and gets the missed reports when it answers again")
     func hanging() async throws {
         #expect(
             try await run("hang") == [

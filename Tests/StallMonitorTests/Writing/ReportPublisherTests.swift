@@ -7,7 +7,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What is told of writing")
+@Suite("Reports about writing")
 struct ReportPublisherTests {
     private let log = EventLog()
     /// Nobody runs it: whatever it is given waits.
@@ -18,7 +18,7 @@ struct ReportPublisherTests {
         changed: {}
     )
 
-    @Test("When stop can wait no longer, each stall left is counted once, and told as lost")
+    @Test("When stop can wait no longer, each remaining stall is counted once, and reported as lost")
     func noTimeLeft() {
         var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
         let now = MonotonicInstant.now
@@ -44,7 +44,7 @@ struct ReportPublisherTests {
         #expect(publisher.lostWrites == 1 && publisher.record.waiting == 0)
     }
 
-    @Test("A fault is told once until it is mended, and that once, too")
+    @Test("A fault is reported once, and its end once")
     func toldOnce() {
         var notifier = FaultNotifier(log.handler)
         notifier.mended(.reportNotWritten)
@@ -57,7 +57,7 @@ struct ReportPublisherTests {
     }
 
     @Test(
-        "A directory that is a link and open to others is told once, with what to do; so is its end; the run record says which"
+        "A directory that is a link and open to others is reported once, with what to do; so is its end; the run record says which"
     )
     func exposed() throws {
         let (parent, log) = (TemporaryDirectory(), EventLog())
@@ -71,7 +71,7 @@ struct ReportPublisherTests {
         )
         let thread = try MonitorThread(name: "stall-writer") { writer.run() }
         var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
-        publisher.tidy()
+        publisher.prepare()
         writeThrice(&publisher, writer)
         let told = log.faults.filter { $0.code == .reportDirectoryExposed }
         #expect(told.count == 1 && !log.mended.contains(.reportDirectoryExposed))
@@ -87,7 +87,7 @@ struct ReportPublisherTests {
         #expect(thread.join(by: .now + .seconds(60)))
     }
 
-    @Test("A directory full of others' files is told once, and written; so is its end")
+    @Test("A directory full of others' files is reported once, and written to; so is the end of that")
     func filled() throws {
         let (directory, log) = (TemporaryDirectory(), EventLog())
         try #require(unsafe chmod(directory.path, 0o700) == 0)
@@ -96,10 +96,10 @@ struct ReportPublisherTests {
         let writer = ReportWriter(sink: DirectorySink(store), limits: .init(), meter: CostMeter(), changed: {})
         let thread = try MonitorThread(name: "stall-writer") { writer.run() }
         var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
-        publisher.tidy()
+        publisher.prepare()
         #expect(!log.faults.contains { $0.code == .reportDirectoryFilled })
         writeThrice(&publisher, writer)
-        publisher.tidy()
+        publisher.prepare()
         #expect(log.faults.count { $0.code == .reportDirectoryFilled } == 1 && publisher.record.concerns == ["filled"])
         try #require(unsafe rmdir(directory.path + "/0") == 0)
         writeThrice(&publisher, writer)
@@ -120,7 +120,7 @@ struct ReportPublisherTests {
             #expect(writer.wait(until: .now + .seconds(60)))
         }
         #expect(writer.status.failures >= 2 && writer.status.waitingReports == 1)
-        publisher.tidy()
+        publisher.prepare()
         sink.isReached.withLock { $0 = true }
         writer.order { $0.retryNow() }
         #expect(writer.wait(until: .now + .seconds(60)))

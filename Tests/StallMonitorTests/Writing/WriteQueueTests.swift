@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What is written when")
+@Suite("The order of writing")
 struct WriteQueueTests {
     private func time(_ seconds: Int) -> MonotonicInstant { .init(nanoseconds: UInt64(seconds + 1000) * 1_000_000_000) }
 
@@ -27,9 +27,9 @@ struct WriteQueueTests {
         var documents: PendingDocuments { queue.documents }
         var problem: ReportError? { queue.problem }
         func put(_ document: PendingDocument) { queue.put(document) }
-        func tidy() { queue.tidy() }
-        func tidied() { queue.tidied() }
-        func tidyFailed(_ error: ReportError, at time: MonotonicInstant) { queue.tidyFailed(error, at: time) }
+        func prepare() { queue.prepare() }
+        func prepared() { queue.prepared() }
+        func prepareFailed(_ error: ReportError, at time: MonotonicInstant) { queue.prepareFailed(error, at: time) }
         func close() { queue.close() }
         func next(at time: MonotonicInstant) -> WriteQueue.Step { queue.next(at: time) }
         func document(at time: MonotonicInstant) -> PendingDocument? {
@@ -49,7 +49,7 @@ struct WriteQueueTests {
             case .write(let document):
                 written.append(Int(document.name.id.rawValue))
                 if let error { queue.writeFailed(document, error, at: time) } else { queue.wrote(document) }
-            case .tidy: queue.tidied()
+            case .prepare: queue.prepared()
             case .wait, .end: return written
             }
         }
@@ -157,14 +157,14 @@ struct WriteQueueTests {
     }
 
     @Test("A directory that cannot be made ready is tried again with the next round")
-    func tidying() {
+    func preparation() {
         let queue = Queue(limits: .init())
-        queue.tidy()
-        #expect(queue.next(at: time(0)) == .tidy(closing: true))
-        queue.tidyFailed(refused, at: time(0))
+        queue.prepare()
+        #expect(queue.next(at: time(0)) == .prepare(closing: true))
+        queue.prepareFailed(refused, at: time(0))
         #expect(queue.next(at: time(0)) == .wait(until: time(1)))
-        #expect(queue.next(at: time(1)) == .tidy(closing: true))
-        queue.tidied()
+        #expect(queue.next(at: time(1)) == .prepare(closing: true))
+        queue.prepared()
         #expect(queue.problem == nil && queue.next(at: time(1)) == .wait(until: nil))
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 package import StallReports
 
 /// What a descriptor referred to at one moment, from `/proc/PID/fd` and `fdinfo` (proc(5)).
-package struct DescriptorSighting: Hashable, Sendable {
+package struct DescriptorReading: Hashable, Sendable {
     package var number: Int32
     /// The process of the descriptor.
     package var process = ObservedProcess.own
@@ -14,12 +14,12 @@ package struct DescriptorSighting: Hashable, Sendable {
 
     /// To be read while the thread still waits: later the number may refer to another file. Takes no lock that the waiting
     /// thread, or a file system, could hold.
-    package static func read(_ number: Int32, of process: ObservedProcess = .own) -> DescriptorSighting {
-        var sighting = DescriptorSighting(number: number, process: process, link: link(of: number, in: process))
-        if sighting.kind.hasHarmlessInfo {
-            sighting.info = readSmallFile("\(process.livingDirectory)/fdinfo/\(number)").map(DescriptorInfo.init(text:))
+    package static func read(_ number: Int32, of process: ObservedProcess = .own) -> DescriptorReading {
+        var reading = DescriptorReading(number: number, process: process, link: link(of: number, in: process))
+        if reading.kind.hasHarmlessInfo {
+            reading.info = readSmallFile("\(process.livingDirectory)/fdinfo/\(number)").map(DescriptorInfo.init(text:))
         }
-        return sighting
+        return reading
     }
 
     /// What the descriptor refers to now.

@@ -8,7 +8,7 @@ import Synchronization
 /// loops, by the same threads, into the same files. The watchdog's part is the caller's.
 ///
 /// Any thread may call, one at a time.
-package final class OutsideDesk: Sendable {
+package final class OutsideReporter: Sendable {
     /// How stalls are reported.
     package struct Configuration: Sendable {
         package var directory: String
@@ -103,7 +103,7 @@ package final class OutsideDesk: Sendable {
     package func looked(at loops: Int, late: Bool) {
         parts.ledger.update { counts in
             counts.looks += 1
-            counts.visits += loops
+            counts.loopLooks += loops
             counts.lateLooks += late ? 1 : 0
         }
         let (watched, isTime) = state.withLock { state in
@@ -120,11 +120,6 @@ package final class OutsideDesk: Sendable {
     private func noteWatched() {
         parts.live.note(watched: state.withLock { $0.loops.count })
         parts.notices.add(.checkpoint)
-    }
-
-    /// A fault of the watching itself, to be told once.
-    package func tell(_ fault: String) {
-        parts.notices.add(.fault(StallMonitorError(.captureUnavailable, fault)))
     }
 
     /// Waits until everything is written, 5 s at most for a disk that does not answer, and ends the threads.
@@ -150,7 +145,7 @@ package final class OutsideDesk: Sendable {
 
 // MARK: - Stalls
 
-extension OutsideDesk {
+extension OutsideReporter {
     /// Takes a thread's stack, and counts what that costs.
     package func capture(_ threadID: Int32, of process: OutsideProcess, within patience: Duration)
         -> Result<CapturedStack, CaptureError>
@@ -200,7 +195,7 @@ extension OutsideDesk {
                     since: account,
                     threadID: stall.threadID,
                     at: stall.detectedAt,
-                    leavingOut: stall.span.unproven
+                    leavingOut: stall.span.excluded
                 )
             },
             stack: StackOutcome(stall.stack),
@@ -254,7 +249,7 @@ extension OutsideDesk {
             since: account,
             threadID: stall.threadID,
             at: now,
-            leavingOut: span.unproven + afterEnd
+            leavingOut: span.excluded + afterEnd
         )
     }
 }
