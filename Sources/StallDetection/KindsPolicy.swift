@@ -38,15 +38,9 @@ package struct LoopSample: Hashable, Sendable {
         busySince: MonotonicInstant? = nil,
         turns: [BusyTurn] = []
     ) {
-        self.time = time
-        self.pulse = pulse
-        self.turnStart = turnStart
-        self.firstTransition = firstTransition
-        self.late = late
-        self.excluded = excluded
-        self.callouts = callouts
-        self.calloutsAtTurn = calloutsAtTurn
-        self.busySince = busySince
+        (self.time, self.pulse, self.turnStart) = (time, pulse, turnStart)
+        (self.firstTransition, self.late, self.excluded) = (firstTransition, late, excluded)
+        (self.callouts, self.calloutsAtTurn, self.busySince) = (callouts, calloutsAtTurn, busySince)
         self.turns = turns
     }
 }
@@ -59,9 +53,7 @@ package struct ExcludedTime: Hashable, Sendable {
     package var since: MonotonicInstant?
 
     package init(length: Duration, reason: PauseKind, since: MonotonicInstant? = nil) {
-        self.length = length
-        self.reason = reason
-        self.since = since
+        (self.length, self.reason, self.since) = (length, reason, since)
     }
 }
 
@@ -107,11 +99,8 @@ package struct StallSpan: Hashable, Sendable {
         latestEnd: MonotonicInstant,
         excluded: Duration = .zero
     ) {
-        self.earliestStart = earliestStart
-        self.latestStart = latestStart
-        self.earliestEnd = earliestEnd
-        self.latestEnd = latestEnd
-        self.excluded = excluded
+        (self.earliestStart, self.latestStart, self.earliestEnd) = (earliestStart, latestStart, earliestEnd)
+        (self.latestEnd, self.excluded) = (latestEnd, excluded)
     }
 }
 

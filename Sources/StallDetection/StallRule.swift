@@ -28,10 +28,7 @@ public struct StallRule: Hashable, Sendable {
         repeated: Repeated? = Repeated(),
         congested: Congested? = Congested()
     ) {
-        self.tick = tick
-        self.ticks = ticks
-        self.repeated = repeated
-        self.congested = congested
+        (self.tick, self.ticks, self.repeated, self.congested) = (tick, ticks, repeated, congested)
     }
 
     /// The shortest stall: `tick × ticks`, 250 ms by default.

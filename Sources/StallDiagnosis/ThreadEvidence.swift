@@ -39,9 +39,7 @@ package struct ThreadEvidence: Hashable, Sendable {
         guard times.count >= 2, let cpu = UInt64(times[0]), let delay = UInt64(times[1]) else { return nil }
         self.state = state
         self.name = String(stat[stat.index(after: open)..<close])
-        self.majorFaults = faults
-        self.cpuNanoseconds = cpu
-        self.runDelayNanoseconds = delay
+        (self.majorFaults, self.cpuNanoseconds, self.runDelayNanoseconds) = (faults, cpu, delay)
         // Fields 14, 15 and 42.
         userTicks = fields.count > 12 ? UInt64(fields[11]) : nil
         systemTicks = fields.count > 12 ? UInt64(fields[12]) : nil

@@ -165,9 +165,7 @@ extension Baseline {
         tightened.recordedAt = moment
         return tightened
     }
-}
 
-extension Baseline {
     /// Merges faults that a later baseline shows to be the same: separately, each would seem to occur more often now.
     func merged(like later: Baseline) -> Baseline {
         let names = later.faults.enumerated().flatMap { index, fault in

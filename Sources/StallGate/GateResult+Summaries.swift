@@ -76,9 +76,7 @@ extension GateResult {
     private static func word(_ remark: GateRemark) -> String {
         remark.excuse == nil ? remark.rule.replacing("_", with: " ") : "allowed"
     }
-}
 
-extension GateResult {
     /// Workflow commands that GitHub shows at the lines of a pull request: ten errors and ten warnings, GitHub's limit per
     /// step.
     public func gitHubAnnotations(sourceRoot: String) -> String {

@@ -196,9 +196,7 @@ extension GateResult {
     private static func counted(_ repeats: StallReport.Repeats) -> String {
         "\(repeats.count) only counted, the longest \(DurationText(nanoseconds: repeats.longestNs))"
     }
-}
 
-extension GateResult {
     /// JUnit XML as read by CI servers. Always the same test cases, so that their history can be followed.
     public func junit() -> String {
         let cases = [

@@ -92,25 +92,13 @@ extension StallMonitor {
             abortsAfter: Duration? = nil,
             enabled: Bool = true
         ) {
-            self.directory = directory
-            self.limits = limits
-            self.memory = memory
-            self.cost = cost
-            self.rule = rule
-            self.repeats = repeats
-            self.service = service
-            self.ownCode = ownCode
-            self.captureSignal = captureSignal
-            self.startupGrace = startupGrace
-            self.countsTracedStalls = countsTracedStalls
-            self.capturesAllThreads = capturesAllThreads
-            self.followsLocks = followsLocks
-            self.keepsLiveRecord = keepsLiveRecord
-            self.reportsJobsLongerThan = reportsJobsLongerThan
-            self.metadata = metadata
-            self.details = details
-            self.health = health
-            self.abortsAfter = abortsAfter
+            (self.directory, self.limits, self.memory, self.cost) = (directory, limits, memory, cost)
+            (self.rule, self.repeats, self.service, self.ownCode) = (rule, repeats, service, ownCode)
+            (self.captureSignal, self.startupGrace) = (captureSignal, startupGrace)
+            (self.countsTracedStalls, self.capturesAllThreads) = (countsTracedStalls, capturesAllThreads)
+            (self.followsLocks, self.keepsLiveRecord) = (followsLocks, keepsLiveRecord)
+            (self.reportsJobsLongerThan, self.metadata) = (reportsJobsLongerThan, metadata)
+            (self.details, self.health, self.abortsAfter) = (details, health, abortsAfter)
             self.enabled = enabled
         }
 

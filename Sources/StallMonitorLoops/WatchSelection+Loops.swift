@@ -22,9 +22,7 @@ extension WatchSelection {
     public static func everyLoop(where isWanted: @escaping @Sendable (_ label: String) -> Bool) -> WatchSelection {
         .found(by: LoopRegistrar.current) { isWanted($0.label) }
     }
-}
 
-extension WatchSelection {
     /// A serial queue. It is stalled when new work has to wait for the threshold.
     ///
     ///     let monitor = StallMonitor.start(watching: [.everyLoop, .queue(database)])
@@ -56,9 +54,7 @@ extension WatchSelection {
     public static var foundationMain: WatchSelection {
         .found(by: LoopRegistrar.current) { $0.thread?.id == getpid() }
     }
-}
 
-extension WatchSelection {
     /// The workers that run Swift's tasks. A pool is stalled when each of its workers has been in the same job for the threshold.
     ///
     ///     let monitor = StallMonitor.start(watching: [.main, .taskPool])

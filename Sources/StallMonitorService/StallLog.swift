@@ -28,9 +28,7 @@ public struct StallLog: Sendable {
     ///   - level: the level of messages about stalls. By default `info`, because a library should not decide what is worth a warning.
     ///   - form: by default one line.
     public init(_ logger: Logger, level: Logger.Level = .info, form: Form = .line) {
-        self.logger = logger
-        self.level = level
-        self.form = form
+        (self.logger, self.level, self.form) = (logger, level, form)
     }
 
     /// Logs the event. Any thread.

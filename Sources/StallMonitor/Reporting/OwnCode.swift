@@ -40,10 +40,7 @@ public struct OwnCode: Hashable, Sendable {
         sources: Set<String> = [],
         binaries: Set<String> = []
     ) {
-        self.modules = modules
-        self.libraries = libraries
-        self.symbols = symbols
-        self.sources = sources
+        (self.modules, self.libraries, self.symbols, self.sources) = (modules, libraries, symbols, sources)
         self.binaries = binaries
     }
 

@@ -37,16 +37,9 @@ struct Reporter: ~Copyable {
         supply: SupplyLocation = .init(),
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
-        self.notices = notices
-        self.composer = composer
-        self.publisher = publisher
-        self.log = log
-        self.live = live
-        self.supply = supply
-        self.costs = costs
-        self.throttle = throttle
-        self.details = details
-        self.tell = tell
+        (self.notices, self.composer, self.publisher, self.log) = (notices, composer, publisher, log)
+        (self.live, self.supply, self.costs, self.throttle) = (live, supply, costs, throttle)
+        (self.details, self.tell) = (details, tell)
     }
 
     /// The thread's life. Returns when the mailbox is closed and all its notices are dealt with.

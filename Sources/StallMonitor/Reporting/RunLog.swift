@@ -30,10 +30,7 @@ struct RunLog {
         nameOfJob: @escaping ([UInt]) -> String? = { _ in nil }
     ) {
         (self.longJob, self.nameOfJob) = (longJob, nameOfJob)
-        self.meter = meter
-        self.notices = notices
-        self.run = run
-        self.ledger = ledger
+        (self.meter, self.notices, self.run, self.ledger) = (meter, notices, run, ledger)
     }
 
     mutating func count(_ kind: StallKind) {

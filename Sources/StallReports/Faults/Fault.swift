@@ -138,19 +138,15 @@ public enum FaultOrder: String, CaseIterable, Sendable {
 
     /// Whether `left` is listed before `right`. Equal faults are ordered by their fingerprints.
     public func isBefore(_ left: Fault, _ right: Fault) -> Bool {
-        let isSame =
-            switch self {
-            case .total: left.totalNs == right.totalNs
-            case .count: left.count == right.count
-            case .worst: left.longestNs == right.longestNs
-            case .last: left.lastAt == right.lastAt
-            }
-        if isSame { return left.fingerprint.rawValue < right.fingerprint.rawValue }
+        func precedes<Key: Comparable>(by key: (Fault) -> Key) -> Bool {
+            guard key(left) == key(right) else { return key(left) > key(right) }
+            return left.fingerprint.rawValue < right.fingerprint.rawValue
+        }
         return switch self {
-        case .total: left.totalNs > right.totalNs
-        case .count: left.count > right.count
-        case .worst: left.longestNs > right.longestNs
-        case .last: left.lastAt > right.lastAt
+        case .total: precedes(by: \.totalNs)
+        case .count: precedes(by: \.count)
+        case .worst: precedes(by: \.longestNs)
+        case .last: precedes(by: \.lastAt)
         }
     }
 }

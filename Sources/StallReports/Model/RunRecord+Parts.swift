@@ -130,9 +130,7 @@ extension RunRecord {
             case durationNs = "duration_ns"
         }
     }
-}
 
-extension RunRecord {
     /// Stalls of one fault that were only counted since its last report: of one watched loop, queue or pool, and of one kind.
     public struct Repeated: Codable, Hashable, Sendable {
         /// The fault, as far as the stalls were examined.
@@ -158,9 +156,7 @@ extension RunRecord {
             (self.label, self.type, self.kind) = (label, type, kind)
         }
     }
-}
 
-extension RunRecord {
     /// How writing to the report directory went.
     public struct Writing: Codable, Hashable, Sendable {
         /// The number of reports that wait in memory for the disk. When the monitor is stopped they are in `lost_writes` instead.

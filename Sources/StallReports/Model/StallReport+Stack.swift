@@ -193,9 +193,7 @@ extension StallReport {
             case isAwaiting = "awaiting"
         }
     }
-}
 
-extension StallReport {
     /// The functions that await an asynchronous function of a stack. They are not on the stack: each has given up its thread.
     public struct AsyncCallers: Codable, Hashable, Sendable {
         /// The index, in the stack's `frames`, of the frame that the first of them awaits. The frames after it are the

@@ -136,9 +136,7 @@ extension StallReport {
             case budget
         }
     }
-}
 
-extension StallReport {
     /// A task pool that had no free worker: its width, the waiting jobs, and what each worker did. As of detection, except for
     /// ``Worker/standingNs``.
     public struct Pool: Codable, Hashable, Sendable {
@@ -204,9 +202,7 @@ extension StallReport {
             case standingNs = "standing_ns"
         }
     }
-}
 
-extension StallReport {
     /// The number of a pool's workers that are in the culprit, or wait for a worker that is. Nil without a pool or a culprit.
     package var workersAtCulprit: Int? {
         guard let pool, let culprit, let name = culpritIdentity(culprit) else { return nil }

@@ -93,9 +93,7 @@ extension ReportDirectory {
         let isFilled = keepLimits(sparing: name, &memory)
         return Written(bytes: bytes.count, concerns: exposures.union(isFilled ? [.filled] : []))
     }
-}
 
-extension ReportDirectory {
     /// The environment variable that names the report directory.
     public static let environmentVariable = "STALL_MONITOR_DIRECTORY"
 
@@ -107,9 +105,7 @@ extension ReportDirectory {
         let path = unsafe String(cString: value)
         return path.isEmpty ? "./stall-reports" : path
     }
-}
 
-extension ReportDirectory {
     /// A problem of a report directory that does not prevent writing.
     ///
     /// ssh refuses a key that others can write to. A report directory with that problem is only reported, once: refusing it
