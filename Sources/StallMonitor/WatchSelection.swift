@@ -132,7 +132,7 @@ final class WatchIndex: Sendable {
         }
     }
 
-    /// Detaches the watcher from every loop, in a fork's child. The lock may be held there for ever; then nothing is done.
+    /// Detaches the watcher from every loop, in a fork's child. The lock may be held there forever; then nothing is done.
     func leaveAll() {
         let heartbeats = state.withLockIfAvailable { $0.entries.values.compactMap(\.heartbeat) }
         heartbeats?.forEach { $0.detach() }

@@ -41,7 +41,7 @@ final class Watchdog: Sendable {
 
     /// Hands an order over. Any thread. Orders after `stop` are ignored.
     func give(_ order: Order) {
-        // A fork's child has no watchdog thread, and the lock may be held there for ever.
+        // A fork's child has no watchdog thread, and the lock may be held there forever.
         guard generation.isCurrent else { return }
         orders.withLock { $0?.append(order) }
         semaphore.signal()

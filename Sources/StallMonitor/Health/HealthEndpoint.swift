@@ -24,7 +24,7 @@ final class HealthEndpoint: Sendable {
         _ answer: @escaping @Sendable () -> HealthAnswer
     ) throws(StallMonitorError) {
         let (listener, port) = try Self.listen(options)
-        // A fork's child does not have this thread, and would keep the port open for ever.
+        // A fork's child does not have this thread, and would keep the port open forever.
         _ = monitor_close_in_child(listener)
         (self.listener, self.port) = (listener, port)
         do throws(StallMonitorError) {

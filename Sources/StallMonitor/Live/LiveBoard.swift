@@ -227,7 +227,7 @@ enum ExitNotes {
 
     /// On the thread that ends the process. Waits for 50 ms at most if the disk is slow, and for a second at most if the recorder
     /// gets no processor; a record that is not written by then is incomplete. This thread does not write the record itself: a
-    /// disk that does not answer would block it for ever.
+    /// disk that does not answer would block it forever.
     private static func note(_ status: Int32) {
         let now = MonotonicInstant.now
         let own = boards.withLockIfAvailable { boards in boards.filter { $0.generation.isCurrent }.map(\.board) } ?? []

@@ -4,19 +4,19 @@ import StallDiagnosis
 package import StallReports
 import Synchronization
 
-/// Where those who watch other processes bring what they found: it is diagnosed, named, written and told like the stalls of one's own
-/// loops, by the same threads, into the same files. The watchdog's part is the caller's.
+/// Reports the stalls of other processes. They are diagnosed, named, written and passed to the handler like the stalls of this process's loops, by
+/// the same threads. The caller does the watchdog's part.
 ///
-/// Any thread may call, one at a time.
+/// For one thread at a time.
 package final class OutsideReporter: Sendable {
     /// How stalls are reported.
     package struct Configuration: Sendable {
         package var directory: String
-        /// Tick and threshold, as reports tell them.
+        /// Tick and threshold, for the reports.
         package var rule: StallRule
         package var repeats = RepeatRule()
         package var limits = ReportDirectory.Limits()
-        /// What the run is called. Nil: as the executable.
+        /// The name of the run. Nil: the executable's.
         package var service: ServiceIdentity?
 
         package init(directory: String, rule: StallRule) {
@@ -43,7 +43,7 @@ package final class OutsideReporter: Sendable {
     private let reporter: MonitorThread
     private let state = Mutex(State())
 
-    /// Starts the threads that report.
+    /// Starts the threads of the reporter and of the writer.
     ///
     /// - Parameter tell: called on the reporter's thread for each stall that begins, grows and ends, and for each fault.
     /// - Throws: `threadNotStarted`.
@@ -62,7 +62,7 @@ package final class OutsideReporter: Sendable {
         parts.startRecording(patience: nil)
     }
 
-    /// Takes a loop into the record: from now on it counts as watched. The number is its name at the desk.
+    /// Adds a loop: from now on it counts as watched. Returns its number.
     package func enter(_ label: String, of process: OutsideProcess) -> Int {
         let identity = state.withLock { state in
             state.lastLoop += 1
@@ -83,7 +83,7 @@ package final class OutsideReporter: Sendable {
         return identity.number
     }
 
-    /// Nobody looks at the loop any more. Its stall is closed before.
+    /// The loop is no longer watched. Close its stall before.
     package func leave(_ loop: Int) {
         state.withLock { $0.loops[loop] = nil }
         parts.ledger.update { $0.endWatch(loop, at: .now) }
@@ -99,7 +99,7 @@ package final class OutsideReporter: Sendable {
         parts.notices.add(.checkpoint)
     }
 
-    /// So many loops were looked at just now.
+    /// Counts a look at this number of loops.
     package func looked(at loops: Int, late: Bool) {
         parts.ledger.update { counts in
             counts.looks += 1
@@ -136,7 +136,7 @@ package final class OutsideReporter: Sendable {
         return lost
     }
 
-    /// What waits for the disk when nobody writes any more is lost as well.
+    /// Reports that still wait for the disk at the end are lost, too.
     private var lost: Int {
         let status = parts.writer.status
         return status.lost + status.unmade + status.waitingReports + (parts.notices.dropped["stalls"] ?? 0)
@@ -146,16 +146,16 @@ package final class OutsideReporter: Sendable {
 // MARK: - Stalls
 
 extension OutsideReporter {
-    /// Takes a thread's stack, and counts what that costs.
+    /// Takes a thread's stack, and counts the cost.
     package func capture(_ threadID: Int32, of process: OutsideProcess, within patience: Duration)
         -> Result<CapturedStack, CaptureError>
     {
         parts.measure { process.sampler.capture(threadID: threadID, within: patience) }
     }
 
-    /// A stall is proven, and goes on.
+    /// Begins a stall, which is proven and ongoing.
     ///
-    /// - Returns: its number at the desk. Nil for a loop that was not entered.
+    /// - Returns: its number. Nil if the loop was not added.
     package func begin(_ stall: OutsideStall) -> Int? {
         let found = state.withLock { state -> (Int, WatchIdentity, OutsideProcess)? in
             guard let loop = state.loops[stall.loop] else { return nil }
@@ -211,18 +211,18 @@ extension OutsideReporter {
         )
     }
 
-    /// The stall was seen to go on. Cheap: kept where it outlives this process, and not reported.
+    /// The stall continues. Cheap: only the live record is updated.
     package func see(_ number: Int, _ span: OutsideSpan) {
         parts.live.see(number, span.span, at: span.ended.upperBound)
     }
 
-    /// What the stalled thread was at later.
+    /// Adds a later sample of the stalled thread.
     package func add(_ sample: OutsideProcess.Sample, to number: Int) {
         parts.ledger.update { $0.captures += 1 }
         parts.notices.add(.sampled(number, sample.sample), mayBeDropped: true)
     }
 
-    /// The stall has grown by enough to say so again.
+    /// The stall has grown enough to be reported again.
     package func grow(_ number: Int, _ span: OutsideSpan) {
         parts.notices.add(.grew(number, span.span), mayBeDropped: true)
     }
@@ -238,7 +238,7 @@ extension OutsideReporter {
         }
     }
 
-    /// It reaches to now; the standstill was over before.
+    /// The counts reach to now, but the standstill was over before.
     private func evidence(of stall: OpenStall, _ span: StallSpan) -> EvidenceWindow? {
         guard let account = stall.account, let process = state.withLock({ $0.loops[stall.loop]?.process }) else {
             return nil

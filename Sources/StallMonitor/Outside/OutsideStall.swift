@@ -2,22 +2,22 @@ package import RunLoopKit
 package import StackCapture
 import StallReports
 
-/// A stall that somebody found who watches other processes, at the moment it was proven.
+/// A stall of another process, at the moment it was proven.
 package struct OutsideStall: Sendable {
-    /// Which of the loops that were entered at the desk.
+    /// The loop's number: see ``OutsideReporter``.
     package var loop: Int
     package var threadID: Int32
-    /// The epoll descriptor that it rests on. Nil for a loop on a list of descriptors.
+    /// The epoll descriptor for which the loop waits. Nil for a loop that polls a list of descriptors.
     package var waitSet: Int32?
-    /// `congested` where the turn is one of many callouts, else `blocked`.
+    /// Whether the turn has many callouts: the stall is `congested`, otherwise `blocked`.
     package var isCongested: Bool
     package var span: OutsideSpan
     package var detectedAt: MonotonicInstant
-    /// From when it was first seen not to rest.
+    /// The kernel's counts when the loop was first seen not to rest.
     package var account: OutsideProcess.Account?
     /// The stack at detection, or why there is none.
     package var stack: OutsideStack
-    /// Taken before that.
+    /// Samples from before the detection.
     package var samples: [OutsideProcess.Sample]
 
     package init(
@@ -37,7 +37,7 @@ package struct OutsideStall: Sendable {
     }
 }
 
-/// What came of taking a stack.
+/// The result of taking a stack.
 package enum OutsideStack: Sendable {
     case taken(OutsideProcess.Sample)
     case failed(CaptureError)
@@ -47,11 +47,11 @@ package enum OutsideStack: Sendable {
     var sample: StackSample? { if case .taken(let sample) = self { sample.sample } else { nil } }
 }
 
-/// Between which moments a stall began, and between which it ended, or was last seen to go on.
+/// The earliest and latest moment at which a stall began, and at which it ended or was last seen to continue.
 package struct OutsideSpan: Hashable, Sendable {
     package var began: ClosedRange<MonotonicInstant>
     package var ended: ClosedRange<MonotonicInstant>
-    /// How much of it nobody can vouch for.
+    /// How much of it does not count.
     package var excluded: Duration
 
     package init(
@@ -73,12 +73,12 @@ package struct OutsideSpan: Hashable, Sendable {
     }
 }
 
-/// What became of a stall.
+/// How a stall ended.
 package enum OutsideEnd: Hashable, Sendable {
     /// The loop rests, or has turned.
     case turned
     /// The process has ended.
     case processEnded
-    /// Nobody looks any more.
+    /// The loop is no longer watched.
     case unwatched
 }

@@ -192,7 +192,7 @@ final class ThreadOnDemand: Sendable {
     /// - Returns: false when the system has no thread to give. The next call tries again.
     @discardableResult
     func demand(_ body: @escaping @Sendable () -> Void) -> Bool {
-        // In a fork's child the lock may be held for ever.
+        // In a fork's child the lock may be held forever.
         guard generation.isCurrent else { return false }
         return state.withLock { state in
             guard case .absent = state else { return true }
