@@ -23,7 +23,7 @@ enum Completions {
     /// Numbers of the processes that may be looked into: one's own, or all for root.
     static let processes = CompletionKind.custom { _, _, prefix in
         let user = geteuid()
-        return RunFolder.names(in: "/proc").filter { name in
+        return Folder.names(in: "/proc").filter { name in
             var status = stat()
             guard Int32(name) != nil, name.hasPrefix(prefix), unsafe stat("/proc/\(name)", &status) == 0 else {
                 return false
@@ -67,7 +67,7 @@ enum Completions {
     ///
     /// - Parameter index: which of the words is being completed; it names no directory yet.
     private static func stalls(near words: [String], _ index: Int) -> [StallOutline] {
-        let named = words.enumerated().dropFirst().filter { $0.offset != index && BaselineFile.isFolder($0.element) }
+        let named = words.enumerated().dropFirst().filter { $0.offset != index && Folder.exists($0.element) }
         let paths = named.isEmpty ? [ReportDirectory.defaultPath] : named.map(\.element)
         guard let catalogs = try? ReportSources(paths).catalogs() else { return [] }
         return catalogs.stalls.suffix(limit).reversed().compactMap { try? catalogs.outline($0) }

@@ -64,7 +64,7 @@ struct ShowCommand: ParsableCommand {
             if named != nil || !reports.directories.isEmpty {
                 throw ValidationError("a report's file says where it is: give no directory beside it")
             }
-        } else if BaselineFile.isFolder(id) {
+        } else if Folder.exists(id) {
             throw ValidationError(
                 "\(CommandFailure(id)) is a directory: say which stall, as in 'show latest \(CommandFailure(id))'"
             )

@@ -73,3 +73,162 @@ struct StallPage {
         ]
     }
 }
+
+/// The named facts of a stall, in the order in which one asks for them.
+struct StallFacts {
+    let report: StallReport
+    /// Stalls like it that came after it and were only counted.
+    var repeats: StallReport.Repeats?
+
+    var rows: [(name: String, value: StyledText)] {
+        let rows: [(String, StyledText?)] = [
+            ("culprit", culprit), ("no names", report.missingNames.map { "\($0)" }), ("verdict", verdict),
+            ("victims", report.victimText.map { "\($0)" }), ("lock", lock), ("circle", circle), ("evidence", evidence),
+            ("waited on", waitedOn), ("processors", processors), ("lasted", duration), ("busy", busy),
+            ("pool", report.pool.map { PoolTable.summary(of: $0) }),
+            (report.watched.type == .taskPool ? "jobs" : "turns", turns), ("ended", processEnd),
+            ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
+            ("service", service), ("process", process), ("host", host),
+            ("labels", report.labels.map { "\($0.joined(separator: " > "))" }), ("trace", trace),
+            ("fingerprint", fingerprint), ("repeats", repeats.map { "\($0.whole)" }),
+            ("metadata", metadata), ("run", report.run.map { "\($0)" }),
+        ]
+        return rows.compactMap { name, value in value.map { (name, $0) } }
+    }
+
+    private var culprit: StyledText {
+        let module = report.culprit?.module.map { " (\($0))" } ?? ""
+        let place = report.culprit?.place.map { " at \($0)" } ?? ""
+        return "\(report.culpritText, .bold)\(place)\(module)"
+    }
+
+    private var verdict: StyledText {
+        guard let call = report.cause.systemCall else { return "\(report.cause.verdict.canonical)" }
+        let arguments = call.argumentText
+        // A thread that computed was found in one of the calls that it made meanwhile.
+        let link = [.onCPU, .starved].contains(report.cause.verdict) ? ", when its stack was taken" : ""
+        return
+            "\(report.cause.verdict.canonical)\(link) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
+    }
+
+    private var evidence: StyledText? {
+        guard let evidence = report.cause.evidence else { return nil }
+        var times: [String] = []
+        if let time = processorTime(evidence) { times.append(time) }
+        if let delay = evidence.runDelayNs { times.append("\(DurationText(nanoseconds: delay).short) waiting for one") }
+        if let window = evidence.windowNs, let last = times.popLast() {
+            times.append("\(last), in a window of \(DurationText(nanoseconds: window).short)")
+        }
+        var parts = times
+        parts += evidence.majorFaults.map { ["\($0) major faults"] } ?? []
+        parts += evidence.blockIONs.map { ["\(DurationText(nanoseconds: $0).short) for block devices"] } ?? []
+        parts += evidence.waitChannel.map { ["sleeping in the kernel's \($0)"] } ?? []
+        return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"
+    }
+
+    /// Either part may be missing: the sum comes from another file of /proc than what it is made of.
+    private func processorTime(_ evidence: StallReport.Evidence) -> String? {
+        let sum = evidence.cpuNs.map { "\(DurationText(nanoseconds: $0).short) on a processor" }
+        guard let user = evidence.userNs, let system = evidence.systemNs else { return sum }
+        let split = [user, system].map { DurationText(nanoseconds: $0).short }
+        return "\(sum ?? "on a processor") (\(split[0]) in the program, \(split[1]) in the kernel)"
+    }
+
+    private var duration: StyledText {
+        let length = DurationText(nanoseconds: report.durationNs).description
+        let range = [("at least", report.durationMinNs), ("at most", report.durationMaxNs)]
+            .compactMap { word, value in value.map { "\(word) \(DurationText(nanoseconds: $0).short)" } }
+        let end: String =
+            switch report.state {
+            case .ongoing: "so far"
+            case .terminated: "until the process died"
+            case .abandoned: "until the monitor stopped looking"
+            default: ""
+            }
+        let excluded = report.excludedNs.map {
+            ["without \(DurationText(nanoseconds: $0).short) that do not count"]
+        }
+        let notes = (end.isEmpty ? [] : [end]) + range + (excluded ?? [])
+        return notes.isEmpty ? "\(length)" : "\(length) (\(notes.joined(separator: ", ")))"
+    }
+
+    /// What a stall of several turns or callouts is made of.
+    private var busy: StyledText? {
+        guard let busy = report.busy else { return nil }
+        let (total, longest) = (DurationText(nanoseconds: busy.totalNs), DurationText(nanoseconds: busy.longestNs))
+        let callouts = busy.callouts.map { ", \($0) callouts" } ?? ""
+        let turns = busy.turns == 1 ? "1 turn" : "\(busy.turns) turns, the longest \(longest.short)"
+        return "\(total.short) in \(turns)\(callouts)"
+    }
+
+    /// How long the loop's turns took otherwise.
+    private var turns: StyledText? {
+        guard let turns = report.watched.turnDurations else { return nil }
+        let lengths = [("p50", turns.p50Ns), ("p99", turns.p99Ns), ("max", turns.maxNs)]
+            .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
+        return "\(lengths.joined(separator: ", ")) of \(turns.count)"
+    }
+
+    private var processEnd: StyledText? {
+        guard let end = report.processEnd else { return nil }
+        let seen = end.lastSeenAt.map { " Last sign of life \($0.toMilliseconds)." } ?? ""
+        return "\(end.cause): \(end.summary)\(seen)"
+    }
+
+    private var detected: StyledText {
+        let after = DurationText(nanoseconds: report.detectedAt.nanoseconds(since: report.startedAt)).short
+        let tick = DurationText(nanoseconds: report.rule.tickNs)
+        let rule = report.rule
+        let ticks = "\(rule.ticks) \(rule.ticks == 1 ? "tick" : "ticks") of \(tick)"
+        let threshold = rule.turns.map { "\($0) turns in a row longer than \(ticks)" } ?? ticks
+        return "\(after) later, by the rule \(rule.name): \(threshold)"
+    }
+
+    private var watched: StyledText {
+        let watched = report.watched
+        let details = [
+            watched.mode.map { "mode \($0)" }, watched.activity.map { "last seen at \($0)" },
+            watched.turn.map { "turn \($0)" },
+        ].compactMap { $0 }
+        return "\(watched.label, .bold) (\(([watched.type.rawValue] + details).joined(separator: ", ")))"
+    }
+
+    private var thread: StyledText {
+        let state = report.thread.state.map { ", state \($0)" } ?? ""
+        return "\(report.thread.numberAndName)\(state)"
+    }
+
+    private var service: StyledText? {
+        report.service.map { service in
+            "\(([service.name] + [service.version, service.instance].compactMap { $0 }).joined(separator: " "))"
+        }
+    }
+
+    private var process: StyledText {
+        let started = report.process.startedAt.map { ", started \($0.toSeconds)" } ?? ""
+        return "\(report.process.pid)\(report.process.executable.map { " " + $0 } ?? "")\(started)"
+    }
+
+    private var host: StyledText {
+        let host = report.host
+        let details = [host.kernel.map { "kernel \($0)" }, host.cpus.map { "\($0) processors" }].compactMap { $0 }
+        return details.isEmpty ? "\(host.name)" : "\(host.name) (\(details.joined(separator: ", ")))"
+    }
+
+    private var trace: StyledText? {
+        report.trace.map { "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")" }
+    }
+
+    private var fingerprint: StyledText {
+        let known = report.aliases.map { " (before it had names: \($0.map(\.rawValue).joined(separator: ", ")))" } ?? ""
+        let name = "\(report.fingerprint)\(report.isProvisional == true ? ", provisional" : known)"
+        guard report.suppressed > 0 else { return "\(name)" }
+        let before = report.repeats.map { " before it: \($0.whole)" } ?? ""
+        return "\(name), \(report.suppressed) more like it were counted only\(before)"
+    }
+
+    private var metadata: StyledText? {
+        let pairs = report.metadata.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+        return pairs.isEmpty ? nil : "\(pairs.joined(separator: " "))"
+    }
+}

@@ -78,3 +78,77 @@ enum Output {
         _ = unsafe poll(&wanted, 1, -1)
     }
 }
+
+/// One line on standard error that is written over, where that is a terminal; nothing elsewhere.
+struct TransientLine {
+    private let terminal = Terminal.current(STDERR_FILENO)
+    private var isShown = false
+
+    mutating func show(_ text: StyledText) {
+        guard let width = terminal.width, terminal.movesCursor else { return }
+        put(terminal.show(text.truncated(to: width - 1)))
+        isShown = true
+    }
+
+    /// To be called before anything else is written to the terminal.
+    mutating func clear() {
+        guard isShown else { return }
+        put("")
+        isShown = false
+    }
+
+    private func put(_ text: String) {
+        var line = "\r\u{1B}[K" + text
+        line.withUTF8 { unsafe _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}
+
+/// Why a subcommand could not do it: one line for standard error, and exit code 1.
+struct CommandFailure: Error, Hashable, CustomStringConvertible {
+    let message: String
+
+    init(_ message: String) { self.message = VisibleText.of(message, limit: 2000) }
+
+    /// A long path is cut, so that the reason behind it is seen.
+    init(_ error: ReportError) {
+        self.init((error.path.map { VisibleText.of($0, limit: 500) + ": " } ?? "") + error.description)
+    }
+
+    /// Does something with a report directory; its error becomes a line for a person.
+    static func wrapping<Result: ~Copyable>(
+        _ work: () throws(ReportError) -> Result
+    ) throws(CommandFailure) -> Result {
+        do throws(ReportError) {
+            return try work()
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+
+    var description: String { message }
+}
+
+/// A document's JSON as it can be sent to a terminal: characters that one would obey or hide are written as JSON's own
+/// escapes, so a program reads the same values.
+enum JSONText {
+    /// One line, without a line feed.
+    static func of(_ document: some JSONDocument) throws(ReportError) -> String {
+        escaped(String(decoding: try document.json().dropLast(), as: UTF8.self))
+    }
+
+    /// In valid JSON such characters stand only inside strings, where an escape means the same.
+    static func escaped(_ json: String) -> String {
+        var text = ""
+        for scalar in json.unicodeScalars {
+            if scalar.isASCII && scalar != "\u{7F}" || VisibleText.of(String(scalar)) == String(scalar) {
+                text.unicodeScalars.append(scalar)
+            } else {
+                for unit in String(scalar).utf16 {
+                    let digits = String(unit, radix: 16)
+                    text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+                }
+            }
+        }
+        return text
+    }
+}

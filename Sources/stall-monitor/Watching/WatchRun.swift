@@ -4,6 +4,7 @@ import StackCapture
 import StallMonitor
 import StallReports
 import Symbolication
+import Synchronization
 
 /// One run of `watch`, from the first look to the closing line.
 struct WatchRun {
@@ -126,5 +127,111 @@ struct WatchRun {
         let lost = desk.close()
         if !isQuiet { view.close(after: Timestamp.now().nanoseconds(since: started), options.directory, lost: lost) }
         return lost
+    }
+}
+
+/// What `watch` says while it watches. The watcher's and the reporter's threads call.
+final class WatchView: Sendable {
+    private struct State {
+        var shown: Set<ULID> = []
+        var stalls = 0
+        var counted = 0
+        /// By their threads: one that runs another program, and turns a loop again, is no second one.
+        var loops: Set<[Int32]> = []
+        var processes = 0
+    }
+
+    private let format: OutputFormat
+    /// Standard output is the command's own then.
+    private let isBesideCommand: Bool
+    private let state = Mutex(State())
+
+    init(_ format: OutputFormat, isBesideCommand: Bool) {
+        (self.format, self.isBesideCommand) = (format, isBesideCommand)
+    }
+
+    func show(_ event: StallEvent) {
+        switch event {
+        case .began(let report), .ended(let report): show(report)
+        case .grew: break
+        case .suppressed: state.withLock { $0.counted += 1 }
+        case .fault(let error): Output.note(error.message)
+        case .mended(let error): Output.note("this is over: \(error.message)")
+        }
+    }
+
+    private func show(_ report: StallReport) {
+        let isFirst = state.withLock { state in
+            guard state.shown.insert(report.id).inserted else { return false }
+            state.stalls += 1
+            return true
+        }
+        if format == .json {
+            if let text = try? JSONText.of(report) { write(text + "\n") }
+        } else {
+            let terminal = Terminal.current(isBesideCommand ? STDERR_FILENO : STDOUT_FILENO)
+            write(Self.lines(report, isFirst: isFirst, terminal.width).map { terminal.show($0) + "\n" }.joined())
+        }
+        // What has ended is not told again.
+        if report.state != .ongoing { state.withLock { _ = $0.shown.remove(report.id) } }
+    }
+
+    /// A stall that begins, or has ended.
+    static func lines(_ report: StallReport, isFirst: Bool, _ width: Int?) -> [StyledText] {
+        StallLine.lines(report, isFirst: isFirst).flatMap { $0.wrapped(to: width, hanging: 4) }
+    }
+
+    private func write(_ text: String) {
+        if isBesideCommand { Output.error(text) } else { try? Output.write(text) }
+    }
+
+    func show(_ note: WatchNote) {
+        state.withLock { state in
+            if case .foundLoop(let process, let thread, _) = note { state.loops.insert([process, thread]) }
+            if case .watching = note { state.processes += 1 }
+        }
+        Output.note(Self.words(note))
+    }
+
+    static func words(_ note: WatchNote) -> String {
+        switch note {
+        case .watching(let id, let name): "watching process \(id) (\(name))"
+        case .foundLoop(let id, let thread, let loop): "found a loop of process \(id): thread \(thread) (\(loop))"
+        case .noLoop(let id, let name, let threads):
+            "no event loop was found in process \(id) (\(name)) so far: its threads are in "
+                + threads.map { $0.count == 1 ? $0.what : "\($0.what) (\($0.count))" }.joined(separator: ", ")
+        case .unjudged(let id, let threads):
+            "of process \(id) these threads are not judged, since nothing tells whether they turn a loop: "
+                + threads.prefix(8).map { "\($0.name) (\($0.what))" }.joined(separator: ", ")
+                + (threads.count > 8 ? " and \(threads.count - 8) more" : "")
+        case .sharedDescriptor(let id, let descriptor, let threads):
+            "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them turns a loop of its own, "
+                + "and they are not judged"
+        case .unproven(let id, let thread, let loop):
+            "thread \(thread) (\(loop)) of process \(id) is busy, and nothing tells whether it turns: of this loop only uninterrupted "
+                + "system calls are told as stalls"
+        case .newProgram(let id, let name): "process \(id) runs another program: \(name)"
+        case .ended(let id, let name): "process \(id) (\(name)) has ended"
+        case .refused(let id, let error): "process \(id) is a child of a watched one, and cannot be watched: \(error)"
+        case .unarmed(let problem): problem
+        }
+    }
+
+    /// The last line.
+    func close(after nanoseconds: Int64, _ directory: String, lost: Int) {
+        let state = state.withLock { state in (state.loops.count, state.processes, state.stalls, state.counted) }
+        let counted = state.3 > 0 ? ", \(state.3) more of known faults only counted" : ""
+        Output.note(
+            "watched \(Self.count(state.0, "loop")) of \(Self.count(state.1, "process")) for "
+                + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(Self.count(state.2, "stall"))\(counted)"
+                + "; reports are in \(directory)"
+        )
+        if lost > 0 {
+            Output.note("\(Self.count(lost, "report")) could not be written, and \(lost == 1 ? "is" : "are") lost")
+        }
+    }
+
+    private static func count(_ number: Int, _ thing: String) -> String {
+        "\(number) \(thing)\(number == 1 ? "" : thing.hasSuffix("s") ? "es" : "s")"
     }
 }

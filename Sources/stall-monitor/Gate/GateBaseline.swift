@@ -1,6 +1,53 @@
+import ArgumentParser
 import Glibc
 import StallGate
 import StallReports
+
+struct GateBaselineCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "baseline",
+        abstract: "Records what a service stalls when it is well, for 'gate --baseline'.",
+        subcommands: [Record.self]
+    )
+
+    struct Record: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "record",
+            abstract: "Makes a baseline of one or more report directories.",
+            discussion: """
+                EXAMPLES
+                  stall-monitor gate baseline record ./stall-reports
+                  stall-monitor gate baseline record run/* --output baselines
+
+                Each directory must be one that can be judged: with a run record, and complete. All of them are to be of one environment: \
+                processors, kernel and kind of build. Into a folder a baseline goes under a name that tells its environment, and \
+                'gate --baseline FOLDER' takes the one that is like the run. The more runs, the smaller the changes that can be proven.
+
+                Exit code 0: recorded. 1: a directory cannot be read or judged, or the file not be written. 64: wrong usage.
+                """
+        )
+
+        @Argument(help: ArgumentHelp("Report directories.", valueName: "dir"), completion: .directory)
+        var directories: [String] = []
+
+        @Option(name: .shortAndLong, help: ArgumentHelp("A file, or a folder.", valueName: "path"))
+        var output = BaselineFile.defaultPath
+
+        func validate() throws {
+            for directory in directories { try ReportsArgument.refuseEmpty(directory) }
+        }
+
+        func run() throws {
+            let baseline = try BaselineFile.record(directories.isEmpty ? [ReportDirectory.defaultPath] : directories)
+            let path = try BaselineFile.write(baseline, to: output)
+            let watched = DurationText(nanoseconds: baseline.watchedNs).short
+            Output.note(
+                "recorded \(GateResult.number(baseline.faults.count, "fault")) of \(GateResult.number(baseline.runs, "run")), \(watched) watched, in \(path) "
+                    + "(\(baseline.environment))"
+            )
+        }
+    }
+}
 
 /// Where a baseline is: a file, a folder with one for each environment, or a report directory of a run that was well.
 struct BaselineFile {
@@ -13,7 +60,7 @@ struct BaselineFile {
 
     /// - Parameter environment: that of the run to be judged, which chooses among a folder's files.
     init(_ path: String, for environment: Baseline.Environment?) throws(CommandFailure) {
-        guard Self.isFolder(path) else {
+        guard Folder.exists(path) else {
             (baseline, self.path) = (try Self.read(path), path)
             return
         }
@@ -63,7 +110,7 @@ struct BaselineFile {
             prefix, environment.cpus.map { "\($0)cpu" } ?? "cpu", environment.kernel ?? "kernel",
             environment.build ?? "build",
         ].joined(separator: "-").filter { $0.isASCII && ($0.isLetter || $0.isNumber || "-.".contains($0)) }
-        let file = isFolder(path) ? "\(path)/\(name).json" : path
+        let file = Folder.exists(path) ? "\(path)/\(name).json" : path
         let json = try CommandFailure.wrapping { () throws(ReportError) in try baseline.json() }
         try OutputFile.write(String(decoding: json, as: UTF8.self), to: file)
         return file
@@ -78,12 +125,7 @@ struct BaselineFile {
         }
     }
 
-    static func isFolder(_ path: String) -> Bool {
-        var status = stat()
-        return unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
-    }
-
     private static func files(in path: String) -> [String] {
-        RunFolder.names(in: path).filter { $0.hasPrefix(prefix) && $0.hasSuffix(".json") }.map { "\(path)/\($0)" }
+        Folder.names(in: path).filter { $0.hasPrefix(prefix) && $0.hasSuffix(".json") }.map { "\(path)/\($0)" }
     }
 }

@@ -84,7 +84,7 @@ struct DiffCommand: ParsableCommand {
 
     private func side(_ text: String, _ sources: ReportSources, _ failures: inout [ReportError]) throws -> Baseline {
         let set = try StallSet(text)
-        if case .directory(let path) = set, !BaselineFile.isFolder(path), OutputFile.exists(path) {
+        if case .directory(let path) = set, !Folder.exists(path), OutputFile.exists(path) {
             return try BaselineFile(path, for: nil).baseline
         }
         return try set.baseline(in: sources, named: text, &failures)

@@ -1,0 +1,116 @@
+import StallReports
+
+extension StackListing {
+    /// A frame to print, or how many were folded.
+    enum Part: Hashable {
+        case frame(Int)
+        case folded(Int)
+        /// How often the frames right before come again.
+        case repeated(Recursion)
+        /// Frames beyond the limit.
+        case cut(Int)
+        /// Frames that the report does not have.
+        case leftOut(Int)
+
+        /// Of the stack's frames.
+        var count: Int {
+            switch self {
+            case .frame: 1
+            case .folded(let count), .cut(let count): count
+            case .repeated(let recursion): recursion.count * recursion.period
+            case .leftOut: 0
+            }
+        }
+    }
+
+    /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
+    /// A single frame is never folded. Recursion is told once.
+    var parts: [Part] {
+        let hasOwn = stack.frames.contains(where: \.own)
+        let recursions = recursions
+        var parts: [Part] = []
+        var index = 0
+        var gap = gap
+        while index < stack.frames.count, parts.count < Self.limit {
+            if let found = gap, found.after <= index {
+                parts.append(.leftOut(found.count))
+                gap = nil
+            }
+            if let recursion = recursions[index] {
+                parts.append(.repeated(recursion))
+                index += recursion.count * recursion.period
+                continue
+            }
+            let rest = index..<max(index, gap?.after ?? stack.frames.count)
+            let hidden = rest.prefix {
+                recursions[$0] == nil && !(hasOwn ? isShown($0) : showsAllFrames || $0 < 10)
+            }
+            parts.append(hidden.count > 1 ? .folded(hidden.count) : .frame(index))
+            index += max(1, hidden.count)
+        }
+        if index < stack.frames.count { parts.append(.cut(stack.frames.count - index)) }
+        // At the end, or among those cut.
+        return parts + (gap.map { [.leftOut($0.count)] } ?? [])
+    }
+
+    /// Within the stack's frames, whatever the report says.
+    private var gap: StallReport.LeftOut? {
+        stack.leftOut.map { .init(after: min(max($0.after, 0), stack.frames.count), count: $0.count) }
+    }
+
+    /// On each side of what was left out: what comes again after it need not have come right after itself.
+    private var recursions: [Int: Recursion] {
+        let end = gap?.after ?? stack.frames.count
+        return Recursion.all(in: stack.frames[..<end])
+            .merging(Recursion.all(in: stack.frames[end...])) { first, _ in first }
+    }
+
+    private func isShown(_ index: Int) -> Bool {
+        if showsAllFrames || index == 0 || stack.frames[index].own { return true }
+        return index + 1 < stack.frames.count && stack.frames[index + 1].own
+    }
+}
+
+/// Calls that come again right after themselves: a function that calls itself, or a few that call each other.
+struct Recursion: Hashable {
+    /// Frames that come again.
+    let period: Int
+    /// How often, besides the first time.
+    let count: Int
+
+    /// The longest cycle looked for. Parsers go round in some five functions.
+    static let longest = 16
+
+    /// By the index of the first frame that is told by the ones before. Less than three times the same is no recursion worth a word.
+    static func all(in frames: ArraySlice<StallReport.Frame>) -> [Int: Recursion] {
+        let identities = frames.map(Identity.init)
+        var found: [Int: Recursion] = [:]
+        var index = 0
+        while index < identities.count {
+            let best = (1...longest).lazy.compactMap { recursion(in: identities, at: index, period: $0) }.first
+            if let best { found[frames.startIndex + index + best.period] = best }
+            index += best.map { $0.period * ($0.count + 1) } ?? 1
+        }
+        return found
+    }
+
+    private static func recursion(in identities: [Identity], at start: Int, period: Int) -> Recursion? {
+        var end = start + period
+        while end < identities.count, identities[end] == identities[end - period] { end += 1 }
+        let count = (end - start) / period - 1
+        return count >= 2 ? Recursion(period: period, count: count) : nil
+    }
+
+    /// What makes two frames the same for a reader.
+    private struct Identity: Hashable {
+        let name: String
+        let kind: FrameKind?
+        let line: Int?
+        let own: Bool
+
+        init(_ frame: StallReport.Frame) {
+            name = frame.symbol ?? frame.function ?? "\(frame.module ?? -1) \(frame.offset ?? frame.address)"
+            (kind, line, own) = (frame.kind, frame.line, frame.own)
+        }
+    }
+}
