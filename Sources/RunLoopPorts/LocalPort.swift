@@ -14,15 +14,15 @@ public import RunLoopKit
 /// A port lives until it is invalidated, or until no holder and no loop has it any more. A loop that ends releases it, and it
 /// can be added to another loop (R2). Any thread may call its members; not in a signal handler.
 public final class LocalPort: Sendable {
-    /// Called on a loop's thread, never on two at once.
-    public typealias Handler = @Sendable (ReceivedMessage) -> Void
+    /// Called on the thread of a loop, which is `EventRunLoop.current`, never on two at once.
+    public typealias Callback = @Sendable (ReceivedMessage) -> Void
 
     /// Why a connection was dropped. More may be added; switch with a default.
     public enum DropReason: String, Error, Sendable {
         /// `accepts` returned false.
         case peerNotAllowed
         /// It does not begin as a message does, or is not of a kind that a local port accepts.
-        case notAMessage
+        case notAMessage = "not_aMessage"
         case wrongLengths
         case tooManyComponents
         /// The descriptors that arrived do not match what the message says.
@@ -37,7 +37,7 @@ public final class LocalPort: Sendable {
         case transportError
     }
 
-    /// Callbacks of a port besides its handler. Each is called without locks held.
+    /// Callbacks of a port besides the one for messages. Each is called without locks held.
     public struct Options: Sendable {
         /// Whether a process may connect to the name. By default processes of the same effective user may. Called on the loop's
         /// thread.
@@ -55,7 +55,7 @@ public final class LocalPort: Sendable {
     /// A struct instead of the bare closure: a closure in an Optional would be called through a thunk that is allocated each
     /// time.
     struct Boxed: Sendable {
-        let call: Handler
+        let call: Callback
     }
 
     /// Nil for an anonymous port.
@@ -64,9 +64,9 @@ public final class LocalPort: Sendable {
     private let anchor: EventSource
 
     /// A port without a name. It uses no descriptor before it has a connection.
-    public init(options: Options = Options(), handler: @escaping Handler) {
+    public init(options: Options = Options(), _ callback: @escaping Callback) {
         name = nil
-        receiver = PortReceiver(options: options, handler: handler)
+        receiver = PortReceiver(options: options, callback)
         anchor = receiver.makeAnchor()
     }
 
@@ -77,10 +77,10 @@ public final class LocalPort: Sendable {
         _ name: PortName,
         in directory: PortDirectory = .default,
         options: Options = Options(),
-        handler: @escaping Handler
+        _ callback: @escaping Callback
     ) throws(RunLoopError) {
         self.name = name
-        receiver = PortReceiver(options: options, handler: handler)
+        receiver = PortReceiver(options: options, callback)
         anchor = receiver.makeAnchor()
         try receiver.listen(as: name, in: directory)
     }

@@ -50,9 +50,9 @@ final class PortReceiver: Sendable {
     /// Held while a message is received, which never blocks.
     let space = ForkSafeMutex(ReceiveSpace())
 
-    init(options: LocalPort.Options, handler: @escaping LocalPort.Handler) {
+    init(options: LocalPort.Options, _ callback: @escaping LocalPort.Callback) {
         self.options = options
-        self.handler = LocalPort.Boxed(call: handler)
+        self.handler = LocalPort.Boxed(call: callback)
     }
 
     deinit { shutDown() }
@@ -60,9 +60,8 @@ final class PortReceiver: Sendable {
     func makeAnchor() -> EventSource {
         EventSource(
             onSchedule: { loop, mode in self.enter(Presence(loop: loop, mode: mode)) },
-            onCancel: { loop, mode in self.leave(Presence(loop: loop, mode: mode)) },
-            perform: { _ in }
-        )
+            onCancel: { loop, mode in self.leave(Presence(loop: loop, mode: mode)) }
+        ) { _ in }
     }
 
     /// Closes all connections and releases the name; notifies the holder, the first time only (R55).

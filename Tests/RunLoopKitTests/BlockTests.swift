@@ -13,7 +13,7 @@ struct BlockTests {
             occupy(loop, "other")
             loop.perform { trace.note("1") }
             loop.perform(in: "other") { trace.note("2") }
-            loop.perform(inModes: ["other", .default]) { trace.note("3") }
+            loop.perform(in: ["other", .default]) { trace.note("3") }
             loop.perform(in: "other") { trace.note("4") }
             loop.perform { trace.note("5") }
             loop.run(for: .zero)
@@ -41,6 +41,25 @@ struct BlockTests {
         #expect(trace == ["not yet", "common"])
     }
 
+    @Test("R51, R52, R53: what is performed without a mode runs in every common mode, and in no other")
+    func commonByDefault() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            for mode: EventRunLoop.Mode in ["shared", "private"] { occupy(loop, mode) }
+            loop.addCommonMode("shared")
+            loop.perform { trace.note("block") }
+            loop.performAsSource { trace.note("request") }
+            loop.perform(after: .zero) { trace.note("delayed") }
+            loop.performBeforeWaiting("key") { trace.note("before waiting") }
+            loop.run(mode: "private", for: .zero)
+            trace.note("private is over")
+            for _ in 0..<4 { loop.run(mode: "shared", for: .zero) }
+            return trace.all
+        }
+        #expect(trace.first == "private is over")
+        #expect(Set(trace.dropFirst()) == ["block", "request", "delayed", "before waiting"])
+    }
+
     @Test("R51: a block enqueued by a block runs at the next drain point, not in the same one")
     func nextDrainPoint() async {
         let trace = await onLoopThread { loop in
@@ -66,7 +85,7 @@ struct BlockTests {
             loop.perform(in: "b") { trace.note("b1") }
             loop.run(for: .zero)
             loop.perform { trace.note("1") }
-            loop.perform(inModes: ["b", .default]) { trace.note("2") }
+            loop.perform(in: ["b", .default]) { trace.note("2") }
             loop.run(for: .zero)
             loop.run(mode: "a", for: .zero)
             loop.perform { trace.note("3") }

@@ -26,7 +26,7 @@ struct DelayedPerformTests {
     func modes() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
-            loop.perform(after: .zero, inModes: ["a", "b"]) { trace.note("ran") }
+            loop.perform(after: .zero, in: ["a", "b"]) { trace.note("ran") }
             trace.note("\(loop.run(mode: .default))")
             trace.note("\(loop.run(mode: "b"))")
             trace.note("\(loop.run(mode: "a"))")
@@ -75,7 +75,7 @@ struct DelayedPerformTests {
             let trace = Trace()
             let (one, two) = (Target(), Target())
             for _ in 1...3 { loop.perform(after: .milliseconds(1), target: one) { trace.note("one") } }
-            loop.perform(after: .milliseconds(1), inModes: ["other"], target: one) { trace.note("one") }
+            loop.perform(after: .milliseconds(1), in: ["other"], target: one) { trace.note("one") }
             loop.perform(after: .milliseconds(1), target: two) { trace.note("two") }
             loop.perform(after: .milliseconds(1)) { trace.note("nobody's") }
             loop.cancelPerforms(target: one)
@@ -177,7 +177,7 @@ struct DelayedPerformTests {
             for thread in threads { thread.join() }
         }
         #expect(twice.value == 0)
-        #expect(try await worker.loop.performAndWait { !EventRunLoop.current.description.contains("timer,") })
+        #expect(try await worker.loop.performAndAwait { !EventRunLoop.current.description.contains("timer,") })
         worker.stop()
     }
 }

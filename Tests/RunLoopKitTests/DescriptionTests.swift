@@ -34,7 +34,7 @@ struct DescriptionTests {
     func queued() async {
         let (line, inside, after) = await onLoopThread { loop in
             for _ in 1...2 { loop.perform(in: "other") {} }
-            loop.performRequest(inModes: ["other"]) {}
+            loop.performAsSource(in: ["other"]) {}
             loop.performBeforeWaiting("work") {}
             let line = loop.description.split(separator: "\n")[1]
             let inside = Box<LoopSnapshot?>(nil)

@@ -14,11 +14,11 @@ struct PerformRequestTests {
         let trace = await onLoopThread { loop in
             let trace = Trace()
             observe(loop, in: trace)
-            loop.performRequest {
+            loop.performAsSource {
                 trace.note("1")
-                loop.performRequest { trace.note("3") }
+                loop.performAsSource { trace.note("3") }
             }
-            loop.performRequest { trace.note("2") }
+            loop.performAsSource { trace.note("2") }
             loop.run()
             return trace.all
         }
@@ -29,10 +29,10 @@ struct PerformRequestTests {
     func modes() async {
         let (inDefault, inOther) = await onLoopThread { loop in
             let trace = Trace()
-            loop.performRequest(inModes: ["other"]) { trace.note("1") }
-            loop.performRequest(inModes: ["other", .default]) { trace.note("2") }
-            loop.performRequest { trace.note("3") }
-            loop.performRequest(inModes: ["other"]) { trace.note("4") }
+            loop.performAsSource(in: ["other"]) { trace.note("1") }
+            loop.performAsSource(in: ["other", .default]) { trace.note("2") }
+            loop.performAsSource { trace.note("3") }
+            loop.performAsSource(in: ["other"]) { trace.note("4") }
             loop.run(for: .zero)
             let inDefault = trace.all
             loop.run(mode: "other", for: .zero)
@@ -47,7 +47,7 @@ struct PerformRequestTests {
         let trace = await onLoopThread { loop in
             let trace = Trace()
             occupy(loop, "late")
-            loop.performRequest { trace.note("common") }
+            loop.performAsSource { trace.note("common") }
             loop.run(mode: "late", for: .zero)
             trace.note("not yet")
             loop.addCommonMode("late")
@@ -61,7 +61,7 @@ struct PerformRequestTests {
     func population() async {
         let results = await onLoopThread { loop in
             let before = loop.run(mode: "m")
-            loop.performRequest(inModes: ["m"]) {}
+            loop.performAsSource(in: ["m"]) {}
             return [
                 before, loop.run(mode: "m", for: .seconds(60), returnAfterSourceHandled: true), loop.run(mode: "m"),
             ]
@@ -77,7 +77,7 @@ struct PerformRequestTests {
                 let source = EventSource { _ in trace.note("source \(number)") }
                 loop.add(source)
                 source.signal()
-                loop.performRequest { trace.note("request \(number)") }
+                loop.performAsSource { trace.note("request \(number)") }
             }
             trace.note("\(loop.run(for: .seconds(60), returnAfterSourceHandled: true))")
             trace.note("\(loop.run(for: .seconds(60), returnAfterSourceHandled: true))")
@@ -90,12 +90,12 @@ struct PerformRequestTests {
     func nested() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
-            loop.performRequest {
+            loop.performAsSource {
                 trace.note("1")
-                loop.performRequest { trace.note("3") }
+                loop.performAsSource { trace.note("3") }
                 trace.note("\(loop.run(mode: .default))")
             }
-            loop.performRequest { trace.note("2") }
+            loop.performAsSource { trace.note("2") }
             loop.run()
             return trace.all
         }
@@ -124,7 +124,7 @@ struct PerformRequestTests {
     @Test("R52: on the loop's own thread, a request with wait runs at once, in no mode")
     func ownThread() async {
         let (value, didRun) = await onLoopThread { loop in
-            let value = try? loop.performAndWait(inModes: ["nobody runs it"]) { loop.currentMode == nil }
+            let value = try? loop.performAndWait(in: ["nobody runs it"]) { loop.currentMode == nil }
             return (value, loop.run() != .finished)
         }
         #expect(value == true)
@@ -136,9 +136,9 @@ struct PerformRequestTests {
     func parked() async {
         let (ran, left, unparked) = await onLoopThread { loop in
             let (ran, unparked) = (Counter(), Counter())
-            for _ in 0..<20_000 { loop.performRequest(inModes: ["parked"]) { unparked.increment() } }
+            for _ in 0..<20_000 { loop.performAsSource(in: ["parked"]) { unparked.increment() } }
             for _ in 0..<20_000 {
-                loop.performRequest { ran.increment() }
+                loop.performAsSource { ran.increment() }
                 loop.run(for: .zero)
             }
             let left = loop.snapshot.performRequests
@@ -152,11 +152,11 @@ struct PerformRequestTests {
     func withdrawn() async {
         let (trace, held) = await onLoopThread { loop in
             let trace = Trace()
-            for number in 1...3 { loop.performRequest(inModes: ["other"]) { trace.note("\(number)") } }
+            for number in 1...3 { loop.performAsSource(in: ["other"]) { trace.note("\(number)") } }
             let held = withdraw(50, from: loop, mode: "m")
             trace.note("waiting: \(loop.snapshot.performRequests)")
             trace.note("\(loop.run(mode: "m"))")
-            loop.performRequest(inModes: ["other"]) { trace.note("4") }
+            loop.performAsSource(in: ["other"]) { trace.note("4") }
             loop.run(mode: "other")
             trace.note("waiting: \(loop.snapshot.performRequests)")
             return (trace.all, held)
@@ -169,7 +169,7 @@ struct PerformRequestTests {
     @Test("R52: withdrawing costs nothing for each of the many that wait")
     func withdrawnFromMany() async {
         let waiting = await onLoopThread { loop in
-            for _ in 0..<20_000 { loop.performRequest(inModes: ["m"]) {} }
+            for _ in 0..<20_000 { loop.performAsSource(in: ["m"]) {} }
             _ = withdraw(20_000, from: loop, mode: "m")
             return loop.snapshot.performRequests
         }
@@ -185,7 +185,7 @@ struct PerformRequestTests {
         let witness = Box<WeakTrace?>(nil)
         let (code, value) = await onLoopThread { _ in
             let gate = Counter()
-            worker.loop.performRequest { waitUntil { gate.value == 1 } }
+            worker.loop.performAsSource { waitUntil { gate.value == 1 } }
             var code: RunLoopError.Code?
             do {
                 let held = Trace()
@@ -270,13 +270,13 @@ struct PerformRequestTests {
     @Test("In an async function a request suspends, and brings back results, errors and the loop's end")
     func awaited() async throws {
         let worker = try WorkerThread(name: "awaited")
-        #expect(try await worker.loop.performAndWait { EventRunLoop.current.label } == "awaited")
+        #expect(try await worker.loop.performAndAwait { EventRunLoop.current.label } == "awaited")
         await #expect(throws: CancellationError.self) {
-            try await worker.loop.performAndWait { throw CancellationError() }
+            try await worker.loop.performAndAwait { throw CancellationError() }
         }
         worker.stop()
         await onLoopThread { _ in _ = worker.join() }
-        let error = await #expect(throws: RunLoopError.self) { try await worker.loop.performAndWait {} }
+        let error = await #expect(throws: RunLoopError.self) { try await worker.loop.performAndAwait {} }
         #expect(error?.code == .loopEnded)
     }
 
@@ -285,12 +285,12 @@ struct PerformRequestTests {
         let worker = try WorkerThread(name: "cancelled")
         let gate = Counter()
         let trace = Trace()
-        worker.loop.performRequest { waitUntil { gate.value == 1 } }
-        let task = Task { try await worker.loop.performAndWait { trace.note("ran") } }
+        worker.loop.performAsSource { waitUntil { gate.value == 1 } }
+        let task = Task { try await worker.loop.performAndAwait { trace.note("ran") } }
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
         gate.increment()
-        try await worker.loop.performAndWait {}
+        try await worker.loop.performAndAwait {}
         #expect(trace.all == [])
         worker.stop()
     }
@@ -339,7 +339,7 @@ private func withdraw(_ count: Int, from loop: EventRunLoop, mode: EventRunLoop.
             let content = Trace()
             let witness = WeakTrace(content)
             #expect(throws: RunLoopError.self) {
-                try loop.performAndWait(inModes: [mode], timeout: .zero) { [content] in content.note("ran") }
+                try loop.performAndWait(in: [mode], timeout: .zero) { [content] in content.note("ran") }
             }
             _ = consume content
             if witness.trace != nil { held.increment() }

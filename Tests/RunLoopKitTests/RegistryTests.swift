@@ -24,6 +24,37 @@ struct RegistryTests {
         #expect(main.thread?.id == getpid())
     }
 
+    @Test("R1: in every callback, block and request the current loop is the one that calls")
+    func currentInCallbacks() async throws {
+        let pipe = try Pipe()
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let note: @Sendable (String) -> Void = { [weak loop] in
+                trace.note("\($0): \(EventRunLoop.current === loop)")
+            }
+            let source = EventSource { _ in note("source") }
+            loop.add(source)
+            source.signal()
+            try? loop.add(
+                DescriptorSource(descriptor: pipe.reader) { source, _ in
+                    source.invalidate()
+                    note("descriptor")
+                }
+            )
+            loop.add(LoopObserver(activities: .entry) { _, _ in note("observer") })
+            loop.add(EventTimer(after: .zero) { _ in note("timer") })
+            loop.perform { note("block") }
+            loop.performAsSource { note("request") }
+            loop.perform(after: .zero) { note("delayed") }
+            loop.performBeforeWaiting("key") { note("before waiting") }
+            pipe.write("x")
+            for _ in 0..<4 { loop.run(for: .zero) }
+            return Set(trace.all)
+        }
+        let kinds = ["source", "descriptor", "observer", "timer", "block", "request", "delayed", "before waiting"]
+        #expect(trace == Set(kinds.map { "\($0): true" }))
+    }
+
     @Test("A loop knows its thread's id, name and stack, and forgets the thread when it ends")
     func threadFacts() async {
         let loop = Box<EventRunLoop?>(nil)
@@ -46,7 +77,7 @@ struct RegistryTests {
         let trace = Trace()
         let source = EventSource(
             onCancel: { loop, mode in trace.note("cancel \(mode), current: \(loop === EventRunLoop.current)") },
-            perform: { _ in }
+            { _ in }
         )
         let timer = EventTimer(after: .seconds(60)) { _ in }
         let observer = LoopObserver { _, _ in }

@@ -125,7 +125,7 @@ struct SourceTests {
             let source = EventSource(
                 onSchedule: { _, mode in trace.note("schedule \(mode)") },
                 onCancel: { _, mode in trace.note("cancel \(mode)") },
-                perform: { _ in }
+                { _ in }
             )
             loop.add(source)
             loop.add(source)
@@ -147,7 +147,7 @@ struct SourceTests {
             let source = EventSource(
                 onSchedule: { loop, _ in loop.add(other, to: .common) },
                 onCancel: { loop, _ in loop.remove(other, from: .common) },
-                perform: { _ in }
+                { _ in }
             )
             loop.add(source, to: .common)
             let added = loop.contains(other)

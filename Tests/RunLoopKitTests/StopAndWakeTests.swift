@@ -44,7 +44,7 @@ struct StopAndWakeTests {
             occupy(loop)
             occupy(loop, "inner")
             loop.perform(after: .zero) {
-                loop.perform(after: .zero, inModes: ["inner"]) { loop.stop(mode: "inner") }
+                loop.perform(after: .zero, in: ["inner"]) { loop.stop(mode: "inner") }
                 trace.note("\(loop.run(mode: "inner", for: .seconds(60)))")
                 observe(loop, in: trace)
             }
@@ -62,7 +62,7 @@ struct StopAndWakeTests {
             occupy(loop)
             occupy(loop, "inner")
             loop.perform {
-                loop.perform(after: .zero, inModes: ["inner"]) { loop.stop(mode: .default) }
+                loop.perform(after: .zero, in: ["inner"]) { loop.stop(mode: .default) }
                 loop.run(mode: "inner", for: .milliseconds(5))
             }
             return loop.run(for: .seconds(60))

@@ -43,7 +43,7 @@ struct WorkerThreadTests {
         await onLoopThread { _ in
             let loop = worker.loop
             loop.perform { trace.note("block") }
-            loop.performRequest { trace.note("request") }
+            loop.performAsSource { trace.note("request") }
             loop.perform(after: .zero) { trace.note("delayed") }
             let source = EventSource { _ in trace.note("source") }
             loop.add(source)
@@ -64,7 +64,7 @@ struct WorkerThreadTests {
     func stop() async throws {
         let worker = try WorkerThread(name: "stop")
         let trace = Trace()
-        let source = EventSource(onCancel: { _, _ in trace.note("cancelled") }, perform: { _ in })
+        let source = EventSource(onCancel: { _, _ in trace.note("cancelled") }, { _ in })
         worker.loop.add(source)
         await onLoopThread { _ in
             let hasBegun = Counter()
@@ -93,15 +93,15 @@ struct WorkerThreadTests {
             let trace = Trace()
             await onLoopThread { _ in
                 let (hasBegun, gate) = (Counter(), Counter())
-                worker.loop.performRequest {
+                worker.loop.performAsSource {
                     hasBegun.increment()
                     waitUntil { gate.value == 1 }
                 }
                 waitUntil { hasBegun.value == 1 }
                 // In the middle of a turn's requests: this one is left for the next turn.
-                worker.loop.performRequest {
+                worker.loop.performAsSource {
                     trace.note("request")
-                    worker.loop.performRequest { trace.note("next turn's") }
+                    worker.loop.performAsSource { trace.note("next turn's") }
                 }
                 worker.stop(draining: draining)
                 gate.increment()
@@ -141,7 +141,7 @@ struct WorkerThreadTests {
             try? worker.loop.performAndWait { trace.note("still there") }
             let depth = Counter()
             for mode in [EventRunLoop.Mode.default, "other"] {
-                worker.loop.performRequest(inModes: [.default, "other"]) {
+                worker.loop.performAsSource(in: [.default, "other"]) {
                     let loop = EventRunLoop.current
                     let source = occupy(loop, mode)
                     depth.increment()

@@ -109,7 +109,7 @@ struct PortNameTests {
             TestThread {
                 for _ in 0..<200 {
                     guard let name = try? PortName("port"),
-                        let port = try? LocalPort(name, in: directory.ports, handler: { _ in })
+                        let port = try? LocalPort(name, in: directory.ports, { _ in })
                     else { continue }
                     wins.increment()
                     if holders.increment() - released.value != 1 { collisions.increment() }

@@ -15,8 +15,8 @@ struct PortRequestTests {
         private let thread: TestThread
         private let loop = Box<EventRunLoop?>(nil)
 
-        init(_ handler: @escaping LocalPort.Handler) {
-            let port = LocalPort(handler: handler)
+        init(_ handler: @escaping LocalPort.Callback) {
+            let port = LocalPort(handler)
             let loop = loop
             self.port = port
             thread = TestThread {

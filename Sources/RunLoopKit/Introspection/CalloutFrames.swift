@@ -71,7 +71,7 @@ func callOut(_ perform: EventSource.Boxed, source: EventSource) {
 }
 
 func callOut(
-    _ handler: DescriptorSource.Callback,
+    _ handler: DescriptorSource.Boxed,
     source: DescriptorSource,
     events: DescriptorSource.Events
 ) -> DescriptorSource.Finding {
@@ -81,7 +81,7 @@ func callOut(
             { context in
                 let call = unsafe context.assumingMemoryBound(
                     to: (
-                        DescriptorSource.Callback, DescriptorSource, DescriptorSource.Events, DescriptorSource.Finding
+                        DescriptorSource.Boxed, DescriptorSource, DescriptorSource.Events, DescriptorSource.Finding
                     ).self
                 )
                 switch unsafe call.pointee.0 {

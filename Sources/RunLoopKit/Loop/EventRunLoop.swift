@@ -63,13 +63,13 @@ public final class EventRunLoop: Sendable {
 
     /// The main thread's loop. It is never destroyed. It does not use the main dispatch queue before it runs.
     ///
-    /// Callbacks are not isolated to an actor, because they can be on any loop. Callbacks of items made by `onMainActor` run on
-    /// the main actor:
+    /// Callbacks are not isolated to an actor, because they can be on any loop. ``onMainActor(_:)`` makes one of a closure that
+    /// is isolated to the main actor:
     ///
-    ///     EventRunLoop.main.add(.onMainActor(every: .seconds(1)) { _ in counter += 1 })
+    ///     EventRunLoop.main.add(EventTimer(every: .seconds(1), onMainActor { _ in counter += 1 }))
     public static var main: EventRunLoop { LoopRegistry.main }
 
-    /// The calling thread's loop. It ends with its thread.
+    /// The calling thread's loop; in every callback, block and request, the loop that calls. It ends with its thread.
     ///
     /// Never fails for lack of descriptors: it needs none until it first sleeps, and then continues without them if necessary
     /// (see `Poller`).

@@ -62,7 +62,7 @@ extension Scenario {
             for _ in 0..<Self.burst { stage.loop.perform(work) }
         },
         congested("congested-requests", on: .worker) { stage, work in
-            for _ in 0..<Self.burst { stage.loop.performRequest(work) }
+            for _ in 0..<Self.burst { stage.loop.performAsSource(work) }
         },
         congested("congested-sources", on: .mainLoop) { stage, work in
             for _ in 0..<Self.burst {

@@ -38,7 +38,7 @@ extension Scenario {
             pipe.writeByte()
         },
         placed("in-block", on: .worker) { stage, work in stage.loop.perform(work) },
-        placed("in-request", on: .worker) { stage, work in stage.loop.performRequest(work) },
+        placed("in-request", on: .worker) { stage, work in stage.loop.performAsSource(work) },
         placed("in-main-queue", on: .mainLoop) { _, work in DispatchQueue.main.async(execute: work) },
         placed("in-nested-run", on: .mainLoop) { stage, work in
             stage.loop.perform {

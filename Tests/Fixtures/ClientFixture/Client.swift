@@ -37,10 +37,13 @@ final class Model {
     var observer: LoopObserver?
 
     func start() {
-        timer = .onMainActor(every: .milliseconds(100)) { [weak self] _ in self?.ticks += 1 }
-        observer = .onMainActor(activities: [.beforeWaiting, .exit]) { [weak self] _, activity in
-            if activity.contains(.exit) { self?.exits += 1 }
-        }
+        timer = EventTimer(every: .milliseconds(100), onMainActor { [weak self] _ in self?.ticks += 1 })
+        observer = LoopObserver(
+            activities: [.beforeWaiting, .exit],
+            onMainActor { [weak self] _, activity in
+                if activity.contains(.exit) { self?.exits += 1 }
+            }
+        )
         if let timer { EventRunLoop.main.add(timer, to: .common) }
         if let observer { EventRunLoop.main.add(observer, to: .common) }
     }
@@ -56,8 +59,8 @@ func useOnMainActor() throws {
     let loop = EventRunLoop.main
     let model = Model()
     model.start()
-    loop.perform { MainActor.assumeIsolated { model.ticks += 1 } }
-    loop.perform(inModes: [.default, "tracking"], wake: false) {}
+    loop.perform(onMainActor { model.ticks += 1 })
+    loop.perform(in: [.default, "tracking"], wake: false) {}
     loop.addCommonMode("tracking")
     let source = EventSource(order: 1, onSchedule: { _, mode in _ = mode.name }, onCancel: { _, _ in }) { source in
         source.invalidate()
@@ -86,21 +89,24 @@ func callOnMainActor() async throws {
     defer { for end in pipes { close(end) } }
     for loop in [EventRunLoop.main, worker.loop] {
         model.calls = []
-        let source = EventSource.onMainActor { _ in model.calls.insert("source") }
-        let reader = DescriptorSource.onMainActor(descriptor: pipes[0]) { reader, _ in
-            reader.invalidate()
-            model.calls.insert("descriptor")
-        }
+        let source = EventSource(onMainActor { _ in model.calls.insert("source") })
+        let reader = DescriptorSource(
+            descriptor: pipes[0],
+            onMainActor { reader, _ in
+                reader.invalidate()
+                model.calls.insert("descriptor")
+            }
+        )
         loop.add(source)
         try loop.add(reader)
-        loop.add(.onMainActor(activities: .beforeWaiting, repeats: false) { _, _ in model.calls.insert("observer") })
-        loop.add(.onMainActor(after: .milliseconds(1)) { _ in model.calls.insert("after") })
-        loop.add(.onMainActor(at: .now) { _ in model.calls.insert("at") })
-        loop.add(.onMainActor(atWallClock: .now) { _ in model.calls.insert("wall") })
+        loop.add(LoopObserver(repeats: false, onMainActor { _, _ in model.calls.insert("observer") }))
+        loop.add(EventTimer(after: .milliseconds(1), onMainActor { _ in model.calls.insert("timer") }))
+        loop.perform(onMainActor { model.calls.insert("block") })
+        loop.performAsSource(onMainActor { model.calls.insert("request") })
         source.signalAndWake()
         write(pipes[1], "x", 1)
         // Keeps the main loop's mode non-empty while the other loop works.
-        let keeper = EventTimer.onMainActor(every: .milliseconds(1)) { _ in model.ticks += 1 }
+        let keeper = EventTimer(every: .milliseconds(1), onMainActor { _ in model.ticks += 1 })
         EventRunLoop.main.add(keeper)
         while model.calls.count < 6 { runMainLoop() }
         keeper.invalidate()

@@ -8,14 +8,14 @@ func performOnWorker() throws {
     let seen = Seen()
     // The result of a body may be ignored.
     try loop.performAndWait { seen.note("waited for") }
-    let label = try loop.performAndWait(inModes: [.default, "tracking"], timeout: .seconds(60)) { loop.label }
+    let label = try loop.performAndWait(in: [.default, "tracking"], timeout: .seconds(60)) { loop.label }
     precondition(label == "client" && worker.name == label && !worker.hasEnded)
     do {
         try loop.performAndWait { throw Refusal() }
         fatalError("the body's error was lost")
     } catch is Refusal {}
-    loop.performRequest { seen.note("requested") }
-    loop.perform(after: .milliseconds(1), inModes: [.common]) { loop.stop(mode: .default) }
+    loop.performAsSource { seen.note("requested") }
+    loop.perform(after: .milliseconds(1), in: [.common]) { loop.stop(mode: .default) }
     worker.stop(draining: true)
     precondition(worker.join(timeout: .seconds(60)) && worker.hasEnded && seen.count == 2)
     do {
@@ -29,9 +29,9 @@ func performFromTasks() async throws {
     let worker = try WorkerThread(name: "client")
     let loop = worker.loop
     let seen = Seen()
-    try await loop.performAndWait { seen.note("waited for") }
-    let isThere = try await loop.performAndWait(inModes: [.common]) { EventRunLoop.current === loop }
-    let task = Task { try await loop.performAndWait(inModes: ["never runs"]) { seen.note("never") } }
+    try await loop.performAndAwait { seen.note("waited for") }
+    let isThere = try await loop.performAndAwait(in: [.common]) { EventRunLoop.current === loop }
+    let task = Task { try await loop.performAndAwait(in: ["never runs"]) { seen.note("never") } }
     task.cancel()
     do {
         _ = try await task.value
@@ -65,15 +65,21 @@ final class View {
     private let loop = EventRunLoop.main
 
     func change() {
-        loop.performBeforeWaiting(ObjectIdentifier(self), order: .max, atLatest: .seconds(1)) { [weak self] in
-            MainActor.assumeIsolated { self?.layouts += 1 }
-        }
+        loop.performBeforeWaiting(
+            ObjectIdentifier(self),
+            order: .max,
+            atLatest: .seconds(1),
+            onMainActor { [weak self] in self?.layouts += 1 }
+        )
     }
 
     func blink(after delay: Duration) {
-        loop.perform(after: delay, inModes: [.default, "tracking"], target: self) { [weak self] in
-            MainActor.assumeIsolated { self?.blinks += 1 }
-        }
+        loop.perform(
+            after: delay,
+            in: [.default, "tracking"],
+            target: self,
+            onMainActor { [weak self] in self?.blinks += 1 }
+        )
     }
 
     func hide() {

@@ -28,7 +28,7 @@ func sources(_ loop: EventRunLoop) {
     let source = EventSource(
         onSchedule: { _, _ in captured.touch() },
         onCancel: { _, _ in captured.touch() },
-        perform: { source in
+        { source in
             captured.touch()
             source.invalidate()
         }
@@ -65,7 +65,7 @@ func observers(_ loop: EventRunLoop) {
 func blocks(_ loop: EventRunLoop) {
     let captured = Captured()
     loop.perform(in: mode) { captured.touch() }
-    loop.perform(inModes: [mode, .default]) { captured.touch() }
+    loop.perform(in: [mode, .default]) { captured.touch() }
     let keepAlive = EventSource { _ in captured.touch() }
     loop.add(keepAlive, to: mode)
     loop.run(mode: mode, for: .zero)

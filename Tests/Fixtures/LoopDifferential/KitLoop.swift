@@ -19,7 +19,7 @@ final class KitLoop: LoopUnderTest {
                     order: source.order,
                     onSchedule: { _, mode in player.scheduled(index, in: mode.name) },
                     onCancel: { _, mode in player.cancelled(index, in: mode.name) },
-                    perform: { _ in player.performed(index) }
+                    { _ in player.performed(index) }
                 )
             )
         }
@@ -107,7 +107,7 @@ final class KitLoop: LoopUnderTest {
         if places.count == 1 {
             loop.perform(in: mode(places[0]), wake: false, body)
         } else {
-            loop.perform(inModes: places.map(mode), wake: false, body)
+            loop.perform(in: places.map(mode), wake: false, body)
         }
     }
 

@@ -17,7 +17,7 @@ final class CommandSource: Sendable {
         source = EventSource(
             onSchedule: { loop, _ in shared.source.map { registry.register(Context(source: $0, loop: loop)) } },
             onCancel: { loop, _ in registry.unregister(loop) },
-            perform: { _ in perform(shared.source?.takeCommands() ?? []) }
+            { _ in perform(shared.source?.takeCommands() ?? []) }
         )
         buffer = Mutex([])
         shared.source = self

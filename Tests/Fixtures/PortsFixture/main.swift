@@ -22,7 +22,7 @@ func name() throws -> PortName { try PortName(arguments.count > 3 ? arguments[3]
 
 /// Serves a named port until it is killed: replies to requests with the same components, in order.
 func serve(_ handler: @escaping @Sendable (ReceivedMessage) -> Void) throws {
-    let port = try LocalPort(name(), in: directory, handler: handler)
+    let port = try LocalPort(name(), in: directory, handler)
     try EventRunLoop.current.add(port)
     say("ready \(getpid())")
     EventRunLoop.current.run()

@@ -7,7 +7,7 @@ let requestMayEnd = Atomic<Bool>(false)
 
 /// R64: the frame of a perform request, and of a thread that waits for one; a signal does not end that wait.
 func requestFrames() {
-    EventRunLoop.main.performRequest { say("request: \(loopFrame())") }
+    EventRunLoop.main.performAsSource { say("request: \(loopFrame())") }
     EventRunLoop.main.run(for: .zero)
     do {
         let worker = try WorkerThread(name: "frames")

@@ -64,9 +64,12 @@ func follow() throws {
 
 @MainActor final class Clock {
     var ticks = 0
-    private lazy var timer = EventTimer.onMainActor(every: .seconds(1)) { [weak self] _ in self?.ticks += 1 }
+    private lazy var timer = EventTimer(every: .seconds(1), onMainActor { [weak self] _ in self?.ticks += 1 })
 
-    func start() { EventRunLoop.main.add(timer) }
+    func start() {
+        EventRunLoop.main.add(timer)
+        EventRunLoop.main.perform(onMainActor { self.ticks = 0 })
+    }
 }
 
 func workerAndTimer() async throws {
@@ -74,7 +77,7 @@ func workerAndTimer() async throws {
     let timer = EventTimer(every: .seconds(5)) { _ in flushIndex() }
     timer.tolerance = .seconds(1)
     worker.loop.add(timer)
-    let pages = try await worker.loop.performAndWait { countPages() }
+    let pages = try await worker.loop.performAndAwait { countPages() }
     worker.stop()
     print(pages)
 }

@@ -97,7 +97,7 @@ func begin(_ way: Way, _ stall: Standstill) throws {
         source.signalAndWake()
     case .timer: loop.add(EventTimer(after: .milliseconds(3)) { _ in stall.standStill() })
     case .mainQueue: DispatchQueue.main.async { stall.standStill() }
-    case .request: loop.performRequest { stall.standStill() }
+    case .request: loop.performAsSource { stall.standStill() }
     case .block: loop.perform { stall.standStill() }
     case .port: try ports.remote.send(PortMessage(id: Int32(stall.milliseconds)))
     case .descriptor:

@@ -37,8 +37,8 @@ struct ChromiumNestingTests {
             loop.add(LoopObserver(activities: [.entry, .exit]) { _, activity in trace.note(name(of: activity)) })
             let nests: @Sendable (EventSource) -> Void = { _ in loop.run(for: .zero) }
             let sources = [
-                EventSource(order: 0, perform: nests), EventSource(order: 1) { _ in trace.note("a") },
-                EventSource(order: 2, perform: nests), EventSource(order: 3) { _ in trace.note("b") },
+                EventSource(order: 0, nests), EventSource(order: 1) { _ in trace.note("a") },
+                EventSource(order: 2, nests), EventSource(order: 3) { _ in trace.note("b") },
             ]
             for source in sources {
                 loop.add(source)

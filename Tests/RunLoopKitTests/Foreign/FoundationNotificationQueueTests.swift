@@ -54,10 +54,10 @@ struct FoundationNotificationQueueTests {
             loop.add(
                 EventTimer(after: .milliseconds(1)) { _ in
                     guard let mode = loop.currentMode else { return }
-                    loop.performRequest(inModes: [mode]) { trace.note("for \(mode)") }
-                    loop.performRequest { trace.note("for the common modes") }
-                    loop.performRequest(inModes: ["other"]) { trace.note("for another") }
-                    loop.performRequest(inModes: [mode]) { loop.stop() }
+                    loop.performAsSource(in: [mode]) { trace.note("for \(mode)") }
+                    loop.performAsSource { trace.note("for the common modes") }
+                    loop.performAsSource(in: ["other"]) { trace.note("for another") }
+                    loop.performAsSource(in: [mode]) { loop.stop() }
                 }
             )
             loop.run(for: .seconds(60))

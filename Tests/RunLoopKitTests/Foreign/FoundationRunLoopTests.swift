@@ -103,7 +103,7 @@ struct FoundationRunLoopTests {
                 let source = EventSource(
                     onSchedule: { _, mode in trace.note("into \(mode)") },
                     onCancel: { _, mode in trace.note("out of \(mode)") },
-                    perform: { _ in }
+                    { _ in }
                 )
                 witness = WeakReference(source)
                 loop.add(source)

@@ -14,7 +14,7 @@ struct GNUstepPerformerTests {
         let performs = await onLoopThread { loop in
             let trace = Trace()
             occupy(loop)
-            loop.performRequest(inModes: [.default]) { trace.note("performed") }
+            loop.performAsSource(in: [.default]) { trace.note("performed") }
             loop.run(for: .zero)
             trace.note("next run")
             loop.run(for: .milliseconds(2))

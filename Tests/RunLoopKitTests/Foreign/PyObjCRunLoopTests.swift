@@ -104,7 +104,7 @@ struct PyObjCRunLoopTests {
                 order: 55,
                 onSchedule: { trace.note("schedule \($1), this loop: \($0 === loop)") },
                 onCancel: { trace.note("cancel \($1), this loop: \($0 === loop)") },
-                perform: { _ in trace.note("perform") }
+                { _ in trace.note("perform") }
             )
             loop.add(source, to: "custom")
             trace.note("\(loop.run(mode: "custom", for: .milliseconds(2), returnAfterSourceHandled: true))")

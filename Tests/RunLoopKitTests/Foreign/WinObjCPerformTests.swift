@@ -67,7 +67,7 @@ struct WinObjCPerformTests {
             let performs = Counter()
             loop.addCommonMode("other")
             for mode in [EventRunLoop.Mode.default, "other"] { occupy(loop, mode) }
-            loop.perform(after: .zero, inModes: [.default, .common]) { performs.increment() }.cancel()
+            loop.perform(after: .zero, in: [.default, .common]) { performs.increment() }.cancel()
             for mode in [EventRunLoop.Mode.default, "other"] { loop.run(mode: mode, for: .milliseconds(2)) }
             return performs.value
         }

@@ -11,8 +11,9 @@ internal import Synchronization
 /// the descriptor is closed first, the source delivers `closed`, at the latest when events keep arriving or its number is
 /// watched again, and is then invalid; it never keeps the loop busy (R37).
 public final class DescriptorSource: Sendable {
-    /// Called on a loop's thread, never on two at once, with the events of the descriptor (R36).
-    public typealias Handler = @Sendable (DescriptorSource, Events) -> Void
+    /// Called on the thread of a loop, which is ``EventRunLoop/current``, never on two at once, with the events of the
+    /// descriptor (R36).
+    public typealias Callback = @Sendable (DescriptorSource, Events) -> Void
 
     /// The events to wait for, and the events that have arrived.
     public struct Events: OptionSet, Hashable, Sendable {
@@ -52,7 +53,7 @@ public final class DescriptorSource: Sendable {
         var isCalled = false
         var isMuted = false
         /// Nil once invalid.
-        var handler: Callback?
+        var handler: Boxed?
     }
 
     /// The result of a handler that reads the descriptor itself.
@@ -63,24 +64,24 @@ public final class DescriptorSource: Sendable {
     }
 
     /// An enum instead of bare closures: a closure in an Optional would be called through a thunk that is allocated each time.
-    enum Callback: Sendable {
-        case handler(Handler)
+    enum Boxed: Sendable {
+        case handler(Callback)
         /// Reads without blocking, and returns `nothing` if there is nothing.
         case reader(@Sendable () -> Finding)
     }
 
-    /// - Parameter handler: Called on a loop's thread; never on two at once.
+    /// - Parameter callback: Called on a loop's thread; never on two at once.
     public init(
         descriptor: Int32,
         events: Events = .readable,
         edgeTriggered: Bool = false,
-        handler: @escaping Handler
+        _ callback: @escaping Callback
     ) {
         self.descriptor = descriptor
         interest = events
         isEdgeTriggered = edgeTriggered
         readsItself = false
-        state = ForkSafeMutex(State(handler: .handler(handler)))
+        state = ForkSafeMutex(State(handler: .handler(callback)))
     }
 
     /// For handlers of this package itself.
@@ -140,7 +141,7 @@ extension DescriptorSource {
         return finding
     }
 
-    private func begin() -> Callback? {
+    private func begin() -> Boxed? {
         state.withLock { state in
             guard let handler = state.handler else { return nil }
             guard !state.isCalled else {

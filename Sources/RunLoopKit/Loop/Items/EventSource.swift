@@ -5,8 +5,9 @@ internal import Synchronization
 /// performs it once for any number of preceding signals (R28–R33). In spite of the name, not in a signal handler: see
 /// ``EventRunLoop/wakeUp()``.
 public final class EventSource: Sendable {
-    /// Called on a loop's thread. A signal made inside it is performed in the next turn (R29).
-    public typealias Perform = @Sendable (EventSource) -> Void
+    /// Called on the thread of a loop, which is ``EventRunLoop/current``. A signal made inside it is performed in the next turn
+    /// (R29).
+    public typealias Callback = @Sendable (EventSource) -> Void
     /// Called with the loop and the mode to which the source was added or from which it was removed: once for each, outside all
     /// locks (R33).
     public typealias Notice = @Sendable (EventRunLoop, EventRunLoop.Mode) -> Void
@@ -37,23 +38,23 @@ public final class EventSource: Sendable {
     /// A struct instead of the bare closure: a closure in an Optional would be called through a thunk that is allocated each
     /// time.
     struct Boxed: Sendable {
-        let call: Perform
+        let call: Callback
     }
 
     /// - Parameters:
     ///   - onSchedule: Called on the adding thread after the source was added to a mode of a loop.
     ///   - onCancel: Called after it was removed: by removal, invalidation, or the end of the loop's thread.
-    ///   - perform: Called on a loop's thread; never on two at once.
+    ///   - callback: Called on a loop's thread; never on two at once.
     public init(
         order: Int = 0,
         onSchedule: Notice? = nil,
         onCancel: Notice? = nil,
-        perform: @escaping Perform
+        _ callback: @escaping Callback
     ) {
         self.order = order
         self.onSchedule = onSchedule
         self.onCancel = onCancel
-        state = ForkSafeMutex(State(perform: Boxed(call: perform)))
+        state = ForkSafeMutex(State(perform: Boxed(call: callback)))
     }
 
     /// Whether it can still be performed. Any thread.
@@ -92,7 +93,7 @@ public final class EventSource: Sendable {
         for place in state.withLock({ $0.places }) { place.loop.wakeUp() }
     }
 
-    /// Removes it permanently from all loops and modes, calls `onCancel` for each, and frees `perform`. Any thread; a running
+    /// Removes it permanently from all loops and modes, calls `onCancel` for each, and frees the callback. Any thread; a running
     /// call runs to its end.
     public func invalidate() {
         let (places, perform) = state.withLock { state in

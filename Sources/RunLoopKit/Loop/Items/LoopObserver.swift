@@ -2,7 +2,8 @@ import Locking
 
 /// Observes the activities of one loop (R38). Any thread may create, add and invalidate it; it is called on the loop's thread.
 public final class LoopObserver: Sendable {
-    /// Called on the loop's thread with one activity at a time; the loop continues when it returns.
+    /// Called on the loop's thread with one activity at a time; the loop, which is ``EventRunLoop/current``, continues when it
+    /// returns.
     public typealias Callback = @Sendable (LoopObserver, EventRunLoop.Activity) -> Void
 
     /// The activities for which it is called; constant for its lifetime.

@@ -1,5 +1,56 @@
 import Locking
 
+extension EventRunLoop {
+    /// Runs `body` once, on the loop's thread, when the loop is about to sleep or its run ends: once for all the changes of a
+    /// turn, as user interfaces lay out and commit, and pools are drained. Any thread; not in a signal handler.
+    ///
+    /// Until `body` has begun, another call with the same key replaces `body`, which keeps its position. A call made while such
+    /// work is being done takes effect in the next turn, for which the loop stays awake. Work does not keep a mode from being
+    /// empty, and is not done for a run that is refused because the mode is empty; if the loop's thread ends first, the work is
+    /// released.
+    ///
+    /// A loop that always has a signalled source or a request never reaches its rest: see `limit`.
+    ///
+    /// - Parameters:
+    ///   - key: Names the work in this loop: a string, an `ObjectIdentifier`.
+    ///   - order: Among the loop's observers, lower first (R38). `Int.min` is before, `Int.max` after everything else. Work of
+    ///     one order is done in the order of the calls. Use few orders: each order ever used keeps an observer on the loop.
+    ///   - activities: When the work is done; an empty set traps. `beforeWaiting` alone makes it work for an idle loop: a run
+    ///     that ends takes no time for it.
+    ///   - mode: A mode, or all common ones.
+    ///   - limit: If the loop has not done the work after this time, it is done at the beginning of a turn. Nil for no limit.
+    public func performBeforeWaiting(
+        _ key: some Hashable & Sendable,
+        order: Int = 0,
+        at activities: Activity = [.beforeWaiting, .exit],
+        in mode: Mode = .common,
+        atLatest limit: Duration? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        _ body: @escaping @Sendable () -> Void
+    ) {
+        let canCome = !activities.isDisjoint(with: .all)
+        require(canCome, "Work before a sleep names at least one activity.", file: file, line: line)
+        if isOfParent { return LoopWarning.loopOfParent.make() }
+        let deadline = MonotonicInstant.after(limit)
+        let lane = BeforeWaitingWork.Lane(order: order, activities: activities, mode: mode, isLimited: limit != nil)
+        switch beforeWaiting.put(body, for: BeforeWaitingWork.Key(base: key), in: lane, deadline: deadline) {
+        case .refused: return LoopWarning.loopEnded.make()
+        case .replaced: return
+        case .added: break
+        case .addedToNewLane: add(beforeWaiting.observer(of: lane), to: mode)
+        }
+        // On its own thread the loop reaches the work without a wake-up, unless it may just have passed that point.
+        if !isOnOwnThread || heartbeat.pulse.phase == .beforeWaiting { wake.post() }
+    }
+
+    /// Frees the work of that key without doing it, if it has not begun; returns whether it had not begun. Any thread.
+    @discardableResult
+    public func cancelBeforeWaiting(_ key: some Hashable & Sendable) -> Bool {
+        beforeWaiting.remove(BeforeWaitingWork.Key(base: key))
+    }
+}
+
 /// The work that a loop does once before it waits. One observer of the loop does all work of one lane.
 final class BeforeWaitingWork: Sendable {
     struct Lane: Hashable, Sendable {

@@ -1,5 +1,47 @@
 import Locking
 
+extension EventRunLoop {
+    /// Runs `body` once, on the loop's thread, after `delay`, in whichever of the modes runs then (R53). Any thread; not in a
+    /// signal handler.
+    ///
+    /// Bodies with equal delays run in the order of the calls. If the loop ends first, `body` is released without running.
+    ///
+    /// - Parameters:
+    ///   - delay: Zero or less: in the next turn that checks timers.
+    ///   - modes: At least one; an empty array traps. By default all common modes.
+    ///   - target: The owner of the perform, for ``cancelPerforms(target:)``. It is not retained, and is identified by its
+    ///     identity only: a target that may be released before `body` must cancel in its deinit.
+    /// - Returns: A handle that cancels this perform.
+    @discardableResult
+    public func perform(
+        after delay: Duration,
+        in modes: [Mode] = [.common],
+        target: AnyObject? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        _ body: @escaping @Sendable () -> Void
+    ) -> DelayedPerform {
+        requireMode(in: modes, file, line)
+        let date = MonotonicInstant.now.advanced(by: max(delay, .zero))
+        // Not due before it is in all its modes and recorded, so that it cannot finish in the middle of that.
+        let timer = EventTimer(at: .distantFuture) { [delayed] timer in
+            delayed.forget(timer)
+            body()
+        }
+        for mode in modes { add(timer, to: mode) }
+        if !isOfParent, delayed.record(timer, target: target.map { ObjectIdentifier($0) }) {
+            timer.nextFireDate = date
+        } else {
+            timer.invalidate()
+        }
+        return DelayedPerform(timer, of: delayed)
+    }
+
+    /// Cancels every perform after a delay that was requested with this target on this loop and has not begun (R53). Any
+    /// thread; also from inside a callout, where it stops performs that are due in the same turn.
+    public func cancelPerforms(target: AnyObject) { delayed.cancelAll(of: ObjectIdentifier(target)) }
+}
+
 /// One perform after a delay (R53), which it can cancel.
 public struct DelayedPerform: Sendable {
     private let timer: EventTimer

@@ -1,29 +1,94 @@
 import Locking
 
-// Perform requests: the run loop's way to run work on its thread and report its completion (R52). A block of `perform` is
-// lighter and runs earlier in the turn, and its completion is not tracked. A request is handled like a signalled source, and
-// can be waited for.
+// The ways to have a loop run something once. All name the common modes by default, and differ in when and how it is run:
+//
+//   perform(in:wake:)             as a block: the lightest, and early in the turn (R51)
+//   performAsSource(in:)          like a signalled source, which counts as handled and ends a run for one source (R52)
+//   performAndWait(in:timeout:)   like performAsSource; the calling thread blocks until it is done
+//   performAndAwait(in:)          like performAsSource; the calling task is suspended until it is done
+//   perform(after:in:target:)     after a delay (R53): see DelayedPerforms.swift
+//   performBeforeWaiting(_:…)     once for all calls with a key, before the loop sleeps: see BeforeWaitingWork.swift
+
 extension EventRunLoop {
-    /// Requests that the loop run `body` once, in whichever of the modes it runs first, and wakes it (R52). Any thread; not in
-    /// a signal handler.
+    /// Runs a block once, on the loop's thread, in a run of one mode, or of any common mode (R51). Any thread; not in a signal
+    /// handler.
+    ///
+    /// - Parameter wake: False leaves a sleeping loop asleep, as CFRunLoopPerformBlock does (R24).
+    public func perform(in mode: Mode = .common, wake: Bool = true, _ block: consuming @escaping @Sendable () -> Void) {
+        enqueue(BlockQueue.Block(modes: .init(mode), body: block), wake: wake)
+    }
+
+    /// Runs a block once, on the loop's thread, in whichever of the modes runs first (R51). Any thread; not in a signal
+    /// handler.
+    ///
+    /// - Parameters:
+    ///   - modes: At least one; an empty array traps.
+    ///   - wake: As in ``perform(in:wake:_:)``.
+    public func perform(
+        in modes: [Mode],
+        wake: Bool = true,
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        _ block: consuming @escaping @Sendable () -> Void
+    ) {
+        requireMode(in: modes, file, line)
+        enqueue(BlockQueue.Block(modes: .init(modes), body: block), wake: wake)
+    }
+
+    private func enqueue(_ block: consuming BlockQueue.Block, wake: Bool) {
+        if isOfParent { return LoopWarning.loopOfParent.make() }
+        if case .named = block.modes { make(block.modes) }
+        switch blocks.append(block, wakes: wake) {
+        case .refused: LoopWarning.loopEnded.make()
+        case .needsWakeUp: if wake { self.wake.post() }
+        case .isAnnounced: break
+        }
+    }
+
+    /// Work that names no mode would be kept forever and never run.
+    func requireMode(in modes: [Mode], _ file: StaticString, _ line: UInt) {
+        require(!modes.isEmpty, "What is to be performed names at least one mode.", file: file, line: line)
+    }
+
+    /// Creates the modes if necessary, as adding an item does (R4): a block or a request is enough to create a mode that can be
+    /// run.
+    func make(_ modes: BlockQueue.Modes) {
+        guard case .named(let names) = modes else { return }
+        table.withLock { table in
+            for mode in names where mode != .common { _ = table.mode(mode) }
+        }
+    }
+}
+
+extension BlockQueue.Modes {
+    init(_ modes: [EventRunLoop.Mode]) {
+        self = modes.count == 1 ? .init(modes[0]) : .named(Set(modes))
+    }
+}
+
+// MARK: - Requests
+
+extension EventRunLoop {
+    /// Runs `body` once, on the loop's thread, like a signalled source, in whichever of the modes runs first, and wakes the loop
+    /// (R52). Any thread; not in a signal handler.
     ///
     /// Requests are served first in, first out. All requests of a mode are served in one turn, before that turn's signalled
     /// sources; a request made by a request is served in the next turn. They count as a source handled (R19). If the loop ends
     /// first, `body` is released without running.
     ///
     /// - Parameter modes: At least one; an empty array traps. By default all common modes.
-    public func performRequest(
-        inModes modes: [Mode] = [.common],
+    public func performAsSource(
+        in modes: [Mode] = [.common],
         file: StaticString = #fileID,
         line: UInt = #line,
         _ body: @escaping @Sendable () -> Void
     ) {
         requireMode(in: modes, file, line)
-        if !post(PerformRequest(inModes: modes, body: body)) { LoopWarning.loopEnded.make() }
+        if !post(PerformRequest(in: modes, body: body)) { LoopWarning.loopEnded.make() }
     }
 
-    /// Runs `body` on the loop, and waits until it is done (R52). Any thread, not in a signal handler; on the loop's own thread
-    /// `body` runs at once. In an async function the other overload is used, which blocks no thread.
+    /// Runs `body` on the loop, and blocks the calling thread until it is done (R52). Any thread, not in a signal handler; on the
+    /// loop's own thread `body` runs at once. Async functions call ``performAndAwait(in:file:line:_:)``, which blocks no thread.
     ///
     /// Two loops that wait for each other wait forever: pass a timeout where that is possible.
     ///
@@ -33,10 +98,10 @@ extension EventRunLoop {
     /// - Returns: What `body` returns.
     /// - Throws: What `body` throws; ``RunLoopError`` `requestTimedOut` if the request was withdrawn and will never run;
     ///   `loopEnded` if the loop's thread has ended, before `body` began or while it ran.
-    @available(*, noasync, message: "In an async function, await the call.")
+    @available(*, noasync, message: "In an async function, await performAndAwait.")
     @discardableResult
     public func performAndWait<Value: Sendable>(
-        inModes modes: [Mode] = [.common],
+        in modes: [Mode] = [.common],
         timeout: Duration? = nil,
         file: StaticString = #fileID,
         line: UInt = #line,
@@ -54,15 +119,15 @@ extension EventRunLoop {
         return try reply.value()
     }
 
-    /// Runs `body` on the loop, and suspends until it is done (R52). If the task is cancelled before `body` has begun, the
-    /// request is withdrawn.
+    /// Runs `body` on the loop, and suspends the calling task until it is done (R52). If the task is cancelled before `body` has
+    /// begun, the request is withdrawn.
     ///
     /// - Parameter modes: At least one; an empty array traps. By default all common modes.
     /// - Returns: What `body` returns.
-    /// - Throws: What `body` throws; ``RunLoopError`` `loopEnded` as in the overload that blocks; `CancellationError`.
+    /// - Throws: What `body` throws; ``RunLoopError`` `loopEnded` as in ``performAndWait(in:timeout:file:line:_:)``; `CancellationError`.
     @discardableResult
-    public func performAndWait<Value: Sendable>(
-        inModes modes: [Mode] = [.common],
+    public func performAndAwait<Value: Sendable>(
+        in modes: [Mode] = [.common],
         file: StaticString = #fileID,
         line: UInt = #line,
         _ body: @escaping @Sendable () throws -> Value
@@ -85,7 +150,7 @@ extension EventRunLoop {
         _ body: @escaping @Sendable () throws -> Value
     ) throws(RunLoopError) -> PerformRequest {
         let request = PerformRequest(
-            inModes: modes,
+            in: modes,
             completion: { ending in
                 if ending == .loopEnded { reply.put(.failure(RunLoopError(.loopEnded))) }
                 reply.open()

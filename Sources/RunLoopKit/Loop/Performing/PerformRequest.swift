@@ -32,7 +32,7 @@ final class PerformRequest: Sendable {
     ///   - modes: At least one.
     ///   - completion: Called once, outside all locks, unless the request is withdrawn.
     init(
-        inModes modes: [EventRunLoop.Mode],
+        in modes: [EventRunLoop.Mode],
         completion: (@Sendable (Ending) -> Void)? = nil,
         body: @escaping @Sendable () -> Void
     ) {

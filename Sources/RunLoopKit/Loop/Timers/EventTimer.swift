@@ -10,7 +10,8 @@ internal import Synchronization
 /// clock is set forward over the date, the timer fires at once; over several dates of its grid, once for all of them. If the
 /// clock is set back, the timer waits for its next date, and dates that were served are not served again.
 public final class EventTimer: Sendable {
-    /// Called on the loop's thread with the timer itself, which it may move or invalidate (R45).
+    /// Called on the loop's thread with the timer itself, which it may move or invalidate (R45). The loop is
+    /// ``EventRunLoop/current``.
     public typealias Callback = @Sendable (EventTimer) -> Void
 
     /// Breaks ties between equal fire dates: lower orders come first. Values beyond ±2³¹ are equal.
