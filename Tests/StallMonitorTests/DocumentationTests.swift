@@ -45,9 +45,9 @@ struct DocumentationTests {
         for row in rows {
             let code = try? Self.text("Sources/\(row.2)")
             #expect(code != nil, "There is no \(row.2)")
-            for function in row.1.matches(of: /\*([A-Za-z]+)/) {
-                let declaration = function.1 == "init" ? "init" : "func \(function.1)"
-                #expect(code?.contains(declaration) == true, "\(row.2) has no \(declaration)")
+            for name in row.1.matches(of: /\*([A-Za-z]+)/).map(\.1) {
+                let declarations = name == "init" ? ["init"] : ["func \(name)", "struct \(name)"]
+                #expect(declarations.contains { code?.contains($0) == true }, "\(row.2) has no \(name)")
             }
         }
     }

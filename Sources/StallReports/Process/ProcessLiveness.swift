@@ -96,87 +96,72 @@ func readProcLink(_ path: String) -> String? {
     return count < 0 ? nil : String(decoding: buffer[..<count], as: UTF8.self)
 }
 
-/// How a process ended that did not stop its monitor, as far as that can be determined afterwards.
-public struct ProcessEnd: Codable, Hashable, Sendable {
-    /// What ended it.
-    public var cause: Cause
-    /// One sentence for a person.
-    public var summary: String
-    /// The latest sign of life.
-    public var lastSeenAt: Timestamp?
-    /// The status that its parent received, 0 to 255. Only if it called exit(3).
-    public var exitStatus: Int32?
+extension ProcessIdentity {
+    /// The calling process, without its build id. Any thread; some system calls. After a fork it must be called again.
+    public static func current() -> ProcessIdentity { of(getpid()) }
 
-    /// Nothing is checked.
-    public init(cause: Cause, summary: String, lastSeenAt: Timestamp? = nil, exitStatus: Int32? = nil) {
-        (self.cause, self.summary) = (cause, summary)
-        (self.lastSeenAt, self.exitStatus) = (lastSeenAt, exitStatus)
+    /// A process visible from here, without its build id: what cannot be read is left out. Its number is in the caller's
+    /// pid namespace. Any thread; some system calls.
+    package static func of(_ pid: Int32) -> ProcessIdentity {
+        let ticks = ProcessStat(pid: pid)?.startTicks
+        return ProcessIdentity(
+            pid: pid,
+            startTicks: ticks,
+            startedAt: ticks.flatMap(startTime),
+            executable: readProcLink("\(directory(of: pid))/exe"),
+            pidNamespace: currentPIDNamespace()
+        )
     }
 
-    private enum CodingKeys: String, CodingKey {
-        case cause, summary
-        case lastSeenAt = "last_seen_at"
-        case exitStatus = "exit_status"
+    /// A thread of a process that has its memory and descriptors: the first one, whose number is the process's, unless that has ended before
+    /// the others. One system call for most.
+    package static func livingThread(of pid: Int32) -> Int32 {
+        if hasMemory("/proc/\(pid)") { return pid }
+        return threads(of: pid).first { hasMemory("/proc/\(pid)/task/\($0)") } ?? pid
     }
 
-    /// What ended a process.
-    public struct Cause: OpenName {
-        /// As in JSON; unknown names are kept.
-        public let rawValue: String
-        /// Accepts unknown names too.
-        public init(rawValue: String) { self.rawValue = rawValue }
-
-        /// It called exit(3), or returned from its main function.
-        public static let exit = Cause(rawValue: "exit")
-        /// The kernel killed a process of its cgroup for lack of memory at that time.
-        public static let outOfMemory = Cause(rawValue: "oom_kill")
-        /// Its host was rebooted: a power failure, a kernel crash, or a regular reboot.
-        public static let reboot = Cause(rawValue: "reboot")
-        /// It became another program (execve(2)).
-        public static let exec = Cause(rawValue: "exec")
-        /// None of these: a signal from outside, a crash, or _exit(2). Only its parent can know which.
-        public static let killedOrCrashed = Cause(rawValue: "killed_or_crashed")
+    /// Where /proc shows the memory and the descriptors of a process (proc(5)): of one whose first thread has ended, the directory of
+    /// another thread. The first one's then shows neither.
+    package static func directory(of pid: Int32) -> String {
+        let thread = livingThread(of: pid)
+        return thread == pid ? "/proc/\(pid)" : "/proc/\(pid)/task/\(thread)"
     }
 
-    /// The known facts about an end.
-    struct Clues: Hashable {
-        var isOtherBoot = false
-        /// A process with the same number and start exists.
-        var isNumberAlive = false
-        var exitStatus: Int32?
-        var memoryKillsBefore: UInt64?
-        var memoryKillsNow: UInt64?
-        var lastSeenAt: Timestamp?
+    /// What has memory runs some program.
+    private static func hasMemory(_ path: String) -> Bool {
+        var byte: CChar = 0
+        return unsafe readlink(path + "/exe", &byte, 1) > 0
     }
 
-    /// Decides. Pure.
-    init(_ clues: Clues) {
-        let memoryKills = zip(clues.memoryKillsBefore, clues.memoryKillsNow).map { $1 > $0 ? $1 - $0 : 0 } ?? 0
-        if let status = clues.exitStatus {
-            let status = status & 0xff
-            self.init(cause: .exit, summary: "The process called exit with status \(status).", exitStatus: status)
-        } else if clues.isOtherBoot {
-            self.init(cause: .reboot, summary: "The host was started anew while the process ran.")
-        } else if clues.isNumberAlive {
-            self.init(cause: .exec, summary: "The process became another program.")
-        } else if memoryKills > 0 {
-            let what = memoryKills == 1 ? "a process" : "\(memoryKills) processes"
-            self.init(
-                cause: .outOfMemory,
-                summary: "The kernel killed \(what) of this cgroup for want of memory as the process ended."
-            )
-        } else {
-            self.init(
-                cause: .killedOrCrashed,
-                summary: "The process was killed by a signal, crashed, or called _exit: its parent knows."
-            )
+    private static func threads(of pid: Int32) -> [Int32] {
+        guard let list = unsafe opendir("/proc/\(pid)/task") else { return [] }
+        defer { unsafe _ = closedir(list) }
+        var threads: [Int32] = []
+        while let entry = unsafe readdir(list) {
+            let name = unsafe withUnsafePointer(to: entry.pointee.d_name) {
+                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+            }
+            if let thread = Int32(name) { threads.append(thread) }
         }
-        lastSeenAt = clues.lastSeenAt
+        return threads
     }
-}
 
-/// Both or neither.
-private func zip<A, B>(_ a: A?, _ b: B?) -> (A, B)? {
-    guard let a, let b else { return nil }
-    return (a, b)
+    /// The inode in `pid:[4026531836]`.
+    static func currentPIDNamespace() -> UInt64? {
+        readProcLink("/proc/self/ns/pid").flatMap { UInt64($0.dropFirst(5).dropLast()) }
+    }
+
+    /// The wall clock time of a tick since the kernel's boot, by the current clocks (to about a tick).
+    private static func startTime(ticks: UInt64) -> Timestamp? {
+        let perSecond = Int64(sysconf(Int32(_SC_CLK_TCK)))
+        var uptime = timespec()
+        guard perSecond > 0, unsafe clock_gettime(CLOCK_BOOTTIME, &uptime) == 0 else { return nil }
+        let ticks = Int64(clamping: ticks)
+        let start = Timestamp(
+            seconds: ticks / perSecond,
+            nanoseconds: (ticks % perSecond).multipliedSaturated(by: 1_000_000_000 / perSecond)
+        )
+        let now = Timestamp(seconds: Int64(uptime.tv_sec), nanoseconds: Int64(uptime.tv_nsec))
+        return Timestamp.now().advanced(byNanoseconds: start.nanoseconds(since: now))
+    }
 }
