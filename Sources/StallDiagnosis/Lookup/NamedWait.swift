@@ -90,7 +90,7 @@ package struct LockedDatabase: Hashable, Sendable {
     }
 
     /// The form that reports have.
-    package var descriptor: StallReport.Descriptor {
+    package var reportedDescriptor: StallReport.Descriptor {
         .init(number: descriptor, kind: .file, target: path, holder: holder ?? .named(owner))
     }
 

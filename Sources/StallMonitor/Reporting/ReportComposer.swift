@@ -93,7 +93,7 @@ extension StallCase {
         var cause = cause
         guard let found = findings.named, cause.verdict == .blocked else { return cause }
         cause.summary = found.sentence(stacks.waits(of: stacks.thread.id).longestCall)
-        if found.databases.count == 1 { cause.systemCall?.descriptors = found.databases.map(\.descriptor) }
+        if found.databases.count == 1 { cause.systemCall?.descriptors = found.databases.map(\.reportedDescriptor) }
         return cause
     }
 
