@@ -7,15 +7,15 @@ struct StallMonitorCommand: AsyncParsableCommand {
         commandName: "stall-monitor",
         abstract: "Shows and judges what a stall monitor reported.",
         discussion: """
-            A monitored process writes its reports into a directory. Every subcommand that reads them looks in the directory \
-            it is given, or else in $STALL_MONITOR_DIRECTORY, or else in ./stall-reports. 'sample' needs no reports; 'watch' makes \
-            some, of processes that have no monitor.
+            A monitored process writes its reports into a directory. Subcommands that read them use the directories given, or \
+            else $STALL_MONITOR_DIRECTORY, or else ./stall-reports. 'sample' needs no reports; 'watch' writes reports about \
+            processes that have no monitor.
 
-            Data goes to standard output, everything else to standard error. Colours are used on a terminal only, and not \
-            when $NO_COLOR is set. Times are local ($TZ), with --utc in UTC; in JSON always UTC.
+            Data goes to standard output, everything else to standard error. Colours are used on terminals only, and not if \
+            $NO_COLOR is set. Times are local ($TZ), or UTC with --utc; in JSON always UTC.
 
-            Defaults of options stand in ~/.config/stall-monitor/config.yaml, or in the file that $STALL_MONITOR_CONFIG names; the \
-            command line wins over them.
+            Defaults for options are read from ~/.config/stall-monitor/config.yaml, or from the file named by \
+            $STALL_MONITOR_CONFIG; the command line has precedence.
 
             EXIT CODES
               0   done; for gate: within budget, and no worse than the baseline
@@ -48,7 +48,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
         }
     }
 
-    /// Nil without a file, and where a shell asks for completions.
+    /// Nil if there is no file, and while a shell asks for completions.
     private static func defaults(of arguments: [String]) throws -> CommandDefaults? {
         guard let file = CommandDefaults.path, arguments.first?.hasPrefix("---completion") != true else { return nil }
         do throws(CommandFailure) {

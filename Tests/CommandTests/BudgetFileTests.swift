@@ -41,17 +41,17 @@ struct BudgetFileTests {
     @Test(
         "a mistake is told with file, line, key and what to write: exit code 1",
         arguments: [
-            ("budgets:\n  - maxStalls: -1\n", ":2: maxStalls: '-1' is no number of stalls; write one from 0"),
-            ("budgets:\n  - maxDuration: 5\n", ":2: maxDuration: '5' is no length of time; write one like 500ms"),
-            ("budgets:\n  - name: a\n    maxStals: 1\n", ":3: maxStals: there is no such key here; there are name, "),
-            ("budgets:\n  - severity: fatal\n", ":2: severity: 'fatal' is not among error, warning, off"),
+            ("budgets:\n  - maxStalls: -1\n", ":2: maxStalls: '-1' is not a number of stalls; write 0 or more"),
+            ("budgets:\n  - maxDuration: 5\n", ":2: maxDuration: '5' is not a length of time; write one like 500ms"),
+            ("budgets:\n  - name: a\n    maxStals: 1\n", ":3: maxStals: unknown key; the keys here are name, "),
+            ("budgets:\n  - severity: fatal\n", ":2: severity: 'fatal' is not one of error, warning, off"),
             ("budgets:\n  - name: a\n", ":2: budgets: no limit; give one of maxStalls, "),
             ("budgets:\n  - match: {verdict: starved}\n    maxTurn: 1s\n", ":3: maxTurn: turns are of a loop"),
             (
                 "budgets:\n  - {name: a, maxStalls: 1}\n  - {name: a, maxStalls: 2}\n",
                 ":3: budgets: 'a' is the name of a budget before it; give each"
             ),
-            ("budgets: 5\n", ":1: budgets: this is to be a list"),
+            ("budgets: 5\n", ":1: budgets: expected a list"),
             ("allowances:\n  - fingerprint: aaaa\n", ":2: allowances: reason is missing"),
             ("version: 2\n", ":1: version: this version of stall-monitor reads version 1"),
             ("budgets: [\n", ": not YAML: "),

@@ -48,7 +48,7 @@ struct ExportCommandTests {
     func nothing() throws {
         let run = try CommandRun("export", fixture.path, "--format", "ndjson", "--service", "none", "-o", "-")
         #expect(run.status == 0 && run.output.isEmpty)
-        #expect(run.errors == "stall-monitor: no stalls of those asked for\n")
+        #expect(run.errors == "stall-monitor: no matching stalls\n")
     }
 
     @Test("A directory and its copy tell each stall and each run once")

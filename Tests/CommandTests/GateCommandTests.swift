@@ -101,7 +101,7 @@ struct GateCommandTests {
         let gate = ["gate", fixture.path, "--baseline", baseline, "--tighten"]
         #expect(try CommandRun(arguments: gate).status == 0)
         let refused = try CommandRun(arguments: gate + ["--label", "main"])
-        #expect(refused.status == 64 && refused.errors.contains("--tighten takes a whole run"))
+        #expect(refused.status == 64 && refused.errors.contains("--tighten needs a whole run"))
     }
 
     @Test("--against takes other stalls of the same directories in place of a baseline")

@@ -27,7 +27,7 @@ struct ManPageTests {
             }
         }
         let show = try String(contentsOfFile: fixture.root + "/stall-monitor-show.1", encoding: .utf8)
-        #expect(show.contains("\\fB\\-\\-no\\-pager\\fR\nWrite straight to the terminal"))
+        #expect(show.contains("\\fB\\-\\-no\\-pager\\fR\nDo not show long output"))
     }
 
     @Test(

@@ -57,10 +57,10 @@ struct PoolRenderingTests {
             "shop.Orders.confirm(_: shop.Order, with: Swift.String) async throws -> shop.Receipt  Orders.swift:118"
         #expect(
             try table(report(), width: nil) == [
-                "  WORKER       STOOD  TASK  VERDICT  AT",
-                "  81 Thread-6  1.91s  1041  waiting  \(name)",
-                "  82 Thread-7  900ms        waiting  \(name), waits for mutex of 82 Thread-7",
-                "  83           0s           on_cpu   no stack: There was no time left to take it.",
+                "  WORKER       IN JOB  TASK  VERDICT  AT",
+                "  81 Thread-6  1.91s   1041  waiting  \(name)",
+                "  82 Thread-7  900ms         waiting  \(name), waits for mutex of 82 Thread-7",
+                "  83           0s            on_cpu   no stack: There was no time left to take it.",
                 "",
             ]
         )

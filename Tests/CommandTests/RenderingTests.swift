@@ -28,7 +28,7 @@ struct RenderingTests {
 
                   culprit     shop.Cart.total() -> Swift.Int (shop)
                   verdict     waiting in system call clock_nanosleep(0x1, 0x0)
-                  evidence    0s on a processor, 81µs waiting for one, in a window of 250ms, 4 major faults
+                  evidence    0s on CPU, 81µs waiting for a CPU, in a window of 250ms, 4 major faults
                   lasted      612.345678ms
                   started     2026-11-18T11:06:40.123456789Z
                   detected    250ms later, by the rule blocked: 5 ticks of 50ms
@@ -36,8 +36,8 @@ struct RenderingTests {
                   thread      4711 main, state S
                   service     shop 1.2
                   process     4711 /srv/shop
-                  host        web1 (kernel 6.1, 2 processors)
-                  fingerprint v2:aa2967735f45fe5c, 3 more like it were counted only
+                  host        web1 (kernel 6.1, 2 CPUs)
+                  fingerprint v2:aa2967735f45fe5c, 3 more stalls were only counted
                   metadata    region=eu
 
                 Stack of the stalled thread 4711 main, quiet capture
@@ -63,7 +63,7 @@ struct RenderingTests {
         var report = Sample.report()
         report.cause.verdict = .onCPU
         let page = StallPage(report: report).lines.map(\.plain).joined(separator: "\n")
-        #expect(page.contains("on_cpu, when its stack was taken in system call clock_nanosleep(0x1, 0x0)"))
+        #expect(page.contains("on_cpu; its stack was taken in system call clock_nanosleep(0x1, 0x0)"))
     }
 
     @Test("sample, collapsed: those that await a function stand where they would if they had called it")
@@ -129,14 +129,14 @@ struct RenderingTests {
             return StallFacts(report: report).rows.first { $0.name == "evidence" }?.value.plain
         }
         #expect(
-            evidence(.init(userNs: 1000, systemNs: 2000)) == "on a processor (1µs in the program, 2µs in the kernel)"
+            evidence(.init(userNs: 1000, systemNs: 2000)) == "on CPU (1µs in user code, 2µs in the kernel)"
         )
         #expect(
             evidence(.init(runDelayNs: 5, windowNs: 9, userNs: 1, systemNs: 2))
-                == "on a processor (1ns in the program, 2ns in the kernel), 5ns waiting for one, in a window of 9ns"
+                == "on CPU (1ns in user code, 2ns in the kernel), 5ns waiting for a CPU, in a window of 9ns"
         )
         #expect(evidence(.init(windowNs: 9)) == nil)
-        #expect(evidence(.init(cpuNs: 7, userNs: 1)) == "7ns on a processor")
+        #expect(evidence(.init(cpuNs: 7, userNs: 1)) == "7ns on CPU")
     }
 
     @Test("tail -f: a count as large as there is, again and again")

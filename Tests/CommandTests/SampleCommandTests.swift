@@ -92,7 +92,7 @@ struct SampleCommandTests {
         let cost = try #require(run.output.split(separator: "\n").first { $0.hasPrefix("Cost to the process: ") })
         let stops = /(1 stop of \S+|\d+ stops, \S+ together, the longest \S+)(, \d+ .*)?/
         let whole = Regex {
-            "Cost to the process: "; stops; Optionally { /; besides, \S+ in the queue for a processor/ }
+            "Cost to the process: "; stops; Optionally { /; besides, \S+ waiting for a CPU/ }
         }
         #expect(cost.wholeMatch(of: whole) != nil, "\(cost)")
     }

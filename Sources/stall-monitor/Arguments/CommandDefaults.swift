@@ -4,11 +4,11 @@ import Glibc
 import StallReports
 import Yams
 
-/// Defaults of options, from a file of the user: `config/stall-monitor-command.yaml` shows one. The command line wins over it.
+/// The user's defaults for options, from a YAML file; `config/stall-monitor-command.yaml` is an example. The command line has precedence.
 struct CommandDefaults {
-    /// The command line with the defaults put in.
+    /// The command line with the defaults inserted.
     private(set) var arguments: [String]
-    /// What was put in, and from which file: for whoever wonders where an option comes from.
+    /// What was inserted, and from which file, for messages that explain where an option comes from.
     private(set) var added: [String] = []
     private(set) var file: String?
 
@@ -16,7 +16,7 @@ struct CommandDefaults {
 
     /// Keys beside the names of subcommands.
     private static let (reports, all) = ("reports", "all")
-    /// What is meant where a command has subcommands, and none is named.
+    /// The subcommand that runs if none is named.
     private static let standard = ["gate": "gate judge"]
 
     /// - Parameter arguments: without the program's name.
@@ -26,13 +26,13 @@ struct CommandDefaults {
         let commands = command.descendants
         let sections = try YAMLEntry(file: file).keys([Self.reports, Self.all] + commands.keys.sorted())
         if let reports = try sections[Self.reports]?.text() {
-            // What the environment names is nearer to the user than a file.
+            // The environment has precedence over the file.
             unsafe setenv(ReportDirectory.environmentVariable, Self.expanded(reports), 0)
         }
         let depth = command.depth(of: arguments)
         let name = arguments.prefix(depth).joined(separator: " ")
         let current = Self.standard[name] ?? name
-        // Each section is looked at, so that a mistake shows at once, and not on the day when the command is used.
+        // All sections are checked, so that a mistake is reported at once and not when that command is first used.
         var defaults = try Self.shared(sections[Self.all], commands)
         for (name, section) in sections.sorted(by: { $0.key < $1.key }) {
             guard let options = commands[name]?.options else { continue }
@@ -59,7 +59,7 @@ struct CommandDefaults {
         return try words(section, options)
     }
 
-    /// The options of a section, each as words of a command line.
+    /// The options of a section, each as command-line words.
     private static func words(
         _ section: YAMLEntry,
         _ options: [String: CommandDescription.Argument]
@@ -90,7 +90,7 @@ struct CommandDefaults {
         return home + path.dropFirst()
     }
 
-    /// The file that $STALL_MONITOR_CONFIG names; set to nothing it names none. Without it the user's own, if it is there.
+    /// The file named by $STALL_MONITOR_CONFIG, or else the user's own if it exists. An empty variable means no file.
     static var path: String? {
         if let named = unsafe getenv(variable) {
             let path = unsafe String(cString: named)
@@ -104,7 +104,7 @@ struct CommandDefaults {
     }
 }
 
-/// What the command says of itself, as the parser tells it: its subcommands, and the options of each.
+/// The parser's description of the command: subcommands and their options.
 struct CommandDescription: Decodable {
     let commandName: String
     private let arguments: [Argument]?
@@ -120,17 +120,17 @@ struct CommandDescription: Decodable {
             let kind: String
             let name: String
 
-            /// As it stands on a command line.
+            /// As written on a command line.
             var dashed: String { (kind == "long" ? "--" : "-") + name }
         }
 
-        /// The long name. Nil for what has none, or asks for something else than the command's work.
+        /// The long name. Nil for positional arguments, `--help` and `--version`.
         var key: String? {
             let name = names?.first { $0.kind == "long" }?.name
             return kind == "positional" || name == "help" || name == "version" ? nil : name
         }
 
-        /// Whether a word of a command line is the option, with its value behind `=` or without.
+        /// Whether a command-line word is this option, with or without `=value`.
         func isGiven(by word: String) -> Bool {
             (names ?? []).contains { name in
                 word == name.dashed || name.kind == "long" && word.hasPrefix(name.dashed + "=")
@@ -153,7 +153,7 @@ struct CommandDescription: Decodable {
         }
     }
 
-    /// Subcommands and theirs, by the words that lead to them: `list`, `gate run`.
+    /// All subcommands at any depth, by their full names: `list`, `gate run`.
     var descendants: [String: CommandDescription] {
         var found: [String: CommandDescription] = [:]
         for command in subcommands ?? [] where command.commandName != "help" {
@@ -163,7 +163,7 @@ struct CommandDescription: Decodable {
         return found
     }
 
-    /// How many words of a command line name a subcommand.
+    /// How many leading words of a command line name a subcommand.
     func depth(of words: some Collection<String>) -> Int {
         guard let word = words.first, let command = subcommands?.first(where: { $0.commandName == word }) else {
             return 0

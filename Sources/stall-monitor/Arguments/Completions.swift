@@ -2,14 +2,14 @@ import ArgumentParser
 import Glibc
 import StallReports
 
-/// What the shell offers for an argument: ids, faults and names that the reports have, and processes.
+/// Shell completions: ids, faults and names found in reports, and process ids.
 ///
-/// Reports are looked for where the line so far says, and only the latest are read: completion is to come at once.
+/// Reports are read from the directories named on the line so far, and only the latest, so that completion is instant.
 enum Completions {
-    /// Stalls whose names are offered, the newest first.
+    /// How many of the newest stalls are offered.
     private static let limit = 500
 
-    /// `latest`, beginnings of ids and of fingerprints that are enough, and files.
+    /// `latest`, and unique prefixes of ids and fingerprints.
     static let stallsAndFaults = custom { stalls in
         let ids = ShortIDs(stalls.map(\.id))
         return ["latest"] + stalls.map { ids.short($0.id) } + faults(of: stalls)
@@ -20,7 +20,7 @@ enum Completions {
     static let releases = custom { names($0.map(\.release)) }
     static let labels = custom { names($0.map(\.label)) }
 
-    /// Numbers of the processes that may be looked into: one's own, or all for root.
+    /// Ids of processes that may be inspected: the user's own, or all for root.
     static let processes = CompletionKind.custom { _, _, prefix in
         let user = geteuid()
         return Folder.names(in: "/proc").filter { name in
@@ -38,7 +38,7 @@ enum Completions {
         }
     }
 
-    /// What goes on as the word does, in either case. Nothing that a shell would take apart, or take for something else.
+    /// The words with this prefix, ignoring case. Words that a shell would split or misread are left out.
     static func offered(_ words: [String], _ prefix: String) -> [String] {
         var known: Set<String> = []
         return words.filter { word in
@@ -63,9 +63,9 @@ enum Completions {
         return stalls.map { names.short($0.fingerprint) }
     }
 
-    /// The latest stalls of the directories that the line names; of the default one where it names none.
+    /// The latest stalls in the directories named on the line, or in the default directory.
     ///
-    /// - Parameter index: which of the words is being completed; it names no directory yet.
+    /// - Parameter index: the word that is being completed; it does not name a directory yet.
     private static func stalls(near words: [String], _ index: Int) -> [StallOutline] {
         let named = words.enumerated().dropFirst().filter { $0.offset != index && Folder.exists($0.element) }
         let paths = named.isEmpty ? [ReportDirectory.defaultPath] : named.map(\.element)

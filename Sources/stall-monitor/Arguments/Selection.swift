@@ -16,13 +16,13 @@ struct Selection: ParsableArguments {
 
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp("Stalls that began by then; the same forms.", valueName: "time"),
+        help: ArgumentHelp("Stalls that began by this time; same forms.", valueName: "time"),
         transform: Self.moment
     )
     var until: Moment?
 
     @Option(
-        help: ArgumentHelp("Of this service; with * and ? as in a shell, like the next three.", valueName: "name"),
+        help: ArgumentHelp("Of this service; * and ? as in a shell, also for the next three.", valueName: "name"),
         completion: Completions.services
     )
     var service: [String] = []
@@ -43,50 +43,53 @@ struct Selection: ParsableArguments {
     var label: [String] = []
 
     @Option(
-        help: ArgumentHelp("What was watched: \(Words.types.told).", valueName: "type"),
-        completion: Words.types.completion,
-        transform: Words.types.pick
+        help: ArgumentHelp("What was watched: \(OptionValues.types.list).", valueName: "type"),
+        completion: OptionValues.types.completion,
+        transform: OptionValues.types.parse
     )
     var type: [String] = []
 
     @Option(
-        help: ArgumentHelp("How it looked: \(Words.kinds.told).", valueName: "kind"),
-        completion: Words.kinds.completion,
-        transform: Words.kinds.pick
+        help: ArgumentHelp("How it showed: \(OptionValues.kinds.list).", valueName: "kind"),
+        completion: OptionValues.kinds.completion,
+        transform: OptionValues.kinds.parse
     )
     var kind: [String] = []
 
     @Option(
-        help: ArgumentHelp("Why it stood: \(Words.verdicts.told).", valueName: "verdict"),
-        completion: Words.verdicts.completion,
-        transform: Words.verdicts.pick
+        help: ArgumentHelp("The cause: \(OptionValues.verdicts.list).", valueName: "verdict"),
+        completion: OptionValues.verdicts.completion,
+        transform: OptionValues.verdicts.parse
     )
     var verdict: [String] = []
 
     @Option(
-        help: ArgumentHelp("This or worse: \(Words.severities.told).", valueName: "severity"),
-        completion: Words.severities.completion,
-        transform: Words.severities.pick
+        help: ArgumentHelp("At least this severe: \(OptionValues.severities.list).", valueName: "severity"),
+        completion: OptionValues.severities.completion,
+        transform: OptionValues.severities.parse
     )
     var severity: String?
 
     @Option(
-        help: ArgumentHelp("Where it stands: \(Words.states.told).", valueName: "state"),
-        completion: Words.states.completion,
-        transform: Words.states.pick
+        help: ArgumentHelp("The state: \(OptionValues.states.list).", valueName: "state"),
+        completion: OptionValues.states.completion,
+        transform: OptionValues.states.parse
     )
     var state: [String] = []
 
-    @Option(help: ArgumentHelp("The culprit's name contains it.", valueName: "text"))
+    @Option(help: ArgumentHelp("The culprit's name contains this.", valueName: "text"))
     var function: [String] = []
 
     @Option(
-        help: ArgumentHelp("Of this fault: its fingerprint, or four digits or more of it.", valueName: "fingerprint"),
+        help: ArgumentHelp(
+            "Of this fault: its fingerprint, or at least its first four digits.",
+            valueName: "fingerprint"
+        ),
         completion: Completions.faults
     )
     var fingerprint: [FingerprintPrefix] = []
 
-    @Option(help: ArgumentHelp("As long as this, or longer: 500ms, 1.5s.", valueName: "length"))
+    @Option(help: ArgumentHelp("At least this long: 500ms, 1.5s.", valueName: "length"))
     var minDuration: DurationText?
 
     @OptionGroup var zone: ZoneOption
@@ -94,14 +97,14 @@ struct Selection: ParsableArguments {
     func validate() throws {
         zone.use()
         if let since, let until, until.timestamp < since.timestamp {
-            throw ValidationError("--until is before --since: nothing lies between them")
+            throw ValidationError("--until is before --since")
         }
         if let since, since.timestamp > .now() {
-            throw ValidationError("--since is in the future: nothing lies behind it")
+            throw ValidationError("--since is in the future")
         }
     }
 
-    /// What was asked for, as a predicate.
+    /// The chosen conditions as a predicate.
     var stalls: StallSelection {
         StallSelection(
             since: since?.timestamp,
@@ -124,53 +127,53 @@ struct Selection: ParsableArguments {
     @Sendable private static func moment(_ text: String) throws -> Moment {
         guard let moment = Moment(text) else {
             throw ValidationError(
-                "it is a length of time before now (10m, 2h), a day, a time, 'yesterday', or RFC 3339"
+                "give an age (10m, 2h), a day, a time, 'yesterday', or RFC 3339"
             )
         }
         return moment
     }
 }
 
-/// In which zone times are.
+/// The time zone for input and output.
 struct ZoneOption: ParsableArguments {
     @Flag(
-        help: "Times are UTC: those shown, and those given without a zone. Otherwise local ($TZ). JSON is always UTC."
+        help: "Use UTC instead of local time ($TZ), in output and for times given without a zone. JSON is always UTC."
     )
     var utc = false
 
-    /// To be called before a time is read or shown.
+    /// Call this before reading or printing a time.
     func use() { if utc { ShownTime.useUTC() } }
 }
 
-/// The words that an option takes: those that this version's reports have.
-struct Words: Sendable {
+/// The values that an option accepts: those that reports of this version contain.
+struct OptionValues: Sendable {
     private let words: [String]
-    /// Taken, and not told.
-    private var old: [String] = []
+    /// Accepted, but not listed.
+    private var former: [String] = []
 
-    static let types = Words(
+    static let types = OptionValues(
         [WatchedType.runLoop, .eventLoop, .taskPool, .queue].map(\.rawValue)
     )
-    static let kinds = Words([StallKind.blocked, .repeated, .congested, .longJob].map(\.rawValue))
-    static let verdicts = Words(
+    static let kinds = OptionValues([StallKind.blocked, .repeated, .congested, .longJob].map(\.rawValue))
+    static let verdicts = OptionValues(
         [Verdict.onCPU, .waiting, .deadlock, .starved, .diskWait, .paused, .unknown].map(\.rawValue),
-        old: [Verdict.blocked.rawValue]
+        former: [Verdict.blocked.rawValue]
     )
-    static let severities = Words([Severity.warning, .error, .critical].map(\.rawValue))
-    static let states = Words([StallState.ongoing, .recovered, .terminated, .abandoned].map(\.rawValue))
+    static let severities = OptionValues([Severity.warning, .error, .critical].map(\.rawValue))
+    static let states = OptionValues([StallState.ongoing, .recovered, .terminated, .abandoned].map(\.rawValue))
 
-    private init(_ words: [String], old: [String] = []) { (self.words, self.old) = (words, old) }
+    private init(_ words: [String], former: [String] = []) { (self.words, self.former) = (words, former) }
 
     /// `on_cpu, waiting, deadlock`
-    var told: String { words.joined(separator: ", ") }
+    var list: String { words.joined(separator: ", ") }
 
     var completion: CompletionKind { .list(words) }
 
-    /// A misspelt word would choose nothing, in silence.
-    var pick: @Sendable (String) throws -> String {
+    /// A misspelt word would silently match nothing, so it is an error.
+    var parse: @Sendable (String) throws -> String {
         { text in
             let word = text.lowercased().replacing("-", with: "_")
-            guard (words + old).contains(word) else { throw ValidationError("it is one of \(told)") }
+            guard (words + former).contains(word) else { throw ValidationError("give one of \(list)") }
             return word
         }
     }

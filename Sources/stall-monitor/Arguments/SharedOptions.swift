@@ -4,11 +4,11 @@ public import StallGate
 public import StallReports
 import Symbolication
 
-/// Where all readers find reports: directories, and for most of them collectors.
+/// Where readers find reports: directories, or for most commands a collector.
 struct ReportsArgument: ParsableArguments {
     @Argument(
         help: ArgumentHelp(
-            "Report directories, or directories that hold some, however deep. Or a collector's address, but for commands that follow.",
+            "Report directories, or directories that contain some at any depth; or a collector's address, except for commands that follow.",
             valueName: "dir"
         ),
         completion: .directory
@@ -17,30 +17,30 @@ struct ReportsArgument: ParsableArguments {
 
     func validate() throws { try directories.forEach(Self.refuseEmpty) }
 
-    /// Where reports are asked for of a collector, and nothing else.
+    /// The collector's address, if that is the only argument.
     var onlyAddress: String? {
         directories.count == 1 && CollectorCopy.isAddress(directories[0]) ? directories[0] : nil
     }
 
-    /// For commands that follow files.
+    /// Refuses collectors, for commands that follow files.
     func refuseAddresses() throws {
         if let address = directories.first(where: CollectorCopy.isAddress) {
             throw ValidationError("'\(address)' is a collector's address: this command takes directories only")
         }
     }
 
-    /// A name without a letter is a variable that was not set: nothing can ever be there.
+    /// An empty name usually comes from an unset shell variable.
     static func refuseEmpty(_ path: String?) throws {
         if path?.isEmpty == true { throw ValidationError("the report directory's name is empty") }
     }
 
-    /// The one rule for where reports are.
+    /// The given directories, or the default one.
     var paths: [String] { directories.isEmpty ? [ReportDirectory.defaultPath] : directories }
 
-    /// The report directories there, looked for now.
+    /// The report directories found at these paths now.
     var sources: ReportSources { ReportSources(paths) }
 
-    /// The same, with what collectors have of the stalls asked for.
+    /// The same, with the chosen stalls fetched from collectors.
     func sources(covering selections: StallSelection...) throws -> ReportSources {
         try ReportSources(paths, covering: selections)
     }
@@ -52,7 +52,7 @@ extension ColourChoice: ExpressibleByArgument {}
 struct ColourOption: ParsableArguments {
     @Option(
         name: .customLong("color"),
-        help: "Colours: on a terminal only, and not with $NO_COLOR; or always; or never."
+        help: "When to use colours. auto: on a terminal, unless $NO_COLOR is set."
     )
     var choice: ColourChoice = .auto
 
@@ -63,12 +63,12 @@ struct ColourOption: ParsableArguments {
 struct ScreenOptions: ParsableArguments {
     @OptionGroup var colour: ColourOption
 
-    @Flag(help: "Write straight to the terminal, without $PAGER.")
+    @Flag(help: "Do not show long output in $PAGER.")
     var noPager = false
 
     func terminal() -> Terminal { colour.terminal() }
 
-    /// Through a pager where the text is longer than the screen.
+    /// Uses a pager if the text is longer than the screen.
     func write(_ lines: some Sequence<StyledText>, on terminal: Terminal) throws(CommandFailure) {
         guard !noPager, let height = terminal.height, terminal.movesCursor, let pager = Pager.fromEnvironment(),
             lines.dropFirst(height - 1).contains(where: { _ in true }),
@@ -87,7 +87,7 @@ struct SymbolFilesOption: ParsableArguments {
     )
     var symbols: [String] = []
 
-    /// - Throws: for a place that is not there. Symbols that are silently not found look like a report that has none.
+    /// - Throws: if a path does not exist. Otherwise a mistyped path would look like missing symbols.
     func search(server: DebugInfoServer?) throws(CommandFailure) -> SymbolSearch {
         for place in symbols where unsafe access(place, R_OK) != 0 {
             throw unsafe CommandFailure("--symbols \(place): \(String(cString: strerror(errno)))")
@@ -101,13 +101,13 @@ enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
     case text, json
 }
 
-// Values of the reports' that options take.
+// Report values that options accept.
 
 extension DurationText: ExpressibleByArgument {}
 
 extension FaultOrder: ExpressibleByArgument {}
 
 extension FingerprintPrefix: ExpressibleByArgument {
-    /// Takes what `init(_:)` takes; at nil the command ends with a usage error.
+    /// Accepts what `init(_:)` accepts; nil becomes a usage error.
     public init?(argument: String) { self.init(argument) }
 }

@@ -2,10 +2,10 @@ import StallGate
 import StallReports
 import Yams
 
-/// One value of a file that people write, a budget's or the command's own, with its place for the message about it.
+/// One value of a YAML file (a budget, or the command's defaults), with its position for error messages.
 struct YAMLEntry {
     let file: String
-    /// As it stands before the value. Empty at the root.
+    /// The key before the value. Empty at the root.
     let key: String
     let node: Node
 
@@ -24,23 +24,23 @@ struct YAMLEntry {
 
     init(file: String, key: String, node: Node) { (self.file, self.key, self.node) = (file, key, node) }
 
-    /// Where, what key, and what to do.
+    /// An error with position, key and remedy.
     func mistake(_ text: String) -> CommandFailure {
         let place = node.mark.map { "\(file):\($0.line)" } ?? file
         return CommandFailure("\(place): \(key.isEmpty ? "" : "\(key): ")\(text)")
     }
 
-    /// The values of a mapping by their keys, each of them known and there once.
+    /// The values of a mapping by their keys. Unknown keys are errors.
     func keys(_ known: [String]) throws(CommandFailure) -> [String: YAMLEntry] {
         guard let mapping = node.mapping else {
-            throw mistake("this is to be keys and values: \(known.joined(separator: ", "))")
+            throw mistake("expected keys and values: \(known.joined(separator: ", "))")
         }
         var entries: [String: YAMLEntry] = [:]
         for (name, value) in mapping {
             let key = name.string ?? ""
             guard known.contains(key) else {
                 throw YAMLEntry(file: file, key: key, node: name)
-                    .mistake("there is no such key here; there are \(known.joined(separator: ", "))")
+                    .mistake("unknown key; the keys here are \(known.joined(separator: ", "))")
             }
             entries[key] = YAMLEntry(file: file, key: key, node: value)
         }
@@ -48,19 +48,19 @@ struct YAMLEntry {
     }
 
     func list() throws(CommandFailure) -> [YAMLEntry] {
-        guard let sequence = node.sequence else { throw mistake("this is to be a list, each entry behind a '-'") }
+        guard let sequence = node.sequence else { throw mistake("expected a list, each entry after a '-'") }
         return sequence.map { YAMLEntry(file: file, key: key, node: $0) }
     }
 
     func text() throws(CommandFailure) -> String {
-        guard let text = node.scalar?.string, !text.isEmpty else { throw mistake("a text is missing") }
+        guard let text = node.scalar?.string, !text.isEmpty else { throw mistake("expected a text") }
         return text
     }
 
     func whole() throws(CommandFailure) -> Int {
         let text = try text()
         guard let number = Int(text), number >= 0 else {
-            throw mistake("'\(text)' is no number of stalls; write one from 0")
+            throw mistake("'\(text)' is not a number of stalls; write 0 or more")
         }
         return number
     }
@@ -68,7 +68,7 @@ struct YAMLEntry {
     func number() throws(CommandFailure) -> Double {
         let text = try text()
         guard let number = Double(text), number.isFinite, number >= 0 else {
-            throw mistake("'\(text)' is no number; write one from 0, like 0.5")
+            throw mistake("'\(text)' is not a number; write 0 or more, like 0.5")
         }
         return number
     }
@@ -77,7 +77,7 @@ struct YAMLEntry {
     func length() throws(CommandFailure) -> Int64 {
         let text = try text()
         guard let length = DurationText(text) else {
-            throw mistake("'\(text)' is no length of time; write one like 500ms or 1.5s")
+            throw mistake("'\(text)' is not a length of time; write one like 500ms or 1.5s")
         }
         return length.nanoseconds
     }
@@ -86,7 +86,7 @@ struct YAMLEntry {
         let text = try text()
         guard let fingerprint = FingerprintPrefix(text) else {
             throw mistake(
-                "'\(text)' is no fingerprint; write it as the report has it, or at least four digits of it, in quotes"
+                "'\(text)' is not a fingerprint; write it as in the report, or at least its first four digits, in quotes"
             )
         }
         return fingerprint
@@ -94,13 +94,15 @@ struct YAMLEntry {
 
     func day() throws(CommandFailure) -> CalendarDay {
         let text = try text()
-        guard let day = CalendarDay(text) else { throw mistake("'\(text)' is no day; write one like 2027-01-31") }
+        guard let day = CalendarDay(text) else { throw mistake("'\(text)' is not a day; write one like 2027-01-31") }
         return day
     }
 
     func choice<Value>(_ read: (String) -> Value?, _ choices: [String]) throws(CommandFailure) -> Value {
         let text = try text()
-        guard let value = read(text) else { throw mistake("'\(text)' is not among \(choices.joined(separator: ", "))") }
+        guard let value = read(text) else {
+            throw mistake("'\(text)' is not one of \(choices.joined(separator: ", "))")
+        }
         return value
     }
 }

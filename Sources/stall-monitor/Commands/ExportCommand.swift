@@ -17,10 +17,11 @@ struct ExportCommand: ParsableCommand {
             FORMATS
             \(ExportFormat.allCases.map { "  \($0.rawValue)\(String(repeating: " ", count: 14 - $0.rawValue.count))\($0.summary)" }.joined(separator: "\n"))
 
-            In flame graphs a stack weighs as much of its stall's length as it was found for: all stacks together are the blocked time.
+            In flame graphs, the width of a stack is the blocked time for which it was found; all stacks together are the total \
+            blocked time.
 
-            Exit code 0: done. 1: the directory, or a file in it, cannot be read, or the output not be written; what could be read is in the \
-            output. 64: wrong usage.
+            Exit code 0: done. 1: the directory, or a file in it, cannot be read, or the output cannot be written; readable \
+            reports are in the output. 64: wrong usage.
             """
     )
 
@@ -32,7 +33,7 @@ struct ExportCommand: ParsableCommand {
     @Option(
         name: .shortAndLong,
         help: ArgumentHelp(
-            "Write to this file, which is replaced when all is done. Without it, or with '-': standard output.",
+            "Write to this file, which is replaced at the end. (default: standard output, as with '-')",
             valueName: "file"
         ),
         completion: .file()
@@ -47,7 +48,7 @@ struct ExportCommand: ParsableCommand {
     func validate() throws {
         if file == nil && format.isBinary && isatty(STDOUT_FILENO) == 1 {
             throw ValidationError(
-                "\(format.rawValue) is not for a terminal: give --output FILE, or send it to another program"
+                "\(format.rawValue) is binary: give --output FILE, or pipe it to a program"
             )
         }
         if output?.isEmpty == true { throw ValidationError("the output's name is empty") }
@@ -81,7 +82,7 @@ struct ExportCommand: ParsableCommand {
         try ReportSources.report(failures)
     }
 
-    /// What cannot be read is left out, and told at the end. What made room for newer ones meanwhile is nothing to tell of.
+    /// Unreadable reports are left out and reported at the end; reports deleted meanwhile to make room are ignored.
     private func attempt<Document>(
         _ failures: inout [ReportError],
         _ read: () throws(ReportError) -> Document

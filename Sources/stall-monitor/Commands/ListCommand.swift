@@ -13,8 +13,8 @@ struct ListCommand: ParsableCommand {
               stall-monitor list --sort duration --since 1h
               stall-monitor list --format json | jq '.[].cause.verdict'
 
-            A plus behind a duration: it lasted at least that long. ×37 since 12:00: so many of the same fault came after it and were \
-            only counted. JSON is one array of whole reports.
+            A plus after a duration means at least that long. ×37 since 12:00: 37 later stalls of the same fault were only \
+            counted. JSON is one array of whole reports.
 
             Exit code 0: done. 1: the directory, or a file in it, cannot be read; the others are listed. 64: wrong usage.
             """
@@ -24,13 +24,13 @@ struct ListCommand: ParsableCommand {
     @OptionGroup(title: "Choosing") var selection: Selection
 
     @Option(
-        help: "Which come last: the newest, the longest, the most severe, or those of the last label in the alphabet."
+        help: "Sort by start, duration, severity or label; the newest, longest or most severe last."
     )
     var sort: ListOrder = .started
 
     @OptionGroup var screen: ScreenOptions
 
-    @Option(help: "For people or for programs.")
+    @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
     func run() throws {
@@ -64,7 +64,7 @@ struct ListCommand: ParsableCommand {
         try ReportSources.report(failures)
     }
 
-    /// One array; one report at a time in memory. What cannot be read is left out: the array is whole in any case.
+    /// Writes one array with one report at a time in memory. Unreadable reports are left out; the array is always valid.
     ///
     /// - Returns: what could not be read.
     private func writeJSON(_ ids: [ULID], from sources: ReportSources) throws -> [ReportError] {
@@ -76,7 +76,7 @@ struct ListCommand: ParsableCommand {
             do throws(ReportError) {
                 text = separator + (try JSONText.of(catalog.report(id)))
             } catch {
-                // It made room for a newer one meanwhile.
+                // Deleted meanwhile to make room for a newer report.
                 if error.code != .missingFile { failures.append(error) }
                 continue
             }
@@ -87,7 +87,7 @@ struct ListCommand: ParsableCommand {
         return failures
     }
 
-    /// "No stalls" and "nobody looked" are different things.
+    /// Distinguishes "no stalls" from "nothing was watched".
     private func emptyNote(_ overview: ReportReader.Overview, _ chosen: StallSelection) -> String {
         if !overview.failures.isEmpty { return "no stalls in what can be read" }
         if overview.runs.isEmpty {
@@ -95,10 +95,10 @@ struct ListCommand: ParsableCommand {
         }
         let running = overview.runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
         let note = running.isEmpty ? "" : "; still watching: process \(running.joined(separator: ", "))"
-        return (chosen.isEverything ? "no stalls" : "no stalls of those asked for, of \(overview.stalls.count)") + note
+        return (chosen.isEverything ? "no stalls" : "no matching stalls among \(overview.stalls.count)") + note
     }
 
-    /// A long job among free workers is no stall, and so in no report.
+    /// Long jobs beside free workers are not stalls and are not in any report.
     private func noteLongJobs(_ overview: ReportReader.Overview, _ chosen: StallSelection) {
         let runs = overview.runs.filter { chosen.includes($0) }
         let pools = runs.flatMap { run in
@@ -107,7 +107,7 @@ struct ListCommand: ParsableCommand {
         for note in JobTable(pools: pools).notes { Output.note(note) }
     }
 
-    /// Faults whose report is not here, or was never written: they would be missing from the list in silence.
+    /// Notes faults that have no report here, so that they are not silently missing.
     private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection, _ names: FaultNames?) {
         let ids = Set(overview.stalls.lazy.map(\.id))
         let traits = FaultTraits(overview.stalls)
@@ -121,11 +121,11 @@ struct ListCommand: ParsableCommand {
     }
 }
 
-/// What `list` is sorted by. What matters most stands last, above the prompt.
+/// The order of `list`. The most important stalls come last, above the prompt.
 enum ListOrder: String, ExpressibleByArgument, CaseIterable {
     case started, duration, severity, label
 
-    /// Equals keep their order: the newer one stands last.
+    /// Stable: among equals the newest is last.
     func sorted(_ stalls: [StallOutline]) -> [StallOutline] {
         switch self {
         case .started: stalls

@@ -16,19 +16,20 @@ struct ShipCommand: ParsableCommand {
               stall-monitor ship --to http://localhost:4318 --token-file /run/secrets/otlp
               stall-monitor ship --once --format json    # what is there, for a timer
 
-            A stall is sent when it has ended, and also while it lasts if that is longer than 10 s. A collector ('stall-collector serve') \
-            gets whole reports. An OpenTelemetry receiver gets a log record of each (/v1/logs; 'stall.state' says whether it has ended), \
-            and what runs have counted as metrics (/v1/metrics): OTLP over HTTP, in JSON. All is compressed by gzip.
+            A stall is sent when it ends, and also while it is ongoing if it lasts longer than 10 s. A collector \
+            ('stall-collector serve') gets whole reports. An OpenTelemetry receiver gets a log record of each (/v1/logs; \
+            'stall.state' says whether it has ended), and the counts of runs as metrics (/v1/metrics): OTLP over HTTP, in JSON. \
+            Everything is compressed with gzip.
 
-            Each report is sent at least once, whatever happens: what the receiver has acknowledged stands in a file, the checkpoint, and a \
-            killed 'ship' goes on from there. While the receiver is away the reports wait in their directory, for as \
-            long as that keeps them; what is lost by that is told. A 'stall.id' that comes a second time is the same stall.
+            Each report is sent at least once: a file, the checkpoint, records what the receiver has acknowledged, and after a \
+            kill 'ship' continues from there. While the receiver is unreachable, reports wait in their directory for as long as \
+            it keeps them; losses are reported. Two records with the same 'stall.id' are the same stall.
 
-            A receiver's address and headers may also stand in $OTEL_EXPORTER_OTLP_ENDPOINT and $OTEL_EXPORTER_OTLP_HEADERS, a bearer token in \
-            $STALL_MONITOR_TOKEN. A proxy is taken from $http_proxy, $https_proxy and $no_proxy.
+            A receiver's address and headers can also be given in $OTEL_EXPORTER_OTLP_ENDPOINT and $OTEL_EXPORTER_OTLP_HEADERS, \
+            a bearer token in $STALL_MONITOR_TOKEN. $http_proxy, $https_proxy and $no_proxy are respected.
 
-            Exit code 0: done, or ended by SIGTERM. 1: it could not begin; with --once: not all could be sent. 64: wrong usage. 130: ended by \
-            Ctrl-C, after one more try.
+            Exit code 0: done, or ended by SIGTERM. 1: it could not start; with --once: not everything could be sent. 64: wrong \
+            usage. 130: ended by Ctrl-C, after one more try.
             """
     )
 
@@ -41,24 +42,24 @@ struct ShipCommand: ParsableCommand {
     var to: String?
 
     @Option(
-        help: ArgumentHelp("A file that holds a bearer token. It may be replaced at any time.", valueName: "file"),
+        help: ArgumentHelp("A file with a bearer token. It can be replaced at any time.", valueName: "file"),
         completion: .file()
     )
     var tokenFile: String?
 
     @Option(
         help: ArgumentHelp(
-            "Remember here what was sent. One per receiver. (default: a file in $STATE_DIRECTORY, else in the first directory)",
+            "Record here what was sent, one file per receiver. (default: a file in $STATE_DIRECTORY, else in the first directory)",
             valueName: "file"
         ),
         completion: .file()
     )
     var checkpoint: String?
 
-    @Flag(help: "Send what is there, in three tries at most, and end.")
+    @Flag(help: "Send existing reports, in at most three tries, and exit.")
     var once = false
 
-    @Option(help: "How the closing line is written.")
+    @Option(help: "The format of the summary line.")
     var format: OutputFormat = .text
 
     func validate() throws {
@@ -68,7 +69,7 @@ struct ShipCommand: ParsableCommand {
                 "give an address: --collector http://stalls.example.com:4319, or --to https://otlp.example.com:4318"
             )
         }
-        if collector != nil, to != nil { throw ValidationError("give '--collector' or '--to', one at a time") }
+        if collector != nil, to != nil { throw ValidationError("give either '--collector' or '--to'") }
         if address.isEmpty { throw ValidationError("the receiver's address is empty") }
         if checkpoint?.isEmpty == true { throw ValidationError("the checkpoint's name is empty") }
         if tokenFile?.isEmpty == true { throw ValidationError("the token file's name is empty") }
@@ -141,14 +142,14 @@ struct ShipCommand: ParsableCommand {
         return String(validating: bytes, as: UTF8.self)
     }
 
-    /// One per receiver: what one has, another may not.
+    /// One checkpoint per receiver: each acknowledges reports of its own.
     private static func checkpointName(for address: String) -> String {
         let name = address.split(separator: "://", maxSplits: 1).last ?? ""
         return ".shipped-to-"
             + name.prefix(100).map { $0.isASCII && ($0.isLetter || $0.isNumber || ".-".contains($0)) ? $0 : "_" }
     }
 
-    /// Where systemd permits a service to write (`StateDirectory=`).
+    /// The directory that systemd provides for a service's state (`StateDirectory=`).
     private static var stateDirectory: String? {
         EnvironmentVariable.value("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
     }
@@ -161,7 +162,7 @@ extension Substring {
     }
 }
 
-/// The first SIGINT or SIGTERM ends the run in order, the next one the process.
+/// The first SIGINT or SIGTERM ends the run in an orderly way, the second one ends the process.
 private final class StopSignals {
     private let sources: [any DispatchSourceSignal]
     private let interruption = Interruption()

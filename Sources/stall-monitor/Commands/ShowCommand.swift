@@ -17,11 +17,11 @@ struct ShowCommand: ParsableCommand {
               stall-monitor show ./stall-reports/stall-01M7YF7P0000000000000000.json
               stall-monitor show latest --format json | jq .stacks
 
-            An id shows a stall, a fingerprint the fault: all its stalls, their stacks merged. Of either any unique prefix will do, of a \
-            fingerprint from four digits on.
+            An id shows a stall; a fingerprint shows a fault: all its stalls, with their stacks merged. Any unique prefix works, \
+            for fingerprints from four digits on.
 
-            Own frames are marked with ▶. Functions and lines that a report lacks are looked for as 'stall-monitor symbolicate' \
-            does, in ten seconds at most; the report's file stays as it is. What to do is what is likely by the report's own evidence.
+            Own frames are marked with ▶. Missing functions and lines are looked up as by 'stall-monitor symbolicate', for ten \
+            seconds at most; the report file is not changed. The advice is what the report's own evidence makes likely.
 
             Exit code 0: done. 1: there is no such stall, or it cannot be read. 64: wrong usage.
             """
@@ -49,10 +49,10 @@ struct ShowCommand: ParsableCommand {
     @OptionGroup var symbolFiles: SymbolFilesOption
     @OptionGroup var screen: ScreenOptions
 
-    @Flag(help: "Show all that the report holds, and every frame.")
+    @Flag(help: "Show everything in the report, and every frame.")
     var full = false
 
-    @Option(help: "For people or for programs.")
+    @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
     func validate() throws {
@@ -62,7 +62,7 @@ struct ShowCommand: ParsableCommand {
         try ReportsArgument.refuseEmpty(named)
         if file != nil {
             if named != nil || !reports.directories.isEmpty {
-                throw ValidationError("a report's file says where it is: give no directory beside it")
+                throw ValidationError("a report's file name contains the directory: do not give another one")
             }
         } else if Folder.exists(id) {
             throw ValidationError(
@@ -92,7 +92,7 @@ struct ShowCommand: ParsableCommand {
         }
     }
 
-    /// Where a file was given in the place of an id.
+    /// The report, if a file was given in place of an id.
     private var file: ReportPlace? {
         let place = ReportPlace(id)
         return place.only == nil ? nil : place
@@ -119,7 +119,7 @@ struct ShowCommand: ParsableCommand {
         chosen.fingerprints = [fingerprint]
         let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
         guard let fault = survey.faults(by: .total).first else {
-            throw CommandFailure("the fault has no stalls of those asked for")
+            throw CommandFailure("the fault has no matching stalls")
         }
         guard format == .text else {
             let text = String(decoding: try ReportJSON.encode(survey.document([fault])).dropLast(), as: UTF8.self)
@@ -136,8 +136,8 @@ struct ShowCommand: ParsableCommand {
         try ReportSources.report(survey.failures)
     }
 
-    /// The latest of those chosen that can be read: a file with a later name that is no report does not stand before it. The newest first, and
-    /// no more reports than it takes.
+    /// The latest readable stall among those chosen. Reads from the newest on, and
+    /// no more reports than needed; a later file that is not a report does not count.
     private func latest(in catalog: Catalogs, before: Int) throws(CommandFailure) -> StallReport {
         guard !catalog.stalls.isEmpty else { throw CommandFailure("there are no stalls in the directory") }
         let chosen = selection.stalls
@@ -159,11 +159,11 @@ struct ShowCommand: ParsableCommand {
                 failure = error
             }
         }
-        if left < before { throw CommandFailure("there are only \(before - left) stalls of those asked for") }
-        throw failure.map { CommandFailure($0) } ?? CommandFailure("there are no stalls of those asked for")
+        if left < before { throw CommandFailure("there are only \(before - left) matching stalls") }
+        throw failure.map { CommandFailure($0) } ?? CommandFailure("there are no matching stalls")
     }
 
-    /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.
+    /// With names as far as they can be found now. Libraries without symbols are common and not worth a note.
     private func withNames(_ report: StallReport) throws(CommandFailure) -> StallReport {
         let search = try symbolFiles.search(server: DebugInfoServer(patience: .seconds(5)))
         let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)

@@ -7,23 +7,23 @@ import Symbolication
 struct SymbolicateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "symbolicate",
-        abstract: "Finds functions, lines and inlined calls for reports that were written without.",
+        abstract: "Adds missing functions, lines and inlined calls to reports.",
         discussion: """
             EXAMPLES
               stall-monitor symbolicate
               stall-monitor symbolicate /var/lib/shop/stalls --symbols ./release-symbols
               stall-monitor symbolicate --print | jq .culprit.function
 
-            Looks in the --symbols directories, in the executables and libraries that the report names, in /usr/lib/debug, and, if \
-            $DEBUGINFOD_URLS names servers, there. A file is used only if it has the build id that the report has for it.
+            Searches the --symbols directories, the executables and libraries named in the report, /usr/lib/debug, and the \
+            servers in $DEBUGINFOD_URLS. A file is used only if its build id is the one in the report.
 
-            Where a report was written without names of own functions, culprit, cause and fingerprint are decided anew; the fingerprint \
-            before stays as an alias, which 'gate --allow' takes as well.
+            If a report had no names of own functions, its culprit, cause and fingerprint are determined again; the old \
+            fingerprint remains as an alias, which 'gate --allow' accepts too.
 
-            Reports are rewritten whole or not at all; no frame is taken away, and a second time changes nothing more. A \
-            stall that lasts is left to its process. 'stall-monitor show' does the same for what it shows, and writes nothing.
+            Reports are rewritten completely or not at all; no frame is removed, and a second run changes nothing. Ongoing \
+            stalls are left to their process. 'stall-monitor show' does the same for what it shows, without writing.
 
-            Exit code 0: done, also where no name was found. 1: a report could not be read or written. 64: wrong usage.
+            Exit code 0: done, even if no name was found. 1: a report could not be read or written. 64: wrong usage.
             """
     )
 
@@ -37,7 +37,7 @@ struct SymbolicateCommand: ParsableCommand {
 
     @Flag(
         name: .customLong("print"),
-        help: "Write the reports to standard output, as JSON, and not to their files."
+        help: "Print the reports as JSON instead of rewriting their files."
     )
     var prints = false
 
@@ -78,7 +78,7 @@ struct ReportPlace: Hashable {
     }
 }
 
-/// Names for one report after the other, and what is to be said of them in the end.
+/// Symbolicates reports one by one, and collects problems for the end.
 struct SymbolicationWork {
     let directory: ReportDirectory
     let naming: ReportNaming
@@ -122,7 +122,7 @@ struct SymbolicationWork {
         try Output.write(json + "\n")
     }
 
-    /// Each once, however many reports it concerns.
+    /// Each problem once, however many reports have it.
     func noteProblems() {
         var seen: Set<SymbolProblem> = []
         for problem in problems + naming.unusedFiles where seen.insert(problem).inserted {
@@ -136,13 +136,13 @@ extension ReportDirectory.AmendmentOutcome {
         switch self {
         case .written: "written"
         case .unchanged: "nothing to add"
-        case .ongoing: "the stall lasts; left to its process"
-        case .overtaken: "changed meanwhile; left as it is"
+        case .ongoing: "the stall is ongoing; left to its process"
+        case .overtaken: "changed meanwhile; not rewritten"
         }
     }
 }
 
-/// What a report has won.
+/// The names that a report gained.
 struct NamingGain: CustomStringConvertible {
     let functions: Int
     let lines: Int

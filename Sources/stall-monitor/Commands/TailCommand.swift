@@ -11,9 +11,9 @@ struct TailCommand: ParsableCommand {
               stall-monitor tail /var/lib/shop/stalls --since 10m
               stall-monitor tail -f --format json | jq -r .culprit.function
 
-            A stall is shown when it is detected, when it becomes more severe, and when it has ended; on a terminal the last line \
-            shows the longest one under way as it grows. With -f the directory may appear later, go and come again; Ctrl-C ends it. \
-            JSON is one whole report per line.
+            A stall is shown when it is detected, when it becomes more severe, and when it ends; on a terminal the last line \
+            shows the longest ongoing stall. With -f the directory may be missing at first, or be removed and created again; \
+            Ctrl-C ends it. JSON is one whole report per line.
 
             Exit code 0: done. 1: the directory, or a file in it, cannot be read. 64: wrong usage. 130: ended by Ctrl-C.
             """
@@ -27,13 +27,13 @@ struct TailCommand: ParsableCommand {
 
     @Option(
         name: .customShort("n"),
-        help: "Show at most so many existing stalls. (default: 10, with --since all)"
+        help: "Show at most this many existing stalls. (default: 10; with --since: all)"
     )
     var number: Int?
 
     @OptionGroup var colour: ColourOption
 
-    @Option(help: "For people or for programs.")
+    @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
     func validate() throws {

@@ -1,17 +1,17 @@
 import StallReports
 
-/// What `tail` shows of the stalls it comes to know.
+/// The output of `tail`: past stalls, new ones, and changes of ongoing ones.
 struct TailView {
     let selection: StallSelection
-    /// Most stalls of the past.
+    /// The most past stalls to show.
     let limit: Int
     let format: OutputFormat
     let terminal: Terminal
-    /// What else faults were known by when it began.
+    /// Aliases of faults when `tail` began.
     private var names: FaultNames?
     private var shown: [ULID: Shown] = [:]
     private var culprits: [ULID: String] = [:]
-    /// Under way, each as long as it is known to be.
+    /// Ongoing stalls as last reported.
     private var growing: [ULID: StallReport] = [:]
     private var growth = TransientLine()
     private var repeatLines = RepeatLines()
@@ -28,7 +28,7 @@ struct TailView {
         self.terminal = terminal
     }
 
-    /// The latest stalls, as many as are wanted. Reads no more reports than it takes to find them.
+    /// Shows the latest stalls up to the limit. Reads no more reports than needed.
     mutating func showPast(_ catalog: Catalogs, _ failures: inout [ReportError]) throws {
         names = catalog.faultNames(for: selection)
         let wanted = latest(catalog, reach: .max, &failures)
@@ -38,7 +38,7 @@ struct TailView {
 
     /// The oldest first.
     ///
-    /// - Parameter reach: at most so many stalls are looked at, the newest first.
+    /// - Parameter reach: the most stalls to examine, from the newest on.
     private func latest(_ catalog: Catalogs, reach: Int, _ failures: inout [ReportError]) -> [StallReport] {
         var wanted: [StallReport] = []
         for id in catalog.stalls.suffix(reach).reversed() where wanted.count < limit {
@@ -53,10 +53,10 @@ struct TailView {
         return wanted.reversed()
     }
 
-    /// Never returns: ends by an error, or with the process.
+    /// Never returns normally: ends by an error, or with the process.
     mutating func follow(_ sources: ReportSources) throws {
         for error in sources.hidden { Output.note(error) }
-        // Before anything is read: what is written meanwhile is news.
+        // Followers start before anything is read, so that stalls written meanwhile count as new.
         var followers = try sources.paths.map { try Follower($0, includesPast: false) }
         try showLatest(sources, followers)
         for next in followers { try takeOngoing(next) }
@@ -67,11 +67,11 @@ struct TailView {
                 followers += Self.added(below: sources.given, &tried)
                 lastLook = .now
             }
-            // The growth of what lasts is on the screen while nobody has news.
+            // Shows the longest ongoing stall while there are no news.
             let hasMore = try drain(followers)
             showGrowth()
             guard let first = followers.first else { return }
-            // One directory wakes us itself; several are looked at in turn.
+            // A single directory wakes us by inotify; several are polled in turn.
             let pause = followers.count == 1 ? Self.lookInterval : Self.round
             let event = try CommandFailure.wrapping { () throws(ReportError) in
                 try first.follower.next(timeout: hasMore ? .zero : pause)
@@ -81,10 +81,10 @@ struct TailView {
         }
     }
 
-    /// So many stalls of the past are looked at for those that are wanted: following begins soon, however many there are.
+    /// The most past stalls to examine, so that following begins soon in a directory with very many.
     private static let reach = 10_000
 
-    /// The latest stalls of the past, as many as are wanted.
+    /// Shows the latest past stalls up to the limit.
     private mutating func showLatest(_ sources: ReportSources, _ followers: [Follower]) throws {
         guard let catalog = try? sources.catalogs() else { return }
         names = catalog.faultNames(for: selection)
@@ -99,11 +99,11 @@ struct TailView {
         }
         failures.forEach { Output.note($0) }
         if past.count < limit, limit != .max, catalog.stalls.count > reach {
-            Output.note("looked at the latest \(reach) stalls only; 'stall-monitor list' looks at all")
+            Output.note("searched the latest \(reach) stalls only; 'stall-monitor list' searches all")
         }
     }
 
-    /// Whether the directory is there, and what is under way in it beyond the stalls that were shown: their growth is told, and their end.
+    /// Notes a missing directory, and takes over its ongoing stalls that were not shown, so that their end is shown.
     private mutating func takeOngoing(_ next: Follower) throws {
         var isThere = false
         while let event = try CommandFailure.wrapping({ () throws(ReportError) in
@@ -121,16 +121,16 @@ struct TailView {
         if !isThere { Output.note("waiting for the report directory \(next.path) to appear") }
     }
 
-    /// Between two looks at several directories.
+    /// Between two polls of several directories.
     private static let round = Duration.milliseconds(200)
-    /// Between two looks for directories that have come below the given ones.
+    /// Between two searches for new directories below the given ones.
     private static let lookInterval = Duration.seconds(3)
-    /// Events of one directory before the next has its turn.
+    /// The most events of one directory before the next one is polled.
     private static let turn = 1000
 
-    /// Shows what is new in each directory, without a wait.
+    /// Shows what is new in each directory without waiting.
     ///
-    /// - Returns: whether one may have more.
+    /// - Returns: whether a directory may have more.
     private mutating func drain(_ followers: [Follower]) throws -> Bool {
         var hasMore = false
         for next in followers {
@@ -148,7 +148,7 @@ struct TailView {
         return hasMore
     }
 
-    /// Followers of directories that were not there before. One that cannot be followed, or looked into, is told of once.
+    /// Followers for new directories. One that cannot be followed or read is reported once.
     private static func added(below given: [String], _ tried: inout Set<String>) -> [Follower] {
         var found: [Follower] = []
         let sources = ReportSources(given)
@@ -166,7 +166,7 @@ struct TailView {
         case .directoryAppeared: Output.note("the report directory \(path) has appeared")
         case .directoryGone:
             growing = [:]
-            Output.note("the report directory \(path) is gone; waiting for it to come again")
+            Output.note("the report directory \(path) is gone; waiting for it to return")
         case .run(let run):
             guard format == .text, let run = run.chosen(by: selection, names: names) else { break }
             learnCulprits(of: run, path)
@@ -174,7 +174,7 @@ struct TailView {
         }
     }
 
-    /// Of faults whose report was not shown.
+    /// Learns the culprits of faults whose report was not shown.
     private mutating func learnCulprits(of run: RunRecord, _ path: String) {
         for fault in run.repeated ?? [] {
             guard let report = fault.repeats.report, culprits[report] == nil else { continue }
@@ -183,7 +183,7 @@ struct TailView {
         }
     }
 
-    /// A report that only grew since it was shown is shown again when it has become more severe.
+    /// Shows a report unless only its length has changed; a higher severity counts as a change.
     private mutating func show(_ report: StallReport) throws {
         culprits[report.id] = report.culpritText
         growing[report.id] = report.state == .ongoing ? report : nil
@@ -197,7 +197,7 @@ struct TailView {
         }
     }
 
-    /// What is under way, on a terminal: the longest, and how many others.
+    /// Shows the longest ongoing stall on a terminal, and how many others there are.
     private mutating func showGrowth() {
         guard let longest = growing.values.max(by: { $0.durationNs < $1.durationNs }) else { return }
         let others: StyledText = growing.count == 1 ? "" : "  and \(growing.count - 1) more"
@@ -205,12 +205,12 @@ struct TailView {
     }
 }
 
-/// One directory that is followed. A follower cannot be copied, and so stands in no array by itself.
+/// A followed directory. A class, because a follower cannot be copied into an array.
 private final class Follower {
     let path: String
     var follower: ReportFollower
 
-    /// - Parameter includesPast: whether what is in the directory at the start is news.
+    /// - Parameter includesPast: whether existing reports count as new.
     init(_ path: String, includesPast: Bool) throws(CommandFailure) {
         self.path = path
         follower = try CommandFailure.wrapping { () throws(ReportError) in

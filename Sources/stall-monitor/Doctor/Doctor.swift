@@ -1,20 +1,20 @@
 import StallReports
 
-/// What `doctor` finds: a state, and what to do about it.
+/// A finding of `doctor`, with its fix.
 struct DoctorFinding: Hashable, Encodable {
     enum Level: String, Encodable {
         case ok, note, problem
     }
 
     let level: Level
-    /// What was looked at, stable for programs.
+    /// The name of the check, stable for programs.
     let check: String
     let found: String
-    /// Nil where nothing is to be done.
+    /// Nil if nothing needs to be done.
     var fix: String?
 }
 
-/// From facts to findings; a function of the facts alone.
+/// Derives findings from facts. Pure.
 struct Doctor {
     let facts: DoctorFacts
 
@@ -39,7 +39,7 @@ struct Doctor {
     }
 
     private var ptrace: DoctorFinding {
-        let told = facts.ptraceScope.map { "kernel.yama.ptrace_scope is \($0)" } ?? "no limit by Yama"
+        let limit = facts.ptraceScope.map { "kernel.yama.ptrace_scope is \($0)" } ?? "Yama sets no limit"
         guard let scope = facts.ptraceScope, scope > 0, !facts.isRoot else {
             let reach =
                 facts.isRoot
@@ -48,7 +48,7 @@ struct Doctor {
             return DoctorFinding(
                 level: scope3 ? .note : .ok,
                 check: "ptrace",
-                found: "\(told); \(reach)",
+                found: "\(limit); \(reach)",
                 fix: scope3 ? Self.ptraceFix : nil
             )
         }
@@ -56,20 +56,21 @@ struct Doctor {
             level: .note,
             check: "ptrace",
             found:
-                "\(told): 'sample' and 'watch' reach no process that is not their child; a monitor inside the server is not concerned",
+                "\(limit): 'sample' and 'watch' reach only their own children; a monitor inside a server is not affected",
             fix: Self.ptraceFix
         )
     }
 
-    /// At 3 nobody may, and only a restart of the machine takes it back.
+    /// At 3 nobody may attach, until the machine restarts.
     private var scope3: Bool { facts.ptraceScope == 3 }
 
     private static let ptraceFix =
         "sysctl -w kernel.yama.ptrace_scope=0, or run as root or with CAP_SYS_PTRACE; 3 lasts until the machine restarts."
 
     private var perf: DoctorFinding {
-        let told = facts.perfEventParanoid.map { "kernel.perf_event_paranoid is \($0)" } ?? "perf events are not there"
-        return DoctorFinding(level: .ok, check: "perf", found: "\(told); the monitor does not need them")
+        let limit =
+            facts.perfEventParanoid.map { "kernel.perf_event_paranoid is \($0)" } ?? "perf events are not available"
+        return DoctorFinding(level: .ok, check: "perf", found: "\(limit); the monitor does not need them")
     }
 
     private var clock: DoctorFinding {
@@ -80,7 +81,7 @@ struct Doctor {
         return DoctorFinding(
             level: .note,
             check: "clock",
-            found: "clock source \(source): each look at the clock is a system call",
+            found: "clock source \(source): each reading of the clock is a system call",
             fix: "Choose tsc or kvm-clock (/sys/devices/system/clocksource/clocksource0/available_clocksource)."
         )
     }
@@ -91,13 +92,17 @@ struct Doctor {
         if !facts.hasPressure { missing.append("pressure (/proc/pressure; boot with psi=1)") }
         if facts.countsDiskWaits == false { missing.append("waits for disks (sysctl kernel.task_delayacct=1)") }
         guard !missing.isEmpty else {
-            return DoctorFinding(level: .ok, check: "kernel", found: "the kernel tells all that causes are decided by")
+            return DoctorFinding(
+                level: .ok,
+                check: "kernel",
+                found: "the kernel provides all figures that verdicts need"
+            )
         }
         return DoctorFinding(
             level: .note,
             check: "kernel",
             found: "not counted by this kernel: \(missing.joined(separator: ", "))",
-            fix: "Verdicts hold without it and have fewer figures; turn it on where that matters."
+            fix: "Verdicts work without it, with fewer figures; turn it on if that matters."
         )
     }
 }
@@ -111,7 +116,7 @@ extension Doctor {
             return DoctorFinding(
                 level: .problem,
                 check: "mode",
-                found: "others may write into the directory (mode \(mode)): reports could be forged or removed",
+                found: "others can write to the directory (mode \(mode)): reports could be forged or removed",
                 fix: "chmod go-w \(directory.path)"
             )
         }
@@ -120,8 +125,8 @@ extension Doctor {
                 level: .note,
                 check: "mode",
                 found:
-                    "others may look into the directory (mode \(mode)); reports tell paths, peers and function names",
-                fix: "chmod 700 \(directory.path), unless that is meant"
+                    "others can read the directory (mode \(mode)); reports contain paths, peers and function names",
+                fix: "chmod 700 \(directory.path), unless this is intended"
             )
         }
         return DoctorFinding(
@@ -188,8 +193,8 @@ extension Doctor {
             level: .note,
             check: "live_records",
             found: directory.stale == 1
-                ? "1 live record is of a process that has died"
-                : "\(directory.stale) live records are of processes that have died",
+                ? "1 live record belongs to a dead process"
+                : "\(directory.stale) live records belong to dead processes",
             fix: "The next start of a monitor in the directory closes their reports and removes them."
         )
     }
@@ -268,7 +273,7 @@ extension Doctor {
             level: .note,
             check: "versions",
             found: "this command is \(facts.version), monitors here were \(others.joined(separator: ", "))",
-            fix: "Reports of a later version may hold what this command does not show: use the same one."
+            fix: "Reports of a later version may contain more than this command shows: use the same version."
         )
     }
 }

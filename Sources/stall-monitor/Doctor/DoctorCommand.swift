@@ -5,25 +5,25 @@ import StallReports
 struct DoctorCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
-        abstract: "Looks for what keeps a monitor here from seeing or telling everything, with a fix for each.",
+        abstract: "Checks what keeps a monitor from working fully on this machine, with a fix for each finding.",
         discussion: """
             EXAMPLES
               stall-monitor doctor
               stall-monitor doctor /var/lib/shop/stalls
               stall-monitor doctor --format json | jq '.findings[].fix'
 
-            It looks at the permissions to read other processes, the clock, what the kernel counts, the report directory's mode, \
-            disk and files, dead processes' records, the monitor's signal, and whether reports lack stacks, names or source lines. \
-            It changes nothing.
+            Checks permissions to read other processes, the clock, the kernel's counters, the report directory's mode, disk and \
+            files, records of dead processes, the monitor's signal, and whether reports lack stacks, names or source lines. \
+            Changes nothing.
 
-            Exit code 0: no problem; notes are none. 1: a problem, or the directory cannot be read. 64: wrong usage.
+            Exit code 0: no problem; notes do not count. 1: a problem, or the directory cannot be read. 64: wrong usage.
             """
     )
 
     @OptionGroup var reports: ReportsArgument
     @OptionGroup var screen: ScreenOptions
 
-    @Option(help: "For people or for programs.")
+    @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
     private struct Document: Encodable {
@@ -91,16 +91,16 @@ struct DoctorCommand: ParsableCommand {
     }
 }
 
-/// What the machine and the report directory are like, as far as it matters to a stall monitor. Nil is: could not be read.
+/// What matters to a stall monitor about the machine and the report directory. Nil: could not be read.
 struct DoctorFacts: Hashable {
-    /// Yama's limit to looking into other processes (0 to 3).
+    /// Yama's limit for attaching to other processes (0 to 3).
     var ptraceScope: Int?
     var perfEventParanoid: Int?
     var isRoot = false
     var clockSource: String?
     var hasPressure = false
     var hasSchedstat = false
-    /// Whether the kernel counts waits for disks per task.
+    /// Whether the kernel counts disk waits per task.
     var countsDiskWaits: Bool?
     var directory: DirectoryFacts?
     /// Why the directory cannot be read.
@@ -127,16 +127,16 @@ struct DoctorFacts: Hashable {
         var withoutLines = 0
         /// Why a monitor switched itself off.
         var disarmed: [String] = []
-        /// Monitors' versions that wrote here.
+        /// Versions of the monitors that wrote here.
         var versions: Set<String> = []
         var lostWrites: Int64 = 0
-        /// Processes that keep SIGPROF from the monitor.
+        /// Processes that block SIGPROF in the main thread.
         var signalBlocked: [Int32] = []
     }
 }
 
 extension DoctorFacts {
-    /// Reports looked at for what they lack.
+    /// How many of the latest reports are checked for missing stacks, names and lines.
     private static let sample = 50
 
     static func current(_ paths: [String], version: String) -> [DoctorFacts] {
@@ -191,7 +191,7 @@ extension DoctorFacts {
         return facts
     }
 
-    /// SIGPROF in the main thread's mask (proc(5), `SigBlk`): the monitor's signal would never come.
+    /// Whether the main thread blocks SIGPROF (proc(5), `SigBlk`): the monitor's signal would never arrive.
     private static func blocksSignal(_ pid: Int32) -> Bool {
         guard let status = text("/proc/\(pid)/status", limit: 8192) else { return false }
         for line in status.split(separator: "\n") where line.hasPrefix("SigBlk:") {
@@ -203,7 +203,7 @@ extension DoctorFacts {
 
     private static func number(_ path: String) -> Int? { text(path).flatMap { Int($0) } }
 
-    /// A small file of the kernel's, without the line feed at its end.
+    /// A small kernel file without its final line feed.
     private static func text(_ path: String, limit: Int = 256) -> String? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -226,7 +226,7 @@ extension DoctorFacts.DirectoryFacts {
         var disk = statvfs()
         if unsafe statvfs(path, &disk) == 0 {
             freeBytes = UInt64(disk.f_bavail).multipliedSaturated(by: UInt64(disk.f_frsize))
-            // Some file systems count none.
+            // Some file systems do not count inodes.
             freeInodes = disk.f_files > 0 ? UInt64(disk.f_favail) : nil
         }
     }

@@ -13,38 +13,38 @@ struct DiffCommand: ParsableCommand {
               stall-monitor diff day=yesterday day=today
               stall-monitor diff host=web1,release=1.5 host=web2,release=1.5 --all
 
-            A side is a report directory, a file of 'gate baseline record', or a choice: \(StallSet.keys), with = and patterns. Faults \
-            are compared as 'gate --baseline' does: by how often they came in the time that was watched, and by how long they lasted \
-            without the time they waited for a processor. A fault is called worse or better only where chance does not explain it: p \
-            is the probability that it does, corrected for all comparisons.
+            A side is a report directory, a file from 'gate baseline record', or a choice of stalls: \(StallSet.keys), with = \
+            and patterns. Faults are compared as by 'gate --baseline': by their rate per watched hour, and by their length \
+            without waits for a CPU. A fault is called worse or better only if chance is an unlikely explanation: p is the \
+            probability of chance, corrected for the number of comparisons.
 
-            Exit code 0: compared, whatever came out ('gate --baseline' judges). 1: a side, or a file in it, cannot be read, or nobody \
-            watched it. 64: wrong usage.
+            Exit code 0: compared, whatever the result ('gate --baseline' judges). 1: a side, or a file in it, cannot be read, \
+            or it has no run record. 64: wrong usage.
             """
     )
 
-    @Argument(help: ArgumentHelp("What there was.", valueName: "before"), completion: .directory)
+    @Argument(help: ArgumentHelp("The earlier side.", valueName: "before"), completion: .directory)
     var before: String
 
-    @Argument(help: ArgumentHelp("What there is.", valueName: "after"), completion: .directory)
+    @Argument(help: ArgumentHelp("The later side.", valueName: "after"), completion: .directory)
     var after: String
 
     @Option(
         help: ArgumentHelp(
-            "Where a choice looks: a report directory, one that holds some, or a collector's address.",
+            "Where to search for choices: a report directory, a directory that contains some, or a collector's address.",
             valueName: "dir"
         ),
         completion: .directory
     )
     var reports: [String] = []
 
-    @Flag(help: "Show the faults that are unchanged, too.")
+    @Flag(help: "Show unchanged faults too.")
     var all = false
 
     @OptionGroup var screen: ScreenOptions
     @OptionGroup var zone: ZoneOption
 
-    @Option(help: "For people or for programs.")
+    @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
     func validate() throws {

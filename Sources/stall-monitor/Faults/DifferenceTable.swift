@@ -4,7 +4,7 @@ import StallReports
 /// Two sets of stalls beside each other, a row for each fault that has changed.
 struct DifferenceTable {
     struct Side {
-        /// As it was asked for.
+        /// As given on the command line.
         let name: String
         let set: Baseline
     }
@@ -89,11 +89,11 @@ struct DifferenceTable {
         let starved = difference.starvedBefore.addingSaturated(difference.starvedAfter)
         if starved > 0 {
             notes.append(
-                "\(Self.number(starved, "stall")) waited for a processor, and stand in no row: that is the machine's."
+                "\(Self.number(starved, "stall")) starved of CPU: caused by the machine, and in no row."
             )
         }
         if before.set.environment != after.set.environment {
-            notes.append("The sides are of different machines or builds: that alone can make such differences.")
+            notes.append("The sides come from different machines or builds, which alone can cause such differences.")
         }
         return notes
     }
@@ -156,7 +156,7 @@ struct DifferenceDocument: Encodable {
     struct Figures: Encodable {
         let count: Int
         let watchedNs: Int64
-        /// Nil where no length is known.
+        /// Nil if no length is known.
         let medianNs: Int64?
 
         init(_ figures: Comparison.Figures) {

@@ -1,15 +1,15 @@
 import StallReports
 
-/// A fault on a page: what it cost, where and why, one tree of all its stacks, who held its locks, on which days it came, its reports.
+/// A fault's page: cost, place, cause, one tree of all its stacks, lock owners, days, reports.
 struct FaultPage {
     let fault: Fault
     let evidence: FaultEvidence
     let ids: ShortIDs
     var now: Timestamp = .now()
-    /// Lines of the culprit's source file, where it is to be had.
+    /// Lines of the culprit's source file, if it is on this machine.
     var source: [StyledText] = []
     var showsAllFrames = false
-    /// Of the terminal. Nil: as wide as it is.
+    /// The terminal's width. Nil: unlimited.
     var width: Int?
 
     var lines: [StyledText] {
@@ -23,7 +23,7 @@ struct FaultPage {
         let total = DurationText(nanoseconds: fault.totalNs).short
         let worst = DurationText(nanoseconds: fault.longestNs).short
         let stalls = fault.count == 1 ? "1 stall" : "\(fault.count) stalls"
-        let share = fault.share.map { " (\(FaultTable.percent($0)) of the time watched)" } ?? ""
+        let share = fault.share.map { " (\(FaultTable.percent($0)) of the watched time)" } ?? ""
         return
             "\("Fault", .bold) \(StyledText(fault.fingerprint.rawValue, .yellow)): \(stalls, .bold), \(total) together\(share), worst \(worst, .bold)"
     }
@@ -37,22 +37,22 @@ struct FaultPage {
                 "first \(fault.firstAt.ago(now)), last \(fault.lastAt.ago(now)); trend \(fault.trend.direction.rawValue)"
             )
         )
-        rows.append(("Verdicts", Self.told(fault.verdicts)))
+        rows.append(("Verdicts", Self.counts(fault.verdicts)))
         if let latest = evidence.latest {
             if !latest.cause.summary.isEmpty { rows.append(("Why", "\(latest.cause.summary) \("(the latest)", .dim)")) }
             if let advice = Advice.of(latest) {
                 rows += [("Likely", "\(advice.likely)"), ("To do", "\(advice.remedy)")]
             }
         }
-        if !evidence.owners.isEmpty { rows.append(("Held by", Self.told(evidence.owners))) }
-        if !fault.services.isEmpty { rows.append(("Services", Self.told(fault.services))) }
-        rows.append(("Hosts", Self.told(fault.hosts)))
-        if !fault.releases.isEmpty { rows.append(("Releases", Self.told(fault.releases))) }
+        if !evidence.owners.isEmpty { rows.append(("Held by", Self.counts(evidence.owners))) }
+        if !fault.services.isEmpty { rows.append(("Services", Self.counts(fault.services))) }
+        rows.append(("Hosts", Self.counts(fault.hosts)))
+        if !fault.releases.isEmpty { rows.append(("Releases", Self.counts(fault.releases))) }
         if !fault.aliases.isEmpty {
             rows.append(
                 (
                     "Also",
-                    "\(fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")) \("(before it had names)", .dim)"
+                    "\(fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")) \("(before symbolication)", .dim)"
                 )
             )
         }
@@ -60,7 +60,7 @@ struct FaultPage {
     }
 
     /// `waiting 37, starved 2`: the most frequent first, eight at most.
-    private static func told(_ counts: [String: Int64]) -> StyledText {
+    private static func counts(_ counts: [String: Int64]) -> StyledText {
         let sorted = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
         let some = sorted.prefix(8).map { "\(VisibleText.of($0.key, limit: 120)) \($0.value)" }.joined(separator: ", ")
         return StyledText(some + (sorted.count > 8 ? ", and \(sorted.count - 8) others" : ""), limit: 2000)
@@ -73,7 +73,7 @@ struct FaultPage {
         return ["\("Stacks", .bold) of \(count) by blocked time, outermost call first" as StyledText] + listing + [""]
     }
 
-    /// The days it came, the latest fortnight of them.
+    /// Stalls per day, for the latest 14 days on which it occurred.
     private var days: [StyledText] {
         let known = evidence.days.sorted { $0.key < $1.key }.suffix(14)
         let most = Double(known.map(\.value).max() ?? 1)
@@ -105,18 +105,18 @@ struct FaultPage {
     }
 }
 
-/// What is gathered of one fault beyond its sums. Whole reports are read of the latest ones only.
+/// Details of one fault beyond its sums. Only the latest reports are read whole.
 struct FaultEvidence {
-    /// Reports whose stacks are merged, and that are listed.
+    /// How many reports are merged into the tree, and how many are listed.
     static let treeLimit = 200
     static let listLimit = 10
 
     private(set) var tree = StackTree()
     private(set) var treeReports = 0
     private(set) var latest: StallReport?
-    /// Who held the lock, in how many of the reports.
+    /// Lock owners, with the number of reports.
     private(set) var owners: [String: Int64] = [:]
-    /// Stalls by the day they began on.
+    /// Stalls by day.
     private(set) var days: [String: Int64] = [:]
     /// The oldest first.
     private(set) var recent: [StallOutline] = []
@@ -132,9 +132,9 @@ struct FaultEvidence {
 
     private mutating func keepRecent() { recent = recent.sorted { $0.id < $1.id }.suffix(Self.listLimit) }
 
-    /// To be called when all are added.
+    /// Call this after all stalls are added.
     ///
-    /// - Parameter load: a whole report; nil for one that cannot be read.
+    /// - Parameter load: reads a report; nil if that fails.
     mutating func read(_ load: (ULID) -> StallReport?) {
         keepRecent()
         for id in ids.sorted().suffix(Self.treeLimit) {

@@ -37,13 +37,13 @@ struct FaultTable {
         ]
     }
 
-    /// `12.3 %`, and never 0 for what is more.
+    /// `12.3 %`; never 0 for a share above 0.
     static func percent(_ share: Double) -> String {
         let tenths = Int(saturating: (share * 1000).rounded())
         return tenths == 0 && share > 0 ? "<0.1 %" : "\(tenths / 10).\(tenths % 10) %"
     }
 
-    /// The most frequent, and how many others there are.
+    /// The most frequent name, and how many others there are.
     private static func main(_ counts: [String: Int64]) -> String {
         guard let most = counts.most else { return "" }
         return counts.count == 1 ? most : "\(most) +\(counts.count - 1)"
@@ -59,11 +59,11 @@ extension Fault {
 }
 
 extension [String: Int64] {
-    /// The name with the greatest number; of equals the first in the alphabet.
+    /// The name with the highest count; among equals the alphabetically first.
     var most: String? { self.min { ($0.value, $1.key) > ($1.value, $0.key) }?.key }
 }
 
-/// Adds stalls up by their faults, one at a time: what it keeps grows with the faults, not with the stalls.
+/// Sums stalls by fault, one at a time: memory grows with the faults, not with the stalls.
 struct FaultTally {
     let span: TimeSpan
     private var faults: [Fingerprint: Fault] = [:]
@@ -77,7 +77,7 @@ struct FaultTally {
         ].add(stall, in: span)
     }
 
-    /// Stalls that were only counted, and stand in no report.
+    /// Adds stalls that were only counted and have no report.
     mutating func add(_ repeated: RunRecord.Repeated) {
         let repeats = repeated.repeats
         faults[
@@ -86,9 +86,9 @@ struct FaultTally {
         ].add(repeats, in: span)
     }
 
-    /// Each fault once, whatever it is known by.
+    /// All faults, with aliases merged.
     ///
-    /// - Parameter watchedNs: how long was watched; 0 if nobody knows.
+    /// - Parameter watchedNs: the watched time; 0 if unknown.
     func all(watchedNs: Int64, by order: FaultOrder) -> [Fault] {
         let names = FaultNames(pairs: faults.values.map { ($0.fingerprint, $0.aliases) })
         var merged: [Set<Fingerprint>: Fault] = [:]

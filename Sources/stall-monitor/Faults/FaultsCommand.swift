@@ -5,7 +5,7 @@ import StallReports
 struct FaultsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "faults",
-        abstract: "Adds stalls up by their faults: which one costs most, since when, where.",
+        abstract: "Groups stalls by fault: which costs most, since when, and where.",
         discussion: """
             EXAMPLES
               stall-monitor faults
@@ -13,12 +13,12 @@ struct FaultsCommand: ParsableCommand {
               stall-monitor faults http://stalls:4319 --service shop --since 7d
               stall-monitor faults --service shop --format json | jq '.faults[0]'
 
-            A fault is all stalls of one fingerprint: the same code standing still, on whatever host and in whatever build. Stalls \
-            that were only counted are counted. SHARE is of the time that was watched, all loops together. The trend compares the two \
-            halves of the time asked for: rising and falling are told where chance does not explain the difference. \
-            'stall-monitor show FAULT' is a fault's own page.
+            A fault is all stalls with one fingerprint: the same code, on any host and in any build. Stalls that were only \
+            counted are included. SHARE is the share of the watched time of all loops. TREND compares the two halves of the \
+            chosen time; it says rising or falling only if chance is an unlikely explanation. 'stall-monitor show FAULT' shows a \
+            fault's page.
 
-            Exit code 0: done. 1: a directory, or a file in it, cannot be read; the others are told. 64: wrong usage.
+            Exit code 0: done. 1: a directory, or a file in it, cannot be read; the others are shown. 64: wrong usage.
             """
     )
 
@@ -26,16 +26,16 @@ struct FaultsCommand: ParsableCommand {
     @OptionGroup(title: "Choosing") var selection: Selection
 
     @Option(
-        help: "Which come first: those with the most time blocked, the most stalls, the worst stall, or the last seen."
+        help: "Sort by total blocked time, number of stalls, longest stall, or last seen; the greatest first."
     )
     var sort: FaultOrder = .total
 
-    @Option(name: .customShort("n"), parsing: .unconditional, help: "Show at most so many.")
+    @Option(name: .customShort("n"), parsing: .unconditional, help: "Show at most this many.")
     var number: Int?
 
     @OptionGroup var screen: ScreenOptions
 
-    @Option(help: "For people or for programs.")
+    @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
     func validate() throws {
@@ -79,7 +79,7 @@ struct FaultsCommand: ParsableCommand {
             FaultTable(faults: shown, names: names, now: .now(), width: terminal.width).lines,
             on: terminal
         )
-        if shown.count < all.count { Output.note("\(all.count - shown.count) more faults; a greater -n shows them") }
+        if shown.count < all.count { Output.note("\(all.count - shown.count) more faults; raise -n to see them") }
     }
 }
 
@@ -96,10 +96,10 @@ struct FaultSurvey {
         let catalogs = try sources.catalogs()
         let (runs, unreadable) = catalogs.runs()
         var failures = catalogs.failures + unreadable
-        // By their names alone it is known when stalls began, to a fraction of a second.
+        // A report's name contains the time at which its stall began.
         let start = selection.since ?? catalogs.stalls.first?.timestamp ?? .now()
         var tally = FaultTally(span: TimeSpan(start: start, end: selection.until ?? .now()))
-        // Of which fault a stall is shows when all names are known.
+        // A stall's fault is known only when all aliases are known, so fingerprints are compared later.
         var loose = selection
         loose.fingerprints = []
         var seen: Set<ULID> = []
@@ -110,7 +110,7 @@ struct FaultSurvey {
             }
         }
         let chosen = runs.filter { selection.includes($0) }
-        // Those are left out of which nothing tells whether they are wanted.
+        // Counted stalls are left out if it is unknown whether they match.
         for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.membership(in: loose) == .wanted {
             tally.add(fault)
         }
@@ -128,7 +128,7 @@ struct FaultSurvey {
         }
     }
 
-    /// What its page tells beyond the sums. Reads the outlines again, and the latest of its reports.
+    /// The details for the fault's page. Reads the outlines again, and its latest reports.
     func evidence(of fault: Fault, in catalogs: Catalogs) throws(ReportError) -> FaultEvidence {
         let names = Set([fault.fingerprint] + fault.aliases)
         var loose = selection

@@ -1,7 +1,7 @@
 import StallGate
 import StallReports
 
-/// A budget in a file: `config/stall-budget.schema.json` and `config/stall-budget.yaml` say what may stand in it.
+/// A budget file. `config/stall-budget.schema.json` is its schema, `config/stall-budget.yaml` an example.
 struct BudgetFile {
     let rules: [BudgetRule]
     let allowances: [Allowance]
@@ -25,7 +25,7 @@ struct BudgetFile {
         allowances = try (keys["allowances"]?.list() ?? []).map { entry throws(CommandFailure) in try Allowance(entry) }
     }
 
-    /// What is said of several runs is added up by the budget's name.
+    /// Findings of several runs are merged by the budget's name, so names must be unique.
     private static func refuseEqualNames(_ rules: [BudgetRule], _ list: YAMLEntry?) throws(CommandFailure) {
         guard let entries = try list?.list() else { return }
         var known: Set<String> = []

@@ -6,24 +6,24 @@ import StallReports
 struct GateBaselineCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "baseline",
-        abstract: "Records what a service stalls when it is well, for 'gate --baseline'.",
+        abstract: "Records the stalls of a healthy run as a baseline for 'gate --baseline'.",
         subcommands: [Record.self]
     )
 
     struct Record: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "record",
-            abstract: "Makes a baseline of one or more report directories.",
+            abstract: "Makes a baseline from one or more report directories.",
             discussion: """
                 EXAMPLES
                   stall-monitor gate baseline record ./stall-reports
                   stall-monitor gate baseline record run/* --output baselines
 
-                Each directory must be one that can be judged: with a run record, and complete. All of them are to be of one environment: \
-                processors, kernel and kind of build. Into a folder a baseline goes under a name that tells its environment, and \
-                'gate --baseline FOLDER' takes the one that is like the run. The more runs, the smaller the changes that can be proven.
+                Each directory must have a run record and be complete. All must come from one environment: the same CPUs, kernel \
+                and kind of build. In a folder, a baseline gets a name made from its environment, and 'gate --baseline FOLDER' \
+                uses the one that matches the run. More runs make smaller changes provable.
 
-                Exit code 0: recorded. 1: a directory cannot be read or judged, or the file not be written. 64: wrong usage.
+                Exit code 0: recorded. 1: a directory cannot be read or judged, or the file cannot be written. 64: wrong usage.
                 """
         )
 
@@ -49,16 +49,16 @@ struct GateBaselineCommand: ParsableCommand {
     }
 }
 
-/// Where a baseline is: a file, a folder with one for each environment, or a report directory of a run that was well.
+/// A baseline's source: a file, a folder with one file per environment, or the report directory of a healthy run.
 struct BaselineFile {
     let baseline: Baseline
-    /// Where a tightened one goes. Nil for a report directory.
+    /// Where a tightened baseline is written. Nil for a report directory.
     let path: String?
 
     static let defaultPath = "stall-baseline.json"
     private static let prefix = "stall-baseline"
 
-    /// - Parameter environment: that of the run to be judged, which chooses among a folder's files.
+    /// - Parameter environment: the judged run's environment; it selects a file in a folder.
     init(_ path: String, for environment: Baseline.Environment?) throws(CommandFailure) {
         guard Folder.exists(path) else {
             (baseline, self.path) = (try Self.read(path), path)
@@ -71,7 +71,7 @@ struct BaselineFile {
             return
         }
         let found = try files.map { file throws(CommandFailure) in (file, try Self.read(file)) }
-        // Where none is of this environment the first says so.
+        // If no file is of this environment, judging by the first one reports the difference.
         let chosen = found.first { $0.1.environment == environment } ?? found[0]
         (self.path, baseline) = chosen
     }
@@ -80,7 +80,7 @@ struct BaselineFile {
         try BaselineFile.record([path])
     }
 
-    /// Of report directories that can be judged.
+    /// A baseline of report directories. Each must be complete enough to be judged.
     static func record(_ paths: [String]) throws(CommandFailure) -> Baseline {
         var all = ReportReader.Overview()
         for path in paths {
@@ -96,14 +96,14 @@ struct BaselineFile {
         if environments.count > 1 {
             let list = environments.map(\.description).sorted().joined(separator: "; ")
             throw CommandFailure(
-                "these runs are of several environments (\(list)); record each by itself, into one folder"
+                "the runs are from several environments (\(list)); record each separately, into one folder"
             )
         }
         guard let baseline = Baseline(all, at: .now()) else { throw CommandFailure("there is no run to record") }
         return baseline
     }
 
-    /// Into a file, or into a folder under a name that tells the environment. Returns its path.
+    /// Writes a file, in a folder under a name made from the environment. Returns its path.
     static func write(_ baseline: Baseline, to path: String) throws(CommandFailure) -> String {
         let environment = baseline.environment
         let name = [
@@ -121,7 +121,9 @@ struct BaselineFile {
         do throws(ReportError) {
             return try Baseline(json: bytes)
         } catch {
-            throw CommandFailure("\(path) is no baseline: \(error); 'stall-monitor gate baseline record' makes one")
+            throw CommandFailure(
+                "\(path) is not a baseline: \(error); make one with 'stall-monitor gate baseline record'"
+            )
         }
     }
 

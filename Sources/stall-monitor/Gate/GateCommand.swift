@@ -6,7 +6,7 @@ import StallReports
 struct GateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "gate",
-        abstract: "Judges the stalls of a run by a budget and by what was before, for CI.",
+        abstract: "Judges the stalls of a run by a budget and a baseline, for CI.",
         discussion: """
             Without a subcommand it judges a report directory: see 'stall-monitor gate judge --help'.
 
@@ -37,13 +37,14 @@ struct GateJudgeCommand: ParsableCommand {
               stall-monitor gate --service shop --since 1h --junit stalls.xml
               stall-monitor gate http://stalls:4319 --release 1.5 --against release=1.4
 
-            Exit code 0: within budget, and no worse than the baseline. 1: cannot judge, because the directory is missing, a report cannot be \
-            read or is missing, no monitor watched, the budget or the baseline cannot be read, or a stall is still under way that may yet \
-            last too long. 2: over budget, or worse than the baseline. 3: inconclusive: too little was watched, a limit is passed in few \
-            runs only, or the machine gave the run no processor. 64: wrong usage. Without any budget and baseline, no stall is permitted.
+            Exit code 0: within budget, and no worse than the baseline. 1: cannot judge: the directory or a report is missing or \
+            unreadable, no monitor watched, the budget or the baseline cannot be read, or an ongoing stall may still become too \
+            long. 2: over budget, or worse than the baseline. 3: inconclusive: too little was watched, a limit was exceeded in a \
+            minority of the runs only, or the machine starved the run of CPU. 64: wrong usage. Without a budget and a baseline, \
+            no stall is permitted.
 
-            A process that was killed or crashed is judged by what it left, up to its last moment, with the same exit codes, and a line says \
-            so. If its live record (live-*.bin) is not in the directory, nobody knows of its end: exit code 1.
+            A process that was killed or crashed is judged by what it left up to its last moment, with the same exit codes, and \
+            a line says so. Without its live record (live-*.bin) its end is unknown: exit code 1.
             """
     )
 
@@ -53,7 +54,7 @@ struct GateJudgeCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "In place of a baseline: other stalls of the same directories, chosen by \(StallSet.keys), as in release=1.4.",
+            "Instead of a baseline, compare with other stalls of the same directories, chosen by \(StallSet.keys), as in release=1.4.",
             valueName: "choice"
         )
     )
@@ -61,15 +62,15 @@ struct GateJudgeCommand: ParsableCommand {
 
     func validate() throws {
         if let against {
-            if options.baseline != nil { throw ValidationError("give '--baseline' or '--against', one at a time") }
+            if options.baseline != nil { throw ValidationError("give either '--baseline' or '--against'") }
             do throws(CommandFailure) {
                 guard case .choice = try StallSet(against) else {
-                    throw CommandFailure("'\(against)' is no choice of stalls; a directory is given by --baseline")
+                    throw CommandFailure("'\(against)' is not a choice of stalls; use --baseline for a directory")
                 }
             } catch { throw ValidationError(error.description) }
         }
         if options.tighten, !selection.stalls.isEverything {
-            throw ValidationError("--tighten takes a whole run: what a choice leaves out would count as gone")
+            throw ValidationError("--tighten needs a whole run: stalls that a choice leaves out would count as gone")
         }
     }
 
@@ -85,14 +86,14 @@ struct GateJudgeCommand: ParsableCommand {
         let result =
             switch overview {
             case .success(let whole):
-                // What cannot be read is a doubt of the run itself, and told there.
+                // The result itself reports unreadable files.
                 try options.judge(
                     [whole.chosen(by: selection.stalls)],
                     outOf: whole,
                     choosing: whole.doubts(of: selection.stalls) + (other.map { whole.doubts(of: $0.selection) } ?? []),
                     against: other?.baseline(of: whole, named: against ?? "")
                 )
-            // A verdict, and told as one.
+            // An unreadable directory is a verdict too: cannot judge.
             case .failure: Gate.judge(overview, by: try options.budget.read())
             }
         try Output.write(options.text(of: result, width: Terminal.current().width))
@@ -100,26 +101,26 @@ struct GateJudgeCommand: ParsableCommand {
     }
 }
 
-/// Files for other readers, any number of them at once.
+/// Output files in other formats, any number at once.
 struct GateOutputs: ParsableArguments {
-    @Option(help: ArgumentHelp("Also JUnit's XML, into a file.", valueName: "file"), completion: .file())
+    @Option(help: ArgumentHelp("Also write JUnit XML.", valueName: "file"), completion: .file())
     var junit: String?
 
-    @Option(help: ArgumentHelp("Also SARIF 2.1.0, for code scanning.", valueName: "file"), completion: .file())
+    @Option(help: ArgumentHelp("Also write SARIF 2.1.0, for code scanning.", valueName: "file"), completion: .file())
     var sarif: String?
 
-    @Option(help: ArgumentHelp("Also a summary in Markdown.", valueName: "file"), completion: .file())
+    @Option(help: ArgumentHelp("Also write a summary in Markdown.", valueName: "file"), completion: .file())
     var markdown: String?
 
-    @Option(help: ArgumentHelp("Also a page in one file.", valueName: "file"), completion: .file())
+    @Option(help: ArgumentHelp("Also write an HTML page, in one file.", valueName: "file"), completion: .file())
     var html: String?
 
-    @Flag(help: "Also GitHub's annotations, on standard error, and its job summary, into $GITHUB_STEP_SUMMARY.")
+    @Flag(help: "Also print GitHub annotations on standard error, and append a job summary to $GITHUB_STEP_SUMMARY.")
     var github = false
 
     @Option(
         help: ArgumentHelp(
-            "The folder that source files are told relative to. Without it $GITHUB_WORKSPACE, $CI_PROJECT_DIR, or the working directory.",
+            "Name source files relative to this folder. (default: $GITHUB_WORKSPACE, $CI_PROJECT_DIR, or the working directory)",
             valueName: "dir"
         ),
         completion: .directory

@@ -18,30 +18,32 @@ struct GateRunCommand: ParsableCommand {
               stall-monitor gate run --baseline stall-baseline.json -- ./load-test.sh
               stall-monitor gate run --keep run -- node server.js
 
-            The command finds a fresh report directory in $STALL_MONITOR_DIRECTORY, where a monitor in it, or in any process that it starts, \
-            reports to. Where none does within a second, its processes are watched from outside, as 'stall-monitor watch --follow' \
-            does. What stalls in the warm-up counts for nothing: a monitor finds it in $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS.
+            The command gets an empty report directory in $STALL_MONITOR_DIRECTORY; monitors in it, or in any process that it \
+            starts, report there. If none does within a second, its processes are watched from outside, as by 'stall-monitor \
+            watch --follow'. Stalls in the warm-up do not count: monitors read its length from \
+            $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS.
 
-            Each run is judged by the budget for itself: a limit that is passed in more than half of the runs is over, in fewer it comes and \
-            goes, which is inconclusive. All runs together are compared with the baseline. The verdict goes to standard error, JSON and \
-            JUnit to standard output, where the command writes, too.
+            Each run is judged by the budget separately: a limit exceeded in more than half of the runs is over budget; in fewer \
+            runs it is flaky, which is inconclusive. All runs together are compared with the baseline. The verdict goes to \
+            standard error; JSON and JUnit go to standard output, like the command's own output.
 
-            Exit code 0: within. 1: cannot judge, also because nothing was watched. 2: over budget or worse. 3: inconclusive. 64: wrong usage. \
-            130: ended by Ctrl-C. A command that fails ends it with its own exit status, after the verdict, and is not repeated.
+            Exit code 0: within. 1: cannot judge, also because nothing was watched. 2: over budget or worse. 3: inconclusive. \
+            64: wrong usage. 130: ended by Ctrl-C. If the command itself fails, it is not repeated, and after the verdict its \
+            exit status is used.
             """
     )
 
     @OptionGroup var options: JudgeOptions
 
-    @Option(name: .customLong("repeat"), parsing: .unconditional, help: "How often to run it.")
+    @Option(name: .customLong("repeat"), parsing: .unconditional, help: "How many times to run the command.")
     var repeats = 1
 
-    @Option(help: "For how long after each start stalls do not count, up to an hour: 2s.")
+    @Option(help: "Ignore stalls for this long after each start, up to an hour: 2s.")
     var warmUp: DurationText?
 
     @Option(
         help: ArgumentHelp(
-            "Where reports stay: a folder that is empty or not there. Without it they stay unless all is within.",
+            "Keep the reports in this folder, which must be empty or missing. Without it they are deleted if the verdict is 'within'.",
             valueName: "dir"
         ),
         completion: .directory
@@ -61,7 +63,7 @@ struct GateRunCommand: ParsableCommand {
     func run() throws {
         let signals = try Result { () throws(StartError) in try WatchSignals() }
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
-        // A mistake in it is to be told before the command has run for an hour.
+        // Reports a mistake in the budget before the command runs for an hour.
         _ = try options.budget.read(isBaselined: options.baseline != nil)
         let folder = try RunFolder(keep)
         var (overviews, status): ([ReportReader.Overview], Int32) = ([], 0)
@@ -77,10 +79,10 @@ struct GateRunCommand: ParsableCommand {
             }
             overviews.append(try run.overview())
         }
-        try tell(try options.judge(overviews), status, folder)
+        try conclude(try options.judge(overviews), status, folder)
     }
 
-    private func tell(_ result: GateResult, _ status: Int32, _ folder: RunFolder) throws {
+    private func conclude(_ result: GateResult, _ status: Int32, _ folder: RunFolder) throws {
         let text = try options.text(of: result, width: Terminal.current(STDERR_FILENO).width)
         if options.format == .text { Output.error(text) } else { try Output.write(text) }
         if keep == nil, result.verdict == .within, status == 0 {
@@ -96,11 +98,11 @@ struct GateRunCommand: ParsableCommand {
     }
 }
 
-/// One run of a command that is judged: its own monitors report into a directory, and from outside its processes are watched until one of
-/// them does.
+/// One run of a command under the gate. Monitors inside it report into a directory; until one of them does, its processes are
+/// watched from outside.
 struct GateRun {
     enum Ending: Hashable {
-        /// With the command's exit status, as a shell has it.
+        /// With the command's exit status as in a shell.
         case ended(Int32)
         case interrupted
     }
@@ -111,18 +113,18 @@ struct GateRun {
     private let desk: OutsideReporter
     private let start = MonotonicInstant.now
     private let grace: Duration
-    /// Of the monitors in the command's processes; and of what was seen from outside.
+    /// Reports of the command's own monitors, and of the watcher outside.
     private let (own, outside): (ReportReader, ReportReader)
 
-    /// Starts it.
+    /// Starts the command.
     ///
-    /// - Parameter folder: fresh, and this run's own.
+    /// - Parameter folder: an empty folder for this run alone.
     init(_ command: [String], _ folder: String, warmUp: Int64, _ signals: WatchSignals) throws {
         self.signals = signals
         own = ReportReader(path: "\(folder)/inside")
         outside = ReportReader(path: "\(folder)/outside")
         grace = max(.seconds(1), .nanoseconds(warmUp))
-        // No other thread is there yet, or any more.
+        // There is no other thread now that could read the environment.
         unsafe setenv(ReportDirectory.environmentVariable, own.path, 1)
         if warmUp > 0 { unsafe setenv("STALL_MONITOR_STARTUP_GRACE_MILLISECONDS", "\(warmUp / 1_000_000)", 1) }
         do throws(StartError) {
@@ -140,17 +142,18 @@ struct GateRun {
         }
     }
 
-    /// Waits until it has ended, or somebody ends it.
+    /// Waits until the command ends or is interrupted.
     func finish() -> Ending {
-        var (isWatched, isLeft, looks) = (false, false, 0)
+        var (isWatched, hasOwn, rounds) = (false, false, 0)
         let ending = loop {
-            looks += 1
-            if !isLeft, looks % 20 == 0 || !isWatched, MonotonicInstant.now - start >= .milliseconds(500), hasOwnMonitor
+            rounds += 1
+            if !hasOwn, rounds % 20 == 0 || !isWatched, MonotonicInstant.now - start >= .milliseconds(500),
+                hasOwnMonitor
             {
                 watcher.end()
-                isLeft = true
+                hasOwn = true
             }
-            if !isLeft, !isWatched, MonotonicInstant.now - start >= grace {
+            if !hasOwn, !isWatched, MonotonicInstant.now - start >= grace {
                 isWatched = true
                 do throws(CaptureError) {
                     try watcher.add(child.processID)
@@ -159,12 +162,12 @@ struct GateRun {
                 }
             }
         }
-        if !isLeft { watcher.end() }
+        if !hasOwn { watcher.end() }
         desk.close()
         return ending
     }
 
-    private func loop(_ eachLook: () -> Void) -> Ending {
+    private func loop(_ eachRound: () -> Void) -> Ending {
         var isInterrupted = false
         while true {
             watcher.wait([signals.descriptor])
@@ -175,25 +178,25 @@ struct GateRun {
             let status = child.takeStatus()
             watcher.look()
             if let status { return isInterrupted ? .interrupted : .ended(status) }
-            eachLook()
+            eachRound()
         }
     }
 
     private var hasOwnMonitor: Bool { ((try? own.names()) ?? []).contains { $0.content == .run } }
 
-    /// What there is to judge: what the command's own monitors wrote, or else what was seen from outside.
+    /// What is judged: reports of the command's own monitors, or else those of the watcher outside.
     func overview() throws(CommandFailure) -> ReportReader.Overview {
         let reader = hasOwnMonitor ? own : outside
         return try CommandFailure.wrapping { () throws(ReportError) in try reader.overview() }
     }
 }
 
-/// A folder with one for each run in it.
+/// A folder with one subfolder per run.
 final class RunFolder {
     let path: String
     private var runs = 0
 
-    /// - Parameter keep: one that is empty or not there; nil for a temporary one.
+    /// - Parameter keep: an empty or missing folder; nil creates a temporary one.
     init(_ keep: String?) throws(CommandFailure) {
         guard let keep else {
             let place = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/tmp"
@@ -211,12 +214,12 @@ final class RunFolder {
         }
         guard Folder.names(in: keep).isEmpty else {
             throw CommandFailure(
-                "--keep \(keep): there is something in it already; give an empty folder, or a new name"
+                "--keep \(keep): it is not empty; give an empty folder, or a new name"
             )
         }
     }
 
-    /// The next run's, made.
+    /// Creates the next run's folder.
     func next() throws(CommandFailure) -> String {
         runs += 1
         let folder = "\(path)/run-\(runs)"
@@ -226,7 +229,7 @@ final class RunFolder {
         return folder
     }
 
-    /// Takes away what the runs have left. What somebody else put beside their reports stays.
+    /// Removes the reports of all runs. Files that others put beside them stay.
     func remove() {
         for run in 1...max(1, runs) {
             for kind in ["inside", "outside"] {

@@ -3,7 +3,7 @@ import Glibc
 import StallGate
 import StallReports
 
-/// What a gate judges by, and what it tells whom.
+/// The options that all gate commands share: budget, baseline, output.
 struct JudgeOptions: ParsableArguments {
     enum Format: String, ExpressibleByArgument, CaseIterable {
         case text, json, junit
@@ -13,32 +13,32 @@ struct JudgeOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "What there was when all was well: a file of 'gate baseline record', a folder of them, or a report directory.",
+            "Compare with this: a file from 'gate baseline record', a folder of such files, or the report directory of a healthy run.",
             valueName: "path"
         )
     )
     var baseline: String?
 
-    @Flag(help: "Where something is proven to be better than the baseline, put that into the baseline's file.")
+    @Flag(help: "If the run is proven better than the baseline, update the baseline's file.")
     var tighten = false
 
-    @Option(help: "For people, for programs, or for CI servers.")
+    @Option(help: "Text for people, JSON for programs, or JUnit XML for CI servers.")
     var format: Format = .text
 
     @OptionGroup var outputs: GateOutputs
 
     func validate() throws {
         if baseline?.isEmpty == true { throw ValidationError("the baseline's name is empty") }
-        if tighten, baseline == nil { throw ValidationError("--tighten goes with --baseline") }
+        if tighten, baseline == nil { throw ValidationError("--tighten needs --baseline") }
     }
 
-    /// Judges, and does what is to be done with the outcome.
+    /// Judges the runs, and tightens the baseline if that was asked for.
     ///
     /// - Parameters:
-    ///   - overviews: of each run of a command; of a report directory, the one.
-    ///   - whole: what the one was chosen from.
-    ///   - choosing: what is in doubt of the choice.
-    ///   - other: in place of a baseline's file.
+    ///   - overviews: one per run of a command; one for a report directory.
+    ///   - whole: what a single overview was chosen from.
+    ///   - choosing: doubts about the choice.
+    ///   - other: a baseline that does not come from a file.
     func judge(
         _ overviews: [ReportReader.Overview],
         outOf whole: ReportReader.Overview? = nil,
@@ -49,7 +49,7 @@ struct JudgeOptions: ParsableArguments {
         let file = try baseline.map { path throws(CommandFailure) in try BaselineFile(path, for: environment) }
         let budget = try budget.read(isBaselined: file != nil || other != nil)
         var baseline = file?.baseline ?? other
-        // Runs that somebody chose to compare, and maybe of many machines: no one's environment is theirs.
+        // The user chose the runs to compare, possibly from many machines, so their environments are not compared.
         if file == nil, let environment { baseline?.environment = environment }
         let result =
             if let whole, overviews.count == 1 {
@@ -63,7 +63,9 @@ struct JudgeOptions: ParsableArguments {
 
     private func tighten(_ file: BaselineFile, by overviews: [ReportReader.Overview]) throws(CommandFailure) {
         guard let path = file.path else {
-            throw CommandFailure("--tighten needs a baseline in a file; 'stall-monitor gate baseline record' makes one")
+            throw CommandFailure(
+                "--tighten needs a baseline in a file; make one with 'stall-monitor gate baseline record'"
+            )
         }
         var all = ReportReader.Overview()
         for overview in overviews {
@@ -74,7 +76,7 @@ struct JudgeOptions: ParsableArguments {
         Output.note("tightened \(try BaselineFile.write(better, to: path))")
     }
 
-    /// Writes the files that were asked for, and gives what is to be printed.
+    /// Writes the requested files, and returns what to print.
     ///
     /// - Parameter width: of the terminal that text goes to.
     func text(of result: GateResult, width: Int?) throws -> String {
@@ -88,7 +90,7 @@ struct JudgeOptions: ParsableArguments {
 }
 
 extension JudgeOptions {
-    /// What a gate tells a person.
+    /// The gate's text for people.
     static func lines(of result: GateResult, width: Int?) -> [StyledText] {
         result.text.split(separator: "\n").flatMap {
             StyledText(String($0), limit: .max).wrapped(to: width, hanging: 6)
@@ -97,7 +99,7 @@ extension JudgeOptions {
 }
 
 extension GateResult {
-    /// The one place for the gate's exit codes.
+    /// The only place that defines the gate's exit codes.
     var exitCode: ExitCode {
         switch verdict {
         case .within: ExitCode(0)
@@ -108,7 +110,7 @@ extension GateResult {
     }
 }
 
-/// What a gate judges by: a file, and limits on top of it.
+/// The budget: a file, and limits on top of it.
 struct BudgetOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -119,27 +121,30 @@ struct BudgetOptions: ParsableArguments {
     )
     var budget: String?
 
-    @Option(parsing: .unconditional, help: "Most stalls permitted, those counted but not reported included.")
+    @Option(
+        parsing: .unconditional,
+        help: "Fail if there are more stalls than this, including those that were only counted."
+    )
     var maxStalls: Int?
 
-    @Option(help: "The longest stall permitted: 500ms, 1.5s.")
+    @Option(help: "Fail if a stall is longer: 500ms, 1.5s.")
     var maxDuration: DurationText?
 
-    @Option(parsing: .unconditional, help: "Most stalls permitted in an hour watched, over all loops.")
+    @Option(parsing: .unconditional, help: "Fail if there are more stalls per watched hour, over all loops.")
     var maxPerHour: Double?
 
-    @Option(parsing: .unconditional, help: "The share of the watched time that may be stalled, in percent.")
+    @Option(parsing: .unconditional, help: "Fail if a larger share of the watched time is stalled, in percent.")
     var maxBlockedPercent: Double?
 
-    @Option(name: .customLong("max-turn-p99"), help: "The longest that 99 of 100 turns of a loop may take.")
+    @Option(name: .customLong("max-turn-p99"), help: "Fail if the 99th percentile of a loop's turns is longer.")
     var maxTurnP99: DurationText?
 
-    @Option(help: "The longest that any turn of a loop may take.")
+    @Option(help: "Fail if any turn of a loop is longer.")
     var maxTurn: DurationText?
 
     @Option(
         help: ArgumentHelp(
-            "A stall that does not count: its fingerprint, or at least four digits of it.",
+            "Ignore stalls of this fault: its fingerprint, or at least its first four digits.",
             valueName: "fingerprint"
         )
     )
@@ -152,7 +157,7 @@ struct BudgetOptions: ParsableArguments {
         }
     }
 
-    /// - Parameter isBaselined: whether something else is there to judge by.
+    /// - Parameter isBaselined: whether there is a baseline to judge by.
     func read(isBaselined: Bool = false) throws(CommandFailure) -> Budget {
         var result = Budget(maxStalls: maxStalls, maxDurationNs: maxDuration?.nanoseconds, allowed: allow)
         result.limits.maxPerHour = maxPerHour

@@ -1,6 +1,6 @@
 import StallReports
 
-/// What the processes of a report directory are at, at one moment.
+/// The state of all processes of a report directory at one moment.
 struct LiveSnapshot: Codable, Hashable {
     static let currentSchema = "stall-live/1"
 
@@ -13,12 +13,12 @@ struct LiveSnapshot: Codable, Hashable {
         var state: State
         /// How it ended, if it is dead.
         var end: ProcessEnd?
-        /// What the kernel says that it does now: one letter, as in `/proc/PID/stat`. Nil where that cannot be seen from here.
+        /// The kernel's state letter, as in `/proc/PID/stat`. Nil if it cannot be read from here.
         var kernelState: String?
         var record: LiveRecord
-        /// Its stalls under way with what their reports add.
+        /// Its ongoing stalls with details from their reports.
         var stalls: [Stall]
-        /// The task pools that it watches, as of its run record's last writing. Nil for none, and where there is no record.
+        /// The task pools it watches, as of the last write of its run record. Nil if there are none, or no record.
         var pools: [RunRecord.Watched]?
 
         private enum CodingKeys: String, CodingKey {
@@ -35,11 +35,11 @@ struct LiveSnapshot: Codable, Hashable {
     /// One stall.
     struct Stall: Codable, Hashable {
         var live: LiveStall
-        /// Of its report; nil when that is not written.
+        /// From its report; nil if that is not written yet.
         var severity: Severity?
         var verdict: Verdict?
         var culprit: String?
-        /// Its report, to choose by.
+        /// Its report's outline, for selections.
         var outline: StallOutline?
 
         private enum CodingKeys: String, CodingKey { case live, severity, verdict, culprit }
@@ -47,8 +47,8 @@ struct LiveSnapshot: Codable, Hashable {
 
     init(at moment: Timestamp, processes: [Row]) { (at, self.processes) = (moment, processes) }
 
-    /// Reads the directory. Living processes come first, the one with the longest stall before the others; then the dead, as long as
-    /// no start has tidied up after them.
+    /// Reads the directory. Living processes come first, the one with the longest stall on top; then dead ones, until
+    /// the next start of a monitor removes their records.
     init(_ reader: ReportReader, failures: inout [ReportError]) throws(ReportError) {
         let catalog = try reader.catalog()
         failures += catalog.failures
@@ -59,7 +59,7 @@ struct LiveSnapshot: Codable, Hashable {
 
     private mutating func sort() { processes.sort { $0.rank > $1.rank } }
 
-    /// In another order; processes that are equal by it as they were.
+    /// Sorted by another column, stably.
     func sorted(by order: TopState.ProcessOrder) -> LiveSnapshot {
         var sorted = self
         switch order {
@@ -72,7 +72,7 @@ struct LiveSnapshot: Codable, Hashable {
         return sorted
     }
 
-    /// With the processes of another directory.
+    /// Adds the processes of another directory.
     mutating func add(_ other: LiveSnapshot) {
         processes += other.processes
         sort()
@@ -99,7 +99,7 @@ extension LiveSnapshot.Row {
         self.pools = pools?.isEmpty == false ? pools : nil
     }
 
-    /// The greater, the higher up.
+    /// Greater ranks are shown first.
     fileprivate var rank: (Int, Int64) {
         let order: [LiveSnapshot.State] = [.dead, .unknown, .watching, .stalled]
         return (order.firstIndex(of: state) ?? 0, stalls.first?.live.durationNs ?? 0)

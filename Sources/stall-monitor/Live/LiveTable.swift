@@ -1,12 +1,12 @@
 import StallReports
 
-/// A line of `top`, and what is picked with it.
+/// A line of `top`, and the row that it selects.
 struct TopLine {
     let text: StyledText
     var row: TopState.Row?
 }
 
-/// A snapshot as two tables: the processes, and the stalls under way.
+/// A snapshot as two tables: processes and ongoing stalls.
 struct LiveTable {
     let snapshot: LiveSnapshot
     let width: Int?
@@ -25,7 +25,7 @@ struct LiveTable {
             """
     }
 
-    /// What stands below the title.
+    /// The lines below the title.
     var body: [TopLine] {
         guard !snapshot.processes.isEmpty else {
             return StyledText("No monitored process keeps a live record in this directory, or left one.")
@@ -47,7 +47,7 @@ struct LiveTable {
         "\(number) \(noun)\(number == 1 ? "" : noun.hasSuffix("s") ? "es" : "s")"
     }
 
-    /// A table's header, then its rows with what each stands for.
+    /// A table's header, then its lines with the row that each selects.
     private static func picked(_ lines: [StyledText], _ rows: [TopState.Row]) -> [TopLine] {
         zip(lines, [nil] + rows.map(Optional.some)).map { TopLine(text: $0, row: $1) }
     }
@@ -111,7 +111,7 @@ struct LiveTable {
 }
 
 extension LiveSnapshot.Row {
-    /// Stopped by a signal or a debugger: it watches nothing meanwhile.
+    /// Stopped by a signal or a debugger; its monitor does not run.
     private var isStopped: Bool { kernelState == "T" || kernelState == "t" }
 
     fileprivate var styledState: StyledText {
@@ -127,7 +127,7 @@ extension LiveSnapshot.Row {
         state == .stalled ? StyledText("stalled", .yellow) : StyledText("watching", .green)
     }
 
-    /// What the kernel says now, and not when the monitor last had something to note: an idle process notes nothing.
+    /// From the kernel, not from the live record: the monitor of an idle process writes nothing.
     var styledLife: StyledText {
         switch kernelState {
         case _ where state == .dead: StyledText("no", .red)
@@ -136,7 +136,7 @@ extension LiveSnapshot.Row {
         case "D": StyledText("in disk wait", .yellow)
         case "T": StyledText("stopped", .yellow)
         case "t": StyledText("traced", .yellow)
-        // Its lock is held, or nothing is known of it from here.
+        // Either its lock is held, or its state cannot be read from here.
         default: state == .unknown ? StyledText("unknown") : StyledText("yes")
         }
     }

@@ -1,16 +1,16 @@
 import StallReports
 
-/// What `top` has to draw: as of the last look.
+/// What `top` draws: the state at the last refresh.
 struct TopContent {
     var snapshot: LiveSnapshot?
-    /// As sorted by the last look.
+    /// In the order of the last refresh.
     var faults: [Fault]?
-    /// The open page's lines. Nil while they are read.
+    /// The open page's lines. Nil while the page is being read.
     var page: [StyledText]?
     var notes: [String] = []
 }
 
-/// A screen of `top`: as many lines as the terminal has, none longer than it is wide. Pure.
+/// A screen of `top`: exactly as many lines as the terminal has, each cut to its width. Pure.
 struct TopScreen {
     let state: TopState
     let content: TopContent
@@ -18,13 +18,13 @@ struct TopScreen {
     let height: Int
     var now: Timestamp = .now()
 
-    /// Before each row, where it is shown which one is picked: also without colours.
+    /// Columns before each row for the selection mark, which is visible without colours too.
     private static let margin = 2
 
     /// Lines between the title and the keys.
     var room: Int { max(1, height - 2 - notes.count) }
 
-    /// What can be picked, in its order.
+    /// The selectable rows in order.
     var rows: [TopState.Row] { body.compactMap(\.row) }
 
     var lines: [StyledText] {
@@ -59,7 +59,7 @@ struct TopScreen {
         }
     }
 
-    /// The tables, from the line on from which the picked row is seen.
+    /// The tables, scrolled so that the selected row is visible.
     private var tables: [StyledText] {
         let body = body
         let picked = body.firstIndex { $0.row != nil && $0.row == state.selected } ?? 0
@@ -78,12 +78,14 @@ struct TopScreen {
                 [("↑↓", "scroll"), ("space", "next page"), ("q", "back")]
             } else if state.view == .live {
                 [
-                    ("↑↓", "pick"), ("Enter", "open"), ("f", "faults"), ("s", "sort (\(state.processOrder.rawValue))"),
+                    ("↑↓", "select"), ("Enter", "open"), ("f", "faults"),
+                    ("s", "sort (\(state.processOrder.rawValue))"),
                     ("q", "quit"),
                 ]
             } else {
                 [
-                    ("↑↓", "pick"), ("Enter", "open"), ("p", "processes"), ("s", "sort (\(state.faultOrder.rawValue))"),
+                    ("↑↓", "select"), ("Enter", "open"), ("p", "processes"),
+                    ("s", "sort (\(state.faultOrder.rawValue))"),
                     ("q", "quit"),
                 ]
             }
@@ -91,13 +93,13 @@ struct TopScreen {
     }
 }
 
-/// What `top` shows, and which row is picked. Pure: keys and rows in, the next state and what is to be done out.
+/// The state of `top`: view, order, selection, scroll position. Pure: keys and rows in, next state out.
 struct TopState: Hashable {
     enum View: Hashable {
         case live, faults
     }
 
-    /// Something that can be picked, by what stays the same when the screen is drawn again.
+    /// A selectable row, identified by what stays the same between refreshes.
     enum Row: Hashable {
         case process(run: ULID)
         case stall(ULID)
@@ -113,26 +115,26 @@ struct TopState: Hashable {
     private(set) var processOrder = ProcessOrder.state
     private(set) var faultOrder = FaultOrder.total
     private(set) var selected: Row?
-    /// Whose page is open in the place of the tables.
+    /// The row whose page is open in place of the tables.
     private(set) var page: Row?
-    /// The first line of the page that is seen.
+    /// The first visible line of the page.
     private(set) var scroll = 0
     private(set) var isOver = false
 
-    /// Where the picked row was, so that the one that takes its place is picked when it goes.
+    /// The selected row's index. If the row disappears, the one that takes its place is selected.
     private var position = 0
 
-    /// Takes a key.
+    /// Handles a key.
     ///
     /// - Parameters:
-    ///   - rows: what can be picked in the view, in its order.
-    ///   - room: lines of tables, or of a page, that are seen at once.
-    ///   - length: lines of the open page.
+    ///   - rows: the selectable rows of the view in order.
+    ///   - room: visible lines of tables or page.
+    ///   - length: all lines of the open page.
     mutating func press(_ key: KeyPress, rows: [Row], room: Int, length: Int = 0) {
         if page != nil { pressOnPage(key, room: room, length: length) } else { pressOnTables(key, rows, room) }
     }
 
-    /// Takes in what there is now. What is picked stays picked while it is there.
+    /// Adapts the selection to the current rows. A selected row stays selected while it exists.
     mutating func settle(_ rows: [Row]) {
         if let selected, let index = rows.firstIndex(of: selected) {
             position = index

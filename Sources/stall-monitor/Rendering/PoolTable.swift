@@ -1,13 +1,13 @@
 import StallReports
 
-/// The workers of a task pool, a row each: how long it stood, why, and at what.
+/// The workers of a task pool, one row each: how long, why and where each is blocked.
 struct PoolTable {
     let report: StallReport
     let pool: StallReport.Pool
-    /// Of the terminal. Nil: as wide as it is.
+    /// The terminal's width. Nil: unlimited.
     var width: Int?
 
-    /// More workers than these are not told one by one: a file may claim any number.
+    /// The most workers listed: a file may contain any number.
     private static let limit = 256
 
     /// `2 wide, 2 jobs in progress, at least 3 waiting`
@@ -26,7 +26,7 @@ struct PoolTable {
     var lines: [StyledText] {
         guard !pool.workers.isEmpty else { return [] }
         var table = TextTable([
-            .init(title: "WORKER", minimum: 14), .init(title: "STOOD"), .init(title: "TASK"),
+            .init(title: "WORKER", minimum: 14), .init(title: "IN JOB"), .init(title: "TASK"),
             .init(title: "VERDICT", minimum: 8), .init(title: "AT", minimum: 20),
         ])
         for worker in pool.workers.prefix(Self.limit) { table.append(cells(worker)) }
@@ -64,7 +64,7 @@ struct PoolTable {
     }
 }
 
-/// The jobs of task pools, a row for each pool: how many there were and how long they took, also where nothing stalled.
+/// The jobs of task pools, one row per pool: count and lengths, also without stalls.
 struct JobTable {
     struct Pool {
         var processID: Int32
@@ -74,20 +74,20 @@ struct JobTable {
     let pools: [Pool]
     var width: Int?
 
-    /// More pools than these are not told: a file may claim any number.
+    /// The most pools listed: a file may contain any number.
     private static let limit = 64
-    /// From here on one job is worth a word where nothing stalled.
+    /// Jobs of this length are noted even if nothing stalled.
     private static let longNs: Int64 = 250_000_000
 
-    /// Without a pool that has run a job, none.
+    /// Empty if no pool has run a job.
     var lines: [StyledText] {
-        let told = pools.filter { $0.watched.turnDurations != nil }.prefix(Self.limit)
-        guard !told.isEmpty else { return [] }
+        let shown = pools.filter { $0.watched.turnDurations != nil }.prefix(Self.limit)
+        guard !shown.isEmpty else { return [] }
         var table = TextTable([
             .init(title: "TASK POOL", minimum: 9), .init(title: "PID"), .init(title: "JOBS"), .init(title: "P50"),
             .init(title: "P99"), .init(title: "LONGEST"), .init(title: "IN", minimum: 12),
         ])
-        for pool in told {
+        for pool in shown {
             guard let lengths = pool.watched.turnDurations else { continue }
             table.append([
                 StyledText(pool.watched.label, .bold, limit: 80),

@@ -2,16 +2,16 @@ import Glibc
 import StallReports
 import Synchronization
 
-/// In which zone text has its times: the local one ($TZ, or the machine's), or UTC with --utc. JSON is always in UTC.
+/// The time zone of text: local ($TZ, or the machine's), or UTC with --utc. JSON is always in UTC.
 enum ShownTime {
     private static let utc = Atomic<Bool>(false)
 
     static var isUTC: Bool { utc.load(ordering: .relaxed) }
 
-    /// From now on, for the whole process. To be called before anything is shown.
+    /// Switches the whole process to UTC. Call it before anything is shown.
     static func useUTC() { utc.store(true, ordering: .relaxed) }
 
-    /// Seconds that the zone is ahead of UTC, in whole minutes: RFC 3339 has no others.
+    /// The zone's offset from UTC in seconds, in whole minutes because RFC 3339 has no seconds there.
     static func offset(at moment: Timestamp) -> Int64 {
         guard !isUTC else { return 0 }
         var seconds = time_t(moment.seconds)
@@ -20,18 +20,18 @@ enum ShownTime {
         return Int64(unsafe parts.tm_gmtoff) / 60 * 60
     }
 
-    /// The moment at which a clock of the zone shows what a clock of UTC shows at `civil`. Of an hour that comes twice, either.
+    /// The moment at which local clocks show the date and time of `civil`. For an hour that occurs twice, either of the two.
     static func moment(_ civil: Timestamp) -> Timestamp {
         guard !isUTC else { return civil }
         var seconds = time_t(civil.seconds)
         var parts = unsafe tm()
         guard unsafe gmtime_r(&seconds, &parts) != nil else { return civil }
-        // The system is to find out whether summer time holds.
+        // Lets the system determine whether summer time applies.
         unsafe parts.tm_isdst = -1
         return Timestamp(seconds: Int64(unsafe mktime(&parts)), nanoseconds: Int64(civil.nanoseconds))
     }
 
-    /// The first moment of the day that lies so many days after that of `moment`.
+    /// The start of the day that is so many days after that of `moment`.
     static func startOfDay(of moment: Timestamp, plus days: Int64 = 0) -> Timestamp {
         let civil = Timestamp(rfc3339: "\(moment.day)T00:00:00Z") ?? moment
         return Self.moment(civil.advanced(byNanoseconds: days * 86_400_000_000_000))
@@ -39,7 +39,7 @@ enum ShownTime {
 }
 
 extension Timestamp {
-    /// What clocks of the zone show, and how far it is from UTC.
+    /// Local date and time, and the offset from UTC.
     private var shown: (clock: String, zone: String) {
         let offset = ShownTime.offset(at: self)
         let clock = advanced(byNanoseconds: offset * 1_000_000_000).description
@@ -56,7 +56,7 @@ extension Timestamp {
     /// `2026-01-31T12:00:00.000Z`
     var toMilliseconds: String { shown.clock.prefix(23) + shown.zone }
 
-    /// `01-31 12:00:00`, where there is little room.
+    /// `01-31 12:00:00`, for narrow columns.
     var withoutYear: String { String(shown.clock.prefix(19).dropFirst(5)).replacing("T", with: " ") }
 
     /// `2026-01-31`
@@ -65,7 +65,7 @@ extension Timestamp {
     /// `12:00`
     var timeOfDay: String { String(shown.clock.dropFirst(11).prefix(5)) }
 
-    /// `3h ago`; `now` for less than a second, and for what lies ahead.
+    /// `3h ago`; `now` for less than a second, and for the future.
     func ago(_ now: Timestamp) -> String {
         let age = age(now)
         return age == "now" ? age : "\(age) ago"
@@ -75,7 +75,7 @@ extension Timestamp {
     func age(_ now: Timestamp) -> String {
         let seconds = now.nanoseconds(since: self) / 1_000_000_000
         let units: [(length: Int64, name: String)] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")]
-        // From two of a unit on: 90m says more than 1h.
+        // A unit is used from two of it on: 90m is more precise than 1h.
         guard seconds > 0, let unit = units.first(where: { seconds >= 2 * $0.length }) ?? units.last else {
             return "now"
         }
@@ -83,18 +83,18 @@ extension Timestamp {
     }
 }
 
-/// A moment as an operator tells it, in the zone of ``ShownTime``: `2h` or `2h ago`, `yesterday`, `today 14:00`, `14:00`, `2026-11-22`, `2026-11-22 14:00:05`, RFC 3339.
+/// A time as an operator writes it, in the zone of ``ShownTime``: `2h` or `2h ago`, `yesterday`, `today 14:00`, `14:00`, `2026-11-22`, `2026-11-22 14:00:05`, RFC 3339.
 struct Moment: Hashable {
     private let text: String
     private let now: Timestamp
 
-    /// A day without a time is its first moment; a time without a day is the last one that was. Nil for anything else.
+    /// A day without a time is the start of the day; a time without a day is the latest one in the past. Nil for anything else.
     init?(_ text: String, now: Timestamp = .now()) {
         (self.text, self.now) = (text.trimmed, now)
         if Self.read(self.text, now) == nil { return nil }
     }
 
-    /// When it is, in the zone that holds by now: the command line may name that after the moment.
+    /// Evaluated late, because `--utc` may come after the time on the command line.
     var timestamp: Timestamp { Self.read(text, now) ?? now }
 
     private static func read(_ text: String, _ now: Timestamp) -> Timestamp? {
@@ -120,7 +120,7 @@ struct Moment: Hashable {
         }
     }
 
-    /// At two in the morning 23:00 is last night's.
+    /// At two in the morning, 23:00 means yesterday's.
     private static func last(_ time: String?, _ now: Timestamp) -> Timestamp? {
         guard let today = moment(day("today", now), time), today > now else { return moment(day("today", now), time) }
         return moment(day("yesterday", now), time)
@@ -139,7 +139,7 @@ struct Moment: Hashable {
         }
     }
 
-    /// With seconds, whether they are told or not.
+    /// With seconds; `14:00` becomes `14:00:00`.
     private static func time(_ text: String) -> String? {
         switch text.utf8.count(where: { $0 == UInt8(ascii: ":") }) {
         case 1: text + ":00"

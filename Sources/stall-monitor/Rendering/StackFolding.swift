@@ -1,18 +1,18 @@
 import StallReports
 
 extension StackListing {
-    /// A frame to print, or how many were folded.
+    /// A part of a listing: a frame to print, or a number of frames that are not.
     enum Part: Hashable {
         case frame(Int)
         case folded(Int)
-        /// How often the frames right before come again.
+        /// The preceding frames repeat.
         case repeated(Recursion)
         /// Frames beyond the limit.
         case cut(Int)
-        /// Frames that the report does not have.
+        /// Frames that are missing in the report.
         case leftOut(Int)
 
-        /// Of the stack's frames.
+        /// How many of the stack's frames it covers.
         var count: Int {
             switch self {
             case .frame: 1
@@ -23,8 +23,8 @@ extension StackListing {
         }
     }
 
-    /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
-    /// A single frame is never folded. Recursion is told once.
+    /// Shows own frames, the frames they called, and the innermost frame; the first ten frames if there are no own ones.
+    /// A single frame is never folded. Recursion is shown once.
     var parts: [Part] {
         let hasOwn = stack.frames.contains(where: \.own)
         let recursions = recursions
@@ -49,16 +49,16 @@ extension StackListing {
             index += max(1, hidden.count)
         }
         if index < stack.frames.count { parts.append(.cut(stack.frames.count - index)) }
-        // At the end, or among those cut.
+        // The gap is at the end, or among the frames that were cut.
         return parts + (gap.map { [.leftOut($0.count)] } ?? [])
     }
 
-    /// Within the stack's frames, whatever the report says.
+    /// Clamped to the stack's frames, because a file may contain any numbers.
     private var gap: StallReport.LeftOut? {
         stack.leftOut.map { .init(after: min(max($0.after, 0), stack.frames.count), count: $0.count) }
     }
 
-    /// On each side of what was left out: what comes again after it need not have come right after itself.
+    /// Searched on each side of the gap separately, because frames on both sides of it are not adjacent.
     private var recursions: [Int: Recursion] {
         let end = gap?.after ?? stack.frames.count
         return Recursion.all(in: stack.frames[..<end])
@@ -71,17 +71,17 @@ extension StackListing {
     }
 }
 
-/// Calls that come again right after themselves: a function that calls itself, or a few that call each other.
+/// Recursion in a stack: a function that calls itself, or a few functions that call each other.
 struct Recursion: Hashable {
-    /// Frames that come again.
+    /// Frames in one cycle.
     let period: Int
-    /// How often, besides the first time.
+    /// Repetitions after the first time.
     let count: Int
 
-    /// The longest cycle looked for. Parsers go round in some five functions.
+    /// The longest cycle that is searched for. Recursive parsers have cycles of about five functions.
     static let longest = 16
 
-    /// By the index of the first frame that is told by the ones before. Less than three times the same is no recursion worth a word.
+    /// All recursions by the index of the first repeated frame. Two occurrences are too few to fold.
     static func all(in frames: ArraySlice<StallReport.Frame>) -> [Int: Recursion] {
         let identities = frames.map(Identity.init)
         var found: [Int: Recursion] = [:]
@@ -101,7 +101,7 @@ struct Recursion: Hashable {
         return count >= 2 ? Recursion(period: period, count: count) : nil
     }
 
-    /// What makes two frames the same for a reader.
+    /// Two frames with equal values look the same to a reader.
     private struct Identity: Hashable {
         let name: String
         let kind: FrameKind?

@@ -1,11 +1,11 @@
 import StallReports
 import Symbolication
 
-/// A stack, the innermost frame first: own frames marked, libraries' folded.
+/// A stack, innermost frame first. Own frames are marked, library frames are folded.
 struct StackListing {
     let stack: StallReport.Stack
     let modules: [StallReport.Module]
-    /// Of a pool it is workers that stand.
+    /// Whether the stalled threads are workers of a task pool.
     var isOfPool = false
     var showsAllFrames = false
 
@@ -32,7 +32,7 @@ struct StackListing {
         return lines + rest + notes
     }
 
-    /// The awaiting functions stand below the frame that the first of them awaits; the executor's frames follow.
+    /// The awaiting functions come after the frame that the first of them awaits, before the executor's frames.
     private var awaiting: [StyledText] {
         guard let async = stack.async else { return [] }
         let task = async.task.map { " (task \($0))" } ?? ""
@@ -50,7 +50,7 @@ struct StackListing {
         return lines + ["          \(Self.end(async.ends) + task, .dim)"]
     }
 
-    /// With none of its own, all.
+    /// If there are no own frames, all are shown.
     private func isShown(_ frame: StallReport.Frame, of async: StallReport.AsyncCallers) -> Bool {
         showsAllFrames || frame.own || !async.frames.contains(where: \.own)
     }
@@ -63,7 +63,7 @@ struct StackListing {
             "  \(mark)   \("await", .dim)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
     }
 
-    /// The compiler's: it hands on what others return, and stands in no source.
+    /// A function made by the compiler, without source code.
     private static func isMadeUp(_ frame: StallReport.Frame) -> Bool {
         guard frame.line == nil, let symbol = frame.symbol, symbol.hasPrefix("$s") else { return false }
         return Demangler.swiftModule(of: symbol) == nil
@@ -93,7 +93,7 @@ struct StackListing {
             "\(isWorkers ? "Stack of the worker" : "Stack of the \(role) thread", .bold) \(stack.thread.numberAndName)\(method)\(count)"
     }
 
-    /// The names with their numbers of threads, then the threads' numbers.
+    /// Thread names with their counts, then thread ids.
     private static func listed(_ threads: [StallReport.Thread]) -> String {
         let numbers = threads.prefix(8).map { "\($0.id)" }.joined(separator: " ")
         let names = Dictionary(grouping: threads) { $0.name ?? "?" }.sorted { $0.key < $1.key }
@@ -124,7 +124,7 @@ struct StackListing {
         }
     }
 
-    /// With a comma before each three digits: 98,976.
+    /// With thousands separators: 98,976.
     private static func grouped(_ count: Int) -> String {
         let digits = Array(String(count))
         return digits.indices.reduce(into: "") { text, index in
@@ -137,12 +137,12 @@ struct StackListing {
         frame.function ?? frame.symbol ?? frame.offset.map { "code at \($0)" } ?? "\(frame.address)"
     }
 
-    /// The line, or without one how far into the function.
+    /// The line, or else the offset in the function.
     private static func place(in frame: StallReport.Frame) -> StyledText {
         if let file = frame.file, let line = frame.line {
             return "  \(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
         }
-        // Without a name the address itself is told.
+        // Without a name the address itself is shown.
         guard let offset = frame.functionOffset, frame.function ?? frame.symbol != nil else { return "" }
         return " \("+ \(offset)", .dim)"
     }

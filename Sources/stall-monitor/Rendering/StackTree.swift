@@ -1,8 +1,8 @@
 import StallReports
 
-/// Stacks merged from the outermost call inwards: each call once, with the share of the time that it was on the stack.
+/// Stacks merged from the outermost call inwards, each call with the share of time that it was on the stack.
 ///
-/// The nodes lie in one array, so that no depth that a file claims runs away with our own stack.
+/// The nodes are in one array and visited without recursion, so that a very deep stack in a file cannot overflow our own.
 struct StackTree {
     struct Node {
         let name: String
@@ -12,7 +12,7 @@ struct StackTree {
         var children: [Int] = []
     }
 
-    /// The first is the root, which stands for no call.
+    /// The first is the root, which is not a call.
     private(set) var nodes = [Node(name: "", own: false, place: nil, weight: 0)]
     private var index: [Key: Int] = [:]
 
@@ -21,11 +21,11 @@ struct StackTree {
         let name: String
     }
 
-    /// Calls taken from one stack, and from all together.
+    /// The most calls of one stack, and of all.
     static let depthLimit = 512
     static let nodeLimit = 65_536
 
-    /// - Parameter weight: how much of the time the stack stands for.
+    /// - Parameter weight: the time that the stack represents.
     mutating func add(_ stack: StallReport.Stack, modules: [StallReport.Module], weight: Int64) {
         let weight = max(1, weight)
         nodes[0].weight = nodes[0].weight.addingSaturated(weight)
@@ -37,7 +37,7 @@ struct StackTree {
         }
     }
 
-    /// The stalled thread's stacks of a report, weighted by how often each was seen.
+    /// Adds the stalled thread's stacks of a report, weighted by their sample counts.
     mutating func add(_ report: StallReport, weight: Int64 = 1 << 20) {
         let stacks = report.stacks.filter { $0.role == .stalled && !$0.frames.isEmpty }
         let count = stacks.map { Int64(max(1, $0.count)) }.saturatingSum()
@@ -70,13 +70,13 @@ extension StallReport.Module {
     fileprivate var shortName: String { path.split(separator: "/").last.map(String.init) ?? path }
 }
 
-/// A tree of stacks as lines: the share, then the call; further in where the ways part.
+/// A tree of stacks as lines: the share, then the call, indented where paths branch.
 struct StackTreeListing {
     let tree: StackTree
     var showsAllFrames = false
 
     private static let lineLimit = 200
-    /// Ways of less than a hundredth are counted, not told.
+    /// Paths with a smaller share are counted, not shown.
     private static let leastShare = 0.01
 
     private struct Visit {
@@ -104,7 +104,7 @@ struct StackTreeListing {
         return lines
     }
 
-    /// The ways on, the widest on top of the stack.
+    /// The children to visit, the one with the greatest weight last, so that it is visited first.
     private func visits(of node: Int, depth: Int, _ total: Double, _ lines: inout [StyledText]) -> [Visit] {
         let parent = tree.nodes[node]
         let shown = parent.children.filter { Double(tree.nodes[$0].weight) / total >= Self.leastShare }
@@ -116,7 +116,7 @@ struct StackTreeListing {
             .map { Visit(node: $0, depth: depth, parentIsOwn: parent.own) }
     }
 
-    /// Goes on over library calls that lead to one more call; what an own function calls is told. One alone is not folded.
+    /// Skips library calls that have a single child, except those called by own functions. A single call is not folded.
     private func fold(_ visit: inout Visit) -> Int {
         let start = visit
         var count = 0

@@ -1,16 +1,16 @@
 import Glibc
 import StallReports
 
-/// A stall on a page for whoever was woken by it: what, where, why, what to do, where the time went. The rest stands under `--full`.
+/// A stall's page for the operator it woke: what, where, why, what to do, where the time went. `--full` shows the rest.
 struct StallBrief {
     let report: StallReport
-    /// Stalls like it that came after it and were only counted.
+    /// Later stalls of the same fault that were only counted.
     var repeats: StallReport.Repeats?
     var now: Timestamp = .now()
-    /// Lines of the culprit's source file, where it is to be had.
+    /// Lines of the culprit's source file, if it is on this machine.
     var source: [StyledText] = []
     var showsAllFrames = false
-    /// Of the terminal. Nil: as wide as it is.
+    /// The terminal's width. Nil: unlimited.
     var width: Int?
 
     var lines: [StyledText] {
@@ -68,7 +68,7 @@ struct StallBrief {
         .compactMap { name, time in time.map { "\(name) \(DurationText(nanoseconds: $0).short)" } }
         var parts: [String] = []
         if !times.isEmpty {
-            let window = evidence.windowNs.map { ", of \(DurationText(nanoseconds: $0).short) looked at" } ?? ""
+            let window = evidence.windowNs.map { ", in a window of \(DurationText(nanoseconds: $0).short)" } ?? ""
             parts.append(times.joined(separator: ", ") + window)
         }
         if let faults = evidence.majorFaults, faults > 0 { parts.append("\(faults) major faults") }
@@ -78,7 +78,7 @@ struct StallBrief {
         return parts.isEmpty ? nil : "\(parts.joined(separator: "; "))"
     }
 
-    /// One stack as it is, several as one tree; then who holds the lock.
+    /// A single stack as a list, several as one tree; then the lock's owner.
     private var stackLines: [StyledText] {
         if let pool = report.pool { return PoolTable(report: report, pool: pool, width: width).lines + owners }
         let stalled = report.stacks.filter { $0.role == .stalled }
@@ -128,23 +128,23 @@ struct StallBrief {
 
     private var fault: String {
         let earlier = report.repeats.map { " before it: \($0.whole)" } ?? ""
-        let before = report.suppressed > 0 ? ", \(report.suppressed) more like it were counted only\(earlier)" : ""
+        let before = report.suppressed > 0 ? ", \(report.suppressed) more stalls were only counted\(earlier)" : ""
         let provisional = report.isProvisional == true ? ", provisional" : ""
         return "\(report.fingerprint)\(provisional)\(before)" + (repeats.map { "; since then \($0.whole)" } ?? "")
     }
 }
 
-/// The text of a source line, if the file that a report names lies on this machine.
+/// The text of a source line, if the file named in a report is on this machine.
 ///
-/// A report may name any file. Only regular files with a source's ending are opened, and only to show them to whoever runs the command.
+/// A report may name any file, so only regular files with a source file's extension are opened, with the rights of the user.
 enum SourceLines {
     private static let endings: Set<Substring> = [
         "swift", "c", "h", "m", "mm", "cc", "cpp", "cxx", "hpp", "rs", "go", "py", "js", "ts", "java", "rb", "php",
     ]
-    /// Larger files are no sources.
+    /// Larger files are not source code.
     private static let limit = 4 << 20
 
-    /// The line itself, marked, with one before and one after it. Empty where it is not to be had.
+    /// The marked line with one line before and after it. Empty if the file cannot be read.
     static func around(_ culprit: StallReport.Culprit?, writtenAfter moment: Timestamp? = nil) -> [StyledText] {
         guard let path = culprit?.file, let line = culprit?.line, line > 0,
             let ending = path.split(separator: ".").last, endings.contains(ending),

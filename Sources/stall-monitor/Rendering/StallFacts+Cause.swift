@@ -1,28 +1,28 @@
 import StallReports
 
 extension StallFacts {
-    /// What the call's descriptors stand for, one after the other.
+    /// What the call's file descriptors refer to.
     var waitedOn: StyledText? {
         let all = report.cause.systemCall?.descriptors ?? []
         return all.isEmpty ? nil : "\(all.map(\.text).joined(separator: "; "))"
     }
 
-    /// Why there was no processor to be had, where that is known.
+    /// Why no CPU was available, if that is known.
     var processors: StyledText? {
         guard let found = report.cause.evidence?.processors else { return nil }
         var parts: [String] = []
         if let quota = found.quotaPercent, let throttled = found.throttledPeriods, let periods = found.periods {
             let time = found.throttledNs.map { " for \(DurationText(nanoseconds: $0).short)" } ?? ""
             parts.append(
-                "quota \(quota.formatted) % of one, throttled in \(throttled) of \(periods) periods\(time)"
+                "quota \(quota.formatted) % of one CPU, throttled in \(throttled) of \(periods) periods\(time)"
             )
         }
         if let runnable = found.runnable, let count = found.count {
-            parts.append("\(runnable) threads ready for \(count)")
+            parts.append("\(runnable) runnable threads on \(count) CPUs")
         }
         if let allowed = found.allowed, allowed != found.count { parts.append("\(allowed) of them allowed") }
         parts += [
-            ("pressure", found.systemPressureNs), ("in the cgroup", found.cgroupPressureNs),
+            ("CPU pressure", found.systemPressureNs), ("in the cgroup", found.cgroupPressureNs),
             ("stolen", found.stealNs),
         ]
         .compactMap { name, time in time.flatMap { $0 > 0 ? "\(name) \(DurationText(nanoseconds: $0).short)" : nil }
@@ -32,7 +32,7 @@ extension StallFacts {
 }
 
 extension StallReport.SystemCall {
-    /// `fd=5, count=4096`; as registers where the call is not known.
+    /// `fd=5, count=4096`; register values if the call is unknown.
     var argumentText: String {
         guard let decoded else { return arguments.prefix(6).map(\.description).joined(separator: ", ") }
         return decoded.map { "\($0.name)=\($0.value)" }.joined(separator: ", ")
@@ -69,19 +69,19 @@ extension StallReport.ProcessName {
 }
 
 extension Double {
-    /// Without a fraction that is none.
+    /// Without a fraction that is zero.
     fileprivate var formatted: String {
         self == rounded() && abs(self) < 1e9 ? "\(Int(self))" : "\((self * 10).rounded() / 10)"
     }
 }
 
 extension StallFacts {
-    /// What the thread waited for, and who had it.
+    /// The lock that the thread waited for, and its owner.
     var lock: StyledText? {
-        report.cause.lock.map { StyledText($0.told) }
+        report.cause.lock.map { StyledText($0.text) }
     }
 
-    /// Who waits for whom, all around.
+    /// The cycle of waits.
     var circle: StyledText? {
         guard let cycle = report.cause.cycle, let first = cycle.first else { return nil }
         let links = cycle.map { "\($0.thread.numberAndName) → \($0.lock.kind) \($0.lock.address)" }
@@ -90,7 +90,7 @@ extension StallFacts {
 }
 
 extension StallReport.Lock {
-    fileprivate var told: String {
+    fileprivate var text: String {
         let name = "\(kind) at \(address)" + (label.map { " (\($0))" } ?? "")
         if let gone = abandonedBy { return name + ", left behind by thread \(gone), which has ended" }
         guard let owner else { return name + (kind.canHaveOwner ? ", holder unknown" : ", which nobody owns") }

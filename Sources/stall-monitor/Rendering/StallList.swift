@@ -10,7 +10,7 @@ struct StallList {
     var now: Timestamp = .now()
     var width: Int?
 
-    /// One after the other: there may be a hundred thousand.
+    /// Lazy: there may be a hundred thousand lines.
     var lines: some Sequence<StyledText> {
         let hasRepeats = stalls.contains { repeats[$0.id] != nil }
         let layout = TableLayout(columns(hasRepeats), fitting: stalls.lazy.map { cells($0, hasRepeats) }, width: width)
@@ -32,7 +32,7 @@ struct StallList {
     }
 
     private func cells(_ stall: StallOutline, _ hasRepeats: Bool) -> [StyledText] {
-        // What is read by programs is to be the same a minute later.
+        // Output for programs must not depend on the time at which it is printed.
         let age = width == nil ? [] : [StyledText(stall.startedAt.age(now))]
         let row =
             [
@@ -52,7 +52,7 @@ struct StallList {
     }
 }
 
-/// A stall as `tail` tells it: one line for each change of its state, and the cause once.
+/// A stall in `tail`: one line for each change of its state, and the cause once.
 enum StallLine {
     static func lines(_ report: StallReport, isFirst: Bool) -> [StyledText] {
         let moment = isFirst && report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
@@ -66,7 +66,7 @@ enum StallLine {
         return isFirst ? [line] + details.map { "    \($0, .dim)" } : [line]
     }
 
-    /// One that lasts, as it grows.
+    /// The status line of an ongoing stall.
     static func growth(of report: StallReport) -> StyledText {
         """
         \(report.styledState) for \(DurationText(nanoseconds: report.durationNs).short, .bold)  \
@@ -91,7 +91,7 @@ extension StallReport.Repeats {
     }
 }
 
-/// What `tail` tells of stalls that are only counted: of each fault and loop at the first, then each time there are twice as many.
+/// The lines of `tail` about stalls that are only counted: for each fault and loop at the first stall, then whenever the count has doubled.
 struct RepeatLines {
     private struct Key: Hashable {
         let fingerprint: Fingerprint
@@ -100,16 +100,16 @@ struct RepeatLines {
         let kind: StallKind?
     }
 
-    private var told: [Key: Int] = [:]
+    private var shown: [Key: Int] = [:]
 
     mutating func lines(_ run: RunRecord, culprits: [ULID: String]) -> [StyledText] {
         (run.repeated ?? []).compactMap { fault -> StyledText? in
             let repeats = fault.repeats
             let key = Key(fingerprint: fault.fingerprint, label: fault.label, type: fault.type, kind: fault.kind)
-            let last = told[key] ?? 0
-            // Fewer than before: a report holds them by now, and the count has begun anew.
+            let last = shown[key] ?? 0
+            // A lower count than before means that a report was written and the count started again.
             guard repeats.count / 2 >= last || repeats.count < last, repeats.count > 0 else { return nil }
-            told[key] = repeats.count
+            shown[key] = repeats.count
             let culprit = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
             let name: StyledText = fault.label.map { "\(StyledText($0, .bold, limit: 80))  \(culprit)" } ?? "\(culprit)"
             return """

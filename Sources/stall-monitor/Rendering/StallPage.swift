@@ -1,13 +1,13 @@
 import StallReports
 
-/// One stall on a page of its own, as `show` prints it.
+/// All details of a stall, as `show --full` prints them.
 struct StallPage {
     let report: StallReport
-    /// Stalls like it that came after it and were only counted.
+    /// Later stalls of the same fault that were only counted.
     var repeats: StallReport.Repeats?
     /// Show every frame, also the libraries'.
     var showsAllFrames = false
-    /// Of the terminal, for tables. Nil: as wide as they are.
+    /// The terminal's width, for tables. Nil: unlimited.
     var width: Int?
 
     var lines: [StyledText] {
@@ -43,7 +43,7 @@ struct StallPage {
         }
     }
 
-    /// Who holds the lock comes right below who waits for it.
+    /// A lock's owner comes directly after the thread that waits for it.
     private var stacksInOrder: [StallReport.Stack] {
         let owners = report.stacks.filter { $0.role == .lockOwner }
         let others = report.stacks.filter { $0.role != .lockOwner }
@@ -64,7 +64,7 @@ struct StallPage {
             .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
         let threads = [("watchdog", cost.watchdogCPUNs), ("reporter", cost.reporterCPUNs)]
             .compactMap { name, time in
-                time.map { ", \(name) \(DurationText(nanoseconds: $0).short) of a processor" }
+                time.map { ", \(name) \(DurationText(nanoseconds: $0).short) of CPU time" }
             }
         let copied = "\(cost.copiedBytes) bytes of stack copied"
         let note = cost.budget.map { ". The monitor's budget for its own cost was spent: captures \($0)" } ?? ""
@@ -74,10 +74,10 @@ struct StallPage {
     }
 }
 
-/// The named facts of a stall, in the order in which one asks for them.
+/// The named facts of a stall, the most important first.
 struct StallFacts {
     let report: StallReport
-    /// Stalls like it that came after it and were only counted.
+    /// Later stalls of the same fault that were only counted.
     var repeats: StallReport.Repeats?
 
     var rows: [(name: String, value: StyledText)] {
@@ -105,8 +105,8 @@ struct StallFacts {
     private var verdict: StyledText {
         guard let call = report.cause.systemCall else { return "\(report.cause.verdict.canonical)" }
         let arguments = call.argumentText
-        // A thread that computed was found in one of the calls that it made meanwhile.
-        let link = [.onCPU, .starved].contains(report.cause.verdict) ? ", when its stack was taken" : ""
+        // A computing thread also makes system calls; it happened to be in this one.
+        let link = [.onCPU, .starved].contains(report.cause.verdict) ? "; its stack was taken" : ""
         return
             "\(report.cause.verdict.canonical)\(link) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
     }
@@ -115,23 +115,25 @@ struct StallFacts {
         guard let evidence = report.cause.evidence else { return nil }
         var times: [String] = []
         if let time = processorTime(evidence) { times.append(time) }
-        if let delay = evidence.runDelayNs { times.append("\(DurationText(nanoseconds: delay).short) waiting for one") }
+        if let delay = evidence.runDelayNs {
+            times.append("\(DurationText(nanoseconds: delay).short) waiting for a CPU")
+        }
         if let window = evidence.windowNs, let last = times.popLast() {
             times.append("\(last), in a window of \(DurationText(nanoseconds: window).short)")
         }
         var parts = times
         parts += evidence.majorFaults.map { ["\($0) major faults"] } ?? []
-        parts += evidence.blockIONs.map { ["\(DurationText(nanoseconds: $0).short) for block devices"] } ?? []
-        parts += evidence.waitChannel.map { ["sleeping in the kernel's \($0)"] } ?? []
+        parts += evidence.blockIONs.map { ["\(DurationText(nanoseconds: $0).short) waiting for disks"] } ?? []
+        parts += evidence.waitChannel.map { ["asleep in the kernel's \($0)"] } ?? []
         return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"
     }
 
-    /// Either part may be missing: the sum comes from another file of /proc than what it is made of.
+    /// Sum and parts come from different files of /proc, so either may be missing.
     private func processorTime(_ evidence: StallReport.Evidence) -> String? {
-        let sum = evidence.cpuNs.map { "\(DurationText(nanoseconds: $0).short) on a processor" }
+        let sum = evidence.cpuNs.map { "\(DurationText(nanoseconds: $0).short) on CPU" }
         guard let user = evidence.userNs, let system = evidence.systemNs else { return sum }
         let split = [user, system].map { DurationText(nanoseconds: $0).short }
-        return "\(sum ?? "on a processor") (\(split[0]) in the program, \(split[1]) in the kernel)"
+        return "\(sum ?? "on CPU") (\(split[0]) in user code, \(split[1]) in the kernel)"
     }
 
     private var duration: StyledText {
@@ -142,17 +144,17 @@ struct StallFacts {
             switch report.state {
             case .ongoing: "so far"
             case .terminated: "until the process died"
-            case .abandoned: "until the monitor stopped looking"
+            case .abandoned: "until the monitor stopped"
             default: ""
             }
         let excluded = report.excludedNs.map {
-            ["without \(DurationText(nanoseconds: $0).short) that do not count"]
+            ["\(DurationText(nanoseconds: $0).short) of it excluded"]
         }
         let notes = (end.isEmpty ? [] : [end]) + range + (excluded ?? [])
         return notes.isEmpty ? "\(length)" : "\(length) (\(notes.joined(separator: ", ")))"
     }
 
-    /// What a stall of several turns or callouts is made of.
+    /// The turns or callouts that make up the stall.
     private var busy: StyledText? {
         guard let busy = report.busy else { return nil }
         let (total, longest) = (DurationText(nanoseconds: busy.totalNs), DurationText(nanoseconds: busy.longestNs))
@@ -161,7 +163,7 @@ struct StallFacts {
         return "\(total.short) in \(turns)\(callouts)"
     }
 
-    /// How long the loop's turns took otherwise.
+    /// How long the loop's turns usually take.
     private var turns: StyledText? {
         guard let turns = report.watched.turnDurations else { return nil }
         let lengths = [("p50", turns.p50Ns), ("p99", turns.p99Ns), ("max", turns.maxNs)]
@@ -211,7 +213,7 @@ struct StallFacts {
 
     private var host: StyledText {
         let host = report.host
-        let details = [host.kernel.map { "kernel \($0)" }, host.cpus.map { "\($0) processors" }].compactMap { $0 }
+        let details = [host.kernel.map { "kernel \($0)" }, host.cpus.map { "\($0) CPUs" }].compactMap { $0 }
         return details.isEmpty ? "\(host.name)" : "\(host.name) (\(details.joined(separator: ", ")))"
     }
 
@@ -220,11 +222,12 @@ struct StallFacts {
     }
 
     private var fingerprint: StyledText {
-        let known = report.aliases.map { " (before it had names: \($0.map(\.rawValue).joined(separator: ", ")))" } ?? ""
+        let known =
+            report.aliases.map { " (before symbolication: \($0.map(\.rawValue).joined(separator: ", ")))" } ?? ""
         let name = "\(report.fingerprint)\(report.isProvisional == true ? ", provisional" : known)"
         guard report.suppressed > 0 else { return "\(name)" }
         let before = report.repeats.map { " before it: \($0.whole)" } ?? ""
-        return "\(name), \(report.suppressed) more like it were counted only\(before)"
+        return "\(name), \(report.suppressed) more stalls were only counted\(before)"
     }
 
     private var metadata: StyledText? {

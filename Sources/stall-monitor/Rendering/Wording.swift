@@ -1,6 +1,6 @@
 import StallReports
 
-// The words that list, tail and show share.
+// Words shared by list, tail and show.
 
 extension StallOutline {
     var styledState: StyledText {
@@ -15,7 +15,7 @@ extension StallOutline {
         return StyledText(state.rawValue, style, limit: 40)
     }
 
-    /// `612ms`; with a plus while it lasts, or when nobody saw its end.
+    /// `612ms`; with a plus while it is ongoing, or if its end was not seen.
     var durationText: String {
         DurationText(nanoseconds: durationNs).short + (state == .recovered ? "" : "+")
     }
@@ -44,7 +44,7 @@ extension Verdict {
         }
     }
 
-    /// As people are told it.
+    /// As shown to people.
     var styled: StyledText { StyledText(canonical.rawValue, style, limit: 40) }
 }
 
@@ -66,7 +66,7 @@ extension StallKind {
 }
 
 extension StallReport {
-    /// Who waited for the loop. Nil where nobody did, or that is not known.
+    /// Clients that waited for the loop. Nil if there were none, or that is unknown.
     var victimText: String? {
         guard let victims, victims.clients > 0 else { return nil }
         var parts: [String] = []
@@ -81,7 +81,7 @@ extension StallReport {
     }
 }
 
-/// Beginnings of identifiers that are enough to tell them apart, all of one length. Reports of one minute share the first six
+/// Unique prefixes of ids, all of one length. Reports of one minute share the first six
 /// characters or more, those of one millisecond up to 25.
 struct ShortIDs {
     /// At least 8, at most 26.
@@ -101,7 +101,7 @@ struct ShortIDs {
     func short(_ id: ULID) -> String { String(id.description.prefix(length)) }
 }
 
-/// Beginnings of fingerprints that are enough to tell them apart, without their version, as git shortens commits.
+/// Unique prefixes of fingerprints without their version, as git shortens commits.
 struct ShortFingerprints {
     /// From 8 to 16.
     let length: Int
@@ -114,7 +114,7 @@ struct ShortFingerprints {
         length = min(16, max(8, (shared.max() ?? 0) + 1))
     }
 
-    /// For one that stands alone: enough among some thousand.
+    /// For a single one: 8 digits are unique among some thousand.
     static func prefix(of fingerprint: Fingerprint) -> String { String(digits(fingerprint).prefix(8)) }
 
     func short(_ fingerprint: Fingerprint) -> String { String(Self.digits(fingerprint).prefix(length)) }

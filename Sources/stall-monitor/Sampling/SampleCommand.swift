@@ -19,19 +19,20 @@ struct SampleCommand: ParsableCommand {
               stall-monitor sample 4711 --for 10s --format collapsed | flamegraph.pl >svg
               stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0]'
 
-            A thread that sleeps is read without its noticing. A thread that runs is stopped for as long as it takes to copy \
-            its stack: some tens of microseconds, some hundreds on a busy machine. The last lines say how often and for how \
-            long at most, and what this command took itself. A thread can stop only when it has a processor; what it waits for \
-            one is no time held, and told apart. While a thread stands, this command has the lowest real-time priority, so as \
-            not to wait for a processor itself; where it may not have that, a thread can stand for milliseconds. \
-            Ctrl-C ends early and shows what there is, if there is anything; a second one ends at once.
+            A sleeping thread is read without disturbing it. A running thread is stopped while its stack is copied: some tens of \
+            microseconds, some hundreds on a busy machine. The last lines say how often and how long at most, and what CPU time \
+            this command used itself. A thread can stop only while it has a CPU; waits for a CPU are reported separately. While \
+            a thread is stopped, this command runs at the lowest real-time priority, so as not to wait for a CPU itself; without \
+            permission for that, a thread can be stopped for milliseconds. Ctrl-C ends early and shows partial results, if there \
+            are any; a second one ends at once.
 
-            Exit code 0: every stack that was asked for was taken. 1: some or all were not, and why. 130: ended by Ctrl-C. 64: wrong usage.
+            Exit code 0: every requested stack was taken. 1: some or all were not; the output says why. 130: ended by Ctrl-C. \
+            64: wrong usage.
 
-            It takes the same user and an open ptrace_scope, or root, or CAP_SYS_PTRACE.
+            Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE.
 
-            Each thread is looked at at its own moment. JSON is one object, schema stall-sample/1. Collapsed is one line per \
-            stack: thread;outermost;…;innermost count.
+            Threads are sampled one after the other. JSON is one object, schema stall-sample/1. Collapsed is one line per stack: \
+            thread;outermost;…;innermost count.
             """
     )
 
@@ -39,21 +40,21 @@ struct SampleCommand: ParsableCommand {
         case text, json, collapsed
     }
 
-    @Argument(help: ArgumentHelp("The process's number.", valueName: "pid"), completion: Completions.processes)
+    @Argument(help: ArgumentHelp("The process id.", valueName: "pid"), completion: Completions.processes)
     var given: Int32?
 
     @Option(
         help: ArgumentHelp(
-            "In place of a number: the process that is called so, or whose program's file is: redis-server, 'nginx*'.",
+            "Instead of a process id: the process with this name or program file: redis-server, 'nginx*'.",
             valueName: "pattern"
         )
     )
     var name: String?
 
-    @Flag(help: "All threads, not only the first one.")
+    @Flag(help: "All threads, not only the main thread.")
     var all = false
 
-    @Option(help: "Sample again and again, at this interval: 1ms to 1h. (default with --for: 10ms)")
+    @Option(help: "Sample repeatedly at this interval, 1ms to 1h. (default with --for: 10ms)")
     var every: DurationText?
 
     @Option(name: .customLong("for"), help: "How long to sample: 5s, 2m. (default with --every: 5s)")
@@ -61,7 +62,7 @@ struct SampleCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The longest to wait for the stack of one thread that runs: on a busy machine a thread of low priority stops late. (default: 2s)",
+            "The longest wait for the stack of one running thread; on a busy machine, low-priority threads stop late. (default: 2s)",
             valueName: "length"
         )
     )
@@ -69,17 +70,17 @@ struct SampleCommand: ParsableCommand {
 
     @OptionGroup var colour: ColourOption
 
-    @Option(help: "For people, for programs, or for flame graphs.")
+    @Option(help: "Text for people, JSON for programs, or collapsed stacks for flame graphs.")
     var format: Format = .text
 
     func validate() throws {
-        if let given, given <= 0 { throw ValidationError("a process's number is 1 or higher") }
-        if (given == nil) == (name == nil) { throw ValidationError("give a process's number, or --name") }
+        if let given, given <= 0 { throw ValidationError("a process id is 1 or higher") }
+        if (given == nil) == (name == nil) { throw ValidationError("give a process id, or --name") }
         if name?.isEmpty == true { throw ValidationError("the name is empty") }
         if let every, !(1_000_000...3_600_000_000_000).contains(every.nanoseconds) {
             throw ValidationError("--every is from 1ms to 1h")
         }
-        if let length, length.nanoseconds == 0 { throw ValidationError("--for is longer than nothing") }
+        if let length, length.nanoseconds == 0 { throw ValidationError("--for must be longer than 0") }
         if let deadline, !(1_000_000...3_600_000_000_000).contains(deadline.nanoseconds) {
             throw ValidationError("--deadline is from 1ms to 1h")
         }
@@ -87,7 +88,7 @@ struct SampleCommand: ParsableCommand {
 
     func run() throws {
         let processID = try given ?? onlyProcess(named: name ?? "")
-        let pause = SamplePause(endsAtOnce: schedule == nil)
+        let pause = InterruptibleWait(endsAtOnce: schedule == nil)
         do {
             var run = try SampleRun(
                 processID: processID,
@@ -120,19 +121,19 @@ struct SampleCommand: ParsableCommand {
         }
     }
 
-    /// One process is looked at: of several a person picks.
+    /// Only one process is sampled; of several the user has to choose.
     private func onlyProcess(named pattern: String) throws(CommandFailure) -> Int32 {
         let found = ProcessWatch.processes(named: pattern)
-        guard let first = found.first else { throw CommandFailure("no process is called \(pattern)") }
+        guard let first = found.first else { throw CommandFailure("there is no process named \(pattern)") }
         guard found.count > 1 else { return first }
         let some = found.prefix(20).map { "\($0)" }.joined(separator: ", ")
         let more = found.count > 20 ? " and \(found.count - 20) others" : ""
-        throw CommandFailure("\(found.count) processes are called \(pattern): give the number of one: \(some)\(more)")
+        throw CommandFailure("\(found.count) processes are named \(pattern): give the id of one: \(some)\(more)")
     }
 
     private func finish(_ run: SampleRun, _ processID: Int32, _ ending: SampleDocument.Ending) throws {
         if ending == .interrupted { throw ExitCode(130) }
-        // Text and JSON have said it.
+        // Text and JSON contain the failure.
         if let failure = run.failure {
             throw format == .collapsed ? CommandFailure("not all of it: \(failure)") : ExitCode.failure
         }
@@ -140,13 +141,13 @@ struct SampleCommand: ParsableCommand {
     }
 }
 
-/// Waits that Ctrl-C ends: from here on the signal no longer ends the process by itself.
+/// Waits that Ctrl-C interrupts. While this exists, the signal does not end the process by itself.
 ///
-/// The process ends at once where there is nothing to show yet, and at the second signal in any case: the kernel lets every thread of the target go
-/// on that this process has stopped (ptrace(2)).
-struct SamplePause {
+/// It still ends at once if there is nothing to show yet, and always at the second signal: the kernel resumes every thread
+/// that this process has stopped (ptrace(2)).
+struct InterruptibleWait {
     private let interruption: Interruption
-    /// Kept for as long as they are to be heard.
+    /// Kept alive, so that the signals are handled.
     private let sources: [any DispatchSourceSignal]
 
     private final class Interruption: Sendable {
@@ -154,7 +155,7 @@ struct SamplePause {
         let count = Atomic<Int>(0)
     }
 
-    /// - Parameter endsAtOnce: what there is when the signal comes is not worth showing.
+    /// - Parameter endsAtOnce: end at the first signal, because there are no partial results.
     init(endsAtOnce: Bool) {
         let interruption = Interruption()
         self.interruption = interruption
@@ -172,14 +173,14 @@ struct SamplePause {
         }
     }
 
-    /// Whether the command is to end.
+    /// Whether a signal has arrived.
     var isInterrupted: Bool { interruption.count.load(ordering: .relaxed) > 0 }
 
-    /// The opposite, for other threads.
+    /// The opposite, as a closure for other threads.
     var goesOn: @Sendable () -> Bool { { [interruption] in interruption.count.load(ordering: .relaxed) == 0 } }
 
-    /// - Parameter moment: on `now`'s clock. Past moments are fine.
-    /// - Returns: whether it came to that moment; if not, the command is to end.
+    /// - Parameter moment: on the clock of `now`. It may be in the past.
+    /// - Returns: true at that moment; false if a signal arrived before.
     func wait(until moment: Int64) -> Bool {
         let moment = DispatchTime(uptimeNanoseconds: UInt64(max(0, moment)))
         return interruption.semaphore.wait(timeout: moment) == .timedOut

@@ -1,18 +1,18 @@
 import StallReports
 
-/// What `sample` found: its JSON, and what the other formats are made from. Frames, threads, modules and system calls are as in a
-/// stall report. Keys may be added within a schema's version; none changes its meaning.
+/// The result of `sample`: its JSON, and the source of the other formats. Frames, threads, modules and system calls are as in a
+/// stall report. A schema version may gain keys; none changes its meaning.
 struct SampleDocument: Encodable {
     let schema = "stall-sample/1"
     var process: Process
     var startedAt: Timestamp
-    /// From the first look to the last, or to when the process was found to have ended.
+    /// From the first sample to the last, or to the end of the process.
     var durationNs: Int64
-    /// As asked for. Nil for a single look.
+    /// The requested interval. Nil for a single sample.
     var intervalNs: Int64?
-    /// Times that the threads were looked at.
+    /// Rounds of samples.
     var samples: Int
-    /// Times that this was due, and the command was not ready.
+    /// Rounds that were missed because the command was late.
     var missed: Int
     var ended: Ending
     /// Those seen most often first.
@@ -23,10 +23,10 @@ struct SampleDocument: Encodable {
 
     struct Process: Encodable {
         var id: Int32
-        /// As the process calls itself: `comm` in proc(5).
+        /// The process's own name: `comm` in proc(5).
         var name: String?
         var executable: String?
-        /// Its other threads live on. Nil if it lives, too.
+        /// The first thread has ended, others are alive. Nil if it is alive.
         var firstThreadEnded: Bool?
 
         private enum CodingKeys: String, CodingKey {
@@ -36,32 +36,32 @@ struct SampleDocument: Encodable {
     }
 
     enum Ending: String, Encodable {
-        /// The look, or the whole time, is done.
+        /// All requested samples were taken.
         case complete
         /// Ctrl-C.
         case interrupted
         case processEnded = "process_ended"
     }
 
-    /// Equal calls, wherever in their functions: of one thread at several moments, or of several threads.
+    /// Equal calls at any addresses in their functions, of one thread at several times or of several threads.
     struct Stack: Encodable {
         /// All together.
         var count: Int
         var threads: [Sighting]
-        /// `quiet`: the thread slept, and noticed nothing. `stopped`: it ran, and was stopped for the copy.
+        /// `quiet`: the thread slept and was not disturbed. `stopped`: it ran and was stopped while its stack was copied.
         var method: String
-        /// What it slept in. The arguments are those of the first time.
+        /// The call it slept in. The arguments are those of the first sample.
         var systemCall: StallReport.SystemCall?
-        /// How long the thread was stopped, all times together.
+        /// Total time that the thread was stopped.
         var heldNs: Int64
         var complete: Bool
         /// Why it ends early.
         var error: String?
-        /// Innermost first. Addresses are those of the first time.
+        /// Innermost first. Addresses are those of the first sample.
         var frames: [StallReport.Frame]
         /// The gap between the two ends of a deep stack.
         var leftOut: StallReport.LeftOut?
-        /// Who awaits the functions on it. Nil without an asynchronous function. The task is that of the first time.
+        /// The functions that await it. Nil without an asynchronous function. The task is that of the first sample.
         var async: StallReport.AsyncCallers?
 
         private enum CodingKeys: String, CodingKey {
@@ -75,7 +75,7 @@ struct SampleDocument: Encodable {
     }
 
     struct Sighting: Encodable {
-        /// As it was the first time.
+        /// As at the first sample.
         var thread: StallReport.Thread
         var count: Int
     }
@@ -89,20 +89,20 @@ struct SampleDocument: Encodable {
         var count: Int
     }
 
-    /// What the process has noticed, and what the command took itself.
+    /// The cost to the process, and to the command itself.
     struct Cost: Encodable {
         /// Times that one of its threads was stopped.
         var stops: Int64
-        /// How long they stood at most.
+        /// Total and longest time that threads were stopped.
         var heldNs: Int64
         var longestHeldNs: Int64
-        /// How long they waited for a processor besides, before they could stop and until they ran on.
+        /// Additional waits for a CPU, before stopping and after resuming.
         var waitedNs: Int64
-        /// System calls that a stop came upon, and that were started again with their whole timeout.
+        /// System calls that a stop interrupted and that restarted with their full timeout.
         var callsRestarted: Int64
-        /// Stops that did not come in time and were given up.
+        /// Stops that were given up at the deadline.
         var stopsGivenUp: Int64
-        /// Processor time of the command itself, from its start, with that for finding names.
+        /// CPU time of the command itself since its start, including symbolication.
         var samplerCPUNs: Int64
 
         private enum CodingKeys: String, CodingKey {

@@ -3,7 +3,7 @@ import StallReports
 /// A sample as text.
 struct SamplePage {
     let document: SampleDocument
-    /// Of the terminal. Nil: as wide as it is.
+    /// The terminal's width. Nil: unlimited.
     var width: Int?
 
     /// Most stacks printed.
@@ -100,7 +100,7 @@ struct SamplePage {
         let own = DurationText(nanoseconds: document.cost.samplerCPUNs).short
         return [
             "\("Cost to the process: \(costToProcess)", .dim)",
-            "\("Cost of stall-monitor itself: \(own) of a processor.", .dim)",
+            "\("Cost of stall-monitor itself: \(own) of CPU time.", .dim)",
         ]
     }
 
@@ -117,7 +117,7 @@ struct SamplePage {
         let restarted =
             cost.callsRestarted > 0 ? ", \(Self.count(cost.callsRestarted, "system call")) started again" : ""
         let givenUp = cost.stopsGivenUp > 0 ? ", \(Self.count(cost.stopsGivenUp, "stop")) given up" : ""
-        let waited = cost.waitedNs > 0 ? "; besides, \(times[2]) in the queue for a processor" : ""
+        let waited = cost.waitedNs > 0 ? "; besides, \(times[2]) waiting for a CPU" : ""
         return stops + restarted + givenUp + waited
     }
 
@@ -127,7 +127,7 @@ struct SamplePage {
 }
 
 /// One line per thread and stack, as flame-graph tools read it: `thread;outermost;…;innermost count`. An asynchronous function is
-/// called by those that await it: they stand there in place of the executor's frames.
+/// listed below the functions that await it, in place of the executor's frames.
 struct CollapsedStacks {
     let document: SampleDocument
 

@@ -2,13 +2,13 @@ import Glibc
 import StackCapture
 import StallReports
 
-/// When to look.
+/// When to sample.
 struct SampleSchedule: Hashable {
     var intervalNs: Int64
     var lengthNs: Int64
 }
 
-/// Looks at one process, once or again and again.
+/// Samples one process, once or repeatedly.
 struct SampleRun {
     private let processID: Int32
     private let showsAll: Bool
@@ -19,17 +19,17 @@ struct SampleRun {
     private var programs: UInt64 = 1
     private var identity: SampleDocument.Process
     private let startedAt = Timestamp.now()
-    private let started = SamplePause.now
-    private var lastLook = SamplePause.now
+    private let started = InterruptibleWait.now
+    private var lastLook = InterruptibleWait.now
     private var intervalNs: Int64?
     private var missed = 0
     private(set) var rounds = 0
-    /// In words: of a single look that gave less than was asked for, or of many that gave nothing. The document has it, too.
+    /// The failure of a single sample that is incomplete, or of repeated samples without any stack. The document contains it too.
     var failure: String? { intervalNs == nil || captured == 0 ? firstFailure : nil }
     private var firstFailure: String?
     private var captured = 0
 
-    /// - Parameter deadlineNs: the longest that one thread's stack is waited for.
+    /// - Parameter deadlineNs: the longest wait for one thread's stack.
     init(processID: Int32, showsAll: Bool, deadlineNs: Int64) throws(CaptureError) {
         (self.processID, self.showsAll, self.deadlineNs) = (processID, showsAll, deadlineNs)
         sampler = try ProcessSampler(processID: processID, deadline: .nanoseconds(deadlineNs))
@@ -37,11 +37,11 @@ struct SampleRun {
         identity = SampleDocument.Process(processID)
     }
 
-    /// - Parameter schedule: nil for a single look.
-    /// - Throws: if not even the first look gave anything.
+    /// - Parameter schedule: nil for a single sample.
+    /// - Throws: if the first sample yields nothing.
     mutating func sample(
         _ schedule: SampleSchedule?,
-        _ pause: SamplePause
+        _ pause: InterruptibleWait
     ) throws(CaptureError) -> SampleDocument.Ending {
         switch try look(pause) {
         case .taken: break
@@ -62,7 +62,7 @@ struct SampleRun {
             case .interrupted: return .interrupted
             }
             progress.show(rounds: rounds, elapsed: lastLook - started, of: schedule.lengthNs)
-            let due = max(1, (SamplePause.now - next + schedule.intervalNs - 1) / schedule.intervalNs)
+            let due = max(1, (InterruptibleWait.now - next + schedule.intervalNs - 1) / schedule.intervalNs)
             missed += Int(due - 1)
             next = next.addingSaturated(due.multipliedSaturated(by: schedule.intervalNs))
         }
@@ -88,10 +88,10 @@ struct SampleRun {
 
     private enum Look { case taken, processEnded, interrupted }
 
-    /// One that Ctrl-C cuts short counts for nothing: some threads would be seen more often than others.
-    private mutating func look(_ pause: SamplePause) throws(CaptureError) -> Look {
+    /// An interrupted round is dropped: otherwise some threads would be counted more often than others.
+    private mutating func look(_ pause: InterruptibleWait) throws(CaptureError) -> Look {
         let captures = try captures(pause)
-        lastLook = SamplePause.now
+        lastLook = InterruptibleWait.now
         guard let captures else { return .processEnded }
         guard !pause.isInterrupted else { return .interrupted }
         rounds += 1
@@ -119,15 +119,15 @@ struct SampleRun {
         "it had \(DurationText(nanoseconds: deadlineNs).short); --deadline gives it more"
     }
 
-    /// Nanoseconds that this process has been on processors.
+    /// CPU time of this process in nanoseconds.
     private static var ownCPU: Int64 {
         var time = timespec()
         unsafe clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
         return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
     }
 
-    /// Nil if the process has ended. What no later look can change is thrown.
-    private mutating func captures(_ pause: SamplePause) throws(CaptureError) -> [ThreadCapture]? {
+    /// Nil if the process has ended. Permanent errors are thrown.
+    private mutating func captures(_ pause: InterruptibleWait) throws(CaptureError) -> [ThreadCapture]? {
         do {
             return showsAll || firstThreadHasEnded ? try living(pause) : try firstThread(pause)
         } catch {
@@ -139,7 +139,7 @@ struct SampleRun {
     private var firstThreadHasEnded: Bool { identity.firstThreadEnded == true }
 
     /// The first thread of a process can end before the others.
-    private mutating func living(_ pause: SamplePause) throws(CaptureError) -> [ThreadCapture] {
+    private mutating func living(_ pause: InterruptibleWait) throws(CaptureError) -> [ThreadCapture] {
         let captures = try sampler.captureAll(while: pause.goesOn)
         let errors = captures.compactMap { capture -> CaptureError? in
             if case .failure(let error) = capture.result { error } else { nil }
@@ -153,7 +153,7 @@ struct SampleRun {
         threads.contains { $0.threadID == threadID && ["Z", "X"].contains($0.state) }
     }
 
-    private mutating func firstThread(_ pause: SamplePause) throws(CaptureError) -> [ThreadCapture] {
+    private mutating func firstThread(_ pause: InterruptibleWait) throws(CaptureError) -> [ThreadCapture] {
         let threads = try sampler.threads()
         guard let thread = threads.first(where: { $0.threadID == processID }) else {
             throw CaptureError(.noSuchProcess)
@@ -169,7 +169,7 @@ struct SampleRun {
 }
 
 extension CaptureError {
-    /// Whether every other thread, and every later capture, would end so.
+    /// Whether all other threads and later captures would fail alike.
     fileprivate var isOfProcess: Bool {
         [.noSuchProcess, .zombie, .otherArchitecture, .otherUser, .ptraceScope, .protectedProcess, .accessRefused]
             .contains(code)
@@ -192,7 +192,7 @@ extension SampleDocument.Process {
     }
 }
 
-/// How far a sampling is.
+/// A progress line.
 struct SampleProgress {
     private var line = TransientLine()
     private var shownAt: Int64 = .min

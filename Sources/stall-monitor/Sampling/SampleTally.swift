@@ -3,7 +3,7 @@ import StallMonitor
 import StallReports
 import Symbolication
 
-/// Stacks by what they have in common: the same functions in the same order, taken in the same way.
+/// Groups stacks: the same functions in the same order, captured by the same method.
 struct SampleTally {
     private struct Key: Hashable {
         var functions: [Function]
@@ -15,7 +15,7 @@ struct SampleTally {
         var systemCall: Int?
     }
 
-    /// Two places in one function are the same; without a name only the address is.
+    /// Two addresses in one named function are equal; unnamed ones are compared by address.
     private enum Function: Hashable {
         case named(module: Int?, symbol: String)
         case unnamed(Address)
@@ -106,12 +106,12 @@ struct SampledCalls {
     var async: StallReport.AsyncCallers?
 }
 
-/// Names for the frames of one process, asked for once per address: of a process that ends, nothing can be named any more.
+/// Names the frames of one process, each address once and at once: after the process has ended, nothing can be named.
 struct SampleNames {
     private let processID: Int32
     private var symbolicator: Symbolicator
     private var known: [CapturedStack.Frame: [StallReport.Frame]] = [:]
-    /// By where they go on.
+    /// By resumption address.
     private var awaits: [UInt: [StallReport.Frame]] = [:]
     private(set) var modules: [StallReport.Module] = []
 
@@ -120,7 +120,7 @@ struct SampleNames {
         symbolicator = Symbolicator(processID: processID)
     }
 
-    /// The process runs another program: the same address is something else now.
+    /// Call when the process runs another program: addresses have new meanings.
     mutating func forgetAddresses() {
         symbolicator = Symbolicator(processID: processID)
         (known, awaits) = ([:], [:])
@@ -173,7 +173,7 @@ struct SampleNames {
     }
 }
 
-// Captures in the terms of reports.
+// Captures converted to report types.
 
 extension StallReport.Thread {
     init(_ thread: ProcessThread) {

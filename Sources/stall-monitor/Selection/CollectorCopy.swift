@@ -4,7 +4,7 @@ import StallReports
 import StallShipping
 import Synchronization
 
-/// What a collector has of the stalls asked for, in a report directory of this process's own: every reader reads it like any other. It is
+/// A temporary report directory with a collector's matching reports, which readers use like any other. It is
 /// removed when the process ends, also by Ctrl-C.
 enum CollectorCopy {
     private static let directories = Mutex([String]())
@@ -13,7 +13,7 @@ enum CollectorCopy {
         ["http://", "https://"].contains { path.lowercased().hasPrefix($0) }
     }
 
-    /// - Parameter selections: at least these stalls, and maybe more.
+    /// - Parameter selections: at least these stalls are fetched, possibly more.
     /// - Returns: the directory's path.
     static func make(of address: String, covering selections: [StallSelection]) throws -> String {
         let directory = try newDirectory()
@@ -27,7 +27,7 @@ enum CollectorCopy {
         return directory
     }
 
-    /// The faults of stalls, added up by the collector: these may be any number. Nil where it cannot be asked for just these.
+    /// Faults summed by the collector, over any number of stalls. Nil if the collector cannot evaluate the selection.
     static func faults(
         at address: String,
         _ selection: StallSelection,
@@ -60,9 +60,9 @@ enum CollectorCopy {
         }
     }
 
-    /// What all of them ask for. What a collector cannot be asked, such as a pattern, the reader chooses by.
+    /// A question that covers all selections. Conditions that a collector does not support, such as patterns, are applied by the reader.
     private static func question(covering selections: [StallSelection]) -> CollectorClient.Question {
-        // A stall belongs to a time when it ends in it. The collector goes by the beginning.
+        // The reader selects by a stall's end, the collector by its beginning.
         let sinces = selections.map { $0.since?.advanced(byNanoseconds: -3_600_000_000_000) }
         let since = sinces.contains(nil) ? nil : sinces.compactMap(\.self).min()
         let untils = selections.map { $0.until?.advanced(byNanoseconds: 1) }
@@ -76,7 +76,7 @@ enum CollectorCopy {
         return question
     }
 
-    /// Nothing where one of them takes all, or a pattern.
+    /// Empty if one of them matches all names, or has a pattern.
     private static func names(_ name: String, _ patterns: [[NamePattern]]) -> CollectorClient.Question {
         let known = patterns.map { $0.map(\.exactName) }
         guard known.allSatisfy({ !$0.isEmpty && !$0.contains(nil) }) else { return [] }
@@ -107,7 +107,7 @@ enum CollectorCopy {
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
             source.setEventHandler {
-                // It holds itself up to here, and so lasts as long as the process.
+                // The reference in its own handler keeps the source alive as long as the process.
                 source.cancel()
                 exit(128 + number)
             }

@@ -1,15 +1,15 @@
 import StallReports
 
-/// Whether stalls that were only counted are among those asked for.
+/// Whether counted stalls, which have no report, match a selection.
 enum Membership {
     case wanted, unwanted
-    /// What would tell was not noted.
+    /// The deciding property was not recorded.
     case unknown
 
     init(_ isWanted: Bool?) { self = isWanted.map { $0 ? .wanted : .unwanted } ?? .unknown }
 }
 
-/// What the reports tell of faults: stalls of a fault that were only counted have its function, and a verdict that it has in its reports.
+/// Functions and verdicts of faults, known from their reports, for stalls of the same fault that were only counted.
 struct FaultTraits {
     private var functions: [Fingerprint: Set<String>] = [:]
     private var verdicts: [Fingerprint: Set<Verdict>] = [:]
@@ -23,7 +23,7 @@ struct FaultTraits {
         }
     }
 
-    /// Nil where the reports of the fault do not agree, or there are none.
+    /// Nil if the fault's reports disagree, or there are none.
     fileprivate func isWanted(_ fault: Fingerprint, by selection: StallSelection) -> [Bool?] {
         [
             selection.functions.isEmpty
@@ -40,19 +40,19 @@ struct FaultTraits {
 }
 
 extension RunRecord.Repeated {
-    /// Whether stalls that were only counted are wanted. Those of which nothing tells are kept: nobody shall miss them.
+    /// Whether counted stalls match. Unknown ones are kept, so that they are not missed.
     func isIncluded(in selection: StallSelection, names: FaultNames? = nil, traits: FaultTraits = .unknown) -> Bool {
         membership(in: selection, names: names, traits: traits) != .unwanted
     }
 
-    /// By their time, fault, loop, kind and length, and by what the reports tell of the fault.
+    /// Judged by time, fault, loop, kind and length, and by the fault's reports.
     func membership(
         in selection: StallSelection,
         names: FaultNames? = nil,
         traits: FaultTraits = .unknown
     ) -> Membership {
         guard isInTime(of: selection), selection.includes(fingerprint, names),
-            // They are over, or are told as if they were.
+            // Counted stalls have ended, or are counted as ended.
             selection.states.isEmpty || selection.states.contains(.recovered)
         else { return .unwanted }
         let answers =
@@ -76,7 +76,7 @@ extension RunRecord.Repeated {
         return answers.contains(false) ? false : answers.contains(nil) ? nil : true
     }
 
-    /// Only the longest one's length is noted.
+    /// Only the longest stall's length is recorded.
     private func isLongEnough(for selection: StallSelection) -> Bool? {
         let least = max(selection.minDurationNs ?? 0, selection.severity?.leastNs ?? 0)
         guard repeats.longestNs >= least else { return false }
@@ -85,7 +85,7 @@ extension RunRecord.Repeated {
 }
 
 extension Severity {
-    /// From which length on a stall has it, in nanoseconds.
+    /// The shortest stall of this severity in nanoseconds.
     fileprivate var leastNs: Int64 {
         switch self {
         case .critical: 5_000_000_000

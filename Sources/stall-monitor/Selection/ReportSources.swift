@@ -3,14 +3,14 @@ import StallReports
 
 /// Report directories that are read as if they were one. One that cannot be read does not hide the others.
 struct ReportSources: Hashable {
-    /// Each once.
+    /// Without duplicates.
     let paths: [String]
-    /// What `paths` were found by: the directories below one may become more.
+    /// The paths as given. Directories below them may be added later.
     let given: [String]
-    /// Directories below those given that nobody could look into: reports may be missing.
+    /// Subdirectories that could not be read: reports may be missing.
     let hidden: [ReportError]
 
-    /// Of each path, it and those below it that hold reports.
+    /// Finds each path and the directories below it that contain reports.
     init(_ paths: [String]) {
         var known: Set<String> = []
         let trees = paths.map { ReportTree($0) }
@@ -19,7 +19,7 @@ struct ReportSources: Hashable {
         hidden = trees.flatMap(\.failures)
     }
 
-    /// A collector's address stands for what the collector has of the stalls asked for.
+    /// The same; a collector's address is replaced by a copy of its matching reports.
     init(_ paths: [String], covering selections: [StallSelection]) throws {
         self.init(
             try paths.map { path in
@@ -28,7 +28,7 @@ struct ReportSources: Hashable {
         )
     }
 
-    /// What all directories hold together, the oldest first. Throws where there is but one, and it cannot be read.
+    /// The contents of all directories, oldest first. Throws if there is only one and it cannot be read.
     func overview() throws(ReportError) -> ReportReader.Overview {
         var sum = ReportReader.Overview()
         if paths.count == 1 {
@@ -52,7 +52,7 @@ struct ReportSources: Hashable {
         return sum
     }
 
-    /// The names in all directories. Throws where there is but one, and it cannot be read.
+    /// The file names in all directories. Throws if there is only one and it cannot be read.
     func catalogs() throws(ReportError) -> Catalogs {
         if paths.count == 1 { return Catalogs([try ReportReader(path: paths[0]).catalog()], hidden) }
         var (found, failures): ([ReportCatalog], [ReportError]) = ([], hidden)
@@ -64,14 +64,14 @@ struct ReportSources: Hashable {
         return Catalogs(found, failures)
     }
 
-    /// Notes each file that could not be read; exit code 1 when there is one.
+    /// Prints a note for each unreadable file; exit code 1 if there is one.
     static func report(_ failures: [ReportError]) throws {
         failures.forEach { Output.note($0) }
         if !failures.isEmpty { throw ExitCode.failure }
     }
 }
 
-/// Which stalls the directories hold, by name.
+/// The stalls in the directories, by file name.
 struct Catalogs {
     let all: [ReportCatalog]
     /// The oldest first, each once.
@@ -94,7 +94,7 @@ struct Catalogs {
         return try catalog.outline(id)
     }
 
-    /// The run records of all directories, the oldest first, each once; and what could not be read of them.
+    /// The run records of all directories, oldest first, without duplicates; and what could not be read.
     func runs() -> (runs: [RunRecord], failures: [ReportError]) {
         var (runs, failures): ([RunRecord], [ReportError]) = ([], [])
         for catalog in all {
@@ -109,7 +109,7 @@ struct Catalogs {
         return (runs.sortedAndOnce(by: \.id), failures)
     }
 
-    /// What else faults are known by. Nil where no fault is asked for; only for that each report is looked at.
+    /// Aliases of faults. Nil if the selection names no fault: finding aliases means reading every report.
     func faultNames(for selection: StallSelection) -> FaultNames? {
         guard !selection.fingerprints.isEmpty else { return nil }
         var pairs: [(Fingerprint, [Fingerprint])] = []
@@ -123,12 +123,12 @@ struct Catalogs {
 
     func repeats(of report: StallReport) -> StallReport.Repeats? { catalog(of: report.id)?.repeats(of: report) }
 
-    /// An optional, and no error: Swift 6.2's optimiser gets an error of a known type wrong that passes through a chain of two calls.
+    /// Returns an optional instead of throwing: Swift 6.2's optimiser miscompiles a typed error that passes through two calls.
     private func catalog(of id: ULID) -> ReportCatalog? { all.first { $0.stalls.hasSorted(id) } }
 }
 
 extension Array {
-    /// In order; of those with the same key the first. A copied report is the same stall.
+    /// Sorted, and the first of those with the same key. A copied report is the same stall.
     fileprivate func sortedAndOnce<Key: Comparable & Hashable>(by key: (Element) -> Key) -> [Element] {
         var known: Set<Key> = []
         return filter { known.insert(key($0)).inserted }.sorted { key($0) < key($1) }
@@ -136,7 +136,7 @@ extension Array {
 }
 
 extension [ULID] {
-    /// Whether it is among them, which are in order.
+    /// Binary search in a sorted array.
     fileprivate func hasSorted(_ id: ULID) -> Bool {
         var (low, high) = (0, count)
         while low < high {
@@ -148,7 +148,7 @@ extension [ULID] {
 }
 
 extension ReportSources {
-    /// What the processes of all directories are at. Throws where there is but one directory, and it cannot be read.
+    /// The state of the processes of all directories. Throws if there is only one directory and it cannot be read.
     func snapshot(_ failures: inout [ReportError]) throws(ReportError) -> LiveSnapshot {
         failures += hidden
         var sum: LiveSnapshot?
@@ -168,7 +168,7 @@ extension ReportSources {
 }
 
 extension LiveSnapshot {
-    /// The processes that are wanted, and of their stalls those that are. A stall whose report is not written yet is kept.
+    /// The matching processes with their matching stalls. A stall whose report is not written yet is kept.
     func chosen(by selection: StallSelection) -> LiveSnapshot {
         guard !selection.isEverything else { return self }
         var chosen = self

@@ -1,17 +1,17 @@
 import StallGate
 import StallReports
 
-/// What is meant by `show`'s argument: the latest stall, one so many before it, or the stall or fault whose name begins so.
+/// The argument of `show`: the latest stall, an earlier one, or a stall or fault by a prefix of its name.
 struct StallChoice: Hashable {
     /// As given.
     private let text: String
-    /// How many stalls before the latest one. Nil where it is not chosen so.
+    /// How many stalls before the latest one. Nil for other choices.
     private let before: Int?
-    /// The beginning of an id, in upper case. Nil for what can be none.
+    /// A prefix of an id in upper case. Nil if it cannot be one.
     private let idPrefix: String?
     private let fingerprint: FingerprintPrefix?
 
-    /// Nil for what can be the beginning of no id and no fingerprint.
+    /// Nil if it cannot be a prefix of an id or fingerprint.
     init?(_ text: String) {
         self.text = text
         before = Self.stepsBeforeLatest(text)
@@ -32,13 +32,13 @@ struct StallChoice: Hashable {
     }
 
     enum Found: Hashable {
-        /// So many before the latest one.
+        /// So many stalls before the latest one.
         case latest(before: Int)
         case stall(ULID)
         case fault(FingerprintPrefix)
     }
 
-    /// Reads outlines only where the text may be a fingerprint.
+    /// Reads outlines only if the text may be a fingerprint.
     func pick(from catalog: Catalogs) throws(CommandFailure) -> Found {
         if let before { return .latest(before: before) }
         let ids = idPrefix.map { prefix in catalog.stalls.filter { $0.description.hasPrefix(prefix) } } ?? []
@@ -59,7 +59,7 @@ struct StallChoice: Hashable {
             "no stall's id and no fault's fingerprint begins with \(text); 'stall-monitor list' and 'stall-monitor faults' show them"
     }
 
-    /// One stall of each fault that is known by such a name.
+    /// One stall of each fault with a matching fingerprint or alias.
     private func faults(in catalog: Catalogs) -> [StallOutline] {
         guard let fingerprint else { return [] }
         var (found, pairs): ([Fingerprint: StallOutline], [Fingerprint: [Fingerprint]]) = ([:], [:])
@@ -70,13 +70,13 @@ struct StallChoice: Hashable {
                 (found[stall.fingerprint], pairs[stall.fingerprint]) = (stall, stall.aliases ?? [])
             }
         }
-        // Names of the same fault are no ambiguity.
+        // Several aliases of one fault are not ambiguous.
         let names = FaultNames(pairs: pairs.map { ($0.key, $0.value) })
-        var told: Set<Set<Fingerprint>> = []
-        return found.values.sorted { $0.id < $1.id }.filter { told.insert(names.all(of: $0.fingerprint)).inserted }
+        var known: Set<Set<Fingerprint>> = []
+        return found.values.sorted { $0.id < $1.id }.filter { known.insert(names.all(of: $0.fingerprint)).inserted }
     }
 
-    /// With what tells the candidates apart: when, how long, where.
+    /// Lists the candidates with time, length and culprit.
     private func ambiguous(_ ids: [ULID], _ faults: [StallOutline], _ catalog: Catalogs) -> String {
         var candidates = faults.prefix(5).map { "fault \($0.fingerprint) (\($0.culpritText))" }
         candidates += ids.suffix(5).reversed().map { id in
@@ -94,12 +94,12 @@ struct StallChoice: Hashable {
     }
 }
 
-/// One side of a comparison: a report directory, or those stalls of the given directories that have a release, a host, a day.
+/// One side of a comparison: a report directory, or stalls of the given directories chosen by release, host, day and others.
 enum StallSet: Hashable {
     case directory(String)
     case choice(StallSelection)
 
-    /// The names before `=`, as they are told.
+    /// The names before `=`, for messages.
     static let keys = "release, host, service, label, day"
 
     /// `./stall-reports`, or conditions as `release=1.4,host=web*,day=yesterday`.
@@ -114,7 +114,7 @@ enum StallSet: Hashable {
         for condition in text.split(separator: ",", omittingEmptySubsequences: false) {
             let parts = condition.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
             guard parts.count == 2, !parts[1].isEmpty else {
-                throw CommandFailure("'\(text)' is no choice of stalls: give \(Self.keys) with =, as in release=1.4")
+                throw CommandFailure("'\(text)' is not a choice of stalls: give \(Self.keys) with =, as in release=1.4")
             }
             switch parts[0] {
             case "release": selection.releases.append(NamePattern(parts[1]))
@@ -124,7 +124,7 @@ enum StallSet: Hashable {
             case "day":
                 let isDay = ["today", "yesterday"].contains(parts[1].lowercased()) || parts[1].utf8.count == 10
                 guard isDay, let start = Moment(parts[1], now: now)?.timestamp else {
-                    throw CommandFailure("'\(parts[1])' is no day: give today, yesterday, or one as 2026-11-22")
+                    throw CommandFailure("'\(parts[1])' is not a day: give today, yesterday, or a date like 2026-11-22")
                 }
                 let next = ShownTime.startOfDay(of: start, plus: 1)
                 (selection.since, selection.until) = (start, next.advanced(byNanoseconds: -1))
@@ -134,15 +134,15 @@ enum StallSet: Hashable {
         self = .choice(selection)
     }
 
-    /// What a choice chooses by.
+    /// The choice as a selection; everything for a directory.
     var selection: StallSelection { if case .choice(let selection) = self { selection } else { .everything } }
 
-    /// What the side holds.
+    /// The side's stalls.
     ///
     /// - Parameters:
-    ///   - sources: where a choice looks.
-    ///   - name: the side's, for a person.
-    ///   - failures: is added what could not be read, each once.
+    ///   - sources: where a choice is searched.
+    ///   - name: the side's name for messages.
+    ///   - failures: unreadable files are added, each once.
     func baseline(in sources: ReportSources, named name: String, _ failures: inout [ReportError]) throws -> Baseline {
         let sources =
             if case .directory(let path) = self {
@@ -155,7 +155,7 @@ enum StallSet: Hashable {
         return try baseline(of: whole, named: name)
     }
 
-    /// What the side holds of what there is.
+    /// The side's part of all stalls.
     func baseline(of whole: ReportReader.Overview, named name: String) throws(CommandFailure) -> Baseline {
         let overview = whole.chosen(by: selection)
         if let doubt = whole.doubts(of: selection).first { Output.note("\(name): \(doubt)") }

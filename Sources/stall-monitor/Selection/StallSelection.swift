@@ -1,7 +1,7 @@
 import StallGate
 import StallReports
 
-/// Which stalls are wanted. Every condition that is given must hold; of several values for one condition, any.
+/// A choice of stalls. All given conditions must hold; of several values for one condition, any.
 struct StallSelection: Hashable {
     /// Stalls that ended at this moment or later, or have not ended.
     var since: Timestamp?
@@ -18,7 +18,7 @@ struct StallSelection: Hashable {
     /// This severity or a worse one.
     var severity: Severity?
     var states: [StallState] = []
-    /// What the culprit's name contains.
+    /// Parts of the culprit's name.
     var functions: [NamePattern] = []
     var fingerprints: [FingerprintPrefix] = []
     var minDurationNs: Int64?
@@ -28,31 +28,31 @@ struct StallSelection: Hashable {
     /// Whether nothing is left out.
     var isEverything: Bool { self == .everything }
 
-    /// What is said where no stall is wanted of those that there are.
-    var nothingFound: String { isEverything ? "no stalls" : "no stalls of those asked for" }
+    /// The note if no stall matches.
+    var nothingFound: String { isEverything ? "no stalls" : "no matching stalls" }
 
-    /// - Parameter names: what else faults are known by; without it, what the stall itself says.
+    /// - Parameter names: aliases of faults; without them only the stall's own are used.
     func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
         isInTime(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
-            && includes(label: stall.label, type: stall.type) && looks(stall) && isOfFault(stall, names)
+            && includes(label: stall.label, type: stall.type) && matchesCause(stall) && isOfFault(stall, names)
     }
 
     func includes(_ report: StallReport, names: FaultNames? = nil) -> Bool {
         isEverything || includes(StallOutline(report), names: names)
     }
 
-    /// Whether a run may hold stalls that are wanted: by its process and its time. Which of its loops stalled, and how, is not asked.
+    /// Whether a run may contain matching stalls, judged by its process and time only.
     func includes(_ run: RunRecord) -> Bool {
         since.map { run.state == .running || run.updatedAt >= $0 } ?? true && until.map { run.startedAt <= $0 } ?? true
             && includes(service: run.service?.name, release: run.service?.version, host: run.host.name)
     }
 
-    /// Whether a process's stalls are wanted, whenever they were.
+    /// Whether a process's stalls match, at any time.
     func includes(service: String?, release: String?, host: String) -> Bool {
         services.allow(service) && releases.allow(release) && hosts.allow(host)
     }
 
-    /// Whether stalls of a watched thing are wanted.
+    /// Whether stalls of a watched loop match.
     func includes(label: String, type: WatchedType) -> Bool {
         labels.allow(label) && (types.isEmpty || types.contains(type))
     }
@@ -63,7 +63,7 @@ struct StallSelection: Hashable {
         return stall.state == .ongoing || stall.lastKnownMoment >= since
     }
 
-    private func looks(_ stall: StallOutline) -> Bool {
+    private func matchesCause(_ stall: StallOutline) -> Bool {
         (kinds.isEmpty || kinds.contains(stall.kind)) && (states.isEmpty || states.contains(stall.state))
             && (verdicts.isEmpty || verdicts.contains(stall.verdict.canonical))
             && (severity.map { stall.severity.rank >= $0.rank } ?? true)
@@ -74,7 +74,7 @@ struct StallSelection: Hashable {
         functions.allow(stall.culpritName) && includes(stall.fingerprint, aliases: stall.aliases ?? [], names)
     }
 
-    /// Whether stalls of a fault are wanted.
+    /// Whether stalls of a fault match.
     func includes(_ fault: Fingerprint, aliases: [Fingerprint] = [], _ names: FaultNames?) -> Bool {
         guard !fingerprints.isEmpty else { return true }
         let known = (names?.all(of: fault) ?? [fault]).union(aliases)
@@ -83,19 +83,19 @@ struct StallSelection: Hashable {
 }
 
 extension [NamePattern] {
-    /// No pattern allows everything, also what has no name.
+    /// An empty list matches everything, also a missing name.
     fileprivate func allow(_ name: String?) -> Bool {
         isEmpty || name.map { name in contains { $0.matches(name) } } ?? false
     }
 }
 
 extension Severity {
-    /// The greater, the worse; one that is not known counts as the worst, so that it is not missed.
+    /// Greater is worse. An unknown severity ranks highest, so that it is not missed.
     var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
 }
 
 extension ReportReader.Overview {
-    /// What is wanted of it.
+    /// The matching part.
     func chosen(by selection: StallSelection) -> Self {
         guard !selection.isEverything else { return self }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
@@ -106,7 +106,7 @@ extension ReportReader.Overview {
         return chosen
     }
 
-    /// Stalls that were only counted, of which nothing tells whether they are wanted.
+    /// Doubts about counted stalls for which it is unknown whether they match.
     func doubts(of selection: StallSelection) -> [Doubt] {
         guard !selection.isEverything else { return [] }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
@@ -122,7 +122,7 @@ extension ReportReader.Overview {
 }
 
 extension RunRecord {
-    /// With those faults only that are wanted. Nil where none can be.
+    /// With the matching faults only. Nil if none can match.
     func chosen(
         by selection: StallSelection,
         names: FaultNames? = nil,
@@ -132,24 +132,24 @@ extension RunRecord {
         var chosen = self
         chosen.repeated = repeated?.filter { $0.isIncluded(in: selection, names: names, traits: traits) }
         chosen.watched = watched(in: selection)
-        // It has watched other things.
+        // It watched other loops only.
         return chosen.watched.isEmpty && !watched.isEmpty ? nil : chosen
     }
 
-    /// The watched things that are wanted, each with its part of the time that is: as if they had been watched evenly over the run.
+    /// The matching watched loops, each with its share of the chosen time, assuming that they were watched evenly over the run.
     func watched(in selection: StallSelection) -> [Watched] {
         let part = part(in: selection)
         return watched.filter { selection.includes(label: $0.label, type: $0.type) }.map { thing in
             guard part < 1 else { return thing }
             var thing = thing
             thing.watchedNs = Int64(saturating: Double(max(0, thing.watchedNs)) * part)
-            // Which of its turns were then, nobody has noted.
+            // It is not recorded which turns fell into the chosen time.
             (thing.turns, thing.turnDurations) = (nil, nil)
             return thing
         }
     }
 
-    /// How much of its time lies in that asked for, from 0 to 1.
+    /// The fraction of the run inside the chosen time, from 0 to 1.
     private func part(in selection: StallSelection) -> Double {
         let end = state == .running ? max(updatedAt, .now()) : updatedAt
         let whole = end.nanoseconds(since: startedAt)
@@ -163,16 +163,16 @@ extension RunRecord {
 /// A name, or a pattern with `*` for any characters and `?` for one. Upper and lower case are the same.
 struct NamePattern: Hashable {
     private let pattern: [Character]
-    /// As it was given, where it is no pattern but a name.
+    /// The name as given, if it is not a pattern.
     let exactName: String?
 
-    /// - Parameter isPart: whether a name only has to contain it.
+    /// - Parameter isPart: whether a name has to contain it only.
     init(_ text: String, isPart: Bool = false) {
         pattern = Array((isPart ? "*\(text)*" : text).lowercased())
         exactName = isPart || text.contains(where: { "*?".contains($0) }) ? nil : text
     }
 
-    /// In time proportional to both lengths: a star that did not fit is only ever tried again one character further on.
+    /// In time proportional to both lengths: after a mismatch only the last star is retried, one character further on.
     func matches(_ name: String) -> Bool {
         let name = Array(name.lowercased())
         var (next, position) = (0, 0)

@@ -3,10 +3,10 @@ import StallReports
 
 /// Standard output and error, unbuffered, whole records at a time.
 enum Output {
-    /// Data. A reader that has gone (`| head`) ends the process quietly, as SIGPIPE does where it is not ignored.
+    /// Writes data. If the reader is gone (`| head`), the process ends silently, as by SIGPIPE.
     static func write(_ text: String) throws(CommandFailure) { try write(Array(text.utf8)) }
 
-    /// Data of any kind.
+    /// Writes bytes.
     static func write(_ bytes: [UInt8]) throws(CommandFailure) {
         switch writeAll(bytes, to: STDOUT_FILENO) {
         case 0: return
@@ -16,7 +16,7 @@ enum Output {
         }
     }
 
-    /// Some lines at a time, however many there are.
+    /// Writes lines in chunks, however many there are.
     static func write(_ lines: some Sequence<StyledText>, on terminal: Terminal) throws(CommandFailure) {
         var text = ""
         for line in lines {
@@ -34,23 +34,23 @@ enum Output {
         error(noteLines(text, width: width).map { $0.plain + "\n" }.joined())
     }
 
-    /// A note as it stands on a terminal.
+    /// A note wrapped for a terminal.
     static func noteLines(_ text: String, width: Int?) -> [StyledText] {
         StyledText("stall-monitor: \(text)", limit: 2015).wrapped(to: width, hanging: 4)
     }
 
-    /// Data that a person reads, one thing a line.
+    /// Writes one line of data for people.
     static func writeLine(_ text: String) throws(CommandFailure) {
         let terminal = Terminal.current()
         try write(dataLines(text, width: terminal.width), on: terminal)
     }
 
-    /// Such a line as it stands on a terminal.
+    /// Such a line wrapped for a terminal.
     static func dataLines(_ text: String, width: Int?) -> [StyledText] {
         StyledText(text, limit: .max).wrapped(to: width, hanging: 4)
     }
 
-    /// Whole lines that stand where data cannot.
+    /// Writes whole lines to standard error.
     static func error(_ text: String) { _ = writeAll(Array(text.utf8), to: STDERR_FILENO) }
 
     static func note(_ error: ReportError) { note(CommandFailure(error).message) }
@@ -71,15 +71,15 @@ enum Output {
         return 0
     }
 
-    /// Somebody who shares the pipe or terminal has made it non-blocking. Returns also when the reader has gone, or at a signal: the next
-    /// write tells.
+    /// Another process that shares the pipe or terminal made it non-blocking. Also returns if the reader is gone or a signal arrives: the next
+    /// write finds out.
     private static func waitForRoom(_ descriptor: Int32) {
         var wanted = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         _ = unsafe poll(&wanted, 1, -1)
     }
 }
 
-/// One line on standard error that is written over, where that is a terminal; nothing elsewhere.
+/// A status line on standard error that is overwritten in place. Shown on terminals only.
 struct TransientLine {
     private let terminal = Terminal.current(STDERR_FILENO)
     private var isShown = false
@@ -90,7 +90,7 @@ struct TransientLine {
         isShown = true
     }
 
-    /// To be called before anything else is written to the terminal.
+    /// Call this before writing anything else to the terminal.
     mutating func clear() {
         guard isShown else { return }
         put("")
@@ -103,18 +103,18 @@ struct TransientLine {
     }
 }
 
-/// Why a subcommand could not do it: one line for standard error, and exit code 1.
+/// Why a subcommand failed: one line on standard error, and exit code 1.
 struct CommandFailure: Error, Hashable, CustomStringConvertible {
     let message: String
 
     init(_ message: String) { self.message = VisibleText.of(message, limit: 2000) }
 
-    /// A long path is cut, so that the reason behind it is seen.
+    /// A long path is cut so that the reason stays visible.
     init(_ error: ReportError) {
         self.init((error.path.map { VisibleText.of($0, limit: 500) + ": " } ?? "") + error.description)
     }
 
-    /// Does something with a report directory; its error becomes a line for a person.
+    /// Turns a report error into a message for people.
     static func wrapping<Result: ~Copyable>(
         _ work: () throws(ReportError) -> Result
     ) throws(CommandFailure) -> Result {
@@ -128,15 +128,15 @@ struct CommandFailure: Error, Hashable, CustomStringConvertible {
     var description: String { message }
 }
 
-/// A document's JSON as it can be sent to a terminal: characters that one would obey or hide are written as JSON's own
-/// escapes, so a program reads the same values.
+/// JSON that is safe on a terminal: control and invisible characters are written as JSON
+/// escapes, so that programs read the same values.
 enum JSONText {
     /// One line, without a line feed.
     static func of(_ document: some JSONDocument) throws(ReportError) -> String {
         escaped(String(decoding: try document.json().dropLast(), as: UTF8.self))
     }
 
-    /// In valid JSON such characters stand only inside strings, where an escape means the same.
+    /// In valid JSON such characters occur only in strings, where an escape is equivalent.
     static func escaped(_ json: String) -> String {
         var text = ""
         for scalar in json.unicodeScalars {

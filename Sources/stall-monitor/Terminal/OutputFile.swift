@@ -1,22 +1,22 @@
 import Glibc
 import StallReports
 
-/// Files that a command leaves: whole or not at all.
+/// Files that the command reads and writes. A written file is complete or absent.
 enum OutputFile {
-    /// Puts the text under the name, over what was there. Folders are not made.
+    /// Writes the text to the file, replacing it. Does not create folders.
     static func write(_ text: String, to path: String) throws(CommandFailure) {
         let sink = try ExportSink(path: path)
         try sink.write(Array(text.utf8))
         try sink.finish()
     }
 
-    /// Puts the text behind what is there.
+    /// Appends the text.
     static func append(_ text: String, to path: String) throws(CommandFailure) {
         let problem = writeWhole(text, to: path, mode: "ae")
         if problem != 0 { throw CommandFailure("cannot write \(path): \(ReportError(.io, errorNumber: problem))") }
     }
 
-    /// Zero, or the errno of what failed.
+    /// Zero, or the errno of the failed call.
     private static func writeWhole(_ text: String, to path: String, mode: String = "we") -> Int32 {
         guard let file = unsafe fopen(path, mode) else { return errno }
         let bytes = Array(text.utf8)
@@ -25,10 +25,10 @@ enum OutputFile {
         return unsafe fclose(file) == 0 ? problem : errno
     }
 
-    /// Whether anything has the name.
+    /// Whether the path exists.
     static func exists(_ path: String) -> Bool { unsafe access(path, F_OK) == 0 }
 
-    /// A file that people or this command wrote, up to a size in bytes.
+    /// Reads a file of at most `limit` bytes.
     static func read(_ path: String, limit: Int) throws(CommandFailure) -> [UInt8] {
         guard let file = unsafe fopen(path, "re") else {
             throw unsafe CommandFailure("\(path): \(String(cString: strerror(errno)))")
@@ -46,24 +46,24 @@ enum OutputFile {
     }
 }
 
-/// Where an export goes: standard output, or a file that takes its name only when it is whole.
+/// The destination of an export: standard output, or a file that gets its name only when it is complete.
 struct ExportSink: ~Copyable {
     private let path: String?
     private let partial: String?
     private let descriptor: Int32
 
-    /// - Throws: where the file cannot be made.
+    /// - Throws: if the file cannot be created.
     init(path: String?) throws(CommandFailure) {
         self.path = path
         guard let path else {
             (partial, descriptor) = (nil, STDOUT_FILENO)
             return
         }
-        // A device, a pipe, or what a link leads to is written to as it is: none of them may give way to a file.
+        // Devices, pipes and link targets are written to directly: a rename would replace them by a file.
         var status = stat()
         let isOther = unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG
         partial = isOther ? nil : "\(path).\(getpid()).partial"
-        // Left by a process of the same number that was killed.
+        // Left by a killed process with the same process id.
         if let partial { _ = unsafe unlink(partial) }
         let flags = isOther ? O_WRONLY | O_TRUNC : O_WRONLY | O_CREAT | O_EXCL
         descriptor = unsafe open(partial ?? path, flags | O_CLOEXEC, 0o644)
@@ -73,7 +73,7 @@ struct ExportSink: ~Copyable {
     deinit {
         guard path != nil else { return }
         close(descriptor)
-        // It is there only where something went wrong.
+        // It still exists only if writing failed.
         if let partial { _ = unsafe unlink(partial) }
     }
 
@@ -101,7 +101,7 @@ enum Folder {
         return unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// What is in it, in alphabetical order. Empty also for a directory that cannot be read.
+    /// The names in it in alphabetical order. Empty if it cannot be read.
     static func names(in path: String) -> [String] {
         guard let folder = unsafe opendir(path) else { return [] }
         defer { unsafe _ = closedir(folder) }

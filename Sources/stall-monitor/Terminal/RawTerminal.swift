@@ -2,18 +2,18 @@ import Glibc
 import StallReports
 import Synchronization
 
-/// The terminal of standard input and output while a screen is drawn on it: keys come one by one and unseen, and what was on the terminal
-/// before comes back at the end. That also holds where the process leaves by `exit`; a signal must lead there.
+/// The terminal in raw mode: keys arrive one by one without echo, and the previous screen is restored
+/// at the end, also by `exit`. Signals must be turned into an exit.
 enum RawTerminal {
     private struct State {
         var isEntered = false
-        /// The settings before. Nil while they are not changed.
+        /// The previous settings. Nil while they are unchanged.
         var settings: termios?
     }
 
     private static let state = Mutex(State())
 
-    /// Whether keys can be read: somebody may have given the command another input.
+    /// Whether keys can be read: standard input may be redirected.
     static var hasKeys: Bool { isatty(STDIN_FILENO) == 1 }
 
     private static let enterScreen = "\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J"
@@ -74,14 +74,14 @@ enum KeyPress: Hashable {
 struct KeyDecoder {
     private var pending: [UInt8] = []
 
-    /// Longer than any sequence that is known: what grows beyond is none.
+    /// No known sequence is longer.
     private static let longest = 8
     private static let escape: UInt8 = 0x1B
 
-    /// Whether the beginning of a sequence waits for its rest: a lone Escape is one, too.
+    /// Whether an incomplete sequence is pending; a lone Escape is one too.
     var isWaiting: Bool { !pending.isEmpty }
 
-    /// The keys that are complete by now.
+    /// Returns the completed keys.
     mutating func take(_ bytes: [UInt8]) -> [KeyPress] {
         var keys: [KeyPress] = []
         for byte in bytes {
@@ -94,7 +94,7 @@ struct KeyDecoder {
         return keys
     }
 
-    /// Nothing has come for a while: an Escape that waits was the key of that name.
+    /// Call after a pause in the input: a pending Escape was the Escape key.
     mutating func settle() -> [KeyPress] {
         defer { pending = [] }
         return pending == [Self.escape] ? [.escape] : []

@@ -2,7 +2,7 @@ import StallReports
 
 /// A line for a person, with or without colours.
 ///
-/// The only way for a string into it is through ``VisibleText``, so nothing a report says can command the terminal.
+/// Every string passes through ``VisibleText``, so that no text in a report can control the terminal.
 struct StyledText: Hashable {
     enum Style: String {
         case bold = "1"
@@ -34,7 +34,7 @@ struct StyledText: Hashable {
     /// Columns on a terminal.
     var width: Int { runs.reduce(0) { $0 + $1.text.terminalWidth } }
 
-    /// With escape sequences, each ended on the spot.
+    /// With escape sequences, each reset at the end of its run.
     var coloured: String {
         runs.map { run in run.style.map { "\u{1B}[\($0.rawValue)m\(run.text)\u{1B}[0m" } ?? run.text }.joined()
     }
@@ -45,12 +45,12 @@ struct StyledText: Hashable {
         return sum
     }
 
-    /// Blanks added up to `width` columns.
+    /// Padded with blanks to `width` columns.
     func padded(to width: Int) -> StyledText {
         self + StyledText(String(repeating: " ", count: max(0, width - self.width)))
     }
 
-    /// Cut to `width` columns, the last then being "…".
+    /// Cut to `width` columns, with "…" as the last one.
     func truncated(to width: Int) -> StyledText {
         guard self.width > width else { return self }
         var room = max(0, width - 1)
@@ -68,9 +68,9 @@ struct StyledText: Hashable {
 }
 
 extension StyledText {
-    /// Broken between words into lines of `width` columns; a word that is longer is broken itself. Lines after the first begin `hanging` columns in.
+    /// Wrapped at blanks into lines of `width` columns; longer words are broken. Lines after the first are indented by `hanging` columns.
     ///
-    /// - Parameter width: nil leaves it in one line.
+    /// - Parameter width: nil does not wrap.
     func wrapped(to width: Int?, hanging: Int) -> [StyledText] {
         guard let width, width > 0, self.width > width else { return [self] }
         let indent = StyledText(String(repeating: " ", count: min(hanging, width / 2)))
@@ -96,13 +96,13 @@ extension StyledText {
                 (line, rest) = (indent, tail)
             }
             line = line + rest
-            // Blanks at the front are an indentation, and no place to break at.
+            // Leading blanks are an indentation, not a place to break.
             if !isBlank { isEmpty = false }
         }
         return lines + [line]
     }
 
-    /// Words, and between them each blank by itself.
+    /// The words, and each blank between them as an element of its own.
     private var words: [StyledText] {
         var words: [StyledText] = []
         var word = StyledText()
@@ -119,7 +119,7 @@ extension StyledText {
         return word.runs.isEmpty ? words : words + [word]
     }
 
-    /// The first `width` columns, and the rest. A character that is wider stands in the first part all the same.
+    /// The first `width` columns and the rest. The first part holds at least one character.
     private func split(at width: Int) -> (StyledText, StyledText) {
         var (head, tail) = (StyledText(), StyledText())
         var room = width
@@ -173,7 +173,7 @@ extension Character {
 }
 
 extension String {
-    /// Columns of all characters. One byte each is one column each: what is ASCII here is printable.
+    /// Columns of all characters. Every ASCII character here is printable and takes one column.
     var terminalWidth: Int {
         utf8.allSatisfy { $0 < 0x80 } ? utf8.count : reduce(0) { $0 + $1.terminalWidth }
     }

@@ -7,17 +7,17 @@ enum ColourChoice: String, CaseIterable {
 
 /// What standard output, or another descriptor, is connected to.
 struct Terminal: Hashable {
-    /// Columns to fit text into; nil where nothing needs to fit.
+    /// Columns to fit text into; nil for no limit.
     var width: Int?
-    /// Lines that are seen at once; nil for what is no terminal.
+    /// Visible lines; nil if this is not a terminal.
     var height: Int?
     var hasColours = false
-    /// Whether what was written can be written over.
+    /// Whether the cursor can be moved.
     var movesCursor = false
 
     static let plain = Terminal()
 
-    /// As the process finds it. Call it before threads that change the environment.
+    /// The current state. Call it before other threads change the environment.
     static func current(_ descriptor: Int32 = STDOUT_FILENO, colours: ColourChoice) -> Terminal {
         var terminal = current(descriptor)
         switch colours {
@@ -28,7 +28,7 @@ struct Terminal: Hashable {
         return terminal
     }
 
-    /// With colours on a terminal only, and not where the environment forbids them.
+    /// With colours on terminals only, and not if the environment forbids them.
     static func current(_ descriptor: Int32 = STDOUT_FILENO) -> Terminal {
         guard isatty(descriptor) == 1 else { return .plain }
         let isDumb = EnvironmentVariable.value("TERM") == "dumb"
@@ -50,28 +50,28 @@ struct Terminal: Hashable {
     }
 }
 
-/// The program that shows long text, as git calls it: $PAGER, or else less with -FRX where $LESS is not set.
+/// The pager, started as git does: $PAGER, or else `less`, with -FRX unless $LESS is set.
 struct Pager {
     private let command: String
 
-    /// Nil where none is wanted: $PAGER is empty, or `cat`.
+    /// Nil if $PAGER is empty or `cat`.
     static func fromEnvironment() -> Pager? {
         guard let value = unsafe getenv("PAGER") else { return Pager(command: "less") }
         let command = unsafe String(cString: value)
         return command.isEmpty || command == "cat" ? nil : Pager(command: command)
     }
 
-    /// What a shell says of a command that it does not find, or may not run.
+    /// A shell's exit codes for a command that is missing or not executable.
     private static let notRun: Set<Int32> = [126, 127]
 
-    /// Returns when the reader has left.
+    /// Returns when the pager has ended.
     ///
-    /// - Returns: false where the pager could not be run, and nothing was shown.
+    /// - Returns: false if the pager could not be run.
     func show(_ lines: some Sequence<StyledText>, on terminal: Terminal) throws(CommandFailure) -> Bool {
         unsafe setenv("LESS", "FRX", 0)
         unsafe setenv("LV", "-c", 0)
         guard let pipe = unsafe popen(command, "we") else { return false }
-        // The pager's user quits it before its end, and presses Ctrl-C in it: neither is for us.
+        // Quitting the pager early and Ctrl-C in it must not end this process.
         let before = (signal(SIGPIPE, SIG_IGN), signal(SIGINT, SIG_IGN))
         for line in lines {
             let text = Array((terminal.show(line) + "\n").utf8)
@@ -85,9 +85,9 @@ struct Pager {
     }
 }
 
-/// What a variable of the environment is set to.
+/// Environment variables.
 enum EnvironmentVariable {
-    /// Nil also where it is set to nothing.
+    /// The value; nil also for an empty one.
     static func value(_ name: String) -> String? {
         guard let value = unsafe getenv(name), unsafe value.pointee != 0 else { return nil }
         return unsafe String(cString: value)

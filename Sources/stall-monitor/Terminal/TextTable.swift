@@ -2,9 +2,9 @@
 struct TextTable {
     struct Column {
         let title: String
-        /// How narrow the column may be made to fit; nil: it keeps its width.
+        /// The column may shrink to this width; nil: it keeps its width.
         var minimum: Int?
-        /// Where even the narrowest columns have no room side by side, those with the lowest ranks are left out. Nil: never.
+        /// If the narrowest columns still do not fit, those with the lowest ranks are left out. Nil: never left out.
         var rank: Int?
     }
 
@@ -25,7 +25,7 @@ struct TextTable {
     }
 }
 
-/// How wide a table's columns are. For tables too long to be held: their rows are made once to be measured, once to be written.
+/// The widths of a table's columns. Long tables are not kept in memory: rows are made once to measure and once to write.
 struct TableLayout {
     private let columns: [TextTable.Column]
     /// Nil for a column that is left out.
@@ -56,8 +56,8 @@ struct TableLayout {
         return line.truncated(to: limit ?? .max)
     }
 
-    /// Columns are left out until the others have room at their narrowest; what is still too much is taken from those that may shrink, the
-    /// ones of low rank first.
+    /// Leaves out columns until the rest fits at minimum width, then shrinks columns as needed,
+    /// those of low rank first.
     private static func shrunk(_ widths: [Int], _ columns: [TextTable.Column], within limit: Int) -> [Int?] {
         var widths = widths.map(Int?.some)
         let order = columns.indices.sorted {

@@ -6,7 +6,7 @@ import StallReports
 struct TopCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "top",
-        abstract: "Shows the watched processes, and the stalls under way as they grow.",
+        abstract: "Shows watched processes and ongoing stalls, live.",
         discussion: """
             EXAMPLES
               stall-monitor top
@@ -20,9 +20,9 @@ struct TopCommand: ParsableCommand {
               s               sort by the next column
               q, Escape       back; from the tables q quits
 
-            On a terminal the screen is drawn again and again; elsewhere, with --once and as JSON it is shown once. ALIVE is what the \
-            kernel says of a process now. A process that died is shown with its last state and how it ended, until the next start in \
-            the directory has closed its reports.
+            On a terminal the screen is refreshed until you quit; elsewhere, with --once and as JSON it is shown once. ALIVE is \
+            the process's state in the kernel now. A dead process is shown with its last state and how it ended, until the next \
+            start of a monitor in the directory closes its reports.
 
             Exit code 0: done. 1: the directory, or a live record in it, cannot be read. 64: wrong usage. 130: ended by Ctrl-C.
             """
@@ -31,20 +31,20 @@ struct TopCommand: ParsableCommand {
     @OptionGroup var reports: ReportsArgument
     @OptionGroup(title: "Choosing") var selection: Selection
 
-    @Flag(help: "Show it once, and end.")
+    @Flag(help: "Show once, and exit.")
     var once = false
 
-    @Option(help: ArgumentHelp("How long between two looks.", valueName: "time"))
+    @Option(help: ArgumentHelp("The time between refreshes.", valueName: "time"))
     var every: DurationText = DurationText(nanoseconds: 1_000_000_000)
 
     @OptionGroup var colour: ColourOption
 
-    @Option(help: "For people or for programs.")
+    @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
     func validate() throws {
         try reports.refuseAddresses()
-        if every.nanoseconds < 10_000_000 { throw ValidationError("--every is 10ms or more") }
+        if every.nanoseconds < 10_000_000 { throw ValidationError("--every must be 10ms or more") }
     }
 
     func run() throws {
@@ -88,18 +88,18 @@ struct TopRun {
     private var nextLook = ContinuousClock.now
     private var isLooking = false
 
-    /// A part of a key's sequence waits so long for its rest.
+    /// How long an incomplete key sequence waits for the rest.
     private static let keyPatience = Duration.milliseconds(50)
 
     init(_ paths: [String], _ selection: StallSelection, every: Duration, _ colour: ColourOption) throws {
         (self.paths, self.selection, self.every, self.colour) = (paths, selection, every, colour)
-        // First of all: none is to end us before the terminal is as it was.
+        // Before anything else: a signal must not end the process before the terminal is restored.
         signals = try Result { () throws(StartError) in try WatchSignals() }
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
         reader = try TopReader()
     }
 
-    /// - Returns: the number of the signal that ended it; nil for a key.
+    /// - Returns: the signal that ended it; nil if a key did.
     mutating func run() throws -> Int32? {
         try RawTerminal.enter()
         defer { RawTerminal.leave() }
@@ -128,10 +128,10 @@ struct TopRun {
         guard !isLooking, nextLook <= .now else { return }
         (isLooking, nextLook) = (true, .now + every)
         reader.look(
-            TopReader.Wish(
+            TopReader.Request(
                 paths: paths,
                 selection: selection,
-                wantsFaults: state.view == .faults,
+                includesFaults: state.view == .faults,
                 order: state.faultOrder,
                 page: state.page,
                 width: terminal.width ?? 80
@@ -154,7 +154,7 @@ struct TopRun {
             guard before.page != state.page || before.view != state.view || before.faultOrder != state.faultOrder else {
                 continue
             }
-            // What is to be seen now was not read yet.
+            // The content for the new view is not read yet.
             if before.page != state.page { content.page = nil }
             if before.faultOrder != state.faultOrder { content.faults?.sort(by: state.faultOrder.isBefore) }
             nextLook = .now
@@ -162,7 +162,7 @@ struct TopRun {
         }
     }
 
-    /// Returns at a key, a signal, an answer, or when it is time for the next look.
+    /// Returns at a key, a signal, an answer, or when the next refresh is due.
     ///
     /// - Returns: whether there is a key to read.
     private mutating func wait() -> Bool {
@@ -181,7 +181,7 @@ struct TopRun {
     private func draw() throws {
         let terminal = terminal
         let text = screen.lines.map { terminal.show($0) + "\u{1B}[K" }.joined(separator: "\n")
-        // Not cleared before: what stays the same does not flicker.
+        // Lines are overwritten, not cleared first, which avoids flicker.
         try Output.write("\u{1B}[H" + text + "\u{1B}[J")
     }
 }

@@ -4,22 +4,22 @@ import StallGate
 import StallReports
 import Synchronization
 
-/// Reads what `top` shows, on a thread of its own: no key and no signal waits for a disk. One look at a time.
+/// Reads what `top` shows on a thread of its own, so that keys and signals never wait for a disk. One refresh at a time.
 final class TopReader: Sendable {
     /// What is to be read.
-    struct Wish {
+    struct Request {
         var paths: [String]
         var selection: StallSelection
-        var wantsFaults: Bool
+        var includesFaults: Bool
         var order: FaultOrder
         var page: TopState.Row?
         var width: Int
     }
 
-    private struct Memory {
+    private struct State {
         var faults: [Fault]?
         var order: FaultOrder?
-        /// Adding up faults reads each report: what took long is not done again soon.
+        /// When faults may be summed again. That reads every report, so a slow survey is not repeated soon.
         var nextSurvey = ContinuousClock.now
         var answer: Result<TopContent, any Error>?
     }
@@ -28,10 +28,10 @@ final class TopReader: Sendable {
     let descriptor: Int32
     private let writeEnd: Int32
     private let queue = DispatchQueue(label: "stall-monitor.top")
-    private let memory = Mutex(Memory())
+    private let state = Mutex(State())
 
-    /// A survey of the faults may take so much of the time.
-    private static let patience = 10
+    /// A survey may take at most one part in so many of the time.
+    private static let surveyShare = 10
 
     init() throws(CommandFailure) {
         var ends: [Int32] = [-1, -1]
@@ -47,72 +47,72 @@ final class TopReader: Sendable {
         close(writeEnd)
     }
 
-    /// Begins a look. Its answer is to be taken before the next one.
-    func look(_ wish: Wish) {
+    /// Starts a refresh. Take its answer before starting the next one.
+    func look(_ request: Request) {
         queue.async { [self] in
-            let answer = Result { try content(wish) }
-            memory.withLock { $0.answer = answer }
+            let answer = Result { try content(request) }
+            state.withLock { $0.answer = answer }
             var byte: UInt8 = 1
             _ = unsafe write(writeEnd, &byte, 1)
         }
     }
 
-    /// What the look has found. Nil while it goes on.
+    /// The refresh's answer. Nil while it is running.
     func take() throws -> TopContent? {
         var byte: UInt8 = 0
         _ = unsafe read(descriptor, &byte, 1)
-        let answer = memory.withLock { memory in
-            defer { memory.answer = nil }
-            return memory.answer
+        let answer = state.withLock { state in
+            defer { state.answer = nil }
+            return state.answer
         }
         return try answer?.get()
     }
 
-    private func content(_ wish: Wish) throws -> TopContent {
-        let sources = ReportSources(wish.paths)
+    private func content(_ request: Request) throws -> TopContent {
+        let sources = ReportSources(request.paths)
         var (content, failures) = (TopContent(), [ReportError]())
         content.snapshot = try CommandFailure.wrapping { () throws(ReportError) in
-            try sources.snapshot(&failures).chosen(by: wish.selection)
+            try sources.snapshot(&failures).chosen(by: request.selection)
         }
-        if wish.wantsFaults { content.faults = try faults(sources, wish, &failures) }
-        if let page = wish.page { content.page = try TopPage(page, content, wish, sources).lines() }
+        if request.includesFaults { content.faults = try faults(sources, request, &failures) }
+        if let page = request.page { content.page = try TopPage(page, content, request, sources).lines() }
         content.notes = failures.map(\.description)
         return content
     }
 
     private func faults(
         _ sources: ReportSources,
-        _ wish: Wish,
+        _ request: Request,
         _ failures: inout [ReportError]
     ) throws -> [Fault] {
-        let known = memory.withLock { memory in
-            memory.order == wish.order && memory.nextSurvey > .now ? memory.faults : nil
+        let known = state.withLock { state in
+            state.order == request.order && state.nextSurvey > .now ? state.faults : nil
         }
         if let known { return known }
         let start = ContinuousClock.now
         let survey = try CommandFailure.wrapping { () throws(ReportError) in
-            try FaultSurvey(sources, wish.selection)
+            try FaultSurvey(sources, request.selection)
         }
         failures += survey.failures
-        let faults = survey.faults(by: wish.order)
+        let faults = survey.faults(by: request.order)
         let end = ContinuousClock.now
-        memory.withLock {
-            ($0.faults, $0.order) = (faults, wish.order)
-            $0.nextSurvey = end + max(.seconds(1), (end - start) * Self.patience)
+        state.withLock {
+            ($0.faults, $0.order) = (faults, request.order)
+            $0.nextSurvey = end + max(.seconds(1), (end - start) * Self.surveyShare)
         }
         return faults
     }
 }
 
-/// The page that `top` opens of a row.
+/// The page that `top` opens for a row.
 struct TopPage {
     private let row: TopState.Row
     private let content: TopContent
-    private let wish: TopReader.Wish
+    private let request: TopReader.Request
     private let sources: ReportSources
 
-    init(_ row: TopState.Row, _ content: TopContent, _ wish: TopReader.Wish, _ sources: ReportSources) {
-        (self.row, self.content, self.wish, self.sources) = (row, content, wish, sources)
+    init(_ row: TopState.Row, _ content: TopContent, _ request: TopReader.Request, _ sources: ReportSources) {
+        (self.row, self.content, self.request, self.sources) = (row, content, request, sources)
     }
 
     func lines() throws -> [StyledText] {
@@ -128,7 +128,7 @@ struct TopPage {
         do throws(ReportError) {
             let report = try catalogs.report(id)
             var brief = StallBrief(report: report, repeats: catalogs.repeats(of: report))
-            brief.width = wish.width
+            brief.width = request.width
             brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
             return brief.lines
         } catch {
@@ -137,21 +137,21 @@ struct TopPage {
     }
 
     private func fault(_ fingerprint: Fingerprint) throws -> [StyledText] {
-        var chosen = wish.selection
+        var chosen = request.selection
         chosen.fingerprints = FingerprintPrefix(fingerprint.rawValue).map { [$0] } ?? []
         let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
         let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
-        guard let fault = survey.faults(by: wish.order).first else { return ["The fault has no stalls any more."] }
+        guard let fault = survey.faults(by: request.order).first else { return ["The fault has no stalls any more."] }
         let evidence = try CommandFailure.wrapping { () throws(ReportError) in
             try survey.evidence(of: fault, in: catalogs)
         }
         var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalogs.stalls))
-        page.width = wish.width
+        page.width = request.width
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
         return page.lines
     }
 
-    /// What the live record says of a process, and its stalls under way.
+    /// A process's live record and its ongoing stalls.
     private func process(_ run: ULID) -> [StyledText] {
         guard let row = content.snapshot?.processes.first(where: { $0.record.run == run }) else {
             return ["The process has gone, and has left nothing."]
@@ -179,7 +179,7 @@ struct TopPage {
                 as StyledText
         }
         return (facts + (stalls.isEmpty ? [] : ["", "\("Stalls under way", .bold)"] + stalls)).flatMap {
-            $0.wrapped(to: wish.width, hanging: 10)
+            $0.wrapped(to: request.width, hanging: 10)
         }
     }
 }

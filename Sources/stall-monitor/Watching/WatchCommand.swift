@@ -16,32 +16,33 @@ struct WatchCommand: ParsableCommand {
               stall-monitor watch --threshold 100ms -- node server.js
               stall-monitor watch 4711 --format json | jq -r .culprit.function
 
-            It finds the threads that turn a loop by itself: those found twice at one place in epoll_wait, epoll_pwait or \
-            io_uring_enter on a descriptor of their own, and the main thread in poll or select if it waits there for what servers \
-            wait for: a client of another server is not judged. Five times a threshold it looks \
-            whether they rest there. Of one that does not, a hardware breakpoint at the wait's return tells whether it turns; one \
-            that has neither rested nor turned for the threshold is stalled, and a report is written into the report directory: tail, list, \
-            show, top and gate read it. A stall of the threshold and one look more is found, as long as this command itself gets a \
-            processor; its beginning is known to a look.
+            It finds threads that run an event loop: threads found twice at the same place in epoll_wait, epoll_pwait or \
+            io_uring_enter on a descriptor of their own, and a main thread in poll or select if it waits there for what servers \
+            wait for (clients of other servers are not judged). Five times per threshold it checks whether they rest there. For \
+            one that does not, a hardware breakpoint at the return of the wait shows whether it turns; one that has neither \
+            rested nor turned for the threshold is stalled, and a report is written, which tail, list, show, top and gate read. \
+            Stalls longer than the threshold and one check are found, as long as this command itself gets a CPU; their beginning \
+            is known to within one check.
 
-            Nothing is put into the process and no byte of it is changed. A thread that computes is stopped for its stack, for some tens of \
-            microseconds, a few times in each stall; one that rests never is. If this command is killed, breakpoints and stops go \
-            with it.
+            Nothing is injected into the process, and none of its memory is changed. A computing thread is stopped for its \
+            stack, for some tens of microseconds, a few times per stall; a resting thread never is. If this command is killed, \
+            the kernel removes breakpoints and stops.
 
-            Where breakpoints are not permitted only an uninterrupted system call is told as a stall; of all else it is said that it is \
-            unproven. A loop that was never seen at rest is not known. Threads that take turns at one epoll descriptor, as \
-            those of Go and tokio do, turn no loop of their own and are not judged.
+            Without permission for breakpoints, only uninterrupted system calls are reported as stalls; for everything else a \
+            note says that it is unproven. Loops that were never seen at rest are unknown. Threads that share one epoll \
+            descriptor, as in Go and tokio, have no loop of their own and are not judged.
 
-            A report also says how many clients waited at least when the stall was found, as far as the kernel knows of them; and code made at \
-            run time has names where its maker writes /tmp/perf-PID.map: node --perf-basic-prof, python -X perf, agents of the JVM.
+            A report also says how many clients waited at least when the stall was found, as far as the kernel knows them. Code \
+            generated at run time has names if its runtime writes /tmp/perf-PID.map: node --perf-basic-prof, python -X perf, \
+            agents of the JVM.
 
-            Time in which this command itself had no processor counts towards no stall: on a machine that is full, stalls are \
-            told later or not at all. With one line it leaves with 1 where nothing can be watched: no such process or name, another \
-            user's, one of the kernel's, one that has ended.
+            Time in which this command itself had no CPU does not count as a stall: on an overloaded machine, stalls are \
+            reported late or not at all. It exits with 1 and one line if nothing can be watched: no such process or name, \
+            another user's, a kernel thread, or one that has ended.
 
-            It takes the same user and an open ptrace_scope, or root, or CAP_SYS_PTRACE; and for breakpoints \
-            kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. After '--' SIGINT and SIGTERM are passed on to the command, and this \
-            one leaves with its exit status when it ends; lines then go to standard error.
+            Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE; and for breakpoints \
+            kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT and SIGTERM are passed on to the \
+            command, this command exits with its status, and notes go to standard error.
 
             Exit code 0: the processes have ended. 1: nothing could be watched, or reports are lost. 64: wrong usage. 130: ended by Ctrl-C.
             """
@@ -49,7 +50,7 @@ struct WatchCommand: ParsableCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "Numbers of processes; or, after '--', a command to start and watch.",
+            "Process ids; or, after '--', a command to start and watch.",
             valueName: "pid … | -- command"
         ),
         completion: Completions.processes
@@ -58,24 +59,24 @@ struct WatchCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Every process that is called so, or whose program's file is: redis-server, 'nginx*'.",
+            "Every process with this name or program file: redis-server, 'nginx*'.",
             valueName: "pattern"
         )
     )
     var name: String?
 
-    @Flag(help: "The children that a watched process starts, too; with --name also processes that come later.")
+    @Flag(help: "Also watch children that a watched process starts; with --name also processes that start later.")
     var follow = false
 
     @Option(help: ArgumentHelp("The report directory.", valueName: "dir"), completion: .directory)
     var reports: String?
 
-    @Option(help: "From how long on a loop that stands still is stalled: 50ms to 1h. (default: 250ms)")
+    @Option(help: "A loop that is blocked for this long is stalled: 50ms to 1h. (default: 250ms)")
     var threshold: DurationText?
 
     @Option(
         help:
-            "For people or for programs. JSON is one whole report per line, when a stall begins and when it has ended."
+            "Text for people, or JSON for programs: one report per line, when a stall begins and when it ends."
     )
     var format: OutputFormat = .text
 
@@ -92,7 +93,7 @@ struct WatchCommand: ParsableCommand {
         guard ways == 1 else {
             throw ValidationError("give one of: numbers of processes, --name, or a command after '--'")
         }
-        if processIDs.contains(where: { $0 <= 0 }) { throw ValidationError("a process's number is 1 or higher") }
+        if processIDs.contains(where: { $0 <= 0 }) { throw ValidationError("a process id is 1 or higher") }
         if name?.isEmpty == true { throw ValidationError("the name is empty") }
         if let threshold, !(50_000_000...3_600_000_000_000).contains(threshold.nanoseconds) {
             throw ValidationError("--threshold is from 50ms to 1h")
@@ -100,7 +101,7 @@ struct WatchCommand: ParsableCommand {
     }
 
     func run() throws {
-        // First of all: none is to end us before what is under way is closed.
+        // Before anything else: a signal must not end the process before its ongoing reports are closed.
         let signals = try Result { () throws(StartError) in try WatchSignals() }
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
         var run = try WatchRun(self, signals)
@@ -113,10 +114,10 @@ struct WatchCommand: ParsableCommand {
         }
     }
 
-    /// What stands before '--'.
+    /// The words before '--'.
     var processIDs: [Int32] { words.dropLast(command.count).compactMap { Int32($0) } }
 
-    /// What stands after it. The parser has made one list of both.
+    /// The words after '--'. The parser returns both as one list.
     var command: [String] {
         let all = CommandLine.arguments
         return all.firstIndex(of: "--").map { words.suffix(all.count - $0 - 1) } ?? []

@@ -6,7 +6,7 @@ import StallReports
 import Symbolication
 import Synchronization
 
-/// One run of `watch`, from the first look to the closing line.
+/// One run of `watch`, from the first check to the closing line.
 struct WatchRun {
     enum Ending: Hashable {
         /// Nothing is left to watch.
@@ -22,7 +22,7 @@ struct WatchRun {
     private let watcher: ProcessWatch
     private let started = Timestamp.now()
     private var child: StartedCommand?
-    private var looks = 0
+    private var rounds = 0
 
     /// - Throws: why none of the processes can be watched, in one line.
     init(_ options: WatchCommand, _ signals: WatchSignals) throws {
@@ -52,7 +52,7 @@ struct WatchRun {
     private mutating func begin() throws {
         if let name = options.name {
             let found = ProcessWatch.processes(named: name)
-            guard !found.isEmpty else { throw CommandFailure("no process is called \(name)") }
+            guard !found.isEmpty else { throw CommandFailure("there is no process named \(name)") }
             try add(found, toleratesSome: true)
         } else if options.command.isEmpty {
             try add(options.processIDs, toleratesSome: false)
@@ -91,7 +91,7 @@ struct WatchRun {
         if count == 0, let failure { throw failure }
     }
 
-    /// Until there is nothing left to watch, or somebody ends it.
+    /// Watches until nothing is left to watch, or a signal arrives.
     mutating func watch() -> Ending {
         while true {
             watcher.wait([signals.descriptor])
@@ -107,18 +107,18 @@ struct WatchRun {
                 return .commandEnded(status)
             }
             watcher.look()
-            looks += 1
-            if options.follow, let name = options.name, looks % 20 == 0 { addLater(name) }
+            rounds += 1
+            if options.follow, let name = options.name, rounds % 20 == 0 { addLater(name) }
             if watcher.processIDs.isEmpty, child == nil, !(options.follow && options.name != nil) { return .ended }
         }
     }
 
-    /// Processes of the name that came later. One that may not be watched was told of at its first refusal.
+    /// Adds processes of that name that started later. A refusal was already reported at the first attempt.
     private func addLater(_ name: String) {
         for id in ProcessWatch.processes(named: name) where !watcher.processIDs.contains(id) { try? watcher.add(id) }
     }
 
-    /// Closes what is under way, waits until it is written, and says what there was.
+    /// Closes ongoing stalls, waits until they are written, and prints the summary.
     ///
     /// - Returns: how many reports could not be written.
     @discardableResult
@@ -130,19 +130,19 @@ struct WatchRun {
     }
 }
 
-/// What `watch` says while it watches. The watcher's and the reporter's threads call.
+/// The output of `watch`. Called on the watcher's and the reporter's threads.
 final class WatchView: Sendable {
     private struct State {
         var shown: Set<ULID> = []
         var stalls = 0
         var counted = 0
-        /// By their threads: one that runs another program, and turns a loop again, is no second one.
+        /// By thread: a thread that runs another program with a loop counts once.
         var loops: Set<[Int32]> = []
         var processes = 0
     }
 
     private let format: OutputFormat
-    /// Standard output is the command's own then.
+    /// Then standard output belongs to the watched command.
     private let isBesideCommand: Bool
     private let state = Mutex(State())
 
@@ -172,11 +172,11 @@ final class WatchView: Sendable {
             let terminal = Terminal.current(isBesideCommand ? STDERR_FILENO : STDOUT_FILENO)
             write(Self.lines(report, isFirst: isFirst, terminal.width).map { terminal.show($0) + "\n" }.joined())
         }
-        // What has ended is not told again.
+        // An ended stall is not shown again.
         if report.state != .ongoing { state.withLock { _ = $0.shown.remove(report.id) } }
     }
 
-    /// A stall that begins, or has ended.
+    /// The lines for a stall that began or ended.
     static func lines(_ report: StallReport, isFirst: Bool, _ width: Int?) -> [StyledText] {
         StallLine.lines(report, isFirst: isFirst).flatMap { $0.wrapped(to: width, hanging: 4) }
     }
@@ -201,15 +201,15 @@ final class WatchView: Sendable {
             "no event loop was found in process \(id) (\(name)) so far: its threads are in "
                 + threads.map { $0.count == 1 ? $0.what : "\($0.what) (\($0.count))" }.joined(separator: ", ")
         case .unjudged(let id, let threads):
-            "of process \(id) these threads are not judged, since nothing tells whether they turn a loop: "
+            "of process \(id) these threads are not judged, because it is unknown whether they run a loop: "
                 + threads.prefix(8).map { "\($0.name) (\($0.what))" }.joined(separator: ", ")
                 + (threads.count > 8 ? " and \(threads.count - 8) more" : "")
         case .sharedDescriptor(let id, let descriptor, let threads):
-            "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them turns a loop of its own, "
-                + "and they are not judged"
+            "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them has a loop of its own, "
+                + "so they are not judged"
         case .unproven(let id, let thread, let loop):
-            "thread \(thread) (\(loop)) of process \(id) is busy, and nothing tells whether it turns: of this loop only uninterrupted "
-                + "system calls are told as stalls"
+            "thread \(thread) (\(loop)) of process \(id) is busy, and it is unknown whether its loop turns: only uninterrupted "
+                + "system calls of this loop are reported as stalls"
         case .newProgram(let id, let name): "process \(id) runs another program: \(name)"
         case .ended(let id, let name): "process \(id) (\(name)) has ended"
         case .refused(let id, let error): "process \(id) is a child of a watched one, and cannot be watched: \(error)"
