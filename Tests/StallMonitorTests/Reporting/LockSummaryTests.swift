@@ -22,7 +22,7 @@ struct LockSummaryTests {
             threadID: thread,
             evidence: evidence("t\(thread)"),
             futex: futex,
-            reading: sight,
+            reading: reading,
             sighting: sighting
         )
     }

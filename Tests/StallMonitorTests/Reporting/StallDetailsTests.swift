@@ -32,11 +32,11 @@ struct StallDetailsTests {
         }
         feed.send(.fault(.init(.reportsLost)))
         #expect(feed.faults.isEmpty)
-        _ = source.details(of: report, tell: feed.tell)
+        _ = source.details(of: report, tell: feed.send)
         #expect(feed.faults.map(\.code) == [.detailsMissing])
         // Enough for all that is asked from now on. A machine that gives no processor for a tenth of a second is no concern of this test.
         for _ in 0..<100 { mayGoOn.signal() }
-        for _ in 0..<50 where !feed.faults.isEmpty { _ = source.details(of: report, tell: feed.tell) }
+        for _ in 0..<50 where !feed.faults.isEmpty { _ = source.details(of: report, tell: feed.send) }
         #expect(feed.faults.isEmpty)
     }
 
