@@ -8,14 +8,14 @@ import Testing
 struct KindsPolicyTests {
     // MARK: - Congested
 
-    @Test("One turn of short callouts is congested once it lasts as long as the threshold, and ends with the turn")
+    @Test("One turn of short callouts is congested when it reaches the threshold, and the stall ends with the turn")
     func congestedTurn() {
         let run = KindsRun([.turn(Array(repeating: 7, count: 100)), .rest(500)])
         #expect(run.summary == ["congested 0–700"] && run.disorder == 0)
         #expect(run.stalls.first?.hasEnded == true && run.stalls.first?.told == 250)
     }
 
-    @Test("The same work in turns that each look for what is new is a busy loop, and no stall")
+    @Test("The same work in turns that each poll for events is a busy loop, and no stall")
     func pollingTurns() {
         let steps = (0..<200).map { _ in KindsRun.Step.turn([7, 7]) }
         #expect(KindsRun(steps).stalls.isEmpty)
@@ -83,7 +83,7 @@ struct KindsPolicyTests {
         #expect(KindsRun(KindsRun.Step.turns(4, of: 80, pause: 20)).stalls.isEmpty)
     }
 
-    @Test("It does not matter where the looks fall", arguments: [1, 8, 15, 22, 29, 36, 43, 50])
+    @Test("The result does not depend on when the looks come", arguments: [1, 8, 15, 22, 29, 36, 43, 50])
     func anyOffset(_ offset: Int) {
         let run = KindsRun(KindsRun.Step.turns(7, of: 70, pause: 25) + [.rest(500)], offset: offset)
         #expect(run.summary == ["repeated 0–640"] && run.disorder == 0)
@@ -132,7 +132,7 @@ struct KindsPolicyTests {
         #expect(run.stalls.map(\.category) == Array(repeating: .blocked, count: 7) && run.disorder == 0)
     }
 
-    @Test("So do congested turns")
+    @Test("Congested turns do, too")
     func congestedTurnsAreNoRow() {
         let turn = KindsRun.Step.turn(Array(repeating: 10, count: 40))
         let run = KindsRun((0..<7).flatMap { _ in [turn, .rest(20)] } + [.rest(500)])
@@ -146,7 +146,7 @@ struct KindsPolicyTests {
         #expect(KindsRun([.turn(Array(repeating: 7, count: 60)), .rest(500)], late: late).stalls.isEmpty)
     }
 
-    @Test("Its own numbers move it; without them there is none")
+    @Test("Its own settings change it; without them there is none")
     func ownNumbers() {
         let steps = KindsRun.Step.turns(3, of: 120, pause: 20) + [.rest(500)]
         #expect(KindsRun(steps, rule: StallRule(repeated: .init(turns: 3, ticks: 2))).summary == ["repeated 0–400"])
@@ -163,7 +163,7 @@ struct KindsPolicyTests {
 
     // MARK: - All
 
-    @Test("Over random lives no two stalls overlap, each begins and ends once", arguments: 1...60)
+    @Test("In random runs no two stalls overlap, and each begins and ends once", arguments: 1...60)
     func randomLives(_ seed: Int) {
         var random = SplitMix64(seed: UInt64(seed))
         var steps: [KindsRun.Step] = []
@@ -181,7 +181,7 @@ struct KindsPolicyTests {
         #expect(Set(run.stalls.map(\.category)).count > 1)
     }
 
-    @Test("The rules' numbers follow the blocked rule where they are not given")
+    @Test("Without own settings the other rules follow the rule for blocked stalls")
     func numbersNotGiven() {
         #expect(StallRule(tick: .milliseconds(10), ticks: 7).congestion == .milliseconds(70))
         #expect(StallRule(tick: .milliseconds(10)).longTurn == .milliseconds(10))

@@ -38,7 +38,7 @@ struct LookScheduleTests {
     }
 
     @Test(
-        "Looks are a tick to two ticks apart and one falls on the maturity",
+        "Looks are one to two ticks apart, and there is one at the threshold",
         arguments: [50, 77, 99, 100, 149, 240, 250]
     )
     func meetsMaturity(_ milliseconds: Int) {
@@ -64,7 +64,7 @@ struct LookScheduleTests {
     }
 
     @Test(
-        "Those that mature together are met by one look, not before the last of them; those right before a round by the round"
+        "Thresholds at the same time share one look, after the last of them; those right before a round share the round's"
     )
     func meetsTogether() {
         var together = schedule((0..<100).map { .milliseconds(20) + .microseconds($0 * 10) })
@@ -73,7 +73,7 @@ struct LookScheduleTests {
         #expect(schedule([.microseconds(49_500)]).next == now + tick)
     }
 
-    @Test("No round is later than the lowest threshold, whatever else is met")
+    @Test("No round is later than the shortest threshold")
     func reach() {
         #expect(schedule([.milliseconds(90)], reach: tick).next == now + tick)
         #expect(schedule([.milliseconds(90)], reach: .milliseconds(70)).next == now + .milliseconds(70))
@@ -137,7 +137,7 @@ struct ThresholdTests {
         }
     }
 
-    @Test("Of many loops at any times each is looked at by its threshold; further looks than one a tick only for that")
+    @Test("Each of many loops is looked at by its threshold; there are no other looks besides one per tick")
     func manyLoops() {
         for seed in 1...60 {
             var random = SplitMix64(seed: UInt64(seed))
@@ -159,7 +159,7 @@ struct ThresholdTests {
         }
     }
 
-    @Test("Short callouts make no stall, however they fall")
+    @Test("Short callouts are no stall, whenever they come")
     func shortCallouts() {
         for phase in stride(from: 0, to: 50_000, by: 1_000) {
             let life = ThresholdRun.Life(departure: 1_000_000, before: [60_000], length: 120_000, after: [50_000])

@@ -78,7 +78,7 @@ struct PolicyExcludedTimeTests {
         #expect(policy.dismissal == nil)
     }
 
-    @Test("Short work with a little that does not count is nothing to count")
+    @Test("Short work with a little excluded time is not counted as dismissed")
     mutating func noDismissal() {
         _ = policy.decideAndConfirm(look(0))
         _ = policy.decideAndConfirm(look(50, without: 50))
@@ -143,7 +143,7 @@ struct PolicyExcludedTimeTests {
         #expect(policy.dismissal == nil)
     }
 
-    @Test("After a pause of the monitoring, counting begins again at the resumption")
+    @Test("After a pause of the monitoring, counting begins again")
     mutating func resumed() {
         for time in stride(from: 0, through: 200, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         _ = policy.abandon(at: at(200))

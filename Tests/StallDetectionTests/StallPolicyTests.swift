@@ -76,7 +76,7 @@ struct StallPolicyTests {
         }
     }
 
-    @Test("Every busy phase counts, the wait never", arguments: LoopPhase.allCases)
+    @Test("Every busy phase counts, and the wait does not", arguments: LoopPhase.allCases)
     mutating func everyPhaseButTheWait(_ phase: LoopPhase) {
         var began = false
         for time in stride(from: 0, through: 300, by: 50) {
@@ -170,7 +170,7 @@ struct StallPolicyTests {
         #expect(span.longest == .milliseconds(260) && pulse.phase == .beforeSources)
     }
 
-    @Test("A watch that ends in a stall closes it")
+    @Test("The end of a watch closes its stall")
     mutating func abandoned() {
         #expect(policy.abandon(at: at(0)) == .none)
         for time in stride(from: 0, through: 250, by: 50) {

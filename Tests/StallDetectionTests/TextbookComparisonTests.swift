@@ -31,7 +31,7 @@ struct TextbookComparisonTests {
         #expect(compared > 1_000)
     }
 
-    @Test("Each further report is of a phase the textbook does not look at, or of a turn that lasted that long")
+    @Test("Each additional report is about a phase that the textbook ignores, or about a turn of that length")
     func explainsEveryDifference() {
         var otherPhases = 0
         for seed in Self.seeds {
@@ -81,7 +81,7 @@ struct TextbookComparisonTests {
         }
     }
 
-    @Test("The true end lies within the reported bounds, and an exact one is exact")
+    @Test("The true end lies within the reported bounds; an exact one is equal")
     func knowsTheEnd() {
         var exact = 0
         for seed in Self.seeds {
@@ -97,7 +97,7 @@ struct TextbookComparisonTests {
         #expect(exact > 1_000)
     }
 
-    @Test("There is a look a tick at most, but for those that a threshold asks for")
+    @Test("There is one look per tick at most, besides those at a threshold")
     func looksAtMostOnceATick() {
         for seed in Self.seeds {
             let run = PolicyRun(Self.trace(seed: seed))

@@ -85,7 +85,7 @@ import Testing
 
 @Suite("A socket's address in words")
 struct SocketAddressTests {
-    @Test("Each family in its own form, and nothing for what is cut short")
+    @Test("Each address family has its form; a truncated address has none")
     func forms() {
         #expect(SocketAddress([2, 0, 0x15, 0x38, 10, 0, 0, 7, 0, 0, 0, 0])?.text == "10.0.0.7:5432")
         let loopback: [UInt8] = [10, 0, 0, 80, 0, 0, 0, 0] + [UInt8](repeating: 0, count: 15) + [1, 0, 0, 0, 0]

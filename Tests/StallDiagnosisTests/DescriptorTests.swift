@@ -29,7 +29,7 @@ struct DescriptorTests {
         #expect(DescriptorReading(number: 1, link: nil).kind == .unknown)
     }
 
-    @Test("The kernel's notes on a descriptor")
+    @Test("The kernel's data about a descriptor")
     func info() {
         let file = DescriptorInfo(text: "pos:\t0\nflags:\t02\nmnt_id:\t27\nino:\t5\n")
         #expect(file.mount == 27 && file.process == nil)

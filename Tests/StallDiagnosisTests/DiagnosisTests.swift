@@ -257,7 +257,7 @@ struct MixedEvidenceTests {
             #expect(other.verdict == .blocked && other.summary.contains("read(2)"))
         }
 
-        @Test("The state D is a disk's, but not where the memory map or a child is waited for")
+        @Test("The state D is a disk wait, except for waits for the memory map or a child")
         func stateD() {
             #expect(Diagnosis(window: window(), state: "D", waits: waits((0, "D", 200))).verdict == .diskWait)
             for call in [58, 9, 11] {
@@ -283,7 +283,7 @@ struct MixedEvidenceTests {
             )
         }
 
-        @Test("Delay accounting decides over what the samples saw")
+        @Test("Delay accounting takes precedence over the samples")
         func delayAccounting() {
             let diagnosis = Diagnosis(window: window(blockIO: 150), state: "S", waits: waits((17, "S", 200)))
             #expect(diagnosis.verdict == .diskWait)
@@ -293,7 +293,7 @@ struct MixedEvidenceTests {
         }
     #endif
 
-    @Test("Page faults that read a disk, seen asleep in them or not")
+    @Test("Page faults that read from a disk, whether a sample shows them or not")
     func pageFaults() {
         #expect(Diagnosis(window: window(), state: "D", waits: waits((nil, "D", 200))).verdict == .diskWait)
         #expect(Diagnosis(window: window(faults: 40), state: "R", waits: waits((nil, "R", 200))).verdict == .diskWait)
@@ -313,7 +313,7 @@ struct ThreadEvidenceTests {
         #expect(evidence.cpuNanoseconds == 123_456 && evidence.runDelayNanoseconds == 789)
     }
 
-    @Test("Text of another form is no evidence", arguments: ["", "12 a R", "12 (a", "12 ) ( R", "12 (a) R 1 2"])
+    @Test("Text of another form gives no evidence", arguments: ["", "12 a R", "12 (a", "12 ) ( R", "12 (a) R 1 2"])
     func malformed(_ stat: String) {
         #expect(ThreadEvidence(stat: stat, schedstat: "1 2 3") == nil)
         #expect(ThreadEvidence(stat: "1 (a) R 1 2 3 4 5 6 7 8 9 10", schedstat: stat) == nil)

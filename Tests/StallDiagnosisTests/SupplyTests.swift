@@ -56,7 +56,7 @@ struct SupplyTests {
         #expect(files("0::/../..\n", "1 1 0:1 / /c rw - cgroup2 cgroup2 rw\n", [:]).pressure == "/c/cpu.pressure")
     }
 
-    @Test("The kernel's counts, in both versions' words")
+    @Test("The kernel's counts, in the formats of both versions")
     func counts() {
         let one = ProcessorSupply.Throttling("nr_periods 5\nnr_throttled 2\nthrottled_time 160000000\n")
         #expect(one?.throttledNanoseconds == 160_000_000 && one?.periods == 5 && one?.throttledPeriods == 2)

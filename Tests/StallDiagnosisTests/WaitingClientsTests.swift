@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Clients that wait for a loop", .serialized, .timeLimit(.minutes(10)))
 struct WaitingClientsTests {
-    @Test("The kernel's list of an epoll set is read, and what is no entry is left out")
+    @Test("The kernel's list of an epoll set is read; lines that are no entry are skipped")
     func entries() {
         let text = """
             pos:\t0

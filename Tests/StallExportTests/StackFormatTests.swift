@@ -129,7 +129,7 @@ struct StackFormatTests {
     }
 
     @Test(
-        "The page draws its boxes and its rows in a browser, and runs nothing from a report",
+        "The page draws its boxes and rows in a browser, and runs no code from a report",
         .enabled(if: Tool.exists("chromium"), "chromium is not installed")
     )
     func browser() throws {

@@ -3,7 +3,7 @@ import StallExport
 import StallReports
 import Testing
 
-@Suite("Exports for what people already watch")
+@Suite("Exports for other tools")
 struct TelemetryFormatTests {
     private func lines(_ format: ExportFormat, _ reports: [StallReport] = ExportSample.reports) throws -> [[String:
         Any]]
@@ -77,7 +77,7 @@ struct TelemetryFormatTests {
         #expect(sum["aggregationTemporality"] as? Int == 2 && sum["isMonotonic"] as? Bool == true)
     }
 
-    @Test("Prometheus: each family once with its type, labels escaped; promtool, where it is, has nothing to say")
+    @Test("Prometheus: each family once with its type, labels escaped; promtool accepts it")
     func prometheus() throws {
         var odd = ExportSample.reports[0]
         odd.watched.label = "a\"b\\c"
@@ -110,7 +110,7 @@ struct TelemetryFormatTests {
         #expect(events[0]["release"] as? String == "shop@1.2" && events[0]["level"] as? String == "error")
     }
 
-    @Test("CSV: a row a stall, quoted where it must be, nothing that a spreadsheet would run")
+    @Test("CSV: one row for each stall, quoted where necessary, without formulas")
     func table() throws {
         var odd = ExportSample.reports[0]
         odd.culprit?.function = "=1+1"

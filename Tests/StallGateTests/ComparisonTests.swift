@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallGate
 
-@Suite("Comparison with what was")
+@Suite("Comparison with the past")
 struct ComparisonTests {
     @Test("the rate's test is exact: values by hand, and its ends")
     func rate() {
@@ -54,7 +54,7 @@ struct ComparisonTests {
     private static let fromSciPy = 0.00012157620847603318
     private static let fromSciPyWithTies = 8.189040055554478e-05
 
-    @Test("Holm: the smallest is multiplied by their number, no one after it comes below it")
+    @Test("Holm: the smallest probability is multiplied by their number, and no later one is below it")
     func holm() {
         #expect(Statistics.holm([0.01, 0.04, 0.03]).map { ($0 * 1000).rounded() } == [30, 60, 60])
         #expect(Statistics.holm([0.9, 0.8]) == [1, 1])

@@ -41,7 +41,7 @@ struct FormatTests {
         }
     }
 
-    @Test("JSON: parses, and says the same")
+    @Test("JSON has the same findings")
     func json() throws {
         let value = try JSONSerialization.jsonObject(with: Data(result(torn: true).json())) as? [String: Any]
         let object = try #require(value)

@@ -3,7 +3,12 @@ import TestSupport
 import Testing
 
 /// Loops that know nothing of the monitor, each in a process that only links it.
-@Suite("Every loop of the process", .serialized, .timeLimit(.minutes(10)), .repeatedWhenLate(by: .milliseconds(40)))
+@Suite(
+    "Watching every loop of the process",
+    .serialized,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(40))
+)
 struct EveryLoopTests {
     private func play(_ scene: String, _ judge: (LoopHostRun) throws -> Void) async throws {
         let run = try await LoopHostRun(scene)
@@ -43,7 +48,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("Loops that end are forgotten, those that come later are watched, and a name that is taken gets a number")
+    @Test("Loops that end are forgotten, later ones are watched, and a name that is in use gets a number")
     func comings() async throws {
         try await play("comings") { run in
             #expect(run.count("cancelled true") == 1)
@@ -56,7 +61,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("Of the loops only those are watched that are wanted")
+    @Test("Only the wanted loops are watched")
     func chosen() async throws {
         try await play("chosen") { run in
             let contents = try run.contents()
@@ -120,7 +125,7 @@ struct EveryLoopTests {
     }
 }
 
-@Suite("The waits that the program calls", .timeLimit(.minutes(5)))
+@Suite("Which definition of the waits the program calls", .timeLimit(.minutes(5)))
 struct WaitTests {
     @Test(
         "Results, errno, EINTR, masks, time left and cancellation are the C library's, at a first call and in a loop's wait"

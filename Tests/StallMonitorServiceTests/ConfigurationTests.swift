@@ -13,7 +13,7 @@ struct ConfigurationTests {
         try await .init(config: ConfigReader(provider: InMemoryProvider(values: values)))
     }
 
-    @Test("Nothing set: the defaults")
+    @Test("Without keys the defaults apply")
     func defaults() async throws {
         let read = try await configuration([:])
         let plain = StallMonitor.Configuration()
@@ -117,7 +117,7 @@ struct ConfigurationTests {
         #expect(table == made, "The article should have:\n\(made)")
     }
 
-    @Test("The shipped file has every key and no other, and what it sets is the default")
+    @Test("The shipped file has every key and no other, with the default values")
     func shippedKeys() throws {
         let text = try String(contentsOf: Self.root.appending(path: "config/stall-monitor.yaml"), encoding: .utf8)
         var scopes: [(indent: Int, name: String)] = []
@@ -145,7 +145,7 @@ struct ConfigurationTests {
     }
 
     @Test(
-        "A whole number is taken at both ends of the range that the table has, and refused beyond",
+        "A whole number is accepted at both ends of its range, and refused beyond",
         arguments: wholeNumbers
     )
     func ranges(_ key: String, _ range: ClosedRange<Int>) async throws {

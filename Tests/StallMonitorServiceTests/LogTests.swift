@@ -75,7 +75,7 @@ struct LogTests {
         #expect(lines.all.map(\.text) == ["event loop stalled, no longer watched"])
     }
 
-    @Test("For a terminal: where, why, the server's own functions and the report's id, a line each")
+    @Test("For a terminal: place, cause, own functions and report id, one line each")
     func terminal() {
         let stall = report()
         log(form: .lines)(.ended(stall))

@@ -124,7 +124,7 @@
             #expect(table.takeContexts(ofStall: stall.id) == nil)
         }
 
-        @Test("The context of a task is found by the task, also when nothing is given")
+        @Test("The context of a task is found by the task, also without an argument")
         func ofTask() async throws {
             WorkTable.addReader(1)
             defer { WorkTable.addReader(-1) }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Ranges of the configuration")
 struct ConfigurationRangeTests {
-    @Test("The defaults are within them, and stay as they are")
+    @Test("The defaults are within the ranges, and do not change")
     func defaults() {
         let (configuration, errors) = StallMonitor.Configuration().broughtIntoRange()
         #expect(errors.isEmpty)

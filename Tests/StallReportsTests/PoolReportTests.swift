@@ -4,7 +4,7 @@ import Testing
 
 @Suite("The report of a task pool")
 struct PoolReportTests {
-    @Test("It comes back as it went, every property of pool and workers set, and none")
+    @Test("It is the same after encoding and decoding, with all properties of pool and workers, and with none")
     func roundTrip() throws {
         let report = Sample.starved()
         #expect(try StallReport(json: report.json()) == report)
@@ -49,7 +49,7 @@ struct PoolReportTests {
         #expect(outline == StallOutline(report))
     }
 
-    @Test("At the culprit are those whose stack has it, and those that wait for one of them, through others, too")
+    @Test("Workers at the culprit are those with it on their stack, and those that wait for them, also indirectly")
     func atCulprit() {
         var report = Sample.starved()
         // Two are stalled at the culprit themselves; the third waits for one of them.
@@ -65,7 +65,7 @@ struct PoolReportTests {
         #expect(report.workersAtCulprit == nil)
     }
 
-    @Test("Chains of workers that wait for each other, and circles, are followed to their end")
+    @Test("Chains and circles of waiting workers are followed to their end")
     func chains() {
         var report = Sample.starved()
         func worker(_ id: Int32, waitsFor owner: Int32?) -> StallReport.Worker {

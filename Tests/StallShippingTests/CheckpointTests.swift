@@ -53,7 +53,7 @@ final class CheckpointTests {
         #expect(isKnown)
     }
 
-    @Test("Neither grows without end nor forgets the latest; who has it keeps it")
+    @Test("It does not grow without limit, keeps the latest versions, and stays locked")
     func bounded() throws {
         let all = (0..<95).map { Shipment(id: ULID(rawValue: 1 + $0), version: .ended, directory: "/x") }
         do {
@@ -70,7 +70,7 @@ final class CheckpointTests {
         #expect(known == all.suffix(10))
     }
 
-    @Test("Belongs to one at a time")
+    @Test("One process at a time has it")
     func owned() throws {
         let first = try Checkpoint(path: path)
         #expect(throws: ShippingError.self) { _ = try Checkpoint(path: self.path) }
@@ -83,7 +83,7 @@ final class CheckpointTests {
 struct ShipmentQueueTests {
     private let ids = (0..<4).map { _ in ULID.make() }
 
-    @Test("Comes in order; a later version takes the earlier one's place, and one that comes meanwhile stays")
+    @Test("Shipments keep their order; a later version replaces an earlier one, and one that comes meanwhile stays")
     func order() {
         var queue = ShipmentQueue()
         let all = ids.map { Shipment(id: $0, version: .ongoing, directory: "/x") }

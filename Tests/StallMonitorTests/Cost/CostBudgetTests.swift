@@ -55,7 +55,9 @@ struct CostBudgetTests {
         #expect(run.budget.account.skippedSamples == 12 + 14 + 16 && run.budget.account.skippedStacks == 1)
     }
 
-    @Test("Stopped, it permits one capture when a quarter is back; cheap, it is followed by others, and at last by all")
+    @Test(
+        "When stopped, it permits one capture after a quarter is available again; if that is cheap, more follow, and finally all"
+    )
     func halfOpen() {
         run.spend(milliseconds: 1000)
         run.spend(after: .seconds(24))
@@ -94,7 +96,7 @@ struct CostBudgetTests {
         #expect(run.budget.account.state == .full, "0.1 % of 20 s are 20 ms")
     }
 
-    @Test("However great one cost was, the debt is bounded: it is paid after a burst's time")
+    @Test("The debt of one large cost is bounded: it is paid after the time of one burst")
     func boundedDebt() {
         run.spend(milliseconds: 3_600_000)
         run.spend(after: .seconds(126))

@@ -66,7 +66,7 @@ struct PoolDetectionTests {
         pool.didRun(job)
     }
 
-    @Test("Jobs that come and go while no worker is free are no stall, were it but at one of the workers")
+    @Test("If jobs come and go while no worker is free, there is no stall, even if only one worker takes them")
     func turnOver() {
         let watched = watched()
         let standing = pool.willRun()
@@ -111,7 +111,7 @@ struct PoolDetectionTests {
         pool.didRun(standing)
     }
 
-    @Test("One by one, a job that lasts is found among those that come and go beside it, and those are not")
+    @Test("A long job is found among short ones, and the short ones are not")
     func oneByOne() {
         let watched = watched(oneByOne: true)
         #expect(look(watched, after: 0) == [] && watched.isAtRest)

@@ -13,7 +13,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct WatchRoundTests {
-    @Test("Of 10,000 loops those are looked at that have left their rest, and no other")
+    @Test("Of 10,000 loops only those are looked at that have left their rest")
     func onlyAwake() {
         var test = RoundUnderTest()
         let loops = (0..<10_000).map { _ in QuietLoop() }
@@ -82,7 +82,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("Several loops stall at once, and each has its stall, by its own rule")
+    @Test("Several loops stall at once; each is reported by its own rule")
     func severalStalls() {
         var test = RoundUnderTest()
         let quick = StallRule(tick: .milliseconds(2), ticks: 3)
@@ -150,7 +150,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("The run record's lengths of turns are summed by name, also of watches that are over")
+    @Test("The run record's turn lengths are summed by name, also for watches that have ended")
     func totals() {
         var test = RoundUnderTest()
         let (first, second) = (QuietLoop("pool"), QuietLoop("pool"))
@@ -188,7 +188,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("Loops that come and go under ever new names are counted together at last")
+    @Test("Loops with ever new names are counted together after a limit")
     func names() {
         var test = RoundUnderTest()
         for job in 0..<1_000 {
@@ -203,7 +203,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("An order does not wait for the tick, however long that is, though every loop rests")
+    @Test("An order is carried out before the next tick, even if every loop rests")
     func promptOrders() throws {
         let (watchdog, notices) = (Watchdog(), Mailbox<StallNotice>(capacity: 100))
         let thread = try MonitorThread(name: "order-test") {

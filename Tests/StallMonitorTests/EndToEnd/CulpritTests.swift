@@ -47,7 +47,7 @@ struct CulpritTests {
         try await report { $0.perform(work) }.culprit?.function ?? "none"
     }
 
-    @Test("An own function that calls a library for all of its time")
+    @Test("An own function that spends all its time in a library")
     func callsLibrary() async throws {
         #expect(try await culprit { _ = stallInLibrary(600) }.contains("stallInLibrary"))
     }
@@ -57,7 +57,7 @@ struct CulpritTests {
         #expect(try await culprit { _ = stallInRecursion(25, 600) }.contains("stallInRecursion"))
     }
 
-    @Test("Generic code")
+    @Test("Generic code that calls own code")
     func generic() async throws {
         #expect(try await culprit { _ = stallInGeneric(UInt16(3), 600) }.contains("stallInGeneric"))
     }
@@ -67,7 +67,7 @@ struct CulpritTests {
         #expect(try await culprit { _ = stallInClosure(600) }.contains("stallInClosure"))
     }
 
-    @Test("Decoding of own types, by a library that calls their own code for each value")
+    @Test("Decoding of own types by a library that calls own code for each value")
     func decoding() async throws {
         #expect(try await culprit { _ = stallInDecoding(600) }.contains("stallInDecoding"))
     }
@@ -91,7 +91,7 @@ struct CulpritTests {
         #expect(report.culprit?.module == "TestSupport", "\(String(describing: report.culprit))")
     }
 
-    @Test("An own function that awaits a library's, which computes")
+    @Test("An own function that awaits a computing function of a library")
     func awaiting() async throws {
         let report = try await report { worker in
             let done = DispatchSemaphore(value: 0)

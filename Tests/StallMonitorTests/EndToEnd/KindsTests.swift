@@ -50,7 +50,7 @@ struct KindsTests {
         #expect([.blocked, .starved].contains(report.cause.verdict))
     }
 
-    @Test("Short stalls in a row are one repeated stall: with its turns, and who is at fault in them")
+    @Test("Short stalls in a row are one repeated stall, with its turns and its culprit")
     func repeated() throws {
         let monitor = start()
         let fires = DispatchSemaphore(value: 0)

@@ -115,7 +115,7 @@ struct StallMonitorTests {
         #expect(run.watched[0].watchedNs >= 400_000_000)
     }
 
-    @Test("Tick, ticks and label are the watch's own")
+    @Test("A watch has its own tick, ticks and label")
     func ownRule() throws {
         let monitor = start()
         let other = StallingLoop()

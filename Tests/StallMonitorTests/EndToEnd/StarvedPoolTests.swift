@@ -96,7 +96,9 @@ struct StarvedPoolTests {
         #expect(Set([computing, sleeping, reading].map(\.fingerprint)).count == 3)
     }
 
-    @Test("Every worker waits for one lock: its owner is named, with its stack, be it a worker or a thread of no pool")
+    @Test(
+        "If every worker waits for one lock, its owner is named with its stack, whether it is a worker or another thread"
+    )
     func locked() async throws {
         let run = try await play("locked", "locked-by-worker")
         let foreign = try run.report("locked")
@@ -131,7 +133,7 @@ struct StarvedPoolTests {
         #expect(report.workers(at: "lockBoth") == 2 && report.culpritText.contains("lockBoth"))
     }
 
-    @Test("The culprit is what most of the workers are at")
+    @Test("The culprit is the function that most workers are in")
     func most() async throws {
         let run = try await play("most")
         let report = try run.report("most")
@@ -141,7 +143,7 @@ struct StarvedPoolTests {
         #expect(report.cause.summary.contains("4 stood in one job each, 3 of them at this"))
     }
 
-    @Test("An executor of the server's own, and two pools at once: a report each")
+    @Test("The server's own executor, and two pools at once: one report each")
     func executors() async throws {
         let run = try await play("executor", "two-pools")
         try check(run.report("executor"), of: "own executor", run, "executor")
@@ -184,7 +186,7 @@ struct StarvedPoolTests {
         #expect(counts.first { $0.upToNs == 100_000_000 }.map { $0.count >= 30 } == true)
     }
 
-    @Test("One long job is reported where that is asked for, and nowhere else; of the longest its function is counted")
+    @Test("One long job is reported only if configured; the longest job's function is in the run record")
     func longJobs() async throws {
         let asked = try await play("long=300", "resumed", "short")
         let report = try asked.report("resumed")
@@ -204,7 +206,7 @@ struct StarvedPoolTests {
         #expect(unasked.contents.runs.last?.watched.contains { $0.longestJob?.contains("goOn") == true } == true)
     }
 
-    @Test("Killed in the middle of it, the process leaves a report that says so, with every worker")
+    @Test("If the process is killed during the stall, its report says so, with every worker")
     func killed() async throws {
         let path = directory.path
         let began = try await onThread {

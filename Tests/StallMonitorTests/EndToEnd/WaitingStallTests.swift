@@ -118,7 +118,7 @@ struct WaitingStallTests {
     }
 
     @Test(
-        "A write to a file system that is frozen is a disk wait, with the file",
+        "A write to a frozen file system is a disk wait, with the file",
         .enabled("no loop device can be mounted here") { try await onThread { FrozenDisk.canBeMade } }
     )
     func frozenDisk() async throws {

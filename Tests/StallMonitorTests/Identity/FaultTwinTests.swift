@@ -79,7 +79,7 @@ struct FaultTwinTests {
         FaultPair(first: .init(twin: twin, fault: fault), second: .init(twin: otherTwin, fault: otherFault))
     }
 
-    @Test("The same fault has one in every build, at every place, in every run")
+    @Test("The same fault has the same fingerprint in every build, at every address, in every run")
     func equal() {
         #expect(same.count >= 400)
         for pair in same {
@@ -90,7 +90,7 @@ struct FaultTwinTests {
         }
     }
 
-    @Test("Other faults have others")
+    @Test("Different faults have different fingerprints")
     func distinct() {
         #expect(different.count >= 10_000)
         for pair in different where fingerprints[pair.first] == fingerprints[pair.second] {

@@ -5,7 +5,7 @@ import Testing
 @Suite("A function as its source has it")
 struct SourceFunctionTests {
     @Test(
-        "Parts, copies and specialisations are the function",
+        "Outlined parts, copies and specialisations count as the function",
         arguments: [
             // Resumed after an await, awaited, called by a forwarder.
             ("$s4Shop10fetchLaterSiyYaF", ["$s4Shop10fetchLaterSiyYaFTY1_", "$s4Shop10fetchLaterSiyYaFTQ0_"]),
@@ -24,7 +24,7 @@ struct SourceFunctionTests {
         for other in others { #expect(SourceFunction(symbol: other).name == SourceFunction(symbol: symbol).name) }
     }
 
-    @Test("Overloads, accessors, closures and methods of other types are others")
+    @Test("Overloads, accessors, closures and methods of other types are different functions")
     func different() {
         let symbols = [
             "$s4Shop4loadyS2iF", "$s4Shop4loadySiSSF", "$s4Shop4PageV8renderedSivg", "$s4Shop3CatC5speakSiyF",
@@ -45,7 +45,7 @@ struct SourceFunctionTests {
         #expect(SourceFunction(symbol: "$s4Shop9inClosureSiyYaF").enclosing.isEmpty)
     }
 
-    @Test("Thunks, witnesses and forwarders are made up")
+    @Test("Thunks, witnesses and forwarders count as made by the compiler")
     func madeUp() {
         for symbol in ["$sSis5Error_pIegdzo_SisAA_pIegrzo_TR", "$s4Shop6CircleVAA5ShapeA2aDP4areaSiyFTW"] {
             #expect(SourceFunction(symbol: symbol).isMadeUp)

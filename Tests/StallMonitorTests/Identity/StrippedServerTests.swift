@@ -67,7 +67,7 @@ struct StrippedServerTests {
         )
     }
 
-    @Test("Each fault has an identity of its own, the same on every host; names from any file of that build replace it")
+    @Test("Each fault has an identity that is the same on every host; names from a file of the same build replace it")
     func stripped() async throws {
         let whole = try copy("anything at all", strip: nil)
         let symbols = URL(filePath: whole).deletingLastPathComponent().path

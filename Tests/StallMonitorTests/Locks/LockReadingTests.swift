@@ -209,7 +209,7 @@ struct LockReadingTests {
         #expect(LockReading(try wait(0x1000, 0x189, 0), waiter: waiter, memory).owner == nil)
     }
 
-    @Test("An unreadable address is a futex and nothing more; another call is none")
+    @Test("An unreadable address gives a plain futex; another call gives none")
     func unreadable() throws {
         let reading = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([:]))
         #expect(reading.kind == .futex && reading.owner == nil && reading.address == 0x1000)

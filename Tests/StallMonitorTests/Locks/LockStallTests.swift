@@ -113,7 +113,7 @@ struct LockStallTests {
         #expect(report.cause.summary.contains("thread \(gone), which has ended"))
     }
 
-    @Test("An owner that computes is captured while it does")
+    @Test("A computing owner is captured")
     func busyOwner() throws {
         let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
         let owner = unsafe lock_start_busy_holder(lock, gate, "busy")

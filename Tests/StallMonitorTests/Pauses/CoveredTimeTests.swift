@@ -39,7 +39,7 @@ struct CoveredTimeTests {
         #expect(!time.isOpen)
     }
 
-    @Test("An inner scope of a longer limit goes on where the outer one's ends")
+    @Test("An inner scope with a longer limit continues after the outer one's end")
     mutating func longerInside() {
         let outer = time.open(at: at(0), until: at(100))
         let inner = time.open(at: at(50), until: at(300))
@@ -49,7 +49,7 @@ struct CoveredTimeTests {
         #expect(time.total(until: at(2_000)) == .milliseconds(300))
     }
 
-    @Test("Each look takes what has come since the one before, from all sources")
+    @Test("Each look takes the missed time since the previous one, from all sources")
     func meter() {
         let scope = ExpectedSlowness(ledger: WatchdogLedger())
         var meter = ExcludedTimeMeter([scope])
@@ -89,7 +89,7 @@ struct CoveredTimeTests {
 
 @Suite("The pauses of a run")
 struct PauseTallyTests {
-    @Test("The latest are kept one by one, all as sums")
+    @Test("The latest are kept individually, all as sums")
     func bounded() {
         var tally = PauseTally()
         for number in 1...100 {

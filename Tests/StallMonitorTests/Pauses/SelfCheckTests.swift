@@ -43,7 +43,7 @@ struct SelfCheckTests {
         #expect(selfCheck.step(at: now + .seconds(102), tick: .milliseconds(50)).map(\.kind) == [.stopped])
     }
 
-    @Test("Of a parked watchdog the time from the departure that woke it is missed, not the rest before")
+    @Test("For a parked watchdog, missed time begins with the departure that woke it")
     func unparked() {
         let now = MonotonicInstant.now
         var selfCheck = SelfCheck(at: now)
@@ -82,7 +82,7 @@ struct SelfCheckTests {
 struct ClockOffsetsTests {
     private let before = ClockOffsets(monotonic: 0, suspended: 5_000_000_000, wall: 1_000_000_000_000)
 
-    @Test("Boot time that gains on monotonic time is a suspension")
+    @Test("If boot time advances faster than monotonic time, the machine was suspended")
     func suspension() {
         var after = before
         #expect(after.suspension(since: before) == nil)
@@ -92,7 +92,7 @@ struct ClockOffsetsTests {
         #expect(after.step(since: before) == nil)
     }
 
-    @Test("A wall clock that is set steps, in either direction; one that is slewed does not")
+    @Test("Setting the wall clock is a step, in either direction; slewing it is not")
     func step() {
         var after = before
         after.monotonic += 3_600_000_000_000
@@ -104,7 +104,7 @@ struct ClockOffsetsTests {
         #expect(after.step(since: before) == .seconds(-60))
     }
 
-    @Test("The real clocks do not jump")
+    @Test("Real clocks do not jump")
     func realClocks() throws {
         let first = try #require((0..<100).lazy.compactMap { _ in ClockOffsets.read() }.first)
         let second = try #require((0..<100).lazy.compactMap { _ in ClockOffsets.read() }.first)

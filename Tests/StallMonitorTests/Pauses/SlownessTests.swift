@@ -100,7 +100,7 @@ struct SlownessTests {
         #expect(run.pauseLog?.totals["expected_slow"]?.count == 4)
     }
 
-    @Test("In the start-up grace nothing is a stall, after it everything is as ever")
+    @Test("During the start-up grace nothing is a stall; afterwards stalls are found as usual")
     func startupGrace() throws {
         let monitor = start { $0.startupGrace = .milliseconds(700) }
         worker.perform { _ = stallInSleep(500) }

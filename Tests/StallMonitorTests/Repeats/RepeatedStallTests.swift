@@ -67,7 +67,7 @@ struct RepeatedStallTests {
         #expect(log.suppressed.allSatisfy { $0.fingerprint == report.fingerprint && $0.reason == .repeated })
     }
 
-    @Test("One that becomes worse while it lasts gets its report, with those before it")
+    @Test("A stall that becomes more severe is reported after all, with the ones counted before")
     func worse() throws {
         let monitor = start(RepeatRule(window: .seconds(3600)))
         stall(800) { !$0.ended.isEmpty }
@@ -85,7 +85,7 @@ struct RepeatedStallTests {
         #expect(reports[1].culprit?.function?.contains("stallInSleep") == true)
     }
 
-    @Test("Other faults are reported as ever; above the rate they are counted, and the run record says why")
+    @Test("Other faults are still reported; above the rate they are counted, and the run record has the reason")
     func limited() throws {
         let monitor = start(RepeatRule(window: .seconds(3600), reportsPerMinute: 1, burst: 2))
         stall(600) { !$0.ended.isEmpty }

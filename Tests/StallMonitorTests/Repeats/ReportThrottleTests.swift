@@ -55,7 +55,9 @@ struct ReportThrottleTests {
 
     private let unlimited = RepeatRule(reportsPerMinute: nil, bytesPerMinute: nil)
 
-    @Test("The first of a fault is reported, others in the minute after are counted, another fault is not held up")
+    @Test(
+        "The first stall of a fault is reported, others within a minute are counted; another fault is reported at once"
+    )
     func window() {
         var run = Run(unlimited)
         #expect(run.stall(at: 0) == nil)
@@ -120,7 +122,7 @@ struct ReportThrottleTests {
         #expect(run.throttle.suppressed == [.reportRate: Int64(600 - run.reported.count)])
     }
 
-    @Test("Bytes written beyond the rate are paid off before a report is begun")
+    @Test("After too many bytes, no report is begun until the rate is kept again")
     func byteRate() {
         var run = Run(RepeatRule(window: .zero, reportsPerMinute: nil, bytesPerMinute: 6000))
         #expect(run.stall(1, at: 0) == nil)
@@ -131,7 +133,7 @@ struct ReportThrottleTests {
         #expect(run.stall(4, at: 12) == .byteRate)
     }
 
-    @Test("Nothing is held back where every stall is to be reported")
+    @Test("Nothing is held back if every stall is to be reported")
     func everyStall() {
         var run = Run(.everyStall)
         for second in 0..<1000 { #expect(run.stall(at: Double(second) / 1000) == nil) }
@@ -158,7 +160,7 @@ struct ReportThrottleTests {
         #expect(throttle.counted.map(\.label) == ["nio"] && throttle.counted.map(\.repeats.count) == [2])
     }
 
-    @Test("Loops without end take no memory without end, and each of their stalls is still counted")
+    @Test("Memory is bounded for any number of loops, and every stall is counted")
     func manyOrigins() {
         var throttle = ReportThrottle(rule: unlimited)
         for number in 0..<1000 {
@@ -197,7 +199,7 @@ struct ReportThrottleTests {
         #expect(run.throttle.known(Run.name(1)) == Run.name(1))
     }
 
-    @Test("Faults without end take no memory without end, and each of their stalls is still in the sum")
+    @Test("Memory is bounded for any number of faults, and every stall is in the sum")
     func bounded() {
         var run = Run(RepeatRule(window: .seconds(60), reportsPerMinute: 1, burst: 1, bytesPerMinute: nil))
         var counted = 0

@@ -4,7 +4,7 @@ import Testing
 @testable import StallMonitor
 
 /// The same fault, however few samples there are and however they fell.
-@Suite("The culprit, whatever the samples")
+@Suite("The culprit, for any samples")
 struct CulpritSearchTests {
     private static let runs = 50
 
@@ -31,7 +31,7 @@ struct CulpritSearchTests {
     }
 
     @Test(
-        "Of thirty shapes of faults, each seen fifty times through three to twelve samples",
+        "Thirty kinds of faults, each seen fifty times through three to twelve samples",
         arguments: [1, 2] as [UInt64]
     )
     func simulation(seed: UInt64) {

@@ -4,7 +4,7 @@ import Testing
 @testable import StallMonitor
 
 /// Of a thread that computed, the function that its sentence names.
-@Suite("The function that a thread computed in for longest")
+@Suite("The function in which a thread computed for longest")
 struct HottestFunctionTests {
     /// A report whose stacks have these frames, innermost first, each with the milliseconds it was found so for.
     private func report(_ stacks: [(frames: [StallReport.Frame], milliseconds: Int64)]) -> StallReport {
@@ -38,7 +38,7 @@ struct HottestFunctionTests {
     private let unnamed = StallReport.Frame(address: 2, own: true)
     private let receipts = StallReport.Frame(address: 3, function: "makeReceipts()", own: true)
 
-    @Test("The innermost that has a name, by time and not by the number of stacks")
+    @Test("The innermost function with a name, by time and not by the number of stacks")
     func named() {
         #expect(
             report([([next, receipts], 10), ([next, receipts], 10), ([receipts], 50)]).stacks.hottestFunction
@@ -50,7 +50,7 @@ struct HottestFunctionTests {
         #expect(report([([next], 60)]).stacks.hottestFunction == "IndexingIterator.next()")
     }
 
-    @Test("None where the server's own code has no name, whatever the runtime's functions are called")
+    @Test("No name without names of own code, whatever the runtime's functions are called")
     func withoutSymbols() {
         #expect(report([([next, unnamed], 60), ([unnamed], 20)]).stacks.hottestFunction == nil)
         #expect(report([([unnamed], 60), ([next], 20)]).stacks.hottestFunction == nil)

@@ -27,7 +27,7 @@ struct LockNamesTests {
         #expect(judge(.threadJoin, [nil, "pthread_cond_timedwait"]) == (.condition, false))
     }
 
-    @Test("In a program without names the memory is believed")
+    @Test("Without names on the stack, the memory decides")
     func stripped() {
         #expect(judge(.mutex, [nil, nil, nil, nil, nil]) == (.mutex, true))
         #expect(judge(.threadJoin, []) == (.threadJoin, true))

@@ -111,7 +111,7 @@ struct LockSummaryTests {
         #expect(report.cause.lock?.owner == nil)
     }
 
-    @Test("The stack of an owner who is none is left out")
+    @Test("The stack of a thread that is not the owner is left out")
     func noOwner() throws {
         let finding = LockFinding(waits: [try wait(1, for: 2)], owners: [owner(2)])
         let report = report(finding, [stack(1, .stalled, "syscall", "wait_in_own_way"), stack(2, .lockOwner, "main")])

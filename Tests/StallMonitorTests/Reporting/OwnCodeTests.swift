@@ -58,7 +58,7 @@ struct OwnCodeTests {
         return rules.isOwn(frame, module: module, executable: Self.executable)
     }
 
-    @Test("C of the server's own package is own, by its source file; a dependency's and the system's is not")
+    @Test("C code of the server's package is own by its source file; that of a dependency or the system is not")
     func ownC() {
         #expect(isOwnC("shop_parse", "/src/shop/Sources/CShop/parse.c"))
         #expect(!isOwnC("shop_parse", "/src/shop/Sources/CShop/parse.c", path: "/usr/lib/libshop.so"))
@@ -67,7 +67,7 @@ struct OwnCodeTests {
         #expect(!isOwnC("read", "../sysdeps/unix/sysv/linux/read.c") && !isOwnC("shop_parse", nil))
     }
 
-    @Test("C is own by rule, also without debug information: by its symbol, its source, its binary")
+    @Test("C code is own by a rule for symbol, source or binary, also without debug information")
     func ownCByRule() {
         #expect(isOwnC("shop_parse", nil, rules: OwnCode(symbols: ["shop_*"])))
         #expect(!isOwnC("zlib_parse", nil, rules: OwnCode(symbols: ["shop_*"])))
@@ -105,7 +105,7 @@ struct OwnCodeTests {
         #expect(isOwn("Domain", rules: rules) && !isOwn("Server", rules: rules))
     }
 
-    @Test("Further libraries can be named, with * for the rest of a name")
+    @Test("More libraries can be named, with * for any ending")
     func libraries() {
         let rules = OwnCode(libraries: ["Vendored", "Acme*"])
         #expect(!isOwn("Vendored", rules: rules) && !isOwn("AcmeCore", rules: rules) && isOwn("Server", rules: rules))

@@ -6,7 +6,7 @@ import Testing
 @testable import StallMonitor
 
 /// Reports of a stripped program, named later from its symbol file.
-@Suite("Names for a report that was written without", .timeLimit(.minutes(10)))
+@Suite("Adding names to a report without names", .timeLimit(.minutes(10)))
 struct ReportNamingTests {
     private let program: StrippedProgram
     private let naming: ReportNaming

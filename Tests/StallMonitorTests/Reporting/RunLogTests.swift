@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("The run record in the making")
+@Suite("Making the run record")
 struct RunLogTests {
     private let directory = TemporaryDirectory()
     private let notices = Mailbox<StallNotice>(capacity: 2)
@@ -42,13 +42,13 @@ struct RunLogTests {
         #expect(record.state == .stopped)
     }
 
-    @Test("Notices that were dropped are in it")
+    @Test("It has the dropped notices")
     func dropped() throws {
         for _ in 0..<5 { notices.add(.fault(StallMonitorError(.stopped)), mayBeDropped: true) }
         #expect(try record().writing?.dropped == ["other": 3])
     }
 
-    @Test("Pauses, and what they spared, are in it")
+    @Test("It has the pauses, and the candidates that were not stalls")
     func pauses() throws {
         let ledger = WatchdogLedger()
         ledger.update { counts in

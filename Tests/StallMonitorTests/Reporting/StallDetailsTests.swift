@@ -52,7 +52,7 @@ struct StallDetailsTests {
         return found
     }
 
-    @Test("No more than a report has room for, the stall's own before the labels, cut at whole characters")
+    @Test("Metadata is cut to the limits of a report, the stall's own first, at whole characters")
     func bounds() {
         let many = Dictionary(uniqueKeysWithValues: (0..<100).map { ("label\($0)", "x") })
         let own = Dictionary(uniqueKeysWithValues: (0..<10).map { ("own\($0)", "y") })

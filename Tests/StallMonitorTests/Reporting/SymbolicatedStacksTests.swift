@@ -7,7 +7,7 @@ import Testing
 @testable import StallMonitor
 
 /// Stacks are written innermost first, as the names of their functions; own functions in capitals.
-@Suite("The culprit, out of samples")
+@Suite("The culprit, from samples")
 struct SymbolicatedStacksTests {
     /// - Parameter times: when each was taken, milliseconds; one after the other unless given.
     ///
@@ -62,7 +62,7 @@ struct SymbolicatedStacksTests {
         return frame
     }
 
-    @Test("An own function that was inlined into a library's is to blame, with its own line")
+    @Test("An own function that is inlined into a library's is the culprit, with its own line")
     func inlined() throws {
         let taken = symbolicated([["read", "PARSE<map", "HANDLE", "main"]])
         let culprit = try #require(taken.culprit)
@@ -72,7 +72,7 @@ struct SymbolicatedStacksTests {
         #expect(Set(taken.stacks[0].frames.map(\.address)) == [1])
     }
 
-    @Test("The fingerprint is the same whether a call was inlined, whatever the line and the library's functions")
+    @Test("Inlining, lines and library functions do not change the fingerprint")
     func fingerprint() {
         func make(_ stack: [String]) -> Fingerprint {
             .make(kind: .blocked, frames: symbolicated([stack]).culpritFrames, modules: [])

@@ -29,7 +29,7 @@ struct BacklogTests {
         #expect(backlog.takeAll().map(\.role) == [.updates(1), .updates(1, .counts)])
     }
 
-    @Test("Of lengths, and of requests for the run record, the latest is enough")
+    @Test("Only the latest length, and the latest request for the run record, are kept")
     func latest() {
         var backlog = Backlog<Message>(capacity: 10, maxBytes: 1000)
         for number in [1, 2, 1] { backlog.add(Message(role: .updates(number)), mayBeDropped: true) }
@@ -50,7 +50,7 @@ struct BacklogTests {
         #expect(backlog.dropped == ["samples": 3])
     }
 
-    @Test("Then whole stalls go, the oldest first; a beginning keeps its end, an end its beginning")
+    @Test("Then whole stalls are dropped, oldest first; no beginning without its end, and no end without its beginning")
     func wholeStalls() {
         var backlog = Backlog<Message>(capacity: 4, maxBytes: 10_000)
         // The reader has heard of 0 already; 1 lasts.
@@ -65,7 +65,7 @@ struct BacklogTests {
     }
 
     @Test(
-        "Stalls that last are never dropped, but lose their stacks when those are too much to keep, however few they are",
+        "Ongoing stalls are never dropped, but lose their stacks if these are too large",
         arguments: [2, 10]
     )
     func lightened(capacity: Int) {

@@ -9,9 +9,9 @@ extension Int: QueuedMessage {
     var lightened: Int? { nil }
 }
 
-@Suite("The way from the watchdog to the reporter", .timeLimit(.minutes(10)))
+@Suite("The queue from the watchdog to the reporter", .timeLimit(.minutes(10)))
 struct MailboxTests {
-    @Test("Messages come in order, all that are there at once")
+    @Test("Messages are taken in order, all at once")
     func order() {
         let mailbox = Mailbox<Int>(capacity: 10)
         (1...3).forEach { mailbox.add($0) }

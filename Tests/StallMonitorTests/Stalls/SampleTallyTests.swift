@@ -28,7 +28,7 @@ struct SampleTallyTests {
         #expect(tally.samples.map(\.span) == [.milliseconds(400), .milliseconds(50)])
     }
 
-    @Test("However many different ones come, few are kept, and no time is lost")
+    @Test("Of many different stacks few are kept, and no time is lost")
     func bounded() {
         var tally = SampleTally([sample(0, at: 0)])
         for index in 1...10_000 { tally.add(sample(UInt(index), at: index * 10)) }
@@ -59,7 +59,7 @@ struct SampleTallyTests {
         #expect(tally.samples.count == 1)
     }
 
-    @Test("The distance between samples grows: a minute takes few more than a second, a day few more than a minute")
+    @Test("The time between samples grows: a minute has few more than a second, and a day few more than a minute")
     func growingDistance() throws {
         func count(_ seconds: Int) throws -> Int {
             var still = try #require(

@@ -57,9 +57,9 @@ struct ThreadOnDemandTests {
     }
 }
 
-@Suite("A writer without a thread of its own at rest", .timeLimit(.minutes(10)))
+@Suite("A writer whose thread exists only while there is work", .timeLimit(.minutes(10)))
 struct RestingWriterTests {
-    @Test("An order starts the thread, closing ends it, and all that was given is written")
+    @Test("An order starts the thread, closing ends it, and everything is written")
     func onDemand() throws {
         let directory = TemporaryDirectory()
         let store = ReportDirectory(path: directory.path)

@@ -118,7 +118,7 @@ struct StallLabelTests {
         withStallLabel("unseen") { #expect(labels(report(thread: LoopThread.current().id)).isEmpty) }
     }
 
-    @Test("Threads that begin and end work at once lose none of it")
+    @Test("Threads that begin and end work at the same time lose none of it")
     func contention() {
         let (table, group) = (WorkTable(), DispatchGroup())
         for number in 0..<4 {

@@ -81,7 +81,7 @@ struct WriteQueueTests {
         #expect(queue.problem == refused && queue.documents.waitingReports == 2)
     }
 
-    @Test("The first success lets the others follow, has the directory tidied, and ends the trouble")
+    @Test("After the first success the others follow, the directory is prepared, and the problem is over")
     func recovers() {
         let queue = Queue(limits: .init())
         for number in 1...3 { queue.put(report(UInt64(number))) }
@@ -92,7 +92,7 @@ struct WriteQueueTests {
         #expect(queue.problem == nil && queue.documents.lost == 0 && queue.next(at: time(1)) == .wait(until: nil))
     }
 
-    @Test("On a full disk each report is tried: a smaller one may find room, and does not call the big one written")
+    @Test("On a full disk each report is tried, because a smaller one may fit; the larger one still waits")
     func fullDisk() throws {
         let queue = Queue(limits: .init())
         for number in 1...3 { queue.put(report(UInt64(number))) }
@@ -122,7 +122,7 @@ struct WriteQueueTests {
         #expect(queue.documents.isEmpty)
     }
 
-    @Test("Over the bounds the oldest finished report goes and is lost; the newest and the run record stay")
+    @Test("Above the limits the oldest finished report is lost; the newest and the run record stay")
     func bounds() {
         let queue = Queue(limits: .init(reports: 3, bytes: 100))
         queue.put(record)
