@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "direct.h"
 #include "rule.h"
 
 #include <dlfcn.h>
@@ -22,7 +23,11 @@ static struct {
     int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
 } next;
 
-#define FIND(name) next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, #name)
+/// A fully static program does not have the C library's function: then the system call.
+#define FIND_AS(name, symbol)                                    \
+    next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, symbol); \
+    if (!next.name) next.name = direct_##name
+#define FIND(name) FIND_AS(name, #name)
 
 __attribute__((constructor(101))) static void find_next(void) {
     if (next.pselect) return;
@@ -31,16 +36,15 @@ __attribute__((constructor(101))) static void find_next(void) {
     FIND(epoll_pwait2);
     FIND(poll);
     FIND(ppoll);
-    next.poll_chk = (__typeof__(next.poll_chk))dlsym(RTLD_NEXT, "__poll_chk");
-    next.ppoll_chk = (__typeof__(next.ppoll_chk))dlsym(RTLD_NEXT, "__ppoll_chk");
+    FIND_AS(poll_chk, "__poll_chk");
+    FIND_AS(ppoll_chk, "__ppoll_chk");
     FIND(select);
     FIND(pselect);
 }
 
-/// Another library's constructor may wait before ours has run. In a fully static program there is no next definition.
-#define NEXT(name)                                    \
-    if (__builtin_expect(!next.name, 0)) find_next(); \
-    if (__builtin_expect(!next.name, 0)) return errno = ENOSYS, -1
+/// Another library's constructor may wait before ours has run.
+#define NEXT(name) \
+    if (__builtin_expect(!next.name, 0)) find_next()
 
 /// Called before a wait. Returns whether it is a wait of the thread's loop.
 static inline __attribute__((always_inline)) bool

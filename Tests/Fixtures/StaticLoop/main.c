@@ -1,0 +1,98 @@
+// A fully static program with the hooks in it. Each wait has to behave as the C library's does, and the loop has to be found. Prints what is
+// wrong, one line each, and DONE at the end. Compiled by a test.
+
+#define _GNU_SOURCE
+#include "CLoopHooks.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WAITS = 7 };
+static const char *const names[WAITS] = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect"};
+static int set, file;
+
+/// One wait for `file`, of 20 ms.
+static int wait_once(int way) {
+    struct epoll_event event;
+    struct pollfd polled = {.fd = file, .events = POLLIN};
+    struct timespec time = {.tv_nsec = 20000000};
+    struct timeval left = {.tv_usec = 20000};
+    fd_set readable;
+    FD_ZERO(&readable);
+    FD_SET(file, &readable);
+    switch (way) {
+        case 0: return epoll_wait(set, &event, 1, 20);
+        case 1: return epoll_pwait(set, &event, 1, 20, NULL);
+        case 2: return epoll_pwait2(set, &event, 1, &time, NULL);
+        case 3: return poll(&polled, 1, 20);
+        case 4: return ppoll(&polled, 1, &time, NULL);
+        case 5: return select(file + 1, &readable, NULL, NULL, &left);
+        default: return pselect(file + 1, &readable, NULL, NULL, &time, NULL);
+    }
+}
+
+static void expect(const char *name, const char *what, int result, int wanted) {
+    if (result != wanted) printf("%s, %s: %d, errno %d\n", name, what, result, errno);
+}
+
+static void ignore(int signal) { (void)signal; }
+
+static pthread_t waiter;
+
+static void *interrupt(void *context) {
+    struct timespec time = {.tv_nsec = 5000000};
+    nanosleep(&time, NULL);
+    pthread_kill(waiter, SIGUSR1);
+    return context;
+}
+
+static void try_interrupted(int way) {
+    pthread_t other;
+    pthread_create(&other, NULL, interrupt, NULL);
+    expect(names[way], "interrupted", wait_once(way) < 0 && errno == EINTR, 1);
+    pthread_join(other, NULL);
+}
+
+static void try_time_left(void) {
+    struct timeval left = {.tv_sec = 3};
+    fd_set readable;
+    FD_ZERO(&readable);
+    FD_SET(file, &readable);
+    expect("select", "ready", select(file + 1, &readable, NULL, NULL, &left), 1);
+    expect("select", "time left", left.tv_sec == 2 && left.tv_usec > 0, 1);
+    left = (struct timeval){.tv_sec = -1};
+    expect("select", "negative time", select(0, NULL, NULL, NULL, &left) < 0 && errno == EINVAL, 1);
+}
+
+int main(void) {
+    struct sigaction action = {.sa_handler = ignore};
+    sigaction(SIGUSR1, &action, NULL);
+    waiter = pthread_self();
+    file = eventfd(0, 0);
+    set = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    epoll_ctl(set, EPOLL_CTL_ADD, file, &event);
+    for (int way = 0; way < WAITS; way++) {
+        expect(names[way], "timed out", wait_once(way), 0);
+        try_interrupted(way);
+        uint64_t number = 1;
+        expect(names[way], "written", (int)write(file, &number, sizeof number), 8);
+        expect(names[way], "ready", wait_once(way), 1);
+        if (way == 5) try_time_left();
+        expect(names[way], "read", (int)read(file, &number, sizeof number), 8);
+    }
+    expect("epoll_wait", "bad descriptor", epoll_wait(-1, &event, 1, 0) < 0 && errno == EBADF, 1);
+    expect("hooks", "called", loop_hooks_are_called(), 1);
+    uint32_t cursor = 0;
+    loop_hooks_found found;
+    expect("hooks", "loop found", loop_hooks_next(&cursor, &found), 1);
+    puts("DONE");
+}

@@ -1,0 +1,50 @@
+import Foundation
+import Testing
+
+@Suite("The hooks in a program of another build", .serialized, .timeLimit(.minutes(10)))
+struct StaticProgramTests {
+    private static let clang = ProcessInfo.processInfo.environment["PATH", default: ""].split(separator: ":")
+        .map { "\($0)/clang" }.first { FileManager.default.isExecutableFile(atPath: $0) }
+
+    @Test(
+        "In a fully static program each wait behaves as in the C library, and the loop is found",
+        .enabled(if: clang != nil, "there is no clang on the PATH")
+    )
+    func fullyStatic() throws {
+        #expect(try Self.run(["-static"]) == ["DONE"])
+    }
+
+    /// Compiles the fixture together with the hooks, and runs it.
+    ///
+    /// - Returns: what it printed, by lines.
+    private static func run(_ flags: [String]) throws -> [String] {
+        let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        let sources = tests.deletingLastPathComponent().appending(path: "Sources")
+        let hooks = try FileManager.default.contentsOfDirectory(atPath: sources.appending(path: "CLoopHooks").path)
+        // Of the run loop's, those that are not bound to Swift.
+        let shims = ["poll.c", "clock.c", "task_pool.c", "thread.c", "fork.c", "futex.c"]
+        let files =
+            [tests.appending(path: "Fixtures/StaticLoop/main.c")]
+            + hooks.filter { $0.hasSuffix(".c") }.map { sources.appending(path: "CLoopHooks/\($0)") }
+            + shims.map { sources.appending(path: "CRunLoopShims/\($0)") }
+        let program = FileManager.default.temporaryDirectory.appending(path: "static-loop-\(UUID())")
+        defer { try? FileManager.default.removeItem(at: program) }
+        let includes = ["CLoopHooks", "CRunLoopShims"].map { "-I\(sources.appending(path: "\($0)/include").path)" }
+        let clang = try #require(Self.clang)
+        _ = try output(of: clang, ["-w", "-O1", "-o", program.path] + flags + includes + files.map(\.path))
+        return try output(of: program.path, [])
+    }
+
+    private static func output(of program: String, _ arguments: [String]) throws -> [String] {
+        let (process, pipe) = (Process(), Pipe())
+        process.executableURL = URL(filePath: program)
+        process.arguments = arguments
+        process.standardOutput = pipe
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let text = String(decoding: try pipe.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        process.waitUntilExit()
+        try #require(process.terminationStatus == 0, "\(program) \(arguments)")
+        return text.split(separator: "\n").map(String.init)
+    }
+}
