@@ -20,21 +20,21 @@ public final class LocalPort: Sendable {
     /// Why a connection was dropped. More may be added; switch with a default.
     public enum DropReason: String, Error, Sendable {
         /// `accepts` returned false.
-        case peerNotAllowed
+        case peerNotAllowed = "peer_not_allowed"
         /// It does not begin as a message does, or is not of a kind that a local port accepts.
         case notAMessage = "not_aMessage"
-        case wrongLengths
-        case tooManyComponents
+        case wrongLengths = "wrong_lengths"
+        case tooManyComponents = "too_many_components"
         /// The descriptors that arrived do not match what the message says.
-        case wrongDescriptors
-        case tooLarge
+        case wrongDescriptors = "wrong_descriptors"
+        case tooLarge = "too_large"
         /// The process ran out of descriptors while it received some: the message was refused, and the received descriptors
         /// were closed.
-        case descriptorsLost
+        case descriptorsLost = "descriptors_lost"
         /// The process has no descriptor left for one more connection.
-        case outOfDescriptors
+        case outOfDescriptors = "out_of_descriptors"
         /// The kernel failed to receive.
-        case transportError
+        case transportError = "transport_error"
     }
 
     /// Callbacks of a port besides the one for messages. Each is called without locks held.

@@ -13,105 +13,97 @@ public struct CaptureError: Error, Sendable, Hashable {
 
     /// An open set: later versions may add codes.
     public struct Code: Sendable, Hashable {
-        /// Stable across versions, for reports: `thread_gone`.
+        /// For logs and JSON; stable: `thread_gone`.
         public let name: String
+        /// What happened and what to do about it, in one sentence.
         let advice: String
+
+        init(_ name: String, _ advice: String) {
+            self.name = name
+            self.advice = advice
+        }
     }
 }
 
 extension CaptureError.Code {
     /// The thread has exited, or never belonged to this process.
-    public static let threadGone = Self(
-        name: "thread_gone",
-        advice: "the thread has exited: watch a thread that is alive"
-    )
+    public static let threadGone = Self("thread_gone", "the thread has exited: watch a thread that is alive")
     /// The thread never leaves the kernel: io_uring's workers and pollers are threads of the process, but have no stack in it.
     public static let kernelThread = Self(
-        name: "kernel_thread",
-        advice: "the thread is the kernel's own, for io_uring, and has no stack in this process: leave it out"
+        "kernel_thread",
+        "the thread is the kernel's own, for io_uring, and has no stack in this process: leave it out"
     )
     /// The signal did not reach the running thread within the deadline.
     public static let notDelivered = Self(
-        name: "not_delivered",
-        advice: "the thread was not scheduled within the deadline: allow more time, or look at the machine's load"
+        "not_delivered",
+        "the thread was not scheduled within the deadline: allow more time, or look at the machine's load"
     )
     /// The signal cannot reach the running thread, because the thread blocks it.
     public static let signalBlocked = Self(
-        name: "signal_blocked",
-        advice: "the thread has the capture signal blocked: unblock it, or choose another signal"
+        "signal_blocked",
+        "the thread has the capture signal blocked: unblock it, or choose another signal"
     )
     /// The signal handler began and did not finish within the deadline, in this or in an earlier capture.
     public static let handlerStuck = Self(
-        name: "handler_stuck",
-        advice: "the thread was interrupted while it copied its stack: it needs the processor or memory to go on"
+        "handler_stuck",
+        "the thread was interrupted while it copied its stack: it needs the processor or memory to go on"
     )
     /// The stack pointer lies outside the range given, and nothing can be read there.
     public static let stackOutOfBounds = Self(
-        name: "stack_out_of_bounds",
-        advice:
-            "the thread's stack pointer is damaged, or it left that stack while it was looked at"
+        "stack_out_of_bounds",
+        "the thread's stack pointer is damaged, or it left that stack while it was looked at"
     )
     /// The stack could not be read.
     public static let memoryUnreadable = Self(
-        name: "memory_unreadable",
-        advice: "the stack could not be read: take its bounds anew, and allow process_vm_readv or /proc/self/mem"
+        "memory_unreadable",
+        "the stack could not be read: take its bounds anew, and allow process_vm_readv or /proc/self/mem"
     )
     /// The state of the thread cannot be read from `/proc`, so it can be neither copied nor signalled safely.
     public static let stateUnreadable = Self(
-        name: "state_unreadable",
-        advice: "/proc/self/task/TID/syscall or schedstat could not be read: mount /proc, on a kernel that has both"
+        "state_unreadable",
+        "/proc/self/task/TID/syscall or schedstat could not be read: mount /proc, on a kernel that has both"
     )
     /// libunwind rejects even the first frame.
     public static let unwinderFailed = Self(
-        name: "unwinder_failed",
-        advice: "the unwinder found no first frame: the thread's program counter is damaged"
+        "unwinder_failed",
+        "the unwinder found no first frame: the thread's program counter is damaged"
     )
     /// The thread went to sleep and woke so often that no copy was consistent within the deadline.
     public static let threadKeptMoving = Self(
-        name: "thread_kept_moving",
-        advice:
-            "the thread sleeps and wakes too often for a quiet copy: it is not stalled; if you need its stack, allow more time"
+        "thread_kept_moving",
+        "the thread sleeps and wakes too often for a quiet copy: it is not stalled; if you need its stack, allow more time"
     )
     /// The signal belongs to another capturer, or another handler was installed over ours and does not forward signals.
     public static let signalInUse = Self(
-        name: "signal_in_use",
-        advice: "something else handles the capture signal: choose another signal"
+        "signal_in_use",
+        "something else handles the capture signal: choose another signal"
     )
     /// The process is a fork of the process that made the capturer.
     public static let forked = Self(
-        name: "forked",
-        advice: "the capturer belongs to the process that was forked: make a new one in this process"
+        "forked",
+        "the capturer belongs to the process that was forked: make a new one in this process"
     )
     /// The time limit for all threads passed before this one's turn.
     public static let notReached = Self(
-        name: "not_reached",
-        advice: "the time was up before this thread's turn: allow more time, or look at the machine's load"
+        "not_reached",
+        "the time was up before this thread's turn: allow more time, or look at the machine's load"
     )
     /// The stacks of other threads have filled the reserved memory.
     public static let tooMuch = Self(
-        name: "too_much",
-        advice: "there are too many frames on too many threads for one capture of all: leave threads out"
+        "too_much",
+        "there are too many frames on too many threads for one capture of all: leave threads out"
     )
     /// `invalidate()` was called.
-    public static let invalidated = Self(
-        name: "invalidated",
-        advice: "the capturer has been invalidated: make a new one"
-    )
+    public static let invalidated = Self("invalidated", "the capturer has been invalidated: make a new one")
     /// The target is the calling thread.
-    public static let ownThread = Self(
-        name: "own_thread",
-        advice: "a thread cannot capture itself: call from another thread"
-    )
+    public static let ownThread = Self("own_thread", "a thread cannot capture itself: call from another thread")
     /// The signal number cannot be handled.
     public static let unusableSignal = Self(
-        name: "unusable_signal",
-        advice: "the signal cannot be handled: choose another, SIGPROF by default"
+        "unusable_signal",
+        "the signal cannot be handled: choose another, SIGPROF by default"
     )
     /// A system call failed that is not expected to fail.
-    public static let systemCallFailed = Self(
-        name: "system_call_failed",
-        advice: "a system call failed: see the error number"
-    )
+    public static let systemCallFailed = Self("system_call_failed", "a system call failed: see the error number")
 }
 
 extension CaptureError: CustomStringConvertible {

@@ -2,45 +2,83 @@
 public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What went wrong. Further codes may be added; keep a default branch.
     public struct Code: Hashable, Sendable {
-        let name: String
+        /// For logs and JSON; stable: `loop_ended`.
+        public let name: String
+        /// What happened and what to do about it.
+        let advice: String
+
+        private init(_ name: String, _ advice: String) {
+            self.name = name
+            self.advice = advice
+        }
 
         /// The system gave no thread: the monitor is disarmed.
-        public static let threadNotStarted = Code(name: "threadNotStarted")
+        public static let threadNotStarted = Code(
+            "thread_not_started",
+            "The stall monitor is disarmed: no thread could be started. Raise the limit of threads (ulimit -u, pids.max)."
+        )
         /// Another watcher is attached to the loop.
-        public static let loopAlreadyWatched = Code(name: "loopAlreadyWatched")
+        public static let loopAlreadyWatched = Code(
+            "loop_already_watched",
+            "The loop is watched already. Cancel the other watch first."
+        )
         /// The loop's thread has ended.
-        public static let loopEnded = Code(name: "loopEnded")
+        public static let loopEnded = Code(
+            "loop_ended",
+            "The loop's thread has ended, so there is nothing to watch. Watch a loop while its thread runs."
+        )
         /// Stacks cannot be captured. Stalls are still detected and reported without them.
-        public static let captureUnavailable = Code(name: "captureUnavailable")
+        public static let captureUnavailable = Code("capture_unavailable", "Stall reports will have no stacks.")
         /// The report directory cannot be written. Reports are kept in memory and tried again.
-        public static let reportNotWritten = Code(name: "reportNotWritten")
+        public static let reportNotWritten = Code("report_not_written", "The report directory could not be written.")
         /// The process is a fork's child, which has none of the monitor's threads: the monitor is disarmed in it.
-        public static let forked = Code(name: "forked")
+        public static let forked = Code(
+            "forked",
+            "The stall monitor is disarmed: it belongs to the process that was forked. Stop it here, and start a new one."
+        )
         /// The report directory's disk does not answer. Reports are kept in memory.
-        public static let reportDirectoryHangs = Code(name: "reportDirectoryHangs")
+        public static let reportDirectoryHangs = Code(
+            "report_directory_hangs",
+            "The disk of the report directory does not answer."
+        )
         /// Others can write to the report directory, or it is a symbolic link. Reports are still written.
-        public static let reportDirectoryExposed = Code(name: "reportDirectoryExposed")
+        public static let reportDirectoryExposed = Code(
+            "report_directory_exposed",
+            "The report directory is not safe from others."
+        )
         /// The report directory is full of files that this run may not remove, so its limits do not hold. Reports are still
         /// written.
-        public static let reportDirectoryFilled = Code(name: "reportDirectoryFilled")
+        public static let reportDirectoryFilled = Code(
+            "report_directory_filled",
+            "The report directory is full of what is not this server's."
+        )
         /// The server's details did not come in time, so reports lack them. Reports are still written.
-        public static let detailsMissing = Code(name: "detailsMissing")
+        public static let detailsMissing = Code(
+            "details_missing",
+            "The server's closure for a stall's details did not return within 0.1 s. It must neither wait nor lock."
+        )
         /// A value of the configuration is too small or too large. The nearest allowed value is used instead.
-        public static let configurationOutOfRange = Code(name: "configurationOutOfRange")
+        public static let configurationOutOfRange = Code(
+            "configuration_out_of_range",
+            "The stall monitor's configuration is out of range."
+        )
         /// Reports were dropped: too many waited for the disk, or the monitor was stopped while some did.
-        public static let reportsLost = Code(name: "reportsLost")
+        public static let reportsLost = Code("reports_lost", "Stall reports are lost.")
         /// The monitor has used up its budget. Stalls are still detected, and reported without stacks, until the cost has fallen.
-        public static let capturesStopped = Code(name: "capturesStopped")
+        public static let capturesStopped = Code("captures_stopped", "Stalls are reported without stacks.")
         /// Not every loop of the process can be found. The known ones are watched.
-        public static let loopsNotFound = Code(name: "loopsNotFound")
+        public static let loopsNotFound = Code("loops_not_found", "Some event loops are not watched.")
         /// The jobs of Swift's task pool cannot be observed: it is not watched.
-        public static let taskPoolNotFound = Code(name: "taskPoolNotFound")
+        public static let taskPoolNotFound = Code("task_pool_not_found", "The task pool is not watched.")
         /// A queue cannot be watched.
-        public static let queueNotWatched = Code(name: "queueNotWatched")
+        public static let queueNotWatched = Code("queue_not_watched", "A queue is not watched.")
         /// The port for health probes is not open. Everything else works.
-        public static let healthEndpointUnavailable = Code(name: "healthEndpointUnavailable")
+        public static let healthEndpointUnavailable = Code(
+            "health_endpoint_unavailable",
+            "Health probes are not answered."
+        )
         /// The monitor is stopped.
-        public static let stopped = Code(name: "stopped")
+        public static let stopped = Code("stopped", "The stall monitor is stopped. Start a new one.")
     }
 
     /// What went wrong.
@@ -53,7 +91,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
     package init(_ code: Code, errno: Int32? = nil, _ detail: String? = nil) {
         self.code = code
         self.errno = errno
-        self.message = Self.text(code, detail)
+        message = detail.map { "\(code.advice) \($0)" } ?? code.advice
     }
 
     /// The message, and the error number if there is one.
@@ -63,45 +101,4 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
     }
 
     init(_ error: ConfigurationRangeError) { self.init(.configurationOutOfRange, "\(error).") }
-
-    private static func text(_ code: Code, _ detail: String?) -> String {
-        switch code {
-        case .threadNotStarted:
-            "The stall monitor is disarmed: no thread could be started. Raise the limit of threads (ulimit -u, pids.max)."
-        case .loopAlreadyWatched:
-            "The loop is watched already. Cancel the other watch first."
-        case .loopEnded:
-            "The loop's thread has ended, so there is nothing to watch. Watch a loop while its thread runs."
-        case .forked:
-            "The stall monitor is disarmed: it belongs to the process that was forked. Stop it here, and start a new one."
-        case .captureUnavailable:
-            "Stall reports will have no stacks. \(detail ?? "")"
-        case .reportNotWritten:
-            "The report directory could not be written. \(detail ?? "")"
-        case .reportDirectoryHangs:
-            "The disk of the report directory does not answer. \(detail ?? "")"
-        case .reportDirectoryExposed:
-            "The report directory is not safe from others. \(detail ?? "")"
-        case .reportDirectoryFilled:
-            "The report directory is full of what is not this server's. \(detail ?? "")"
-        case .detailsMissing:
-            "The server's closure for a stall's details did not return within 0.1 s. It must neither wait nor lock."
-        case .configurationOutOfRange:
-            "The stall monitor's configuration is out of range. \(detail ?? "")"
-        case .reportsLost:
-            "Stall reports are lost. \(detail ?? "")"
-        case .capturesStopped:
-            "Stalls are reported without stacks. \(detail ?? "")"
-        case .loopsNotFound:
-            "Some event loops are not watched. \(detail ?? "")"
-        case .taskPoolNotFound:
-            "The task pool is not watched. \(detail ?? "")"
-        case .queueNotWatched:
-            "A queue is not watched. \(detail ?? "")"
-        case .healthEndpointUnavailable:
-            "Health probes are not answered. \(detail ?? "")"
-        default:
-            "The stall monitor is stopped. Start a new one."
-        }
-    }
 }

@@ -6,7 +6,8 @@ internal import Synchronization
 public struct RunLoopError: Error, Hashable, Sendable {
     /// The kind of failure. More may be added; switch with a default.
     public struct Code: Hashable, Sendable {
-        let name: String
+        /// For logs and JSON; stable: `loop_ended`.
+        public let name: String
         /// What happened and what to do about it, in one sentence.
         let advice: String
 
@@ -17,47 +18,44 @@ public struct RunLoopError: Error, Hashable, Sendable {
 
         /// The loop's thread has ended (R3). Take the loop of a live thread.
         public static let loopEnded = Code(
-            "loopEnded",
+            "loop_ended",
             "The run loop's thread has ended; use the loop of a live thread."
         )
         /// The item was invalidated. Make a new one.
-        public static let itemInvalid = Code(
-            "itemInvalid",
-            "The item was invalidated; make a new one."
-        )
+        public static let itemInvalid = Code("item_invalid", "The item was invalidated; make a new one.")
         /// A timer or an observer belongs to one loop, and this one is on another loop. Remove it there first.
         public static let itemOnOtherLoop = Code(
-            "itemOnOtherLoop",
+            "item_on_other_loop",
             "The timer or observer is on another loop; remove it there first."
         )
         /// The descriptor is closed, or is of a kind that is always ready (a regular file) and cannot be waited for.
         public static let descriptorNotPollable = Code(
-            "descriptorNotPollable",
+            "descriptor_not_pollable",
             "The descriptor cannot be waited for; it is closed, or a regular file."
         )
         /// Another source watches this descriptor in this mode. Use one source for both interests, or `dup` the descriptor.
         public static let descriptorInUse = Code(
-            "descriptorInUse",
+            "descriptor_in_use",
             "The descriptor is watched in this mode already; use one source for it, or dup() it."
         )
         /// The process is out of descriptors, memory or watches. See `underlying`.
         public static let outOfResources = Code(
-            "outOfResources",
+            "out_of_resources",
             "The process is out of descriptors or memory; raise its limits."
         )
         /// An interval that is not a number, or is infinite.
         public static let invalidInterval = Code(
-            "invalidInterval",
+            "invalid_interval",
             "A timer's interval must be a finite number of seconds."
         )
         /// A perform request had not begun when the caller's timeout passed, and was withdrawn (R52).
         public static let requestTimedOut = Code(
-            "requestTimedOut",
+            "request_timed_out",
             "The loop did not come to the request in time, and will not run it; see what keeps it busy."
         )
         /// The system could not start a thread. See `underlying`.
         public static let threadNotStarted = Code(
-            "threadNotStarted",
+            "thread_not_started",
             "No thread could be started; raise the limits on processes and memory."
         )
     }

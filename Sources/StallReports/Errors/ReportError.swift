@@ -20,90 +20,86 @@ public struct ReportError: Error, Hashable, Sendable {
 
     /// The kind of error. More codes may be added: a `switch` needs a `default`.
     public struct Code: Hashable, Sendable {
-        let rawValue: String
+        /// For logs and JSON; stable: `missing_directory`.
+        public let name: String
+        /// What happened and what to do about it, in one sentence.
         let advice: String
 
-        /// A name for logs and JSON output; stable.
-        public var name: String { rawValue }
+        init(_ name: String, _ advice: String) {
+            self.name = name
+            self.advice = advice
+        }
     }
 }
 
 extension ReportError.Code {
     /// There is no directory at the path, and none could be created; or the path is empty or contains a zero byte.
     public static let missingDirectory = Self(
-        rawValue: "missing_directory",
-        advice: "there is no such report directory; check the path, or start a monitored process that writes there"
+        "missing_directory",
+        "there is no such report directory; check the path, or start a monitored process that writes there"
     )
     /// `ENOTDIR` (errno(3)).
     public static let notADirectory = Self(
-        rawValue: "not_a_directory",
-        advice: "the path, or a part of it, is not a directory; give the directory that holds the reports"
+        "not_a_directory",
+        "the path, or a part of it, is not a directory; give the directory that holds the reports"
     )
     /// More than 4096 directories below a given one; the rest was not searched.
     public static let tooManyDirectories = Self(
-        rawValue: "too_many_directories",
-        advice:
-            "there are too many directories below this one, and not all were looked into; give those that hold reports"
+        "too_many_directories",
+        "there are too many directories below this one, and not all were looked into; give those that hold reports"
     )
     /// `EACCES` or `EPERM` (errno(3)).
     public static let permissionDenied = Self(
-        rawValue: "permission_denied",
-        advice: "access is not permitted; run as the user who owns the report directory, or change its owner"
+        "permission_denied",
+        "access is not permitted; run as the user who owns the report directory, or change its owner"
     )
     /// `EROFS` (errno(3)).
     public static let readOnly = Self(
-        rawValue: "read_only",
-        advice: "the file system is read-only; choose a report directory on a writable one"
+        "read_only",
+        "the file system is read-only; choose a report directory on a writable one"
     )
     /// `ENOSPC` or `EDQUOT` (errno(3)).
     public static let full = Self(
-        rawValue: "full",
-        advice: "the file system is full, or a quota is used up; free space or lower the report limits"
+        "full",
+        "the file system is full, or a quota is used up; free space or lower the report limits"
     )
     /// `ENOENT` (errno(3)): removed in the meantime, or never there.
     public static let missingFile = Self(
-        rawValue: "missing_file",
-        advice: "the file is gone; it was removed, or made room for newer reports"
+        "missing_file",
+        "the file is gone; it was removed, or made room for newer reports"
     )
     /// A symbolic link (`ELOOP`; links are not followed), a directory, a pipe, or something else that is not a regular file.
     public static let notAFile = Self(
-        rawValue: "not_a_file",
-        advice: "not a regular file, and a link is not followed; find out who put it there, and remove it"
+        "not_a_file",
+        "not a regular file, and a link is not followed; find out who put it there, and remove it"
     )
     /// Empty, or a JSON object that ends too early.
-    public static let torn = Self(
-        rawValue: "torn",
-        advice: "the file is empty or cut off, so no whole report is left in it; remove it"
-    )
+    public static let torn = Self("torn", "the file is empty or cut off, so no whole report is left in it; remove it")
     /// Not JSON, or not of the model's form; `detail` gives the place. Also: an id that differs from the one in the file's
     /// name.
     public static let malformed = Self(
-        rawValue: "malformed",
-        advice: "the file is not a valid report; remove it, or check it against the schema in config/"
+        "malformed",
+        "the file is not a valid report; remove it, or check it against the schema in config/"
     )
     /// More than ``ReportReader/maximumFileSize``; such a report is neither read nor written.
     public static let tooLarge = Self(
-        rawValue: "too_large",
-        advice: "the file is larger than any report of ours; find out who wrote it, and remove it"
+        "too_large",
+        "the file is larger than any report of ours; find out who wrote it, and remove it"
     )
     /// More than 64 levels of nesting. Detected before the parser reads the text.
     public static let tooDeep = Self(
-        rawValue: "too_deep",
-        advice: "the file's JSON is nested deeper than any report of ours; find out who wrote it, and remove it"
+        "too_deep",
+        "the file's JSON is nested deeper than any report of ours; find out who wrote it, and remove it"
     )
     /// The file's `schema` is not the one that this version reads; `detail` gives the expected one.
     public static let unsupportedSchema = Self(
-        rawValue: "unsupported_schema",
-        advice:
-            "the file was written for another schema than this version reads; read it with the version that wrote it"
+        "unsupported_schema",
+        "the file was written for another schema than this version reads; read it with the version that wrote it"
     )
     /// Any other system error; see `errorNumber` where it is known.
-    public static let io = Self(
-        rawValue: "io",
-        advice: "the system refused a file operation; look at the disk and the system's log"
-    )
+    public static let io = Self("io", "the system refused a file operation; look at the disk and the system's log")
     /// Thrown by ``ReportFollower/next(timeout:)`` once ``Cancellation/cancel()`` was called.
-    public static let cancelled = Self(rawValue: "cancelled", advice: "following was ended by its caller")
+    public static let cancelled = Self("cancelled", "following was ended by its caller")
 }
 
 extension ReportError: CustomStringConvertible {
