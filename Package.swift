@@ -92,11 +92,16 @@ let package = Package(
         .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
         .library(name: "StallTesting", targets: ["StallTesting"]),
     ],
-    // Each stands for the packages it needs. Without any (`traits: []`) no package is resolved, and there are the products up to
-    // `StallMonitorLoops`.
+    // Each stands for the packages or libraries it needs. Without any (`traits: []`) no package is resolved, and there are the products up
+    // to `StallMonitorLoops`.
     traits: [
-        .default(enabledTraits: ["Command", "Service", "Tracing", "YAML"]),
-        .trait(name: "Command", description: "The command stall-monitor: swift-argument-parser."),
+        .default(enabledTraits: ["Command", "Service", "Symbols", "Tracing", "YAML"]),
+        .trait(
+            name: "Command",
+            description: "The command stall-monitor: swift-argument-parser.",
+            enabledTraits: ["Symbols"]
+        ),
+        .trait(name: "Symbols", description: "Lines and inlined calls in a server's own reports: libdw and libelf."),
         .trait(
             name: "Service",
             description: "StallMonitorService: swift-configuration, -log, -metrics, -service-lifecycle."
@@ -139,8 +144,14 @@ let package = Package(
         // A thread's stack, and names for it. zlib is for compressed unwind tables, stdc++ for its demangler; the Swift runtime needs it anyway.
         .target(name: "CStackCapture", exclude: ["README.md"], cSettings: gnu, linkerSettings: [.linkedLibrary("z")]),
         module("StackCapture", ["CStackCapture"]),
-        .systemLibrary(name: "CElfUtils", providers: [.apt(["libdw-dev", "zlib1g-dev"])]),
-        module("Symbolication", ["CElfUtils"], linking: [.linkedLibrary("stdc++")]),
+        .systemLibrary(name: "CElf"),
+        .systemLibrary(name: "CElfUtils", providers: [.apt(["libdw-dev"])]),
+        .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
+        module(
+            "Symbolication",
+            ["CElf", "CZlib", .target(name: "CElfUtils", condition: .when(traits: ["Symbols"]))],
+            linking: [.linkedLibrary("stdc++")]
+        ),
 
         // The report, what is decided from it, and other tools' formats of it.
         module("StallReports"),
@@ -148,7 +159,6 @@ let package = Package(
         module("StallExport", ["StallReports"]),
 
         // To an OTLP receiver. For the command: Foundation's HTTP client needs libcurl.
-        .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
         module("GzipCompression", ["CZlib"]),
         module("StallShipping", ["GzipCompression", "StallExport", "StallReports"]),
 

@@ -3,4 +3,3 @@
 #include <elfutils/libdw.h>
 #include <gelf.h>
 #include <libelf.h>
-#include <zlib.h>

@@ -1,4 +1,4 @@
-import CElfUtils
+import CElf
 import Glibc
 
 /// A process's mappings, from `/proc/PID/maps` at one moment. Not from the loader: a stalled thread may hold its lock.

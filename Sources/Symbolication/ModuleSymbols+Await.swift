@@ -1,4 +1,4 @@
-import CElfUtils
+import CElf
 
 extension ModuleSymbols {
     /// - Parameter resume: Where an awaiting function resumes, as an address in the file.

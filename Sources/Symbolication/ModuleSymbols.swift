@@ -155,6 +155,13 @@ extension ModuleSymbols.Answer {
     }
 }
 
+/// A call as recorded in the debug information.
+struct DebugCall: Hashable {
+    /// The linker's name, or the source name if there is none.
+    var name: String?
+    var location: SourcePosition?
+}
+
 /// A call with its demangled name.
 struct NamedCall: Hashable {
     /// The linker's name.

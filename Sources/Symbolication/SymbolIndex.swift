@@ -1,4 +1,4 @@
-import CElfUtils
+import CElf
 
 /// The functions of one module, sorted by address. Their names stay in the file until they are needed.
 struct SymbolIndex {

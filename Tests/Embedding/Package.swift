@@ -5,7 +5,15 @@ import PackageDescription
 /// command, and is watched. Run by scripts/test.
 let package = Package(
     name: "shop",
-    dependencies: [.package(name: "stall-monitor", path: "../..", traits: [])],
+    // The trait of the same name makes the server slim where it is off: `--disable-default-traits`.
+    traits: [.default(enabledTraits: ["Symbols"]), "Symbols"],
+    dependencies: [
+        .package(
+            name: "stall-monitor",
+            path: "../..",
+            traits: [.trait(name: "Symbols", condition: .when(traits: ["Symbols"]))]
+        )
+    ],
     targets: [
         .executableTarget(name: "Shop", dependencies: [.product(name: "StallMonitor", package: "stall-monitor")]),
         // The difference between these two is the cost of the monitor: scripts/embedding --bill.

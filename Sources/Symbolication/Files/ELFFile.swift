@@ -1,7 +1,7 @@
-import CElfUtils
+import CElf
 
 /// An ELF file: a module or its symbol file. 64-bit, little-endian, for any processor.
-@safe final class ELFFile {
+final class ELFFile {
     struct Section: Hashable {
         var name: String
         var type: UInt32
@@ -16,8 +16,6 @@ import CElfUtils
     }
 
     let image: FileImage
-    /// libelf's handle on the image.
-    let elf: OpaquePointer
     private(set) var sections: [Section] = []
     private(set) var buildID: String?
     /// The processor: `EM_X86_64` and so on.
@@ -31,18 +29,9 @@ import CElfUtils
             header.e_ident.4 == UInt8(ELFCLASS64), header.e_ident.5 == UInt8(ELFDATA2LSB)
         else { throw damaged }
         machine = header.e_machine
-        try Self.loadTables(header, of: image, allowance)
-        guard elf_version(UInt32(EV_CURRENT)) != UInt32(EV_NONE) else { throw damaged }
-        let start = unsafe image.base.assumingMemoryBound(to: CChar.self)
-        guard let elf = unsafe elf_memory(start, image.size) else { throw damaged }
-        unsafe self.elf = unsafe elf
-        guard unsafe elf_kind(elf) == ELF_K_ELF else { throw damaged }
-        try readSections(allowance)
+        try loadSegments(header, allowance)
+        try readSections(header, allowance)
         buildID = try readBuildID(header, allowance)
-    }
-
-    deinit {
-        unsafe _ = elf_end(elf)
     }
 
     convenience init(path: String, _ allowance: Allowance) throws(SymbolProblem) {
@@ -62,19 +51,10 @@ import CElfUtils
             .map { $0.address..<max($0.address, $0.address &+ $0.size) }
     }
 
-    /// Loads the headers that libelf reads itself.
-    private static func loadTables(
-        _ header: Elf64_Ehdr,
-        of image: FileImage,
-        _ allowance: Allowance
-    ) throws(SymbolProblem) {
-        let segments = Int(clamping: header.e_phoff)
-        try image.load(segments..<clamped(segments, Int(header.e_phnum) * MemoryLayout<Elf64_Phdr>.size), allowance)
-        let table = Int(clamping: header.e_shoff)
-        // If there are more than 65,279 sections, the number is in the first one: elf(5).
-        let first = header.e_shnum == 0 ? try image.value(Elf64_Shdr.self, at: table, allowance) : nil
-        let count = min(first.map { Int(clamping: $0.sh_size) } ?? Int(header.e_shnum), 1 << 20)
-        try image.load(table..<clamped(table, count * MemoryLayout<Elf64_Shdr>.size), allowance)
+    /// libelf reads these headers itself.
+    private func loadSegments(_ header: Elf64_Ehdr, _ allowance: Allowance) throws(SymbolProblem) {
+        let start = Int(clamping: header.e_phoff)
+        try image.load(start..<Self.clamped(start, Int(header.e_phnum) * MemoryLayout<Elf64_Phdr>.size), allowance)
     }
 
     private static func clamped(_ start: Int, _ count: Int) -> Int {
@@ -82,17 +62,12 @@ import CElfUtils
         return isOver ? Int.max : end
     }
 
-    private func readSections(_ allowance: Allowance) throws(SymbolProblem) {
-        var headers: [Elf64_Shdr] = [Elf64_Shdr()]
-        var section = unsafe elf_nextscn(elf, nil)
-        while let next = unsafe section {
-            var header = GElf_Shdr()
-            guard unsafe gelf_getshdr(next, &header) != nil else { break }
-            headers.append(header)
-            unsafe section = elf_nextscn(elf, next)
-        }
-        var names = 0
-        guard unsafe elf_getshdrstrndx(elf, &names) == 0, headers.indices.contains(names) else { return }
+    private func readSections(_ header: Elf64_Ehdr, _ allowance: Allowance) throws(SymbolProblem) {
+        let headers = try sectionHeaders(header, allowance)
+        // A number that does not fit into the file's header is in the first section's: elf(5).
+        let isElsewhere = header.e_shstrndx == UInt16(SHN_XINDEX)
+        let names = isElsewhere ? Int(headers.first?.sh_link ?? 0) : Int(header.e_shstrndx)
+        guard headers.indices.contains(names) else { return }
         let strings = Int(clamping: headers[names].sh_offset)
         for header in headers {
             try allowance.step()
@@ -111,6 +86,23 @@ import CElfUtils
                 )
             )
         }
+    }
+
+    /// Loads them all: libelf reads them, too.
+    private func sectionHeaders(_ header: Elf64_Ehdr, _ allowance: Allowance) throws(SymbolProblem) -> [Elf64_Shdr] {
+        let (start, size) = (Int(clamping: header.e_shoff), MemoryLayout<Elf64_Shdr>.size)
+        guard start > 0, Int(header.e_shentsize) == size else { return [] }
+        // If there are more than 65,279 sections, the number is in the first one: elf(5).
+        let first = header.e_shnum == 0 ? try image.value(Elf64_Shdr.self, at: start, allowance) : nil
+        let claimed = min(first.map { Int(clamping: $0.sh_size) } ?? Int(header.e_shnum), 1 << 20)
+        let count = min(claimed, max(0, image.size - start) / size)
+        try image.load(start..<start + count * size, allowance)
+        var headers: [Elf64_Shdr] = []
+        for index in 0..<count {
+            guard let next = try image.value(Elf64_Shdr.self, at: start + index * size, allowance) else { break }
+            headers.append(next)
+        }
+        return headers
     }
 
     /// From the sections; from the segments if there are none. A symbol file's segments may have any offsets.

@@ -1,4 +1,4 @@
-import CElfUtils
+import CZlib
 import Glibc
 
 /// Debuginfod servers, queried through elfutils' own client, libdebuginfod. The library is loaded at the first query, so a

@@ -1,4 +1,4 @@
-import CElfUtils
+import CElf
 import Glibc
 import Synchronization
 
