@@ -199,7 +199,7 @@ typedef struct stackcap_unwinder {
     struct stackcap_async async;
 } stackcap_unwinder;
 
-/// Allocates and populates the buffers, and makes libunwind initialise itself. \returns 0 or an errno; on failure, finish it.
+/// Allocates the buffers, populates what the handler uses first, and makes libunwind initialise itself. \returns 0 or an errno; on failure, finish it.
 int stackcap_unwinder_prepare(stackcap_unwinder *unwinder);
 void stackcap_unwinder_finish(stackcap_unwinder *unwinder);
 

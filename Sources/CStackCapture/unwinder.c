@@ -5,10 +5,18 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/// Populated, so that neither the handler nor a first capture under memory pressure waits for a page.
-static void *_Nullable map(size_t size) {
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+/// Of the buffer for a stack's copy. Bytes.
+enum { STACKCAP_POPULATED = 128 * 1024 };
+
+/// The memory's first part is populated: the handler must not wait for a page, and few stacks are larger. The rest takes no memory until it
+/// is used.
+static void *_Nullable map(size_t size, size_t populated) {
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    for (size_t at = 0; at < populated; at += PAGE_SIZE)
+        *(volatile char *)(memory + at) = 0;
+    return memory;
 }
 
 static void unmap(void *_Nullable memory, size_t size) {
@@ -18,9 +26,9 @@ static void unmap(void *_Nullable memory, size_t size) {
 
 int stackcap_unwinder_prepare(stackcap_unwinder *unwinder) {
     unwinder->reader.file = -1;
-    unwinder->copy.bytes = map(STACKCAP_MAX_COPY);
-    unwinder->pages.bytes = map((size_t)PAGE_SLOTS * PAGE_SIZE);
-    unwinder->rows.slots = map(ROW_SLOTS * sizeof *unwinder->rows.slots);
+    unwinder->copy.bytes = map(STACKCAP_MAX_COPY, STACKCAP_POPULATED);
+    unwinder->pages.bytes = map((size_t)PAGE_SLOTS * PAGE_SIZE, 0);
+    unwinder->rows.slots = map(ROW_SLOTS * sizeof *unwinder->rows.slots, 0);
     unwinder->frames = calloc(STACKCAP_MAX_FRAMES, sizeof *unwinder->frames);
     bool complete = unwinder->copy.bytes && unwinder->pages.bytes && unwinder->rows.slots && unwinder->frames;
     int error = complete ? stackcap_reader_prepare(&unwinder->reader, false) : ENOMEM;
