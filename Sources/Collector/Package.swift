@@ -1,7 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// The collector is a package of its own: who embeds the monitor, or builds the command, neither resolves nor builds a server or a database.
+// The collector is a package of its own, so that programs that embed the monitor, and the command, neither resolve nor build a server and a
+// database.
 
 let swift: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
@@ -15,6 +16,8 @@ let swift: [SwiftSetting] = [
 let package = Package(
     name: "stall-collector",
     products: [.executable(name: "stall-collector", targets: ["stall-collector"])],
+    // BoringSSL takes as long to build as everything else together.
+    traits: [.trait(name: "TLS", description: "serve speaks HTTPS, by '--tls-certificate' and '--tls-key'.")],
     dependencies: [
         .package(name: "stall-monitor", path: "../..", traits: []),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
@@ -29,7 +32,7 @@ let package = Package(
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
     ],
     targets: [
-        // What monitors sent, and what is asked of it.
+        // Stores what monitors sent, in SQLite, and answers questions about it.
         .target(
             name: "StallStore",
             dependencies: [
@@ -39,7 +42,7 @@ let package = Package(
             ],
             swiftSettings: swift
         ),
-        // The same on the servers of a ClickHouse cluster, for many collectors at once.
+        // The same on the servers of a ClickHouse cluster, for any number of collectors.
         .target(
             name: "ClickHouseStore",
             dependencies: [
@@ -52,7 +55,7 @@ let package = Package(
             ],
             swiftSettings: swift
         ),
-        // The server before it: takes reports, answers questions, shows pages.
+        // The HTTP server: takes reports, answers questions, shows pages.
         .target(
             name: "StallCollector",
             dependencies: [
@@ -60,6 +63,8 @@ let package = Package(
                 .product(name: "GzipCompression", package: "stall-monitor"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HummingbirdTLS", package: "hummingbird", condition: .when(traits: ["TLS"])),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Mustache", package: "swift-mustache"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -108,6 +113,7 @@ let package = Package(
                 .product(name: "GzipCompression", package: "stall-monitor"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "StallExport", package: "stall-monitor"),
                 .product(name: "StallReports", package: "stall-monitor"),
             ],
             swiftSettings: swift

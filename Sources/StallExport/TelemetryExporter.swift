@@ -56,6 +56,7 @@ struct TelemetryLogExporter: ReportExporter {
                 .init("stall.watched.label", .string(plain(report.watched.label))),
                 .init("thread.id", .integer(Int64(report.thread.id))),
             ]
+            attributes += Self.counting(report)
             if let name = report.thread.name { attributes.append(.init("thread.name", .string(plain(name)))) }
             if let name = report.culpritName { attributes.append(.init("code.function.name", .string(plain(name)))) }
             if let file = report.culprit?.file { attributes.append(.init("code.file.path", .string(plain(file)))) }
@@ -70,6 +71,29 @@ struct TelemetryLogExporter: ReportExporter {
             }
             traceId = report.trace.flatMap { Self.identifier($0.traceID, digits: 32) }
             spanId = traceId.flatMap { _ in report.trace?.spanID.flatMap { Self.identifier($0, digits: 16) } }
+        }
+
+        /// What a receiver needs to compute the same figures as from the report itself.
+        private static func counting(_ report: StallReport) -> [Telemetry.Attribute] {
+            var attributes: [Telemetry.Attribute] = [
+                .init("stall.rule.tick_ns", .integer(report.rule.tickNs)),
+                .init("stall.rule.ticks", .integer(Int64(report.rule.ticks))),
+            ]
+            if let excluded = report.excludedNs { attributes.append(.init("stall.excluded_ns", .integer(excluded))) }
+            if let aliases = report.aliases, !aliases.isEmpty {
+                let names = aliases.map(\.rawValue).joined(separator: " ")
+                attributes.append(.init("stall.fingerprint.aliases", .string(plain(names))))
+            }
+            if let repeats = report.repeats {
+                attributes += [
+                    .init("stall.repeats.count", .integer(Int64(repeats.count))),
+                    .init("stall.repeats.total_ns", .integer(repeats.totalNs)),
+                    .init("stall.repeats.longest_ns", .integer(repeats.longestNs)),
+                    .init("stall.repeats.first_unix_nano", .integer(repeats.firstAt.unixNanoseconds)),
+                    .init("stall.repeats.last_unix_nano", .integer(repeats.lastAt.unixNanoseconds)),
+                ]
+            }
+            return attributes
         }
 
         /// The stalled thread's stack, the innermost function first, at most 64 frames: receivers cut or reject longer values.

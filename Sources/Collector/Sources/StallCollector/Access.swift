@@ -1,147 +1,22 @@
 internal import Foundation
 internal import HTTPTypes
 internal import Hummingbird
-internal import Logging
-internal import ServiceLifecycle
-internal import Synchronization
-
-/// Who asks, and what they may do.
-struct Caller: Hashable, Sendable {
-    /// Whose reports they send and see.
-    var team: String
-    var scopes: Set<Scope>
-
-    enum Scope: String, Sendable {
-        case read, write
-        /// The collector's own counts, in which all teams are added up.
-        case metrics
-    }
-}
-
-/// The tokens that are known, by a file that an operator keeps.
-///
-/// A line is a token: `TEAM SCOPES TOKEN`, the scopes some of `read`, `write` and `metrics`, with commas. Empty lines and those that begin with #
-/// are passed over.
-public struct Tokens: Sendable {
-    private var callers: [(token: [UInt8], caller: Caller)] = []
-    let path: String
-
-    /// - Throws: ``CollectorError``: where it cannot be read, or a line is not as above; or where others than its owner may read it.
-    public init(path: String) throws(CollectorError) {
-        self.path = path
-        let text: String
-        do {
-            text = try String(contentsOfFile: path, encoding: .utf8)
-            let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
-            guard let mode, mode & 0o007 == 0 else {
-                throw CollectorError("everybody may read the tokens' file \(path): chmod o= \(path)")
-            }
-        } catch let error as CollectorError {
-            throw error
-        } catch {
-            throw CollectorError("the tokens' file \(path) cannot be read")
-        }
-        for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
-            let words = line.split(whereSeparator: \.isWhitespace)
-            guard let first = words.first, !first.hasPrefix("#") else { continue }
-            let scopes =
-                words.count == 3 ? words[1].split(separator: ",").map { Caller.Scope(rawValue: String($0)) } : []
-            guard !scopes.isEmpty, !scopes.contains(nil), first.utf8.count <= 64 else {
-                throw CollectorError(
-                    "\(path):\(number + 1): a line is TEAM SCOPES TOKEN, like: payments read,write s3cr3t…"
-                )
-            }
-            guard words[2].utf8.count >= 16 else {
-                throw CollectorError("\(path):\(number + 1): the token is too short to be safe: 16 characters at least")
-            }
-            callers.append((Array(words[2].utf8), Caller(team: String(first), scopes: Set(scopes.compactMap(\.self)))))
-        }
-        guard !callers.isEmpty else { throw CollectorError("there is no token in \(path)") }
-    }
-
-    /// Takes the same time for each wrong token.
-    func caller(of token: some Collection<UInt8>) -> Caller? {
-        let token = Array(token)
-        var found: Caller?
-        for (known, caller) in callers where Self.isEqual(known, token) { found = caller }
-        return found
-    }
-
-    private static func isEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
-        var difference = UInt8(one.count == other.count ? 0 : 1)
-        for index in one.indices { difference |= one[index] ^ (index < other.count ? other[index] : 0) }
-        return difference == 0
-    }
-}
-
-/// The tokens as they are now: the file is read again when it changed. For any thread.
-final class TokenFile: Service {
-    private let state: Mutex<(tokens: Tokens, version: Version?)>
-    private let path: String
-    private let every: Duration
-    private let audit: AuditLog?
-    private let logger: Logger
-
-    private struct Version: Hashable {
-        var modifiedAt: Date?
-        var number: Int?
-        var size: Int?
-
-        init?(_ path: String) {
-            guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else { return nil }
-            modifiedAt = attributes[.modificationDate] as? Date
-            number = attributes[.systemFileNumber] as? Int
-            size = attributes[.size] as? Int
-        }
-    }
-
-    init(_ tokens: Tokens, every: Duration, audit: AuditLog?, logger: Logger) {
-        (path, self.every, self.audit, self.logger) = (tokens.path, every, audit, logger)
-        state = Mutex((tokens, Version(tokens.path)))
-    }
-
-    func caller(of token: some Collection<UInt8>) -> Caller? { state.withLock { $0.tokens }.caller(of: token) }
-
-    func run() async throws {
-        await cancelWhenGracefulShutdown {
-            while !Task.isCancelled {
-                do { try await Task.sleep(for: self.every) } catch { return }
-                self.refresh()
-            }
-        }
-    }
-
-    /// A file that cannot be used leaves the tokens as they were.
-    func refresh() {
-        let version = Version(path)
-        guard version != state.withLock({ $0.version }) else { return }
-        do throws(CollectorError) {
-            let tokens = try Tokens(path: path)
-            state.withLock { $0 = (tokens, version) }
-            audit?.write(.init(action: "tokens", outcome: "read"))
-            logger.notice("the tokens' file was read again")
-        } catch {
-            state.withLock { $0.version = version }
-            audit?.write(.init(action: "tokens", outcome: "refused", reason: error.description))
-            logger.error("the tokens stay as they were", metadata: ["error": "\(error)"])
-        }
-    }
-}
+internal import StallReports
 
 struct CollectorContext: RequestContext {
     var coreContext: CoreRequestContextStorage
-    /// Set where a path asks for one.
+    /// Set on paths that need a token.
     var caller: Caller?
-    /// Its address.
-    let peer: String?
+    /// The sender's address; behind a proxy that is trusted, the one that the proxy names.
+    var peer: String?
 
     init(source: Source) {
         coreContext = .init(source: source)
         peer = source.channel.remoteAddress?.ipAddress
     }
 
-    /// The team, where the caller may do this.
-    func team(_ scope: Caller.Scope) throws(Refusal) -> String {
+    /// - Throws: if the caller may not do this.
+    func caller(_ scope: Caller.Scope) throws(Refusal) -> Caller {
         guard let caller else { throw Refusal(.unauthorized, "a token is needed") }
         guard caller.scopes.contains(scope) else {
             throw Refusal(
@@ -149,16 +24,52 @@ struct CollectorContext: RequestContext {
                 "the token does not permit '\(scope.rawValue)'; its line in the tokens' file says what it does"
             )
         }
-        return caller.team
+        return caller
+    }
+
+    /// The caller's team.
+    ///
+    /// - Throws: if the caller may not do this.
+    func team(_ scope: Caller.Scope) throws(Refusal) -> String { try caller(scope).team }
+}
+
+/// Reads the sender's address from `X-Forwarded-For` if the request comes from a proxy that is trusted.
+struct ForwardedAddress: RouterMiddleware {
+    let proxies: Set<String>
+
+    func handle(
+        _ request: Request,
+        context: CollectorContext,
+        next: (Request, CollectorContext) async throws -> Response
+    ) async throws -> Response {
+        var context = context
+        if let peer = context.peer, proxies.contains(peer), let sender = Self.sender(request) { context.peer = sender }
+        return try await next(request, context)
+    }
+
+    /// The last entry is the one that the proxy itself added. What stands before it, the sender may have made up.
+    private static func sender(_ request: Request) -> String? {
+        guard let name = HTTPField.Name("X-Forwarded-For"),
+            let last = request.headers[values: name].last?.split(separator: ",").last
+        else { return nil }
+        let address = last.trimmingCharacters(in: .whitespaces)
+        return address.isEmpty ? nil : VisibleText.of(address, limit: 64)
     }
 }
 
-/// Finds out who asks: by `Authorization: Bearer TOKEN`, or by a browser's own question for a password, which is the token.
+/// Identifies the caller: by `Authorization: Bearer TOKEN`, or by the password that a browser asks for, which is the token.
 struct AccessMiddleware: RouterMiddleware {
-    /// Nil: anybody on this machine may do everything.
+    /// Nil: every process of this machine may do everything.
     let tokens: TokenFile?
     let metrics: CollectorMetrics
     let audit: AuditLog?
+    /// Wrong tokens, by the sender's address: whoever tries many must not fill the audit log. A right token is never refused by it.
+    private let denials = RateLimiter<String>()
+    private static let denialRate = Rate(perSecond: 10)
+
+    init(tokens: TokenFile?, metrics: CollectorMetrics, audit: AuditLog?) {
+        (self.tokens, self.metrics, self.audit) = (tokens, metrics, audit)
+    }
 
     func handle(
         _ request: Request,
@@ -168,18 +79,11 @@ struct AccessMiddleware: RouterMiddleware {
         var context = context
         if let tokens {
             guard let caller = Self.token(of: request).flatMap({ tokens.caller(of: $0) }) else {
-                metrics.denied.add(1)
-                let refusal = Refusal(
-                    .unauthorized,
-                    "a token is needed that the collector knows: Authorization: Bearer TOKEN",
-                    [.wwwAuthenticate: Self.challenge(request)]
-                )
-                audit?.write(.init(action: "access", team: "", peer: context.peer, refusal: refusal))
-                throw refusal
+                throw denial(request, context)
             }
             context.caller = caller
         } else {
-            // A page from elsewhere, whose name was made to lead here, must not speak for the person before the browser.
+            // A web page of another site whose name was made to lead here must not act for the person at the browser.
             guard Self.isLocal(request.head.authority) else {
                 metrics.denied.add(1)
                 throw Refusal(
@@ -190,6 +94,20 @@ struct AccessMiddleware: RouterMiddleware {
             context.caller = Caller(team: "default", scopes: [.read, .write, .metrics])
         }
         return try await next(request, context)
+    }
+
+    private func denial(_ request: Request, _ context: CollectorContext) -> Refusal {
+        metrics.denied.add(1)
+        guard denials.wait(context.peer ?? "", Self.denialRate) == nil else {
+            return Refusal(.tooManyRequests, "too many wrong tokens from this address", [.retryAfter: "1"])
+        }
+        let refusal = Refusal(
+            .unauthorized,
+            "a token is needed that the collector knows: Authorization: Bearer TOKEN",
+            [.wwwAuthenticate: Self.challenge(request)]
+        )
+        audit?.write(.init(action: "access", team: "", peer: context.peer, refusal: refusal))
+        return refusal
     }
 
     /// Only browsers ask a person for a password.

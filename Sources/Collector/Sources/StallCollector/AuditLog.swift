@@ -5,15 +5,15 @@ internal import StallReports
 internal import StallStore
 internal import Synchronization
 
-/// Who sent what, and what was done to the collector: a JSON document a line, in a file that only grows to a limit. For any thread.
+/// Records who sent what and which actions were taken: one JSON document a line, in a file of limited size. For any thread.
 final class AuditLog: Sendable {
     struct Entry: Encodable {
         var at = Timestamp.now()
-        /// `ingest`, `tokens`, `alerts`, `retention`, `start`.
+        /// `ingest`, `ingest-logs`, `access`, `tokens`, `alerts`, `retention`, `start`.
         var action: String
         var team: String?
         var peer: String?
-        /// An HTTP status, or what came of the action.
+        /// An HTTP status, or the action's result.
         var outcome: String
         var accepted: Int?
         var refused: Int?
@@ -24,7 +24,7 @@ final class AuditLog: Sendable {
             (self.action, self.outcome, self.reason) = (action, outcome, reason)
         }
 
-        init(action: String, team: String, peer: String?, receipt: IngestRoutes.Receipt) {
+        init(action: String, team: String, peer: String?, receipt: IngestReceipt) {
             (self.action, self.team, self.peer, outcome) = (action, team, peer, "202")
             (accepted, refused, reason) = (receipt.accepted, receipt.refused, receipt.reasons.first?.reason)
         }
@@ -35,7 +35,7 @@ final class AuditLog: Sendable {
         }
     }
 
-    /// When the file is larger, it becomes `NAME.1`, in the place of an earlier one.
+    /// A larger file is renamed to `NAME.1`, which replaces an earlier one.
     private let maximumBytes: Int
     private let path: String
     private let file: Mutex<File>
@@ -45,14 +45,14 @@ final class AuditLog: Sendable {
         var bytes: Int
     }
 
-    /// - Throws: where the file cannot be made, or written to.
+    /// - Throws: if the file cannot be created or written.
     init(path: String, maximumBytes: Int = 32 << 20) throws(CollectorError) {
         (self.path, self.maximumBytes) = (path, maximumBytes)
         guard let opened = Self.open(path) else { throw CollectorError("the audit log \(path) cannot be written to") }
         file = Mutex(opened)
     }
 
-    /// A line that the disk does not take is left out.
+    /// A line that cannot be written is lost.
     func write(_ entry: Entry) {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]

@@ -1,7 +1,7 @@
 internal import StallStore
 internal import Synchronization
 
-/// What the collector counts of itself, of all teams together, for `/metrics`. For any thread.
+/// The collector's own counts, totals of all teams, for `/metrics`. For any thread.
 final class CollectorMetrics: Sendable {
     final class Counter: Sendable {
         private let value = Atomic<Int64>(0)
@@ -15,6 +15,7 @@ final class CollectorMetrics: Sendable {
     let refused = Counter()
     let bytes = Counter()
     let overloads = Counter()
+    let limited = Counter()
     let denied = Counter()
     let removed = Counter()
     let alertsTold = Counter()
@@ -29,6 +30,7 @@ final class CollectorMetrics: Sendable {
             ("ingest_refused_total", "counter", "Those that were refused.", refused.count),
             ("ingest_bytes_total", "counter", "What requests brought, unpacked.", bytes.count),
             ("ingest_overloads_total", "counter", "Requests that were told to come later.", overloads.count),
+            ("ingest_limited_total", "counter", "Requests of tokens that had sent more than they may.", limited.count),
             ("denied_total", "counter", "Requests without a token that is known.", denied.count),
             ("removed_stalls_total", "counter", "Stalls removed by age or size.", removed.count),
             ("alerts_told_total", "counter", "Alerts and ends of alerts that receivers were told.", alertsTold.count),

@@ -5,16 +5,18 @@ internal import Synchronization
 
 /// How long connections may take, and how many of them one peer may have.
 struct ConnectionLimits: Sendable {
-    /// From a request's head to its end. The idle timeout does not see a request of which a byte comes now and then.
+    /// From a request's head to its end. The idle timeout does not notice a request of which a byte arrives now and then.
     var requestTime: TimeAmount
-    /// For each piece of an answer to be taken by the peer.
+    /// How long the peer may take to accept a piece of an answer.
     var writeTime: TimeAmount
-    /// After an answer that closes the connection: what the peer still sends is thrown away for so long, so that it sees the answer.
+    /// After an answer that closes the connection, what the peer still sends is discarded for this long, so that it can read the answer.
     var lingerTime = TimeAmount.seconds(2)
     var peers: PeerConnections?
 }
 
-/// Closes connections that take too long: to send a request, to take the answer, or to end after an answer that says so. One for each connection.
+/// Closes connections that take too long: to send a request, to accept the answer, or to end after an answer that closes the connection.
+///
+/// Each connection has its own.
 final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
@@ -25,7 +27,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     private var requestDeadline: Scheduled<Void>?
     private var writeDeadline: Scheduled<Void>?
     private var lingerDeadline: Scheduled<Void>?
-    /// Pieces of answers that are not with the peer's kernel yet.
+    /// Pieces of answers that are not yet written to the socket.
     private var pendingWrites = 0
     private var closesAfterAnswer = false
     private var peer: String?
@@ -44,7 +46,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // What comes behind the last answer belongs to nobody.
+        // Input after the last answer is discarded.
         guard lingerDeadline == nil else { return }
         switch unwrapInboundIn(data) {
         case .head:
@@ -73,7 +75,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         context.writeAndFlush(data, promise: written)
     }
 
-    /// The peer took a piece: the time begins anew for the next.
+    /// A piece is written: the next one has the whole time again.
     private func wrote(_ context: ChannelHandlerContext) {
         pendingWrites -= 1
         writeDeadline?.cancel()
@@ -82,7 +84,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         if pendingWrites > 0 {
             writeDeadline = closing(context, after: limits.writeTime)
         } else if lingerDeadline != nil {
-            // Only now: a connection that is closed while the peer still sends is reset, and the answer with it.
+            // Not earlier: a connection that is closed while the peer still sends is reset, and the answer is lost.
             context.close(mode: .output, promise: nil)
         }
     }
@@ -92,18 +94,20 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 }
 
-/// How many connections each peer has. For any thread.
+/// Counts each peer's connections. For any thread.
 final class PeerConnections: Sendable {
     private let limit: Int
+    private let unlimited: Set<String>
     private let counts = Mutex<[String: Int]>([:])
 
-    init(limit: Int) { self.limit = limit }
+    /// - Parameter unlimited: peers that may have any number of connections.
+    init(limit: Int, unlimited: Set<String> = []) { (self.limit, self.unlimited) = (limit, unlimited) }
 
-    /// - Returns: whether there may be one more from there.
+    /// - Returns: whether the peer may have one more connection.
     func open(_ peer: String) -> Bool {
         counts.withLock { counts in
             let count = counts[peer] ?? 0
-            guard count < limit else { return false }
+            guard count < limit || unlimited.contains(peer) else { return false }
             counts[peer] = count + 1
             return true
         }

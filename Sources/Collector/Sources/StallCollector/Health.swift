@@ -2,7 +2,7 @@ internal import HTTPTypes
 internal import Hummingbird
 internal import StallStore
 
-/// Whether the store answers: `GET /health`. Whoever watches the collector needs no token for it, so it is asked once a second at most.
+/// Reports whether the store works: `GET /health`. It needs no token, so the store is asked once a second at most.
 actor Health {
     private let store: any StallStore
     private let patience: Duration
@@ -27,7 +27,7 @@ actor Health {
         return isWell
     }
 
-    /// A store that hangs is left to itself: its answer counts for nothing when the time is over.
+    /// A store that hangs counts as not working after this time. Its answer is then ignored.
     private func answers() async -> Bool {
         let (answers, answer) = AsyncStream.makeStream(of: Bool.self)
         let question = Task { [store] in answer.yield((try? await store.check()) != nil) }

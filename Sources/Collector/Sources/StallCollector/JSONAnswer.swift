@@ -25,7 +25,7 @@ enum JSONAnswer {
         return Response(status: status, headers: fields, body: body(bytes))
     }
 
-    /// A peer has a time for each piece: what is large comes in several.
+    /// A peer has limited time for each piece, so large answers are sent in several.
     static let pieceBytes = 256 << 10
 
     private static func body(_ bytes: [UInt8]) -> ResponseBody {
@@ -36,7 +36,7 @@ enum JSONAnswer {
         }
     }
 
-    /// In pieces.
+    /// Writes it in pieces.
     static func write(_ buffer: ByteBuffer, to writer: inout any ResponseBodyWriter) async throws {
         var rest = buffer
         while let piece = rest.readSlice(length: min(rest.readableBytes, pieceBytes)), piece.readableBytes > 0 {

@@ -2,7 +2,7 @@ internal import HTTPTypes
 internal import Hummingbird
 internal import NIOCore
 
-/// Why a request is not answered as asked: `{"message":"…"}`, and a status that says whose turn it is.
+/// Why a request fails: `{"message":"…"}`, with a status that says who has to act.
 struct Refusal: HTTPResponseError, CustomStringConvertible {
     let status: HTTPResponse.Status
     let description: String
@@ -17,13 +17,13 @@ struct Refusal: HTTPResponseError, CustomStringConvertible {
     func response(from request: Request, context: some RequestContext) throws -> Response {
         var response = try JSONAnswer.make(Message(message: description), status: status)
         response.headers.append(contentsOf: headers)
-        // What a body still holds is not read: ``ConnectionGuard`` closes the connection behind the answer.
+        // The rest of the body is not read: ``ConnectionGuard`` closes the connection after the answer.
         if status.kind == .clientError { response.headers[.connection] = "close" }
         return response
     }
 }
 
-/// Why the collector cannot begin, and what to do about it.
+/// Why the collector cannot start, and what to do about it.
 public struct CollectorError: Error, Hashable, CustomStringConvertible {
     public let description: String
     public init(_ description: String) { self.description = description }

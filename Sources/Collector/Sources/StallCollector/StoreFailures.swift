@@ -1,7 +1,7 @@
 internal import Hummingbird
 internal import Logging
 
-/// Answers 503 where the store cannot be asked just now, and tells the log why.
+/// Answers 503 if the store fails, and logs the reason.
 struct StoreFailures: RouterMiddleware {
     func handle(
         _ request: Request,

@@ -29,20 +29,26 @@ struct ServeCommand: AsyncParsableCommand {
               stall-collector serve --store clickhouse://ch1:8123,ch2:8123/stalls?cluster=fleet
               stall-monitor ship /var/lib/stalls --collector http://localhost:4319
 
-            Without --tokens it listens on this machine alone, and whoever is on it may send and read. With --tokens each line of the \
-            file is TEAM SCOPES TOKEN, the scopes some of 'read', 'write' and 'metrics', with commas; a team sees its own reports only, and \
-            'metrics' opens /metrics, where all teams are added up. When the file changes it is read again. A browser asks for the token \
-            as a password; the name beside it does not matter.
+            Without --tokens it listens on this machine only, and everybody on this machine may send and read. With --tokens each line of the \
+            file is TEAM SCOPES TOKEN [RATE]: the scopes are some of 'read', 'write' and 'metrics', separated by commas, and the rate is the \
+            number of records a second that the token may send, like 500/s. A team sees only its own reports; 'metrics' permits /metrics, \
+            which has the totals of all teams. When the file changes it is read again. A browser asks for the token as a password; the name \
+            beside it does not matter.
 
-            With --alerts it tells of new faults, of services that stand too often and of monitors that went silent, by webhook, program \
-            or mail: Sources/Collector/README.md shows such a file.
+            With --tls-certificate and --tls-key it speaks HTTPS, if it was built with '--traits TLS'. A proxy can do this too: --proxy \
+            names its address, so that the senders' addresses are taken from its X-Forwarded-For.
+
+            With --alerts it reports new faults, services that stall too often and monitors that became silent, by webhook, program or \
+            mail: Sources/Collector/README.md shows such a file.
 
             The database is one file (SQLite), or with --store clickhouse://… a server or a cluster of ClickHouse, on which any number \
             of collectors may work at once.
 
-            It answers a request when what that brought is on the disk, or with ClickHouse. SIGTERM ends it in order.
+            OpenTelemetry exporters can send the log records of stalls to /v1/logs, by OTLP over HTTP in JSON.
 
-            Exit code 0: ended by SIGTERM or Ctrl-C. 1: it could not begin, or go on. 64: wrong usage.
+            A request is answered when everything that it brought is on the disk, or stored by ClickHouse. SIGTERM ends the collector in order.
+
+            Exit code 0: ended by SIGTERM or Ctrl-C. 1: it could not start, or not go on. 64: wrong usage.
             """
     )
 
@@ -64,18 +70,43 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Who may send and read.", valueName: "file"), completion: .file())
     var tokens: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Records a second that each token may send, unless its line names another rate.",
+            valueName: "number"
+        )
+    )
+    var rate: Double?
+
+    @Option(
+        help: ArgumentHelp("The certificate for TLS, with its chain, in PEM.", valueName: "file"),
+        completion: .file()
+    )
+    var tlsCertificate: String?
+
+    @Option(help: ArgumentHelp("The certificate's private key, in PEM.", valueName: "file"), completion: .file())
+    var tlsKey: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The address of a proxy in front of the collector, whose X-Forwarded-For is trusted. Can be repeated.",
+            valueName: "address"
+        )
+    )
+    var proxy: [String] = []
+
     @Option(help: ArgumentHelp("Remove what is older.", valueName: "duration"))
     var keep = "30d"
 
     @Option(help: ArgumentHelp("Remove the oldest where the database is larger, as 500MB or 20GB.", valueName: "size"))
     var maxSize: String?
 
-    @Option(help: ArgumentHelp("Of what to tell whom; see the README.", valueName: "file"), completion: .file())
+    @Option(help: ArgumentHelp("Rules for alerts; see the README.", valueName: "file"), completion: .file())
     var alerts: String?
 
     @Option(
         help: ArgumentHelp(
-            "Write a line for each request that brings reports, and each action on the collector. At 32 MiB it begins anew, and FILE.1 has what was before.",
+            "Write a line for each request with reports and each action on the collector. At 32 MiB the file is renamed to FILE.1.",
             valueName: "file"
         ),
         completion: .file()
@@ -89,16 +120,18 @@ struct ServeCommand: AsyncParsableCommand {
         do {
             options.tokens = try tokens.map { path throws(CollectorError) in try Tokens(path: path) }
             let (store, place) = try await openStore(options.maximumBytes)
-            let host = options.host
+            let (host, scheme) = (options.host, options.certificate == nil ? "http" : "https")
             var logger = Logger(label: "stall-collector") { StreamLogHandler.standardError(label: $0) }
             logger.logLevel = .notice
             options.alerts = alerts
             options.audit = audit
             options.maximumConnections = Self.connections(options.maximumConnections)
             let collector = try Collector(store, options, logger: logger) { port in
-                note("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port), the store is \(place)")
+                note(
+                    "listening on \(scheme)://\(host.contains(":") ? "[\(host)]" : host):\(port), the store is \(place)"
+                )
             }
-            // The tokens' file is read again when it changed: there is nothing else to do for this signal.
+            // Operators send it to have files read again. The collector notices changed files itself.
             _ = signal(SIGHUP, SIG_IGN)
             let group = Collector.group(collector, options, signals: [.sigterm, .sigint], logger: logger)
             try await group.run()
@@ -111,7 +144,7 @@ struct ServeCommand: AsyncParsableCommand {
         }
     }
 
-    /// With its name, in which there is no password.
+    /// - Returns: the store, and its name without a password.
     private func openStore(_ maximumBytes: Int64?) async throws -> (store: any StallStore, name: String) {
         if let store, store.hasPrefix(ClickHouseAddress.scheme) {
             let address = try ClickHouseAddress(store)
@@ -137,6 +170,7 @@ struct ServeCommand: AsyncParsableCommand {
             throw ValidationError("'--keep' is a length of an hour or more, like 24h or 90d")
         }
         options.keep = .nanoseconds(keep.nanoseconds)
+        try limit(&options)
         if let maxSize {
             guard let bytes = Self.bytes(maxSize), bytes >= 10_000_000 else {
                 throw ValidationError("'--max-size' is a size of 10MB or more, like 500MB or 20GB")
@@ -151,7 +185,20 @@ struct ServeCommand: AsyncParsableCommand {
         return options
     }
 
-    /// Not more than this process may have open: a server that cannot accept turns in circles.
+    private func limit(_ options: inout CollectorOptions) throws {
+        if let rate {
+            guard rate.isFinite, rate > 0 else { throw ValidationError("'--rate' is a number of records a second") }
+            options.limits.recordsPerSecond = rate
+        }
+        options.proxies = Set(proxy)
+        switch (tlsCertificate, tlsKey) {
+        case (nil, nil): break
+        case (let chain?, let key?): options.certificate = CertificateFiles(chain: chain, key: key)
+        default: throw ValidationError("'--tls-certificate' and '--tls-key' belong together")
+        }
+    }
+
+    /// At most as many as this process may have open files for: a server that cannot accept a connection tries again without end.
     private static func connections(_ wanted: Int) -> Int {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return wanted }

@@ -316,7 +316,7 @@ struct AlertTests {
             .replacing("/usr/local/bin/page", with: "/bin/true")
             .write(toFile: rulesFile, atomically: true, encoding: .utf8)
         let rules = try AlertRules(path: rulesFile)
-        #expect(rules.rules.map(\.name) == ["new faults", "stands too often", "nobody looks"])
+        #expect(rules.rules.map(\.name) == ["new faults", "stalls too often", "silent monitors"])
         #expect(
             rules.receivers.map(\.name) == ["webhook hooks.example.com", "exec /bin/true", "mail oncall@example.com"]
         )

@@ -59,7 +59,7 @@ struct CollectorTests {
             let reports = [Self.report(), Self.report(milliseconds: 900), Self.report("other()")]
             try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: Self.lines(reports)) {
                 #expect($0.status == .accepted)
-                let receipt = try JSONDecoder().decode(IngestRoutes.Receipt.self, from: Data($0.body))
+                let receipt = try JSONDecoder().decode(IngestReceipt.self, from: Data($0.body))
                 #expect(receipt == .init(accepted: 3, refused: 0, reasons: []))
             }
             try await client.execute(uri: "/api/v1/faults", method: .get) {
@@ -120,7 +120,7 @@ struct CollectorTests {
             body += Array("nonsense\n\n{\"schema\":\"stall-report/1\"}\n".utf8)
             try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: body) {
                 #expect($0.status == .accepted)
-                let receipt = try JSONDecoder().decode(IngestRoutes.Receipt.self, from: Data($0.body))
+                let receipt = try JSONDecoder().decode(IngestReceipt.self, from: Data($0.body))
                 #expect((receipt.accepted, receipt.refused) == (1, 2))
                 #expect(receipt.reasons.map(\.line) == [2, 4])
             }
@@ -324,7 +324,9 @@ struct CollectorTests {
         let file = directory + "/tokens"
         let cases = [
             ("a read 0123456789abcdef", 0o644), ("a read", 0o600), ("a all 0123456789abcdef", 0o600),
-            ("a read short", 0o600), ("", 0o600),
+            ("a read short", 0o600), ("", 0o600), ("a read 0123456789abcdef 5", 0o600),
+            ("a read 0123456789abcdef -5/s", 0o600),
+            ("a read 0123456789abcdef 5/s x", 0o600),
         ]
         for (text, mode) in cases {
             try text.write(toFile: file, atomically: true, encoding: .utf8)

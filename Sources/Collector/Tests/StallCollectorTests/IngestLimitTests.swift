@@ -125,7 +125,7 @@ struct IngestLimitTests {
             #expect(broken.allSatisfy { $0 != good })
             let body = Array((broken + [good]).joined().utf8)
             try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: body) {
-                let receipt = try JSONDecoder().decode(IngestRoutes.Receipt.self, from: Data($0.body))
+                let receipt = try JSONDecoder().decode(IngestReceipt.self, from: Data($0.body))
                 #expect((receipt.accepted, receipt.refused) == (1, 3), "\(receipt)")
             }
         }

@@ -1,18 +1,18 @@
 internal import StallReports
 internal import StallStore
 
-/// What a rule finds in the store at a moment.
+/// What a rule finds in the store.
 struct AlertFinder {
     struct Finding: Sendable {
         var subject: String
         var text: String
-        /// Enough to begin an alert. What is not is enough for one that has begun to go on.
+        /// Whether it is enough to begin an alert. Otherwise it is enough only for an existing alert to continue.
         var begins = true
     }
 
-    /// A service that has been silent for longer is not expected any more.
+    /// A service that has been silent for longer is no longer expected.
     static let forgottenAfterNs: Int64 = 7 * 86_400_000_000_000
-    /// New faults that one look tells of.
+    /// The greatest number of new faults that one evaluation reports.
     private static let newLimit = 2000
 
     func findings(_ rule: AlertRule, _ store: any StallStore, now: Timestamp) async throws -> [Finding] {
@@ -58,7 +58,7 @@ struct AlertFinder {
                 guard rule.releases.isEmpty || rule.releases.contains(candidate.release) else { continue }
                 query.releases = [candidate.release]
             }
-            // Nil where the rule's other choices leave it out.
+            // Nil if the rule's other conditions exclude it.
             guard let fault = try await store.fault(candidate.fingerprint, query) else { continue }
             let places = [candidate.service, candidate.release.isEmpty ? main(fault.releases) : candidate.release]
             let place = places.filter { !$0.isEmpty }.joined(separator: " ")

@@ -2,13 +2,13 @@ internal import Foundation
 internal import StallReports
 internal import StallStore
 
-/// What receivers get: all that is new since the last time.
+/// What receivers get: everything that is new since the last message.
 ///
-/// `text` is what Slack and what is like it show; in it `&`, `<` and `>` are escaped as they want it, so that no name mentions a channel.
+/// Slack and compatible receivers show `text`. Its `&`, `<` and `>` are escaped in their way, so that no name can mention a channel.
 struct AlertMessage: Encodable, Sendable {
     let text: String
     let alerts: [Entry]
-    /// The text as people write it.
+    /// The text without escapes.
     let plainText: String
 
     private enum CodingKeys: String, CodingKey { case text, alerts }
@@ -22,7 +22,7 @@ struct AlertMessage: Encodable, Sendable {
         var text: String
         var beganAt: Timestamp
         var endedAt: Timestamp?
-        /// Its page.
+        /// The address of its page.
         var url: String?
 
         private enum CodingKeys: String, CodingKey {
@@ -32,10 +32,10 @@ struct AlertMessage: Encodable, Sendable {
         }
     }
 
-    /// Lines of the text. All of them are in `alerts`.
+    /// The greatest number of lines of the text. All alerts are in `alerts`.
     private static let lineLimit = 40
 
-    /// - Parameter address: the collector's.
+    /// - Parameter address: the collector's address.
     init(_ alerts: [Alert], _ address: String?) {
         let entries = alerts.map { Entry($0, address) }
         self.alerts = entries

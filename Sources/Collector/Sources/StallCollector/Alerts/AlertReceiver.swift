@@ -2,10 +2,10 @@ internal import Foundation
 internal import FoundationNetworking
 internal import StallReports
 
-/// Who is told of alerts.
+/// A receiver of alerts.
 struct AlertReceiver: Sendable, Hashable {
     enum Way: Sendable, Hashable {
-        /// Gets the message's JSON by POST: Slack, Mattermost, or what somebody wrote.
+        /// Gets the message's JSON by POST: Slack, Mattermost or your own program.
         case webhook(URL)
         /// A program with its arguments gets the message's JSON on its standard input.
         case program([String])
@@ -17,13 +17,13 @@ struct AlertReceiver: Sendable, Hashable {
         let description: String
     }
 
-    /// Nothing takes longer.
+    /// The limit of each attempt.
     static let patience = Duration.seconds(20)
     var way: Way
-    /// Among those of the same name.
+    /// Distinguishes receivers of the same name.
     var number = 1
 
-    /// What people know it by. Without the path of a webhook: that is a secret.
+    /// Its name for people. Without a webhook's path, which is a secret.
     var name: String {
         switch way {
         case .webhook(let url): "webhook \(url.host() ?? "")"
@@ -32,10 +32,10 @@ struct AlertReceiver: Sendable, Hashable {
         }
     }
 
-    /// What the store knows it by.
+    /// Its name in the store.
     var key: String { number == 1 ? name : "\(name) \(number)" }
 
-    /// - Parameter mailer: what takes mails, like `sendmail`.
+    /// - Parameter mailer: a program like `sendmail`.
     func send(_ message: AlertMessage, mailer: String = "/usr/sbin/sendmail") async throws {
         switch way {
         case .webhook(let url): try await Self.post(message.json(), to: url)
@@ -56,16 +56,16 @@ struct AlertReceiver: Sendable, Hashable {
         do {
             (_, response) = try await session.data(for: request)
         } catch {
-            // Not the error itself: it may have the address in it.
+            // Not the error itself: it may contain the address.
             throw Failure(description: (error as? URLError).map { $0.localizedDescription } ?? "it cannot be reached")
         }
         let status = (response as? HTTPURLResponse)?.statusCode ?? 0
         guard (200..<300).contains(status) else { throw Failure(description: "it answered \(status)") }
     }
 
-    /// - Throws: where it does not begin, ends with another code than 0, or takes too long; then it is killed.
+    /// - Throws: if it does not start, exits with another code than 0, or takes too long; then it is killed.
     private static func run(_ words: [String], _ input: Data) async throws {
-        // A file, not a pipe: a program that does not read holds up nobody.
+        // A file, not a pipe: a program that does not read its input then blocks nothing.
         let file = FileManager.default.temporaryDirectory.appending(path: "stall-alert-\(ULID.make())")
         try input.write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }

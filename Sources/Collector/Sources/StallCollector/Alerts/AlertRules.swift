@@ -2,15 +2,15 @@ internal import Foundation
 internal import StallReports
 internal import Yams
 
-/// Of what somebody is to be told, and how: a YAML file that an operator keeps. The collector's README.md has an example with every key.
+/// The rules for alerts and their receivers: a YAML file that an operator maintains. The collector's README.md has an example with every key.
 struct AlertRules: Sendable {
-    /// Where people reach the collector, without a slash at the end. Messages lead there.
+    /// The collector's address for people, without a slash at the end. Messages link to it.
     var address: String?
     var rules: [AlertRule]
     var receivers: [AlertReceiver]
     var silences: [AlertSilence]
 
-    /// - Throws: the first mistake, and where it is.
+    /// - Throws: the first mistake, with its place.
     init(path: String) throws(CollectorError) {
         do {
             let text = try String(contentsOfFile: path, encoding: .utf8)
@@ -41,11 +41,11 @@ struct AlertRules: Sendable {
     }
 }
 
-/// What begins an alert, and ends it.
+/// The condition under which an alert begins and ends.
 struct AlertRule: Sendable, Hashable {
     var name: String
     var team: String
-    /// Of each: empty for all.
+    /// Empty: any.
     var services: [String]
     var releases: [String]
     var hosts: [String]
@@ -53,21 +53,21 @@ struct AlertRule: Sendable, Hashable {
     var condition: Condition
 
     enum Condition: Sendable, Hashable {
-        /// A fault that the service never had before the last so many nanoseconds.
+        /// A fault that the service did not have before the last `within` nanoseconds.
         case newFault(withinNs: Int64)
-        /// A fault that the service has in a release, since so many nanoseconds at most, and did not have in the release before.
+        /// A fault that the service has had in a release for at most this time, and did not have in the previous release.
         case newInRelease(withinNs: Int64)
-        /// A service has more stalls, or stands longer in all. It is over when it is half of that, or less.
+        /// A service has more stalls, or is stalled longer in total. It ends when both are half of that or less.
         case rate(stalls: Int64?, blockedNs: Int64?, withinNs: Int64)
-        /// A monitor that runs has said nothing for so long.
+        /// A running monitor has sent nothing for this time.
         case silence(afterNs: Int64)
     }
 }
 
-/// Alerts that nobody wants to be told of for a while.
+/// Suppresses alerts for a while.
 struct AlertSilence: Sendable, Hashable {
     var rule: String
-    /// Nil for all of the rule.
+    /// Nil: all alerts of the rule.
     var subject: String?
     var until: Timestamp
 
@@ -102,7 +102,7 @@ extension AlertRules: Decodable {
                 debugDescription: "there is no rule '\(silence.rule)'"
             )
         }
-        // Two of a kind for the same host are told apart by their order.
+        // Receivers of the same kind and host are distinguished by their order.
         for index in receivers.indices {
             let before = receivers[..<index].count { $0.name == receivers[index].name }
             receivers[index].number = before + 1
@@ -178,7 +178,7 @@ extension AlertSilence: Decodable {
 }
 
 extension Decoder {
-    /// - Throws: also where there is a key that is none of these: it would be passed over, and nobody would know.
+    /// - Throws: also for a key that is not one of these, which otherwise would be ignored silently.
     func values<Key: CodingKey & CaseIterable>(_: Key.Type) throws -> KeyedDecodingContainer<Key> {
         for key in try container(keyedBy: AnyKey.self).allKeys where Key(stringValue: key.stringValue) == nil {
             let known = Key.allCases.map(\.stringValue).joined(separator: ", ")

@@ -4,7 +4,7 @@ internal import ServiceLifecycle
 internal import StallReports
 internal import StallStore
 
-/// Looks at the rules from time to time, and tells receivers what has begun and what is over: each of them once, also across a restart.
+/// Evaluates the rules regularly and tells receivers which alerts began and ended: each one once, also across a restart.
 actor AlertWatch: Service {
     private let store: any StallStore
     private let path: String
@@ -15,7 +15,7 @@ actor AlertWatch: Service {
     private var rulesMadeAt: Date?
     private let finder = AlertFinder()
 
-    /// - Throws: where the rules cannot be used. Later, such a file leaves the rules as they were.
+    /// - Throws: if the rules cannot be used. Later, such a file leaves the rules unchanged.
     init(
         _ path: String,
         _ store: any StallStore,
@@ -38,14 +38,14 @@ actor AlertWatch: Service {
         }
     }
 
-    /// One look, and what follows from it. What fails is tried again at the next.
+    /// One evaluation, with its messages. What fails is tried again at the next one.
     func round(now: Timestamp = .now()) async {
         refresh()
         do {
             try await look(now)
             try await tell(now)
         } catch {
-            // It ends: who was not told yet is told by the next one.
+            // The collector ends: receivers that were not told are told after the next start.
             if Task.isCancelled { return }
             logger.error("alerts could not be looked after", metadata: ["error": "\(error)"])
         }
@@ -72,7 +72,7 @@ actor AlertWatch: Service {
         var subject: String
     }
 
-    /// Begins alerts, and ends them.
+    /// Begins and ends alerts.
     private func look(_ now: Timestamp) async throws {
         let known = Dictionary(
             try await store.alerts().map { (Key(team: $0.team, rule: $0.rule, subject: $0.subject), $0) }
@@ -97,7 +97,7 @@ actor AlertWatch: Service {
         try await store.change(alerts: changed, removing: [])
     }
 
-    /// Tells each receiver what it does not know yet.
+    /// Tells each receiver what it was not told yet.
     private func tell(_ now: Timestamp) async throws {
         for receiver in rules.receivers {
             let news = try await store.alerts().filter { alert in
@@ -130,7 +130,7 @@ actor AlertWatch: Service {
             }
             try await store.change(alerts: told, removing: [])
         }
-        // Over, and known to be over by all that are left and knew of it.
+        // Ended, and all present receivers that were told of the beginning were told of the end.
         let receivers = Set(rules.receivers.map(\.key))
         let done = try await store.alerts().filter { alert in
             alert.endedAt != nil && alert.toldBegin.intersection(receivers).isSubset(of: alert.toldEnd)

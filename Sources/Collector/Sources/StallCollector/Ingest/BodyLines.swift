@@ -1,15 +1,15 @@
 internal import GzipCompression
 internal import StallStore
 
-/// The lines of a request's body, unpacked piece by piece: no more than a line and a piece of it is in memory at a time.
+/// The lines of a request's body, unpacked piece by piece: only one line and one piece are in memory at a time.
 struct BodyLines {
     enum Line {
-        /// Without its end. It may be empty.
+        /// Without the line feed. May be empty.
         case whole([UInt8])
         case tooLong
     }
 
-    /// Why the body is not read to its end.
+    /// Why the body cannot be read to its end.
     enum Failure: Error {
         case tooLarge, damaged
     }
@@ -34,7 +34,7 @@ struct BodyLines {
         piece = []
     }
 
-    /// Nil behind the last.
+    /// Nil after the last one.
     mutating func next() throws(Failure) -> Line? {
         var (line, isTooLong, hasBegun): ([UInt8], Bool, Bool) = ([], false, false)
         while true {

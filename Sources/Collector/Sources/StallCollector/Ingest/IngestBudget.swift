@@ -1,9 +1,9 @@
 internal import StallStore
 internal import Synchronization
 
-/// Bytes that all requests with reports may take in memory together, from their heads to their answers. For any thread.
+/// Limits the memory of all requests with reports together, from their heads to their answers. For any thread.
 final class IngestBudget: Sendable {
-    /// What one request holds. It is given back when nobody has this object any more.
+    /// The memory of one request. It is given back when this object is released.
     final class Share: Sendable {
         private let budget: IngestBudget
         private let held: Mutex<Int>
@@ -13,7 +13,7 @@ final class IngestBudget: Sendable {
             held = Mutex(bytes)
         }
 
-        /// - Returns: whether there was room for so many bytes more.
+        /// - Returns: whether there was room for this many more bytes.
         func grow(by bytes: Int) -> Bool {
             held.withLock { held in
                 guard budget.take(bytes) else { return false }
@@ -41,13 +41,13 @@ final class IngestBudget: Sendable {
 
     var usedBytes: Int { used.withLock { $0 } }
 
-    /// Nil where there is no room.
+    /// Nil if there is no room.
     func share(of bytes: Int) -> Share? { take(bytes) ? Share(self, bytes) : nil }
 
     private func take(_ bytes: Int) -> Bool {
         used.withLock { used in
             let sum = used.addingSaturated(max(0, bytes))
-            // A single one is always let in: a limit below what one request needs would stop everything.
+            // A single request is always admitted: otherwise a limit below the need of one request would stop everything.
             guard used == 0 || sum <= maximum else { return false }
             used = sum
             return true
@@ -57,7 +57,7 @@ final class IngestBudget: Sendable {
     private func give(_ bytes: Int) { used.withLock { $0 -= bytes } }
 }
 
-/// Lets a few at a time in, so that what each needs while it computes is needed a few times only.
+/// Admits a few tasks at a time, to limit their temporary memory.
 actor Gate {
     struct Crowded: Error {}
 
@@ -66,7 +66,7 @@ actor Gate {
     private var inside = 0
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
-    /// - Parameter waitingLimit: who comes when so many wait is turned away.
+    /// - Parameter waitingLimit: if this many tasks wait, others are refused.
     init(width: Int, waitingLimit: Int) { (self.width, self.waitingLimit) = (max(1, width), waitingLimit) }
 
     var waitingCount: Int { waiting.count }
@@ -77,7 +77,7 @@ actor Gate {
             inside += 1
         } else {
             guard waiting.count < waitingLimit else { throw Crowded() }
-            // Whoever leaves hands its place over.
+            // A task that leaves hands its place to this one.
             await withCheckedContinuation { waiting.append($0) }
         }
         defer {

@@ -1,19 +1,19 @@
 internal import StallStore
 
-/// Brings what several requests sent into the store in one transaction: the disk is asked once for all that came while it was busy.
+/// Inserts the records of several requests in one transaction: everything that arrives during a write is written together by the next one.
 actor IngestQueue {
     private let store: any StallStore
-    /// Of what waits and is being written.
+    /// The limit of what is waiting or being written.
     private let maximumBytes: Int
     private var bytes = 0
     var waitingBytes: Int { bytes }
     private var isWriting = false
     private var waiting: [(arrivals: [Arrival], end: CheckedContinuation<Turn, Never>)] = []
 
-    /// What a request that waited is told.
+    /// How a waiting request continues.
     private enum Turn {
         case written(Result<Int, any Error>)
-        /// It writes next, with all that wait.
+        /// It writes next, together with all that are waiting.
         case writes
     }
 
@@ -21,11 +21,11 @@ actor IngestQueue {
 
     init(_ store: any StallStore, maximumBytes: Int) { (self.store, self.maximumBytes) = (store, maximumBytes) }
 
-    /// Returns when it is on the disk.
+    /// Returns when the arrivals are on the disk.
     ///
-    /// - Parameter size: what it takes in memory.
-    /// - Returns: how many of all that were written with it were new.
-    /// - Throws: ``Overloaded`` at once where too much waits already; otherwise what the store throws.
+    /// - Parameter size: the arrivals' bytes in memory.
+    /// - Returns: how many of all arrivals written together were new.
+    /// - Throws: ``Overloaded`` at once if too much is waiting already; otherwise what the store throws.
     func insert(_ arrivals: [Arrival], size: Int) async throws -> Int {
         guard bytes == 0 || bytes + size <= maximumBytes else { throw Overloaded() }
         bytes += size
@@ -47,13 +47,13 @@ actor IngestQueue {
         } catch {
             result = .failure(error)
         }
-        // Those that came meanwhile are written by the first of them.
+        // What arrived meanwhile is written by the first of the waiting requests.
         if waiting.isEmpty {
             isWriting = false
         } else {
             waiting.removeFirst().end.resume(returning: .writes)
         }
-        // What was new is counted once.
+        // New arrivals are counted once.
         for other in others { other.end.resume(returning: .written(result.map { _ in 0 })) }
         return try result.get()
     }

@@ -3,15 +3,16 @@ internal import HTTPTypes
 internal import Hummingbird
 internal import Logging
 internal import NIOCore
-internal import StallReports
 internal import StallStore
 
-/// Takes reports: `POST /v1/reports`, one JSON document a line, reports and run records mixed, packed by gzip or not.
+/// Takes reports: `POST /v1/reports` and `POST /v1/logs`. The body may be packed by gzip.
 struct IngestRoutes {
     let queue: IngestQueue
     let budget: IngestBudget
-    /// Before unpacking and parsing.
+    /// Requests pass it before they are unpacked and parsed.
     let gate: Gate
+    /// By token.
+    let rates = RateLimiter<Int>()
     let limits: IngestLimits
     let retention: Retention
     let metrics: CollectorMetrics
@@ -31,51 +32,87 @@ struct IngestRoutes {
     }
 
     func add(to router: some RouterMethods<CollectorContext>) {
-        router.post("v1/reports") { request, context in
-            let caller = context.caller?.team ?? ""
-            do {
-                let (response, receipt) = try await take(request, context)
-                audit?.write(.init(action: "ingest", team: caller, peer: context.peer, receipt: receipt))
-                return response
-            } catch let refusal as Refusal {
-                audit?.write(.init(action: "ingest", team: caller, peer: context.peer, refusal: refusal))
-                throw refusal
-            }
+        router.post("v1/reports") { try await answer($0, $1, .lines) }
+        router.post("v1/logs") { try await answer($0, $1, .telemetry) }
+    }
+
+    private func answer(_ request: Request, _ context: CollectorContext, _ format: IngestFormat) async throws
+        -> Response
+    {
+        let team = context.caller?.team ?? ""
+        do {
+            let receipt = try await take(request, context, format)
+            audit?.write(.init(action: format.action, team: team, peer: context.peer, receipt: receipt))
+            return try format.answer(receipt)
+        } catch let refusal as Refusal {
+            audit?.write(.init(action: format.action, team: team, peer: context.peer, refusal: refusal))
+            throw refusal
         }
     }
 
-    private func take(_ request: Request, _ context: CollectorContext) async throws -> (Response, Receipt) {
-        let team = try context.team(.write)
+    private func take(
+        _ request: Request,
+        _ context: CollectorContext,
+        _ format: IngestFormat
+    ) async throws -> IngestReceipt {
+        let caller = try context.caller(.write)
         metrics.requests.add(1)
-        let isPacked = try Self.isPacked(request)
-        // Before the first byte is read.
+        let rate = try admit(caller)
+        let isPacked = try format.isPacked(request)
+        // Before the first byte of the body is read.
         guard let share = budget.share(of: try expectedBytes(request)) else { throw overload("memory") }
         let body = try await collect(request)
-        let parsed: Parsed
-        do {
-            parsed = try await gate.pass { try await parse(body, isPacked, team, share) }
-        } catch is Gate.Crowded {
-            throw overload("its turn")
-        }
+        let parsed = try await parse(body, format, isPacked, caller, share)
         share.shrink(by: body.count)
+        if let rate { rates.charge(parsed.count - 1, to: caller.token, rate) }
         metrics.bytes.add(parsed.bytes)
         metrics.refused.add(parsed.refused.count)
         try await insert(parsed, context)
         if let first = parsed.refused.first {
             context.logger.notice(
                 "refused records",
-                metadata: ["team": "\(team)", "count": "\(parsed.refused.count)", "first": "\(first.reason)"]
+                metadata: ["team": "\(caller.team)", "count": "\(parsed.refused.count)", "first": "\(first.reason)"]
             )
         }
-        let receipt = Receipt(
+        return IngestReceipt(
             accepted: parsed.arrivals.count,
             refused: parsed.refused.count,
             reasons: Array(parsed.refused.prefix(20))
         )
-        return (try JSONAnswer.make(receipt, status: .accepted), receipt)
     }
 
-    private func insert(_ parsed: Parsed, _ context: CollectorContext) async throws {
+    /// - Returns: the rate by which the request's records have to be charged.
+    private func admit(_ caller: Caller) throws(Refusal) -> Rate? {
+        guard let perSecond = caller.recordsPerSecond ?? limits.recordsPerSecond else { return nil }
+        let rate = Rate(perSecond: perSecond)
+        guard let wait = rates.wait(caller.token, rate) else { return rate }
+        metrics.limited.add(1)
+        throw Refusal(
+            .tooManyRequests,
+            "the token may send \(Int(saturating: perSecond)) records a second, and has sent more",
+            [.retryAfter: "\(max(1, Int(saturating: (wait / .seconds(1)).rounded(.up))))"]
+        )
+    }
+
+    private func parse(
+        _ body: [UInt8],
+        _ format: IngestFormat,
+        _ isPacked: Bool,
+        _ caller: Caller,
+        _ share: IngestBudget.Share
+    ) async throws -> BodyParser.Parsed {
+        do {
+            return try await gate.pass { [limits] in
+                try await BodyParser.parse(body, format, isPacked: isPacked, limits, team: caller.team, share)
+            }
+        } catch is Gate.Crowded {
+            throw overload("its turn")
+        } catch is BodyParser.OutOfMemory {
+            throw overload("memory")
+        }
+    }
+
+    private func insert(_ parsed: BodyParser.Parsed, _ context: CollectorContext) async throws {
         do {
             metrics.new.add(try await queue.insert(parsed.arrivals, size: parsed.heldBytes))
         } catch is IngestQueue.Overloaded {
@@ -94,40 +131,10 @@ struct IngestRoutes {
         return Refusal(.tooManyRequests, "too much waits for \(what)", [.retryAfter: "1"])
     }
 
-    /// What became of a request.
-    struct Receipt: Codable, Hashable {
-        /// Records that are on the disk, those that were known before included.
-        var accepted: Int
-        /// Records that are no reports. The same again would be refused again.
-        var refused: Int
-        /// Of the first of them.
-        var reasons: [Reason]
-
-        struct Reason: Codable, Hashable {
-            /// From 1.
-            var line: Int
-            var reason: String
-        }
-    }
-
     // MARK: The body
 
-    private static func isPacked(_ request: Request) throws -> Bool {
-        // Browsers send other kinds to other sites without asking.
-        let type = request.headers[.contentType]?.split(separator: ";").first?.trimmingCharacters(in: .whitespaces)
-        guard let type, ["application/x-ndjson", "application/jsonl", "application/json"].contains(type.lowercased())
-        else {
-            throw Refusal(.unsupportedMediaType, "send one JSON document a line, as application/x-ndjson")
-        }
-        let coding = request.headers[.contentEncoding]?.lowercased() ?? "identity"
-        guard ["gzip", "identity"].contains(coding) else {
-            throw Refusal(.unsupportedMediaType, "send it packed by gzip, or not packed", [.acceptEncoding: "gzip"])
-        }
-        return coding == "gzip"
-    }
-
-    /// What the head says, or else as much as is permitted.
-    private func expectedBytes(_ request: Request) throws -> Int {
+    /// What the head announces; if it announces nothing, as much as is permitted.
+    private func expectedBytes(_ request: Request) throws(Refusal) -> Int {
         guard let text = request.headers[.contentLength] else { return limits.bytes }
         guard let length = Int(text), length >= 0 else { throw Refusal(.badRequest, "the body's length is no number") }
         guard length <= limits.bytes else { throw tooLarge }
@@ -138,7 +145,7 @@ struct IngestRoutes {
         Refusal(.contentTooLarge, "the body is more than \(limits.bytes) bytes; send fewer reports at a time")
     }
 
-    /// Within a time: a sender that sends a byte now and then holds no place for long.
+    /// Within a time: a sender that sends a byte now and then does not occupy memory for long.
     private func collect(_ request: Request) async throws -> [UInt8] {
         try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
             group.addTask {
@@ -160,93 +167,4 @@ struct IngestRoutes {
             return body
         }
     }
-
-    // MARK: Its lines
-
-    private struct Parsed: Sendable {
-        var arrivals: [Arrival] = []
-        var refused: [Receipt.Reason] = []
-        /// Unpacked.
-        var bytes = 0
-        /// What the arrivals take in memory.
-        var heldBytes = 0
-    }
-
-    /// So many bytes are parsed before others get their turn on the thread.
-    private static let turnBytes = 1 << 20
-
-    private func parse(
-        _ body: [UInt8],
-        _ isPacked: Bool,
-        _ team: String,
-        _ share: IngestBudget.Share
-    ) async throws -> Parsed {
-        var (parsed, number, lastTurn) = (Parsed(), 0, 0)
-        do {
-            var lines = try BodyLines(body, isPacked: isPacked, limits)
-            while let line = try lines.next() {
-                number += 1
-                parsed.bytes = lines.unpackedBytes
-                try take(line, number, team, share, &parsed)
-                if parsed.bytes - lastTurn > Self.turnBytes {
-                    lastTurn = parsed.bytes
-                    await Task.yield()
-                }
-            }
-            parsed.bytes = lines.unpackedBytes
-            return parsed
-        } catch BodyLines.Failure.tooLarge {
-            throw Refusal(
-                .contentTooLarge,
-                "unpacked it is more than \(limits.unpackedBytes) bytes; send fewer reports at a time"
-            )
-        } catch BodyLines.Failure.damaged {
-            throw Refusal(.badRequest, "the body is no gzip, or cut off")
-        }
-    }
-
-    private func take(
-        _ line: BodyLines.Line,
-        _ number: Int,
-        _ team: String,
-        _ share: IngestBudget.Share,
-        _ parsed: inout Parsed
-    ) throws {
-        if case .whole(let json) = line, json.isEmpty { return }
-        guard parsed.arrivals.count + parsed.refused.count < limits.records else {
-            throw Refusal(.contentTooLarge, "more than \(limits.records) records in a request")
-        }
-        let arrival: Arrival
-        do throws(RefusedArrival) {
-            guard case .whole(let json) = line else {
-                throw RefusedArrival("more than \(limits.recordBytes) bytes")
-            }
-            arrival = try Arrival(json: json, team: team)
-        } catch {
-            parsed.refused.append(.init(line: number, reason: error.description))
-            return
-        }
-        guard share.grow(by: arrival.heldBytes) else { throw overload("memory") }
-        parsed.arrivals.append(arrival)
-        parsed.heldBytes = parsed.heldBytes.addingSaturated(arrival.heldBytes)
-    }
-}
-
-/// What a request may be, and all of them together.
-public struct IngestLimits: Sendable {
-    /// As it comes.
-    public var bytes = 16 << 20
-    public var unpackedBytes = 64 << 20
-    public var recordBytes = 8 << 20
-    public var records = 10_000
-    /// For the whole body.
-    public var patience = Duration.seconds(30)
-    /// Of all requests together, from their heads until they are on the disk.
-    public var waitingBytes = 128 << 20
-    /// Requests that are unpacked and parsed at a time.
-    public var parsers = max(2, ProcessInfo.processInfo.activeProcessorCount)
-    /// Requests that may wait for that.
-    public var waitingParsers = 256
-
-    public init() {}
 }

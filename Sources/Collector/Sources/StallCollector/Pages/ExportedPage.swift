@@ -1,14 +1,14 @@
 internal import StallExport
 
-/// The page of `export --format html` as the collector sends it: a stranger to the collector's own pages, which runs its own script and no other.
+/// The page of `export --format html` as the collector sends it. It is isolated from the collector's other pages, and runs only its own script.
 enum ExportedPage {
-    /// Scripts and styles are named by their hashes (CSP level 3, 6.7.3.3), so that markup which a report's name might smuggle in does nothing.
+    /// Scripts and styles are permitted by their hashes (CSP level 3, 6.7.3.3), so that markup in a report's names would have no effect.
     static let policy = """
         sandbox allow-scripts; default-src 'none'; style-src \(source(of: FlameGraphView.style)); \
         script-src \(source(of: FlameGraphView.script)); base-uri 'none'; form-action 'none'; frame-ancestors 'none'
         """
 
-    /// In the page each stands behind a line feed.
+    /// In the page each of them follows a line feed.
     private static func source(of text: String) -> String {
         "'sha256-\(base64(SHA256.hash(Array("\n\(text)".utf8))))'"
     }
@@ -26,7 +26,7 @@ enum ExportedPage {
     }
 }
 
-/// FIPS 180-4. For constant texts of our own; nothing secret depends on it.
+/// SHA-256 (FIPS 180-4), for our own constant texts. Nothing secret depends on it.
 enum SHA256 {
     static func hash(_ message: [UInt8]) -> [UInt8] {
         let length = UInt64(message.count) << 3

@@ -6,7 +6,7 @@ struct Fact {
     var value: String
 }
 
-/// One fault: what it costs, why, what to do, when and where it came.
+/// One fault: its cost, cause and advice, and when and where it occurred.
 struct FaultDetailPage {
     let title: String
     let team: String
@@ -61,7 +61,7 @@ struct FaultDetailPage {
         }
     }
 
-    /// - Parameter latest: its latest report, where that is to be had.
+    /// - Parameter latest: its latest report, if there is one.
     init(_ question: QuestionText, _ fault: Fault, _ latest: StallReport?, _ days: [DayCount], _ stalls: [StoredStall])
     {
         let links = PageLinks(question: question)

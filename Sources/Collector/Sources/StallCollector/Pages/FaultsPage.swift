@@ -1,7 +1,7 @@
 internal import StallReports
 internal import StallStore
 
-/// The faults of a range of time: what a team looks at first.
+/// The faults of a time range: the start page.
 struct FaultsPage {
     let title = "Stalls"
     let team: String
@@ -48,7 +48,7 @@ struct FaultsPage {
     struct AlertRow {
         var text: String
         var since: String
-        /// To its fault. Nil where it is about something else.
+        /// The link to its fault. Nil if it is about something else.
         var link: String?
     }
 
@@ -106,7 +106,7 @@ struct FaultsPage {
         }
     }
 
-    /// What was chosen is among them, also where nothing of it was found.
+    /// The current choice is always included, even if nothing was found for it.
     private static func options(_ options: [(String, String)], chosen: [String]) -> [Option] {
         let missing = chosen.filter { name in !options.contains { $0.0 == name } }.map { ($0, $0) }
         return (options + missing).map { Option(value: $0, name: $1, isChosen: chosen.contains($0)) }

@@ -1,14 +1,14 @@
 internal import StallStore
 
-/// The latest stalls, and those that come while it is open.
+/// The latest stalls, and those that arrive while the page is open.
 struct LivePage {
     let title = "Live"
     let team: String
-    /// What comes behind this is news.
+    /// The page shows what arrives after this place.
     let place: Int64
     let rows: [LiveStall]
 
-    /// Puts each stall that comes on top, and one that changed in its own row. Names become text, never markup.
+    /// Adds each new stall at the top, and updates the row of one that changed. Names are set as text, never as markup.
     static let script = """
         "use strict";
         const list = document.getElementById("stalls");

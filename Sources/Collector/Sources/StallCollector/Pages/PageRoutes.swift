@@ -7,7 +7,7 @@ internal import StallExport
 internal import StallReports
 internal import StallStore
 
-/// Pages for people. They need no script but the flame graph's and the live page's, and nothing from elsewhere.
+/// Pages for people. Only the flame graph and the live page need a script, and no page loads anything from another site.
 struct PageRoutes {
     let store: any StallStore
 
@@ -17,7 +17,7 @@ struct PageRoutes {
             async let list = store.faults(question.query, by: question.order, limit: question.limit)
             async let choices = store.choices(question.query)
             async let alerts = store.alerts()
-            // Where a part of the store is gone, the alerts may have been in it.
+            // The alerts may be in a part of the store that does not answer.
             let known = try await list.isPartial ? (try? alerts) ?? [] : alerts
             return try await Self.page("faults", FaultsPage(question, list, choices, known))
         }
@@ -31,7 +31,7 @@ struct PageRoutes {
         }
         router.get("live") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
-            // First the place: what comes between the two is shown once, by its id.
+            // The place comes first: a stall that arrives between the two queries is shown once, by its id.
             let place = try await store.lastPlace()
             let stalls = try await store.stalls(question.query, of: nil, longestFirst: false, limit: question.limit)
             return Self.page(
@@ -96,7 +96,7 @@ struct PageRoutes {
     }
 }
 
-/// What pages link: the same for everybody.
+/// Files to which pages link. They are the same for all teams.
 struct AssetRoutes {
     func add(to router: some RouterMethods<CollectorContext>) {
         let assets = [
@@ -114,7 +114,7 @@ struct AssetRoutes {
     }
 }
 
-/// For every answer, also one that refuses: no page may load anything from elsewhere, be framed, or be taken for another kind.
+/// For every answer, including errors: no page may load anything from another site, be framed, or be taken for another content type.
 struct SafetyHeaders: RouterMiddleware {
     private static let policy =
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

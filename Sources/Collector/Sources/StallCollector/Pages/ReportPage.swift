@@ -1,7 +1,7 @@
 internal import StallReports
 internal import StallStore
 
-/// One report: why it stalled, and all its stacks.
+/// One report: its cause and all its stacks.
 struct ReportPage {
     let title: String
     let team: String
@@ -49,7 +49,7 @@ struct ReportPage {
         stacks = report.stacks.prefix(20).map { Self.stack($0, report) }
     }
 
-    /// What the cause was, and what to do about it.
+    /// The cause, and what to do about it.
     static func reasons(_ report: StallReport) -> [Fact] {
         var facts: [Fact] = []
         if !report.cause.summary.isEmpty { facts.append(Fact(name: "Cause", value: shown(report.cause.summary))) }

@@ -1,9 +1,9 @@
 internal import Mustache
 
-/// The pages' markup. `{{…}}` is escaped by the template engine, in texts and in quoted attributes; nothing is put in unescaped but numbers that
-/// pages make themselves.
+/// The pages' markup. The template engine escapes `{{…}}`, in text and in quoted attributes; only numbers that the pages
+/// make themselves are inserted unescaped.
 enum Templates {
-    /// The templates are constant: tests render each.
+    /// The templates are constant, and tests render each of them.
     static let library: MustacheLibrary = {
         var library = MustacheLibrary()
         for (name, text) in [

@@ -2,7 +2,7 @@ internal import Foundation
 internal import StallReports
 internal import StallStore
 
-// What pages say of values.
+// How pages write values.
 
 func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
 
@@ -14,31 +14,31 @@ func moment(_ timestamp: Timestamp) -> String {
     String(timestamp.description.prefix(19)).replacing("T", with: " ")
 }
 
-/// `12.3 %`, and never 0 for what is more.
+/// `12.3 %`. Never 0 for a greater share.
 func percent(_ share: Double) -> String {
     let tenths = Int(saturating: (share * 1000).rounded())
     return tenths == 0 && share > 0 ? "<0.1 %" : "\(tenths / 10).\(tenths % 10) %"
 }
 
 extension Trend.Direction {
-    /// Nothing where they are too few to tell.
+    /// Nothing if there are too few values.
     var text: String { self == .few ? "" : rawValue }
 }
 
-/// The most frequent, and how many others there are.
+/// The most frequent names, and the number of the others.
 func main(_ counts: [String: Int64]) -> String {
     guard let most = sorted(counts).first?.key else { return "" }
     return counts.count == 1 ? most : "\(most) +\(counts.count - 1)"
 }
 
-/// The most frequent first, equal ones by the alphabet.
+/// The most frequent first; equal ones in alphabetical order.
 func sorted(_ counts: [String: Int64]) -> [(key: String, value: Int64)] {
     counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
 }
 
-/// Bars as a picture in the page, from numbers alone.
+/// Bars as a picture in the page, made from numbers only.
 enum Bars {
-    /// One beside the other.
+    /// Vertical bars, one beside the other.
     static func trend(_ counts: [Int64]) -> String {
         let most = Double(counts.max() ?? 0)
         let bars = counts.enumerated().map { index, count in
@@ -48,18 +48,18 @@ enum Bars {
         return "<svg width=\"\(counts.count * 6)\" height=\"18\" aria-hidden=\"true\">\(bars.joined())</svg>"
     }
 
-    /// A single one, as wide as its share of the longest.
+    /// A single bar, as wide as its share of the longest.
     static func share(_ count: Int64, of most: Int64) -> String {
         let width = most > 0 && count > 0 ? max(1, Int(200 * Double(count) / Double(most))) : 0
         return "<svg width=\"200\" height=\"10\" aria-hidden=\"true\"><rect width=\"\(width)\" height=\"10\"/></svg>"
     }
 }
 
-/// Addresses of pages. What names come into them is escaped.
+/// Addresses of pages. Names in them are escaped.
 struct PageLinks {
     let question: QuestionText
 
-    /// The range and the choices go with the reader from page to page.
+    /// Links keep the range and the filters.
     private var fields: String {
         let query = question.query
         var fields = [("since", question.since)]

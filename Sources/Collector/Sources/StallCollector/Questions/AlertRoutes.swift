@@ -1,7 +1,7 @@
 internal import Hummingbird
 internal import StallStore
 
-/// Tells a team what it is alerted of just now: `GET /api/v1/alerts`.
+/// Returns a team's current alerts: `GET /api/v1/alerts`.
 struct AlertRoutes {
     let store: any StallStore
 

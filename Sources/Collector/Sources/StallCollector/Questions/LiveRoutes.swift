@@ -7,12 +7,12 @@ internal import StallReports
 internal import StallStore
 internal import Synchronization
 
-/// Stalls as they come, and again when they changed: `GET /api/v1/live`, server-sent events. Who comes back with the last event's id misses none.
+/// Stalls as they arrive, and again when they change: `GET /api/v1/live`, server-sent events. A client that reconnects with the last id misses none.
 final class LiveRoutes: Sendable {
-    /// More do not look at a time.
+    /// The greatest number of clients.
     static let viewerLimit = 200
     private static let every = Duration.milliseconds(500)
-    /// So often something is sent, and be it nothing: a connection that is gone is noticed by that.
+    /// How often something is sent, if only a comment, so that a closed connection is noticed.
     private static let beat = 20
     private let store: any StallStore
     private let viewers = Atomic(0)
@@ -50,7 +50,7 @@ final class LiveRoutes: Sendable {
         }
     }
 
-    /// Asks the store again and again, which takes microseconds: so it works before several collectors, too.
+    /// Polls the store, which takes microseconds. This also shows what other collectors have stored.
     private func follow(_ team: String, _ start: Int64, _ writer: inout any ResponseBodyWriter) async throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -75,7 +75,7 @@ final class LiveRoutes: Sendable {
     }
 }
 
-/// A stall as the page shows it.
+/// A stall in the form that the page shows.
 struct LiveStall: Encodable {
     let id: String
     let link: String

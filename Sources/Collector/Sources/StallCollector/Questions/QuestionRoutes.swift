@@ -6,11 +6,11 @@ internal import StallExport
 internal import StallReports
 internal import StallStore
 
-/// Answers questions in JSON, and in the formats of other tools.
+/// Answers queries in JSON and in other tools' formats.
 struct QuestionRoutes {
-    /// So many of a fault's stalls, its longest, make its picture.
+    /// An export has this many stalls of a fault, the longest ones.
     static let exportedReports = 200
-    /// In an answer that a part of the store has no part in.
+    /// The header of an answer in which a part of the store is missing.
     private static let partial = HTTPField.Name("Stall-Partial")!
     let store: any StallStore
 
@@ -84,10 +84,10 @@ struct QuestionRoutes {
 }
 
 extension StallStore {
-    /// What of a fault's reports is read for one picture.
+    /// The bytes of a fault's reports that are read for one export.
     private var pictureBytes: Int { 64 << 20 }
 
-    /// The reports of stalls, one after the other, until that was enough to read. One that cannot be read is left out.
+    /// The stalls' reports, up to this limit. Reports that cannot be read are skipped.
     func eachReport(of stalls: [StoredStall], team: String, _ work: (StallReport) throws -> Void) async throws {
         var bytes = 0
         for stall in stalls where bytes < pictureBytes {
@@ -98,7 +98,7 @@ extension StallStore {
     }
 }
 
-/// The router leaves a path as it was sent: a client may have escaped the colon.
+/// The router does not unescape paths: a client may have escaped the colon.
 func fingerprint(_ context: CollectorContext) throws(Refusal) -> Fingerprint {
     let text = context.parameters.get("fingerprint")?.removingPercentEncoding
     guard let fingerprint = text.flatMap({ Fingerprint(rawValue: $0) }) else {
@@ -132,7 +132,7 @@ extension ExportFormat {
     }
 }
 
-/// What `/api/v1/stalls` answers.
+/// The answer of `/api/v1/stalls`.
 struct StallsDocument: Encodable {
     var schema = "stall-list/1"
     var stalls: [Row]

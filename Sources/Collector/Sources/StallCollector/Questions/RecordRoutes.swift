@@ -4,15 +4,15 @@ internal import StallReports
 internal import StallStore
 internal import Synchronization
 
-/// Hands out what was sent, as it was sent: `GET /api/v1/records`, the run records first and then the reports, one JSON document a line. What
-/// reads report directories reads this.
+/// Returns what was sent, unchanged: `GET /api/v1/records`. Run records come first, then reports, one JSON document a line. Programs
+/// that read report directories can read this.
 final class RecordRoutes: Sendable {
-    /// More stalls than a reader should ask for at a time.
+    /// The greatest number of stalls in one answer.
     static let stallLimit = 100_000
-    /// Documents in memory at a time for each reader, where the store does not find fewer enough.
+    /// The greatest number of documents in memory for each reader; the store may return fewer.
     private static let page = 100
     private let store: any StallStore
-    /// More do not read at a time: each has a page in memory.
+    /// The greatest number of readers at a time: each has a page in memory.
     private let readerLimit: Int
     private let readers = Atomic(0)
 
@@ -21,7 +21,7 @@ final class RecordRoutes: Sendable {
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/records") { request, context in
             let query = try QuestionText(request, team: context.team(.read)).query
-            // Before anything is sent: an answer that was begun cannot be refused any more.
+            // Before anything is sent: afterwards the status cannot be changed.
             guard try await self.store.count(query, limit: Self.stallLimit + 1) <= Self.stallLimit else {
                 throw Refusal(
                     .contentTooLarge,
@@ -61,7 +61,7 @@ final class RecordRoutes: Sendable {
         }
     }
 
-    /// A document as it was sent is one line; it may have come without an end.
+    /// A document is one line; it may have been sent without a line feed.
     private static func lines(_ documents: [[UInt8]]) -> ByteBuffer {
         var buffer = ByteBuffer()
         for json in documents {

@@ -1,0 +1,156 @@
+internal import Foundation
+internal import GzipCompression
+internal import HTTPTypes
+internal import StallReports
+internal import StallStore
+
+/// Parses and checks the body of one request. The memory of everything that it keeps is taken from the request's share.
+struct BodyParser {
+    let limits: IngestLimits
+    let team: String
+    let share: IngestBudget.Share
+    private(set) var parsed = Parsed()
+
+    /// A request's records, checked.
+    struct Parsed: Sendable {
+        var arrivals: [Arrival] = []
+        var refused: [IngestReceipt.Reason] = []
+        /// Bytes of the body, unpacked.
+        var bytes = 0
+        /// Bytes of memory that `arrivals` use.
+        var heldBytes = 0
+
+        var count: Int { arrivals.count + refused.count }
+    }
+
+    /// There is no memory for the request now.
+    struct OutOfMemory: Error {}
+
+    init(_ limits: IngestLimits, team: String, _ share: IngestBudget.Share) {
+        (self.limits, self.team, self.share) = (limits, team, share)
+    }
+
+    /// - Throws: ``Refusal``, ``OutOfMemory``.
+    static func parse(
+        _ body: [UInt8],
+        _ format: IngestFormat,
+        isPacked: Bool,
+        _ limits: IngestLimits,
+        team: String,
+        _ share: IngestBudget.Share
+    ) async throws -> Parsed {
+        var parser = BodyParser(limits, team: team, share)
+        switch format {
+        case .lines: try await parser.parseLines(body, isPacked)
+        case .telemetry: try await parser.parseTelemetry(body, isPacked)
+        }
+        return parser.parsed
+    }
+
+    // MARK: Lines
+
+    /// After this many bytes other requests get a turn on the thread.
+    private static let turnBytes = 1 << 20
+
+    private mutating func parseLines(_ body: [UInt8], _ isPacked: Bool) async throws {
+        var (number, lastTurn) = (0, 0)
+        do {
+            var lines = try BodyLines(body, isPacked: isPacked, limits)
+            while let line = try lines.next() {
+                number += 1
+                parsed.bytes = lines.unpackedBytes
+                try take(line, number)
+                if parsed.bytes - lastTurn > Self.turnBytes {
+                    lastTurn = parsed.bytes
+                    await Task.yield()
+                }
+            }
+            parsed.bytes = lines.unpackedBytes
+        } catch BodyLines.Failure.tooLarge {
+            throw tooLarge(limits.unpackedBytes)
+        } catch BodyLines.Failure.damaged {
+            throw damaged
+        }
+    }
+
+    private mutating func take(_ line: BodyLines.Line, _ number: Int) throws {
+        if case .whole(let json) = line, json.isEmpty { return }
+        let limits = limits
+        let team = team
+        try add(number) { () throws(RefusedArrival) in
+            guard case .whole(let json) = line else {
+                throw RefusedArrival("more than \(limits.recordBytes) bytes")
+            }
+            return try Arrival(json: json, team: team)
+        }
+    }
+
+    private mutating func add(_ number: Int, _ make: () throws(RefusedArrival) -> Arrival) throws {
+        guard parsed.count < limits.records else {
+            throw Refusal(.contentTooLarge, "more than \(limits.records) records in a request")
+        }
+        let arrival: Arrival
+        do throws(RefusedArrival) {
+            arrival = try make()
+        } catch {
+            parsed.refused.append(.init(line: number, reason: error.description))
+            return
+        }
+        guard share.grow(by: arrival.heldBytes) else { throw OutOfMemory() }
+        parsed.arrivals.append(arrival)
+        parsed.heldBytes = parsed.heldBytes.addingSaturated(arrival.heldBytes)
+    }
+
+    private func tooLarge(_ bytes: Int) -> Refusal {
+        Refusal(.contentTooLarge, "unpacked it is more than \(bytes) bytes; send fewer reports at a time")
+    }
+
+    private var damaged: Refusal { Refusal(.badRequest, "the body is no gzip, or cut off") }
+
+    // MARK: Log records
+
+    /// The decoded form of a JSON document takes a multiple of its bytes, for as long as it is read.
+    private static let telemetryFactor = 4
+
+    private mutating func parseTelemetry(_ body: [UInt8], _ isPacked: Bool) async throws {
+        let json = try unpacked(body, isPacked)
+        parsed.bytes = json.count
+        let decodedBytes = json.count * Self.telemetryFactor
+        guard share.grow(by: decodedBytes) else { throw OutOfMemory() }
+        defer { share.shrink(by: decodedBytes) }
+        guard let request = try? JSONDecoder().decode(TelemetryLogs.self, from: Data(json)) else {
+            throw Refusal(.badRequest, "the body is not OpenTelemetry's JSON for logs")
+        }
+        var number = 0
+        for group in request.resourceLogs ?? [] {
+            for record in (group.scopeLogs ?? []).flatMap({ $0.logRecords ?? [] }) {
+                number += 1
+                try take(TelemetryStall(record, group.resource?.attributes), number)
+            }
+            await Task.yield()
+        }
+    }
+
+    private mutating func take(_ stall: TelemetryStall, _ number: Int) throws {
+        let team = team
+        try add(number) { () throws(RefusedArrival) in
+            // Checked in the same way as a report that was sent as such.
+            let report = try stall.report()
+            guard let json = try? report.json() else { throw RefusedArrival("it cannot be written as a report") }
+            return try Arrival(json: json, team: team)
+        }
+    }
+
+    private func unpacked(_ body: [UInt8], _ isPacked: Bool) throws -> [UInt8] {
+        let limit = limits.unpackedTelemetryBytes
+        guard isPacked else {
+            guard body.count <= limit else { throw tooLarge(limit) }
+            return body
+        }
+        do throws(Gzip.Failure) {
+            return try Gzip.decompressed(body, limit: limit)
+        } catch {
+            throw error == .tooLarge ? tooLarge(limit) : damaged
+        }
+    }
+}

@@ -1,0 +1,87 @@
+/// A request of an OpenTelemetry log exporter: OTLP over HTTP, in its JSON encoding. Only the fields that stalls use are read.
+///
+/// The encoding is that of protocol buffers in JSON: 64-bit numbers are strings, and may be numbers. Every field may be missing.
+struct TelemetryLogs: Decodable {
+    var resourceLogs: [ResourceLogs]?
+
+    struct ResourceLogs: Decodable {
+        var resource: Resource?
+        var scopeLogs: [ScopeLogs]?
+    }
+
+    struct Resource: Decodable {
+        var attributes: Attributes?
+    }
+
+    struct ScopeLogs: Decodable {
+        var logRecords: [Record]?
+    }
+
+    struct Record: Decodable {
+        var timeUnixNano: Number?
+        var observedTimeUnixNano: Number?
+        var severityText: String?
+        var body: Value?
+        var attributes: Attributes?
+        var traceId: String?
+        var spanId: String?
+    }
+
+    /// If a name occurs more than once, the first value counts.
+    struct Attributes: Decodable {
+        let values: [String: Value]
+
+        init(values: [String: Value] = [:]) { self.values = values }
+
+        init(from decoder: any Decoder) throws {
+            let pairs = try decoder.singleValueContainer().decode([Pair].self)
+            values = Dictionary(pairs.map { ($0.key, $0.value ?? .other) }, uniquingKeysWith: { first, _ in first })
+        }
+
+        func text(_ name: String) -> String? { values[name]?.text }
+        func number(_ name: String) -> Int64? { values[name]?.number }
+
+        private struct Pair: Decodable {
+            var key: String
+            var value: Value?
+        }
+    }
+
+    enum Value: Decodable {
+        case text(String)
+        case number(Int64)
+        /// Lists, maps, booleans and fractions: no attribute of a stall is one.
+        case other
+
+        var text: String? { if case .text(let text) = self { text } else { nil } }
+        var number: Int64? { if case .number(let number) = self { number } else { nil } }
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.container(keyedBy: CodingKeys.self)
+            if let text = try container.decodeIfPresent(String.self, forKey: .stringValue) {
+                self = .text(text)
+            } else if let number = try container.decodeIfPresent(Number.self, forKey: .intValue) {
+                self = .number(number.value)
+            } else {
+                self = .other
+            }
+        }
+
+        private enum CodingKeys: String, CodingKey { case stringValue, intValue }
+    }
+
+    struct Number: Decodable {
+        var value: Int64
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.singleValueContainer()
+            if let number = try? container.decode(Int64.self) {
+                value = number
+            } else if let number = Int64(try container.decode(String.self)) {
+                value = number
+            } else {
+                throw DecodingError.dataCorruptedError(in: container, debugDescription: "it is no 64-bit number")
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+internal import Foundation
+internal import Logging
+internal import ServiceLifecycle
+internal import Synchronization
+
+/// Who makes a request, and what they may do.
+struct Caller: Hashable, Sendable {
+    /// Whose reports they send and see.
+    var team: String
+    var scopes: Set<Scope>
+    /// Records a second that the token may send. Nil: as the collector's options say.
+    var recordsPerSecond: Double?
+    /// The same for all requests with the same token, while the process runs. The token cannot be found from it.
+    var token = 0
+
+    enum Scope: String, Sendable {
+        case read, write
+        /// The collector's own counts, which are totals of all teams.
+        case metrics
+    }
+}
+
+/// The tokens of a file that an operator maintains.
+///
+/// Each line is a token: `TEAM SCOPES TOKEN [RATE]`. The scopes are some of `read`, `write` and `metrics`, separated by commas; the rate is the
+/// number of records a second that the token may send, like `500/s`. Empty lines and lines that begin with # are skipped.
+public struct Tokens: Sendable {
+    private var callers: [(token: [UInt8], caller: Caller)] = []
+    let path: String
+
+    /// - Throws: ``CollectorError`` if the file cannot be read, if other users may read it, or if a line has another form.
+    public init(path: String) throws(CollectorError) {
+        self.path = path
+        for (number, line) in try Self.text(path).split(separator: "\n", omittingEmptySubsequences: false).enumerated()
+        {
+            let words = line.split(whereSeparator: \.isWhitespace)
+            guard let first = words.first, !first.hasPrefix("#") else { continue }
+            do throws(CollectorError) {
+                callers.append((Array((words.dropFirst(2).first ?? "").utf8), try Self.caller(words)))
+            } catch {
+                throw CollectorError("\(path):\(number + 1): \(error)")
+            }
+        }
+        guard !callers.isEmpty else { throw CollectorError("there is no token in \(path)") }
+    }
+
+    private static func text(_ path: String) throws(CollectorError) -> String {
+        guard let text = try? String(contentsOfFile: path, encoding: .utf8),
+            let mode = try? FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+        else { throw CollectorError("the tokens' file \(path) cannot be read") }
+        guard mode & 0o007 == 0 else {
+            throw CollectorError("everybody may read the tokens' file \(path): chmod o= \(path)")
+        }
+        return text
+    }
+
+    private static func caller(_ words: [Substring]) throws(CollectorError) -> Caller {
+        let isWhole = words.count == 3 || words.count == 4
+        let scopes = isWhole ? words[1].split(separator: ",").map { Caller.Scope(rawValue: String($0)) } : []
+        guard !scopes.isEmpty, !scopes.contains(nil), words[0].utf8.count <= 64 else {
+            throw CollectorError("a line is TEAM SCOPES TOKEN [RATE], like: payments read,write s3cr3t… 500/s")
+        }
+        guard words[2].utf8.count >= 16 else {
+            throw CollectorError("the token is too short to be safe: it needs at least 16 characters")
+        }
+        var hasher = Hasher()
+        hasher.combine(words[2])
+        return Caller(
+            team: String(words[0]),
+            scopes: Set(scopes.compactMap(\.self)),
+            recordsPerSecond: try words.dropFirst(3).first.map(rate),
+            token: hasher.finalize()
+        )
+    }
+
+    private static func rate(_ word: Substring) throws(CollectorError) -> Double {
+        guard word.hasSuffix("/s"), let number = Double(word.dropLast(2)), number.isFinite, number > 0 else {
+            throw CollectorError("the rate is a number of records a second, like 500/s")
+        }
+        return number
+    }
+
+    /// Takes the same time for every wrong token.
+    func caller(of token: some Collection<UInt8>) -> Caller? {
+        let token = Array(token)
+        var found: Caller?
+        for (known, caller) in callers where Self.isEqual(known, token) { found = caller }
+        return found
+    }
+
+    private static func isEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
+        var difference = UInt8(one.count == other.count ? 0 : 1)
+        for index in one.indices { difference |= one[index] ^ (index < other.count ? other[index] : 0) }
+        return difference == 0
+    }
+}
+
+/// The current tokens: the file is read again when it has changed. For any thread.
+final class TokenFile: Service {
+    private let state: Mutex<(tokens: Tokens, version: Version?)>
+    private let path: String
+    private let every: Duration
+    private let audit: AuditLog?
+    private let logger: Logger
+
+    private struct Version: Hashable {
+        var modifiedAt: Date?
+        var number: Int?
+        var size: Int?
+
+        init?(_ path: String) {
+            guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else { return nil }
+            modifiedAt = attributes[.modificationDate] as? Date
+            number = attributes[.systemFileNumber] as? Int
+            size = attributes[.size] as? Int
+        }
+    }
+
+    init(_ tokens: Tokens, every: Duration, audit: AuditLog?, logger: Logger) {
+        (path, self.every, self.audit, self.logger) = (tokens.path, every, audit, logger)
+        state = Mutex((tokens, Version(tokens.path)))
+    }
+
+    func caller(of token: some Collection<UInt8>) -> Caller? { state.withLock { $0.tokens }.caller(of: token) }
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while !Task.isCancelled {
+                do { try await Task.sleep(for: self.every) } catch { return }
+                self.refresh()
+            }
+        }
+    }
+
+    /// A file that cannot be used leaves the tokens as they were.
+    func refresh() {
+        let version = Version(path)
+        guard version != state.withLock({ $0.version }) else { return }
+        do throws(CollectorError) {
+            let tokens = try Tokens(path: path)
+            state.withLock { $0 = (tokens, version) }
+            audit?.write(.init(action: "tokens", outcome: "read"))
+            logger.notice("the tokens' file was read again")
+        } catch {
+            state.withLock { $0.version = version }
+            audit?.write(.init(action: "tokens", outcome: "refused", reason: error.description))
+            logger.error("the tokens stay as they were", metadata: ["error": "\(error)"])
+        }
+    }
+}

@@ -1,0 +1,155 @@
+import Foundation
+import HTTPTypes
+import StallReports
+import StallStore
+import Testing
+
+@testable import StallCollector
+
+@Suite("How much each token may send")
+struct RateLimitTests {
+    @Test("A key has its burst at once, then as much as its rate, and waits until a debt is paid")
+    func bucket() {
+        let (limiter, rate, start) = (RateLimiter<String>(), Rate(perSecond: 10, burstSeconds: 1), ContinuousClock.now)
+        for _ in 0..<10 { #expect(limiter.wait("a", rate, now: start) == nil) }
+        func milliseconds(at moment: ContinuousClock.Instant) -> Double? {
+            limiter.wait("a", rate, now: moment).map { ($0 / .milliseconds(1)).rounded() }
+        }
+        #expect(milliseconds(at: start) == 100)
+        // Others are not concerned.
+        #expect(limiter.wait("b", rate, now: start) == nil)
+        #expect(milliseconds(at: start + .milliseconds(101)) == nil)
+        limiter.charge(20, to: "a", rate, now: start + .milliseconds(101))
+        #expect(milliseconds(at: start + .milliseconds(1100)) == 1100)
+        #expect(milliseconds(at: start + .milliseconds(2201)) == nil)
+        // However long nothing came, no more than the burst is saved.
+        let later = start + .seconds(3600)
+        #expect((0..<20).filter { _ in limiter.wait("a", rate, now: later) == nil }.count == 10)
+    }
+
+    @Test("However many keys come, it remembers only so many")
+    func keys() {
+        let (limiter, rate, start) = (RateLimiter<Int>(maximumKeys: 8), Rate(perSecond: 1), ContinuousClock.now)
+        for key in 0..<100 { #expect(limiter.wait(key, rate, now: start) == nil) }
+        #expect(limiter.keyCount == 8)
+        // Those whose bucket is full again are forgotten.
+        #expect(limiter.wait(100, rate, now: start + .seconds(60)) == nil)
+        #expect(limiter.keyCount == 1)
+    }
+
+    @Test("A token that sends more than it may is told to wait, whatever its request brings; others go on")
+    func tokens() async throws {
+        try await Samples.withStore { store, directory in
+            var options = CollectorOptions()
+            options.tokens = try Self.tokens(
+                directory,
+                "red write red-token-0123456789 0.01/s\nblue write blue-token-0123456789\n"
+            )
+            try await Client.withServer(store, options) { client in
+                let reports = (0..<3).map { _ in Samples.report() }
+                let body = try reports.flatMap { try $0.json() }
+                // A request is taken whole: then the debt is paid.
+                #expect(try await Self.post(client, body, "red").status == .accepted)
+                let refused = try await Self.post(client, body, "red")
+                #expect(refused.status == .tooManyRequests)
+                let wait = try #require(refused.headers[.retryAfter].flatMap(Int.init))
+                #expect((201...300).contains(wait))
+                #expect(try await Self.post(client, Array("nonsense".utf8), "red").status == .tooManyRequests)
+                for _ in 0..<3 { #expect(try await Self.post(client, body, "blue").status == .accepted) }
+            }
+            for team in ["red", "blue"] {
+                let query = StallQuery(team: team, since: Timestamp(seconds: 0), until: .now())
+                #expect(try await store.count(query, limit: 100) == 3)
+            }
+        }
+    }
+
+    @Test("The options' rate is that of each token that has none of its own")
+    func rates() async throws {
+        try await Samples.withStore { store, directory in
+            var options = CollectorOptions()
+            options.limits.recordsPerSecond = 0.01
+            options.tokens = try Self.tokens(
+                directory,
+                "red write red-token-0123456789\nred write blue-token-0123456789 1000/s\n"
+            )
+            try await Client.withServer(store, options) { client in
+                let body = try Samples.report().json()
+                for status in [HTTPResponse.Status.accepted, .tooManyRequests] {
+                    #expect(try await Self.post(client, body, "red").status == status)
+                }
+                for _ in 0..<3 { #expect(try await Self.post(client, body, "blue").status == .accepted) }
+            }
+        }
+    }
+
+    @Test("Whoever tries many wrong tokens does not fill the audit log, and keeps nobody out who has the right one")
+    func wrongTokens() async throws {
+        try await Samples.withStore { store, directory in
+            var options = CollectorOptions()
+            options.tokens = try Self.tokens(directory, "red read red-token-0123456789\n")
+            options.audit = directory + "/audit"
+            try await Client.withServer(store, options) { client in
+                var found: [HTTPResponse.Status: Int] = [:]
+                while found[.tooManyRequests, default: 0] < 20 {
+                    found[try await Self.get(client, "wrong"), default: 0] += 1
+                }
+                #expect(found[.unauthorized, default: 0] >= 100)
+                #expect(try await Self.get(client, "red") == .ok)
+                let lines = try String(contentsOfFile: directory + "/audit", encoding: .utf8).split(separator: "\n")
+                #expect(lines.filter { $0.contains("\"access\"") }.count == found[.unauthorized, default: 0])
+                #expect(found.count == 2)
+            }
+        }
+    }
+
+    @Test("Behind a trusted proxy the sender is the one whom the proxy names; elsewhere nobody can claim an address")
+    func proxies() async throws {
+        for (proxies, peer) in [(Set(["127.0.0.1"]), "198.51.100.7"), ([], "127.0.0.1")] as [(Set<String>, String)] {
+            try await Samples.withStore { store, directory in
+                var options = CollectorOptions()
+                (options.proxies, options.audit) = (proxies, directory + "/audit")
+                try await Client.withServer(store, options) { client in
+                    try await client.execute(
+                        uri: "/v1/reports",
+                        method: .post,
+                        headers: [
+                            .contentType: "application/x-ndjson",
+                            HTTPField.Name("X-Forwarded-For")!: "203.0.113.9, 198.51.100.7",
+                        ],
+                        body: Samples.report().json()
+                    ) { #expect($0.status == .accepted) }
+                }
+                let audit = try String(contentsOfFile: directory + "/audit", encoding: .utf8)
+                #expect(audit.contains("\"peer\":\"\(peer)\""), "\(audit)")
+                #expect(!audit.contains("203.0.113.9"))
+            }
+        }
+        let peers = PeerConnections(limit: 1, unlimited: ["proxy"])
+        #expect((0..<3).allSatisfy { _ in peers.open("proxy") } && peers.open("a") && !peers.open("a"))
+    }
+
+    private static func tokens(_ directory: String, _ text: String) throws -> Tokens {
+        let file = directory + "/tokens"
+        try text.write(toFile: file, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
+        return try Tokens(path: file)
+    }
+
+    private static func post(_ client: Client, _ body: [UInt8], _ token: String) async throws -> Client.Answer {
+        try await client.execute(
+            uri: "/v1/reports",
+            method: .post,
+            headers: [.contentType: "application/x-ndjson", .authorization: "Bearer \(token)-token-0123456789"],
+            body: body
+        ) { $0 }
+    }
+
+    private static func get(_ client: Client, _ token: String) async throws -> HTTPResponse.Status {
+        try await client.execute(
+            uri: "/api/v1/faults",
+            method: .get,
+            headers: [.authorization: "Bearer \(token)-token-0123456789"]
+        ) { $0.status }
+    }
+}

@@ -1,0 +1,170 @@
+import Foundation
+import GzipCompression
+import HTTPTypes
+import StallExport
+import StallReports
+import StallStore
+import Testing
+
+@testable import StallCollector
+
+@Suite("OpenTelemetry log records")
+struct TelemetryTests {
+    private static let kind: HTTPFields = [.contentType: "application/json"]
+
+    /// A report with everything that a log record can carry.
+    private static func report() -> StallReport {
+        var report = Samples.report("Cart.total() -> (Int)")
+        report.service = .init(name: "shop", version: "1.2", instance: "7")
+        report.process = .init(pid: 4711, executable: "/usr/bin/shop")
+        report.watched = .init(type: .eventLoop, label: "loop-3")
+        report.thread = .init(id: 4712, name: "NIO-ELT-0")
+        report.severity = .error
+        report.detectedAt = report.startedAt.advanced(byNanoseconds: 250_000_000)
+        report.excludedNs = 1000
+        report.endedAt = report.startedAt.advanced(byNanoseconds: 500_001_000)
+        report.repeats = .init(
+            count: 4,
+            report: nil,
+            firstAt: report.startedAt.advanced(byNanoseconds: -9_000_000_000),
+            lastAt: report.startedAt.advanced(byNanoseconds: -1_000_000_000),
+            totalNs: 3_000_000_000,
+            longestNs: 2_000_000_000
+        )
+        report.suppressed = 4
+        report.aliases = [.make(kind: .blocked, frames: [], modules: [])]
+        report.labels = ["checkout", "total"]
+        report.trace = .init(traceID: "4bf92f3577b34da6a3ce929d0e0e4736", spanID: "00f067aa0ba902b7")
+        report.metadata = ["shard": "9"]
+        report.stacks[0].capturedAt = report.detectedAt
+        report.stacks[0].thread = report.thread
+        report.stacks[0].frames = [
+            .init(address: 0, function: "memcpy"), .init(address: 0),
+            .init(address: 0, function: "Cart.total() -> (Int)", file: "/src/Cart (old).swift", line: 12, own: true),
+        ]
+        report.culprit = .init(
+            function: "Cart.total() -> (Int)",
+            file: "/src/Cart (old).swift",
+            line: 12,
+            stack: 0,
+            frame: 2
+        )
+        return report
+    }
+
+    private static func exported(_ reports: [StallReport]) throws -> [UInt8] {
+        var exporter = ExportFormat.otlpLogs.makeExporter()
+        let requests = try reports.map { report in
+            String(decoding: try exporter.add(report), as: UTF8.self)
+                .trimmingCharacters(in: .newlines).dropFirst("{\"resourceLogs\":[".count).dropLast("]}".count)
+        }
+        return Array("{\"resourceLogs\":[\(requests.joined(separator: ","))]}".utf8)
+    }
+
+    @Test("What 'export --format otlp-logs' writes becomes the same report again, as far as it is in the record")
+    func roundTrip() async throws {
+        let report = Self.report()
+        let sent = try Self.exported([report])
+        try await Samples.withStore { store, _ in
+            try await Client.withServer(store, CollectorOptions()) { client in
+                for body in [sent, try #require(Gzip.compressed(sent))] {
+                    var headers = Self.kind
+                    if body != sent { headers[.contentEncoding] = "gzip" }
+                    try await client.execute(uri: "/v1/logs", method: .post, headers: headers, body: body) {
+                        #expect($0.status == .ok)
+                        #expect(String(decoding: $0.body, as: UTF8.self) == "{}\n")
+                    }
+                }
+            }
+            let json = try #require(try await store.report(report.id, team: "default"))
+            #expect(try StallReport(json: json) == report)
+            let query = StallQuery(team: "default", since: Timestamp(seconds: 0), until: .now())
+            let fault = try #require(try await store.faults(query, by: .total, limit: 10).faults.first)
+            #expect((fault.reports, fault.count, fault.totalNs) == (1, 5, 3_500_000_000))
+        }
+    }
+
+    @Test("A record that is no stall, or lacks something, is rejected with its number and reason; the others are taken")
+    func partial() async throws {
+        let reports = (0..<2).map { _ in Self.report() }
+        let text = String(decoding: try Self.exported(reports), as: UTF8.self)
+        let broken = [
+            #"{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"a log line"}}]}]}"#,
+            #"{"scopeLogs":[{"logRecords":[{"attributes":[{"key":"stall.id","value":{"stringValue":"x"}}]}]}]}"#,
+            #"{"scopeLogs":[{}]}"#, #"{}"#,
+        ]
+        let body = Array(text.replacing("[{\"resource\"", with: "[\(broken.joined(separator: ",")),{\"resource\"").utf8)
+        try await Samples.withStore { store, _ in
+            try await Client.withServer(store, CollectorOptions()) { client in
+                try await client.execute(uri: "/v1/logs", method: .post, headers: Self.kind, body: body) {
+                    #expect($0.status == .ok)
+                    let answer = String(decoding: $0.body, as: UTF8.self)
+                    #expect(answer.contains("\"rejectedLogRecords\":\"2\""), "\(answer)")
+                    #expect(answer.contains("log record 1: it is not the log record of a stall"), "\(answer)")
+                }
+            }
+            for report in reports { #expect(try await store.report(report.id, team: "default") != nil) }
+        }
+    }
+
+    @Test("Each attribute that every stall has is needed, and none of them can break it")
+    func hostile() throws {
+        let text = String(decoding: try Self.exported([Self.report()]), as: UTF8.self)
+        for name in ["stall.id", "stall.kind", "stall.state", "stall.fingerprint", "stall.duration_ns"] {
+            let found = try Self.parsed(text.replacing("\"\(name)\"", with: "\"x\""))
+            #expect(throws: RefusedArrival.self, "\(name)") { _ = try found.report() }
+        }
+        let numbers = [Int64.min, -1, 0, .max].map(String.init)
+        for number in numbers {
+            let pattern = try Regex(#""intValue":"-?\d+""#)
+            let found = try Self.parsed(text.replacing(pattern, with: "\"intValue\":\(number)"))
+            // Taken or refused, and the process lives.
+            _ = try? Arrival(json: try found.report().json(), team: "x")
+        }
+    }
+
+    private static func parsed(_ text: String) throws -> TelemetryStall {
+        let request = try JSONDecoder().decode(TelemetryLogs.self, from: Data(text.utf8))
+        let group = try #require(request.resourceLogs?.first)
+        return TelemetryStall(try #require(group.scopeLogs?.first?.logRecords?.first), group.resource?.attributes)
+    }
+
+    @Test("Frames are read as they are written, also from names with parentheses")
+    func frames() {
+        let frames = TelemetryStall.frames(
+            "a(b:) (/x y.swift:3)\n?\nclosure #1 (Int) in f()\nf (x:0)\ng (x:-9)\nh ()\ni() -> (Int) (/x (y).swift:4)"
+        )
+        #expect(
+            frames.map(\.function) == [
+                "a(b:)", nil, "closure #1 (Int) in f()", "f (x:0)", "g (x:-9)", "h ()", "i() -> (Int)",
+            ]
+        )
+        #expect(frames.map(\.file) == ["/x y.swift", nil, nil, nil, nil, nil, "/x (y).swift"])
+        #expect(frames.map(\.line) == [3, nil, nil, nil, nil, nil, 4])
+    }
+
+    @Test("A body of another kind, too large, deep, cut off or no JSON is refused, and hurts nobody")
+    func bodies() async throws {
+        var options = CollectorOptions()
+        options.limits.unpackedTelemetryBytes = 100_000
+        let large = [UInt8](repeating: UInt8(ascii: " "), count: 100_001)
+        let packed = try #require(Gzip.compressed(large))
+        let cases: [(body: [UInt8], fields: HTTPFields, status: HTTPResponse.Status)] = [
+            (Array("{}".utf8), [.contentType: "application/x-protobuf"], .unsupportedMediaType),
+            (large, Self.kind, .contentTooLarge),
+            (packed, [.contentType: "application/json", .contentEncoding: "gzip"], .contentTooLarge),
+            (packed.dropLast(9), [.contentType: "application/json", .contentEncoding: "gzip"], .badRequest),
+            (Array("{".utf8), Self.kind, .badRequest), (Array("[]".utf8), Self.kind, .badRequest),
+            (Array(#"{"resourceLogs":7}"#.utf8), Self.kind, .badRequest),
+            (Array(repeating: UInt8(ascii: "["), count: 90_000), Self.kind, .badRequest),
+            (Array("{}".utf8), Self.kind, .ok),
+        ]
+        try await Client.withServer(StubStore(), options) { client in
+            for (number, one) in cases.enumerated() {
+                try await client.execute(uri: "/v1/logs", method: .post, headers: one.fields, body: Array(one.body)) {
+                    #expect($0.status == one.status, "\(number)")
+                }
+            }
+        }
+    }
+}
