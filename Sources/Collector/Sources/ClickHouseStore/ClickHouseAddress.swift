@@ -10,17 +10,17 @@ public struct ClickHouseAddress: Hashable, Sendable, CustomStringConvertible {
 
     public static let scheme = "clickhouse://"
 
-    /// Any of them answers for the whole store. The HTTP port of each, 8123 by default.
+    /// Each of them can answer for the whole store. The HTTP port is 8123 by default.
     public var endpoints: [Endpoint]
     public var database: String
     public var user: String?
     public var password: String?
-    /// As the servers' configuration names it. Nil: one server.
+    /// The cluster's name in the servers' configuration. Nil: a single server.
     public var cluster: String?
-    /// How many replicas have a stall before it is acknowledged. 0: the first one that takes it.
+    /// How many replicas must have a stall before it is acknowledged. 0: one.
     public var quorum = 0
 
-    /// - Throws: ``StoreError``: what is wrong with it. The text never has the password in it.
+    /// - Throws: ``StoreError`` with the mistake. Its text never contains the password.
     public init(_ text: String) throws(StoreError) {
         guard text.hasPrefix(Self.scheme) else { throw Self.wrong("it begins with \(Self.scheme)") }
         var rest = text.dropFirst(Self.scheme.count)

@@ -3,20 +3,20 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import Synchronization
 
-/// Why ClickHouse did not do what it was asked.
+/// Why ClickHouse did not execute a statement.
 struct ClickHouseError: Error, Hashable, CustomStringConvertible {
     enum Kind: Hashable { case unreachable, cut, timedOut, tooLarge, garbled, refused(Int) }
 
     var kind: Kind
     var description: String
 
-    /// The server's own number of an error; nil where it gave none.
+    /// The server's error number; nil if it gave none.
     var code: Int? { if case .refused(let code) = kind { code } else { nil } }
 
-    /// No replica of a shard can be reached: by Distributed.
+    /// A Distributed table can reach no replica of a shard.
     var isPartOfClusterGone: Bool { code.map { [279, 519].contains($0) } ?? false }
 
-    /// Another server, or the same one later, may do it: network and socket errors, too many queries, a replica that only reads or has lost
+    /// Another server, or the same one later, may succeed: network and socket errors, too many queries, a replica that is read-only or has lost
     /// ZooKeeper, a quorum that is not met yet, too many parts.
     var isPassing: Bool {
         switch kind {
@@ -44,7 +44,7 @@ struct ClickHouseError: Error, Hashable, CustomStringConvertible {
         return Int(text.dropFirst(6).prefix { $0.isASCII && $0.isNumber })
     }
 
-    /// Its text, without the query and the rows: what was sent is nobody's business in a log.
+    /// The error's text, without the query and the rows: reports do not belong into a log.
     init(code: Int, _ text: String) {
         kind = .refused(code)
         let message = text.prefix { $0 != "\n" }.prefix(300)
@@ -52,21 +52,21 @@ struct ClickHouseError: Error, Hashable, CustomStringConvertible {
     }
 }
 
-/// Sends statements to the servers of a store by HTTP/1.1: connections are kept, and the next server is asked where one fails.
+/// Sends statements to the servers of a store by HTTP/1.1. It keeps connections, and tries the next server if one fails.
 final class ClickHouseClient: Sendable {
     struct Statement: Sendable {
         var sql: [UInt8]
         var settings: [(String, String)] = []
         var timeout = Duration.seconds(30)
         var maximumBytes = 64 << 20
-        /// It may be carried out twice without harm: then it is sent again when nobody knows whether it was.
+        /// Executing it twice does no harm: it is sent again if it is not known whether it was executed.
         var isIdempotent = true
 
         init(_ sql: String) { self.sql = Array(sql.utf8) }
         init(_ rows: TabbedRows) { sql = rows.bytes }
     }
 
-    /// A server closes connections that were quiet for 3 seconds (18.16), or 10 (today's).
+    /// A server closes connections that were idle for 3 seconds (18.16), or 10 (current versions).
     private static let idleTime = TimeAmount.seconds(2)
 
     private let address: ClickHouseAddress
@@ -74,7 +74,7 @@ final class ClickHouseClient: Sendable {
 
     private struct State {
         var idle: [[(channel: any Channel, since: NIODeadline)]]
-        /// The one that answered last.
+        /// The index of the server that answered last.
         var preferred: Int
     }
 
@@ -85,7 +85,7 @@ final class ClickHouseClient: Sendable {
 
     deinit { state.withLock { for idle in $0.idle.joined() { idle.channel.close(promise: nil) } } }
 
-    /// Until one server has done it, or none does it before the time is over.
+    /// Tries until one server has executed it or the time is over.
     func send(_ statement: Statement, inDatabase: Bool = true) async throws -> [UInt8] {
         let deadline = NIODeadline.now() + TimeAmount(statement.timeout)
         let head = requestHead(statement, inDatabase: inDatabase)
@@ -101,12 +101,12 @@ final class ClickHouseClient: Sendable {
             } catch let failure as ClickHouseError {
                 error = failure
             }
-            // What a server says tells more than that another one is gone.
+            // A server's error says more than that another server is not reachable.
             if error.code != nil { answer = error }
             let last = answer ?? error
             tries += 1
             guard error.isPassing, statement.isIdempotent || error.kind == .unreachable else { throw last }
-            // Each server once at once, and then all of them again after a while; who only asks does not wait for that.
+            // Each server once without waiting, then all of them again after a pause. A query does not wait for that.
             if tries >= address.endpoints.count {
                 let pause = Duration.milliseconds(min(1000, 50 << min(tries, 5)))
                 guard statement.isInsert, NIODeadline.now() + TimeAmount(pause) < deadline else { throw last }
@@ -131,7 +131,7 @@ final class ClickHouseClient: Sendable {
                 guard let channel else { throw HTTPFailure.unreachable }
                 return try await exchange(statement, head, channel, index, deadline)
             } catch HTTPFailure.cut where kept != nil && statement.isIdempotent {
-                // The server closed it while it was quiet: on to a new one.
+                // The server closed the idle connection: open a new one.
                 continue
             } catch let failure as HTTPFailure {
                 throw ClickHouseError(failure)
@@ -186,9 +186,9 @@ final class ClickHouseClient: Sendable {
 
     private func requestHead(_ statement: Statement, inDatabase: Bool) -> HTTPRequestHead {
         var settings = [
-            // The status is told when the answer is whole.
+            // The status is sent when the answer is complete.
             ("wait_end_of_query", "1"),
-            // Long lists of ids and names.
+            // For long lists of ids and names.
             ("max_query_size", "67108864"), ("max_ast_elements", "2000000"), ("max_expanded_ast_elements", "2000000"),
             ("max_execution_time", "\(max(1, statement.timeout.components.seconds))"),
         ]

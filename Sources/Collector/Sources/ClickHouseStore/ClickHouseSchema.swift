@@ -1,32 +1,32 @@
 internal import StallStore
 
-/// The tables, as they came to be. A step that was released is never changed.
+/// The tables, as a list of steps. A step that was released is never changed.
 ///
-/// - `stall` has a row for each version of a report, `body` the report itself, so that questions need not pass over it. Versions of one stall are
-///   neighbours; `FINAL` leaves the greatest one.
-/// - `run` has the records of runs, with the stalls that stand in no report (`counted`).
+/// - `stall` has a row for each version of a report, `body` has the report itself, so that queries do not read past it. Versions of a stall are
+///   adjacent; `FINAL` selects the greatest one.
+/// - `run` has the run records, with the stalls that have no report (`counted`).
 /// - `touch`, `done`, `sum` and `sum_host` are the sums by hour: see ``HourStates``.
-/// - `fault` has the name of a fault by its latest stall, `feed` the order in which stalls came: both filled by views, of which a row may come
-///   twice without harm.
-/// - `alias` has which fingerprints a report says are one, `alert` what receivers of alerts were told, `horizon` what is too old to be shown.
+/// - `fault` has the culprit of a fault's latest stall, `feed` the order in which stalls arrived. Views fill both; a duplicate row
+///   does no harm.
+/// - `alias` has fingerprints that belong to the same fault, `alert` the alerts, `horizon` the time before which stalls are not shown.
 ///
-/// Moments are nanoseconds since 1970, `day` and `hour` whole ones since 1970 (UTC): no time zone of a server matters. All of it is what 18.16 and
-/// today's ClickHouse have in common.
+/// Moments are nanoseconds since 1970, `day` and `hour` are counted since 1970 (UTC): the servers' time zones do not matter. Everything works in
+/// 18.16 and in current versions.
 struct ClickHouseSchema {
     let database: String
     let cluster: String?
 
     init(_ address: ClickHouseAddress) { (database, cluster) = (address.database, address.cluster) }
 
-    /// The tables that have what is removed by age: each day, or day of arrival, is a partition.
+    /// The tables from which rows are removed by age: each day, or day of arrival, is a partition.
     static let aged = ["stall", "body", "run", "touch", "done", "sum", "sum_host", "fault", "feed"]
 
     var createDatabase: String { "CREATE DATABASE IF NOT EXISTS \(database)\(onCluster)" }
 
-    /// Each step may be done twice, by two collectors at once as well.
+    /// Each step may be executed twice, also by two collectors at the same time.
     var steps: [[String]] { [first] }
 
-    /// The table on a server itself, where on a cluster the table without the suffix asks all shards.
+    /// The table on one server. On a cluster, the table without the suffix is distributed over all shards.
     func local(_ table: String) -> String { "\(database).\(table)\(cluster == nil ? "" : "_local")" }
 
     private var onCluster: String { cluster.map { " ON CLUSTER \($0)" } ?? "" }
@@ -60,7 +60,7 @@ struct ClickHouseSchema {
                 team String, rule String, subject String, version UInt64, removed UInt8, text String, began Int64, ended Int64,
                 told_begin String, told_end String
                 """,
-                // All in one shard: a block is kept as a whole, or not.
+                // All rows in one shard, so that a block is stored completely or not at all.
                 "ReplacingMergeTree",
                 version: "version",
                 order: "team, rule, subject"
@@ -163,7 +163,7 @@ struct ClickHouseSchema {
             )
     }
 
-    /// - Parameter shard: by which columns the rows are spread over the shards. Nil: all in one.
+    /// - Parameter shard: the columns that determine a row's shard. Nil: all rows are in one shard.
     private func table(
         _ name: String,
         _ columns: String,

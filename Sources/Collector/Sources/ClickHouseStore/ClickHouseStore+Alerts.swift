@@ -46,7 +46,7 @@ extension ClickHouseStore {
         var rows = TabbedRows(
             into: "\(table("alert")) (team, rule, subject, version, removed, text, began, ended, told_begin, told_end)"
         )
-        // What is kept comes behind what is forgotten, as it would one after the other.
+        // Changed alerts come after removed ones, as if one statement followed the other.
         for (alerts, removed) in [(done, 1), (alerts, 0)] {
             for alert in alerts {
                 for text in [alert.team, alert.rule, alert.subject] { rows.add(text) }
@@ -63,10 +63,10 @@ extension ClickHouseStore {
         try await insert(rows)
     }
 
-    /// For an alert without an end.
+    /// Stands for an alert that has not ended.
     private static let lasts: Int64 = -1
 
-    /// Names have no line breaks in them.
+    /// Names contain no line breaks.
     private static func text(_ names: Set<String>) -> String { names.sorted().joined(separator: "\n") }
     private static func names(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
 }

@@ -6,7 +6,7 @@ extension ClickHouseStore {
         do {
             return try await FaultQuestion(self, query).list(order, limit)
         } catch let error as ClickHouseError where error.isPartOfClusterGone && schema.cluster != nil {
-            // A shard without any replica: what the others have is better than nothing, if it is said.
+            // A shard has no replica that answers: the other shards' faults are useful, if the answer says that it is partial.
             var list = try await FaultQuestion(self, query, isPartial: true).list(order, limit)
             list.isPartial = true
             return list
@@ -46,7 +46,7 @@ extension ClickHouseStore {
         return choices
     }
 
-    /// Which fingerprints are one fault.
+    /// Which fingerprints belong to one fault.
     func aliases(_ team: String) async throws -> FaultAliases {
         let pairs = try await ask(
             ["alias", "fingerprint", "max(rank) AS r"],
@@ -59,19 +59,19 @@ extension ClickHouseStore {
     }
 }
 
-/// One question about faults: what its range is made of is looked up once, for all its parts.
+/// One query about faults. The parts of its range are determined once, for all its statements.
 struct FaultQuestion: Sendable {
-    /// Names told of each sort.
+    /// The greatest number of names of each kind.
     private static let nameLimit = 256
     private let store: ClickHouseStore
     private let query: StallQuery
     private let range: Range<Int64>
-    /// Hours with sums, and ranges that are counted by stalls.
+    /// The hours that have sums, and the ranges that are counted from single stalls.
     private let parts: (generations: [UInt64], raw: [Range<Int64>])
     private let settings: [(String, String)]
     let aliases: FaultAliases
 
-    /// - Parameter isPartial: shards that do not answer are left out.
+    /// - Parameter isPartial: shards that do not answer are skipped.
     init(_ store: ClickHouseStore, _ query: StallQuery, isPartial: Bool = false) async throws {
         (self.store, self.query, range) = (store, query, store.range(query))
         settings = isPartial ? [("skip_unavailable_shards", "1")] : []
@@ -82,7 +82,7 @@ struct FaultQuestion: Sendable {
             (parts, aliases) = (try await states.split(range), try await names)
             return
         }
-        // What is known of the hours may be in the shard that is gone.
+        // The state of the hours may be in the shard that does not answer.
         parts = (try? await store.hourStates(query.team, range).split(range)) ?? ([], [range])
         aliases = (try? await store.aliases(query.team)) ?? FaultAliases()
     }
@@ -93,12 +93,12 @@ struct FaultQuestion: Sendable {
         return FaultList(faults: faults, watchedNs: watchedNs, runs: runs)
     }
 
-    // MARK: What it is answered from
+    // MARK: The rows that answer it
 
     enum Rows {
-        /// With the stalls that runs only counted.
+        /// Includes the stalls that runs only counted.
         case faults
-        /// Of stalls that have a host.
+        /// Only stalls with a host.
         case hosts
     }
 
@@ -112,7 +112,7 @@ struct FaultQuestion: Sendable {
         if let text = query.text, !text.isEmpty { filters = filters && named(text) }
         let filter = "team = \(SQLLiteral.text(query.team)) AND \(filters.sql)"
         var selects: [String] = []
-        // One table of sums does not tell hosts apart.
+        // One table of sums does not distinguish hosts.
         let isByHost = kind == .hosts || !query.hosts.isEmpty
         if !parts.generations.isEmpty {
             selects.append(
@@ -132,12 +132,12 @@ struct FaultQuestion: Sendable {
             FROM \(store.table("stall")) FINAL WHERE \(filter) AND \(SQLCondition.began(in: parts.raw).sql)
             """
         )
-        // Which verdict these had, nobody has noted.
+        // Their verdicts are not recorded.
         if kind == .faults, query.verdicts.isEmpty { selects.append(counted(roots)) }
         return "(\(selects.joined(separator: " UNION ALL ")))"
     }
 
-    /// Stalls that stand in no report, as the latest records of runs have them.
+    /// Stalls without a report, as the latest run records count them.
     private func counted(_ roots: [String]?) -> String {
         let filter = SQLCondition.among([
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
@@ -156,7 +156,7 @@ struct FaultQuestion: Sendable {
             """
     }
 
-    /// Faults whose latest name contains a text.
+    /// Faults whose latest culprit contains a text.
     private func named(_ text: String, column: String = "fingerprint") -> SQLCondition {
         SQLCondition(
             """
@@ -279,7 +279,7 @@ struct FaultQuestion: Sendable {
 
     // MARK: Others
 
-    /// How long was watched, by the runs' own counts: of a run that lies in the range only in part, that part.
+    /// The watched time according to the run records. Of a run that is only partly in the range, the same part of it.
     func watched() async throws -> (ns: Int64, runs: Int) {
         let filter = SQLCondition.among([
             ("service", query.services), ("release", query.releases), ("host", query.hosts),

@@ -89,7 +89,7 @@ extension ClickHouseStore {
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
             ("verdict", query.verdicts),
         ])
-        // Another version may have another verdict; all else of a stall stays.
+        // Another version may have another verdict; everything else of a stall remains the same.
         let isFinal = !query.verdicts.isEmpty
         let rows = try await ask(
             ["count()"],
@@ -130,18 +130,18 @@ extension ClickHouseStore {
         return try rows.compactMap { row in try byId[row.text(2)].map { (try row.number(0), $0) } }
     }
 
-    /// A stall that comes while this is asked may be shown again.
+    /// A stall that arrives during the query may be returned again by the next one.
     public func lastPlace() async throws -> Int64 {
         Int64(clamping: visibleBound) - 1
     }
 
-    /// Of what is not too old.
+    /// Excludes stalls that are too old.
     func range(_ query: StallQuery) -> Range<Int64> {
         let since = max(query.since.sinceEpoch, horizonNs, 0)
         return since..<max(since, query.until.sinceEpoch)
     }
 
-    /// Runs that lie in a range at least in part.
+    /// Runs that are at least partly in a range.
     func runCondition(_ range: Range<Int64>) -> String {
         "day >= \(Hours.day(range.lowerBound)) AND updated > \(range.lowerBound) AND started < \(range.upperBound)"
     }

@@ -2,9 +2,9 @@ public import StallReports
 public import StallStore
 
 extension ClickHouseStore {
-    /// To the hour for who asks; on the servers' disks whole days go. The latest day stays, however large it is.
+    /// Queries stop showing stalls to the hour; the servers' disks are freed by whole days. The latest day is kept, however large it is.
     ///
-    /// It also makes the sums of hours that nothing is written to any more (``HourStates``).
+    /// It also makes the sums of hours to which nothing is written any more (``HourStates``).
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
         try await readHorizon()
         var removed = try await hide(before: Hours.hour(max(0, moment.sinceEpoch)) * Hours.hourNs)
@@ -32,7 +32,7 @@ extension ClickHouseStore {
         )
     }
 
-    /// How many there are of all teams.
+    /// The number of all teams' rows.
     private func stalls(_ range: Range<Int64>) async throws -> Int64 {
         guard !range.isEmpty else { return 0 }
         let hours = Hours.hour(range.lowerBound)...Hours.hour(range.upperBound - 1)
@@ -45,7 +45,7 @@ extension ClickHouseStore {
                     "SELECT toInt64(sum(reports)) AS n FROM \(table("sum")) WHERE \(condition) AND generation IN \(SQLLiteral.list(generations))"
                 )
             }
-            // What may be in hours that nobody has announced is nothing.
+            // Hours that no collector has announced have no rows.
             let touched = raw.map { $0.clamped(to: 0..<(states.lastHour + 1) * Hours.hourNs) }
             selects.append(
                 "SELECT toInt64(count()) AS n FROM \(table("stall")) FINAL WHERE \(condition) AND \(SQLCondition.began(in: touched).sql)"
@@ -63,7 +63,7 @@ extension ClickHouseStore {
         raiseHorizon(to: before)
     }
 
-    /// - Returns: how many stalls nobody sees any more.
+    /// - Returns: how many stalls are not shown any more.
     private func hide(before moment: Int64) async throws -> Int {
         let known = horizonNs
         guard moment > known else { return 0 }
@@ -77,7 +77,7 @@ extension ClickHouseStore {
         return Int(removed)
     }
 
-    /// Removes the partitions that lie before the horizon as a whole.
+    /// Drops the partitions that are completely before the horizon.
     private func dropDays() async throws {
         let end = Hours.day(horizonNs)
         for name in ClickHouseSchema.aged {
@@ -92,7 +92,7 @@ extension ClickHouseStore {
         }
     }
 
-    /// The days that a table has partitions of, on any shard.
+    /// The days for which a table has partitions on any shard.
     private func days(of name: String) async throws -> [Int64] {
         let local = schema.local(name).split(separator: ".").last ?? ""
         return try await ask(
@@ -104,7 +104,7 @@ extension ClickHouseStore {
         ).map { try $0.number(0) }
     }
 
-    /// On one replica of each shard.
+    /// Runs on one replica of each shard.
     private func usedBytes() async throws -> Int64 {
         let rows = try await ask(
             ["toInt64(sum(bytes_on_disk))"],

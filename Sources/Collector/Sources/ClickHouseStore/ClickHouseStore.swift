@@ -5,29 +5,29 @@ internal import Synchronization
 
 /// A store on ClickHouse servers: one, or a cluster with shards and replicas. Any number of collectors may use it at once.
 ///
-/// A stall is acknowledged when a server has it, or as many replicas as the address asks for.
+/// A stall is acknowledged when one server has it, or as many replicas as the address demands.
 public final class ClickHouseStore: StallStore {
     let client: ClickHouseClient
     let schema: ClickHouseSchema
     let address: ClickHouseAddress
-    /// Another for each collector that was ever started.
+    /// Unique for each start of a collector.
     let name = ULID.make().description
     let state = Mutex(State())
 
     struct State {
-        /// Nanoseconds since 1970: stalls that began earlier were removed, or will be.
+        /// Nanoseconds since 1970: stalls that started earlier are removed.
         var horizonNs: Int64 = 0
         var arrivals = ArrivalClock()
-        /// Hours that this collector has announced to write to, and until when it may without saying so again.
+        /// The hours that this collector has announced, and until when it may write to them without announcing them again.
         var touched: [HourKey: ContinuousClock.Instant] = [:]
-        /// How many touches of an hour this collector has seen, and since when it is so many.
+        /// The number of touches of an hour that this collector has seen, and since when it is the same.
         var seen: [HourKey: (touches: UInt64, since: ContinuousClock.Instant)] = [:]
         var tokens = 0
         var aliases: Set<AliasKey> = []
         var lastVersion: UInt64 = 0
     }
 
-    /// Makes the database and its tables where there are none, and brings older ones to this version's form.
+    /// Creates the database and its tables if they do not exist, and migrates older ones.
     ///
     /// - Throws: ``StoreError``.
     public init(_ address: ClickHouseAddress) async throws(StoreError) {
@@ -43,13 +43,13 @@ public final class ClickHouseStore: StallStore {
         }
     }
 
-    /// Where every step was done, nothing is changed: on a cluster a server may be down then.
+    /// If all steps were executed before, nothing is changed: then a server of the cluster may be down.
     private func migrate() async throws {
         let known: UInt64
         do {
             known = try await ask(["toUInt64(max(number))"], "FROM \(table("migration"))").first?.unsigned(0) ?? 0
         } catch let error as ClickHouseError where [60, 81].contains(error.code) {
-            // There is no such table, or database.
+            // The table or the database does not exist.
             known = 0
             try await define(schema.createDatabase, inDatabase: false)
         }
@@ -59,7 +59,7 @@ public final class ClickHouseStore: StallStore {
                 "\(address) was made by a newer version of the collector; run that one, or give another database"
             )
         }
-        // The table of steps is itself made by the first one, as the last.
+        // The table of steps is created last by the first step.
         for number in Int(known)..<steps.count {
             for statement in steps[number] { try await define(statement) }
             var rows = TabbedRows(into: "\(table("migration")) (number)")
@@ -79,7 +79,7 @@ public final class ClickHouseStore: StallStore {
         _ = try await client.send(statement, inDatabase: inDatabase)
     }
 
-    /// A question: `SELECT columns rest`.
+    /// A query: `SELECT columns rest`.
     func ask(
         _ columns: [String],
         _ rest: String,
@@ -94,7 +94,7 @@ public final class ClickHouseStore: StallStore {
         return try TabbedAnswer(try await client.send(statement), columns: columns.count).rows
     }
 
-    /// Returns when the servers have the rows. The same rows in the same order are dropped by a replicated table where it has them already.
+    /// Returns when the servers have the rows. A replicated table drops the same rows in the same order if it has them already.
     func insert(_ rows: TabbedRows) async throws {
         guard rows.count > 0 else { return }
         var statement = ClickHouseClient.Statement(rows)
@@ -103,7 +103,7 @@ public final class ClickHouseStore: StallStore {
         _ = try await client.send(statement)
     }
 
-    /// As one block: it is kept as a whole, and known again as a whole.
+    /// As one block, which is stored and deduplicated as a whole.
     var insertSettings: [(String, String)] {
         guard schema.cluster != nil else { return [] }
         var settings = [("insert_distributed_sync", "1")]
@@ -116,10 +116,10 @@ public final class ClickHouseStore: StallStore {
     var horizonNs: Int64 { state.withLock { $0.horizonNs } }
     func raiseHorizon(to moment: Int64) { state.withLock { $0.horizonNs = max($0.horizonNs, moment) } }
 
-    /// All that came before it can be seen: microseconds since 1970.
+    /// Everything that arrived before this is visible: microseconds since 1970.
     var visibleBound: UInt64 { state.withLock { $0.arrivals.bound } }
 
-    /// A number that is greater than those before it, also those of a collector that ended: microseconds since 1970.
+    /// A number greater than all before it, also those of earlier collectors: microseconds since 1970.
     func nextVersion() -> UInt64 {
         state.withLock { state in
             state.lastVersion = max(state.lastVersion + 1, Self.microseconds())
@@ -150,10 +150,10 @@ struct AliasKey: Hashable, Sendable {
     var fingerprint: String
 }
 
-/// Numbers stalls in the order in which they come: microseconds since 1970, each number once in a collector.
+/// Numbers stalls in the order of their arrival: microseconds since 1970, each number once per collector.
 ///
-/// What is numbered is visible only when its insert ends, and may be overtaken: who reads stays before what is under way. Of other collectors
-/// it is not known what is under way; for them who reads stays a second behind.
+/// A numbered stall becomes visible when its insert ends, which may be after that of a later one: readers stop before inserts in progress. Other
+/// collectors' inserts are not known; because of them, readers stay a second behind.
 struct ArrivalClock: Sendable {
     static let delay: UInt64 = 1_000_000
     private var last: UInt64 = 0
@@ -168,7 +168,7 @@ struct ArrivalClock: Sendable {
 
     mutating func end(_ first: UInt64) { open.remove(first) }
 
-    /// Everything before it is visible.
+    /// Everything before this number is visible.
     var bound: UInt64 {
         let now = ClickHouseStore.microseconds()
         return min(open.min() ?? .max, now - min(now, Self.delay))

@@ -9,7 +9,7 @@ extension ClickHouseStore {
         let horizonNs = horizonNs
         for arrival in arrivals {
             switch arrival {
-            // It would be removed at once, and makes no partition that nobody sees.
+            // It would be removed at once; do not create a partition for it.
             case .stall(let stall): if stall.startedNs >= horizonNs { stalls.append(stall) }
             case .run(let run): if run.updatedNs >= horizonNs { runs.append(run) }
             }
@@ -18,17 +18,17 @@ extension ClickHouseStore {
     }
 }
 
-/// Writes what came together.
+/// Writes the arrivals of one insert.
 ///
-/// The order is what makes it safe to be cut off anywhere, and sent again: hours are announced first (``HourStates``), a report is there before its
-/// stall, and what is known already is not written again, as far as it can be seen. What two collectors write at once is the same rows: one of
-/// them is left when it is read.
+/// The order makes it safe to be interrupted anywhere and repeated: hours are announced first (``HourStates``), a report is written before its
+/// stall, and what is visibly stored already is not written again. Two collectors that write at the same time write the same rows: one of
+/// them counts when it is read.
 struct ClickHouseWriter {
     private let store: ClickHouseStore
 
     init(_ store: ClickHouseStore) { self.store = store }
 
-    /// - Returns: how many were new, or newer than what was known.
+    /// - Returns: how many were new, or newer than the stored versions.
     func insert(_ stalls: [ArrivedStall]) async throws -> Int {
         guard !stalls.isEmpty else { return 0 }
         try await store.touch(Set(stalls.map { HourKey(team: $0.team, hour: Hours.hour($0.startedNs)) }))
@@ -42,11 +42,11 @@ struct ClickHouseWriter {
             changes += 1
         }
         guard !newest.isEmpty else { return 0 }
-        // By the tables' keys, so that the same stalls make the same block.
+        // Sorted by the tables' keys, so that the same stalls make the same block.
         let sorted = newest.sorted { $0.key < $1.key }.map(\.value)
         let first = store.state.withLock { $0.arrivals.begin(sorted.count) }
         defer { store.state.withLock { $0.arrivals.end(first) } }
-        // In the order in which they came.
+        // In the order of their arrival.
         var numbers: [StallKey: UInt64] = [:]
         for stall in stalls where numbers[StallKey(stall)] == nil && newest[StallKey(stall)] != nil {
             numbers[StallKey(stall)] = known[StallKey(stall)]?.arrived ?? first + UInt64(numbers.count)
@@ -74,7 +74,7 @@ struct ClickHouseWriter {
         }
     }
 
-    /// What of these stalls is there already.
+    /// The stored versions of these stalls.
     private func known(_ stalls: [ArrivedStall]) async throws -> [StallKey: (version: UInt64, arrived: UInt64)] {
         var known: [StallKey: (version: UInt64, arrived: UInt64)] = [:]
         for (team, stalls) in Dictionary(grouping: stalls, by: \.team) {
@@ -138,7 +138,7 @@ struct ClickHouseWriter {
         try await store.insert(rows)
     }
 
-    /// Once for each pair that this collector has not written yet.
+    /// Once for each pair that this collector has not written.
     private func insertAliases(_ stalls: [ArrivedStall]) async throws {
         let pairs = stalls.flatMap { stall in
             stall.aliases.map { AliasKey(team: stall.team, alias: $0, fingerprint: stall.fingerprint) }
@@ -149,7 +149,7 @@ struct ClickHouseWriter {
         var added: Set<AliasKey> = []
         for pair in pairs where new.contains(pair) && added.insert(pair).inserted {
             for text in [pair.team, pair.alias, pair.fingerprint] { rows.add(text) }
-            // The earliest has the greatest rank.
+            // The earliest pair has the greatest rank.
             rows.add(UInt64.max / 2 - store.nextVersion())
             rows.endRow()
         }
@@ -162,7 +162,7 @@ struct ClickHouseWriter {
 
     // MARK: Runs
 
-    /// - Returns: how many were new, or newer than what was known.
+    /// - Returns: how many were new, or newer than the stored versions.
     func insert(_ runs: [ArrivedRun]) async throws -> Int {
         guard !runs.isEmpty else { return 0 }
         var (known, newest, changes): ([RunKey: Int64], [RunKey: ArrivedRun], Int) = ([:], [:], 0)

@@ -2,26 +2,26 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
 
-/// What an HTTP server answered.
+/// An HTTP server's answer.
 struct HTTPAnswer: Sendable {
     var status: Int
     var body: ByteBuffer
-    /// The connection takes another request.
+    /// Whether the connection can be used for another request.
     var keepsAlive: Bool
 }
 
 /// Why there is no answer.
 enum HTTPFailure: Error, Hashable {
-    /// There is no connection: nothing was sent.
+    /// There was no connection: nothing was sent.
     case unreachable
-    /// The connection ended before the answer did. The request may have been carried out.
+    /// The connection ended before the answer did. The request may have been executed.
     case cut
     case timedOut
-    /// The answer is larger than what was permitted.
+    /// The answer is larger than permitted.
     case tooLarge
 }
 
-/// A request on its way through a connection.
+/// A request in progress on a connection.
 struct HTTPRequest: Sendable {
     var head: HTTPRequestHead
     var body: ByteBuffer
@@ -30,7 +30,7 @@ struct HTTPRequest: Sendable {
     var answer: EventLoopPromise<HTTPAnswer>
 }
 
-/// One request at a time on one connection, each with its answer or a failure, at its deadline at the latest.
+/// Sends one request at a time on a connection. Each one ends with an answer or a failure, at its deadline at the latest.
 final class HTTPExchange: ChannelDuplexHandler {
     typealias InboundIn = HTTPClientResponsePart
     typealias OutboundIn = HTTPRequest
@@ -95,7 +95,7 @@ final class HTTPExchange: ChannelDuplexHandler {
             }
             body.writeBuffer(&part)
         case .end:
-            // One that came before the request was whole says nothing of the connection.
+            // An answer that arrived before the request was complete says nothing about the connection.
             let answer = HTTPAnswer(status: status, body: body, keepsAlive: keepsAlive && context.channel.isActive)
             end()
             request.answer.succeed(answer)

@@ -1,26 +1,26 @@
 internal import StallStore
 internal import Synchronization
 
-/// How an hour of a team is counted: by sums, or by its stalls.
+/// How an hour of a team is counted: from sums, or from its stalls.
 ///
-/// Sums of `stall` cannot be added up as rows come: a stall has several versions, and one that is sent again comes again. So an hour's sums are
-/// made from its stalls once nothing is written to it any more, and made anew when something was:
+/// Sums of `stall` cannot be accumulated as rows arrive: a stall has several versions, and may be sent again. So an hour's sums are
+/// made from its stalls when nothing is written to it any more, and made again after something was written:
 ///
-/// 1. A collector that is about to write stalls of an hour says so in `touch`, by a row with a token of its own. That holds for
-///    ``touchTime``; then it says so again.
-/// 2. An hour whose touches have been as many for ``settleTime`` has no insert under way: its sums are made under a number that nothing
-///    else has (`generation`), and a row of `done` says for how many touches they are.
-/// 3. A question takes the sums of an hour only if `done` is for as many touches as there are. Otherwise it counts the stalls themselves.
+/// 1. A collector that is about to write stalls of an hour announces it in `touch`, by a row with a token of its own. This is valid for
+///    ``touchTime``; then it announces it again.
+/// 2. An hour whose number of touches has not changed for ``settleTime`` has no insert in progress: its sums are made under a unique number
+///    (`generation`), and a row of `done` says for how many touches they are valid.
+/// 3. A query uses the sums of an hour only if `done` is for the current number of touches. Otherwise it counts the stalls themselves.
 ///
-/// No clock of another machine has a part in it.
+/// It does not depend on another machine's clock.
 struct HourStates {
     /// Longer than ``touchTime`` and the time of an insert together.
     static let settleTime = Duration.seconds(420)
     static let touchTime = Duration.seconds(120)
 
-    /// Sums that hold.
+    /// The sums are valid.
     private(set) var generations: [Int64: UInt64] = [:]
-    /// Hours without such sums, and how often they were touched.
+    /// Hours without valid sums, and the numbers of their touches.
     private(set) var raw: [Int64: UInt64] = [:]
 
     init(touches: [Int64: UInt64], done: [Int64: (touches: UInt64, generation: UInt64)]) {
@@ -33,10 +33,10 @@ struct HourStates {
         }
     }
 
-    /// The last hour that anything was written to.
+    /// The last hour with rows.
     var lastHour: Int64 { max(generations.keys.max() ?? 0, raw.keys.max() ?? 0) }
 
-    /// A range of moments in whole hours with sums and in ranges that have to be counted by stalls.
+    /// Splits a time range into whole hours with sums and ranges that are counted from stalls.
     func split(_ range: Range<Int64>) -> (generations: [UInt64], raw: [Range<Int64>]) {
         let unit = Hours.hourNs
         let (first, end) = ((range.lowerBound + unit - 1) / unit, range.upperBound / unit)
@@ -98,7 +98,7 @@ extension ClickHouseStore {
 
     // MARK: Writing
 
-    /// Says that stalls of these hours are about to be written.
+    /// Announces that stalls of these hours are about to be written.
     func touch(_ hours: Set<HourKey>) async throws {
         let now = ContinuousClock.now
         let (due, token) = state.withLock { state in
@@ -118,13 +118,13 @@ extension ClickHouseStore {
             }
             try await insert(rows)
         }
-        // From when it was begun: so it ends early rather than late.
+        // Counted from before the insert, so that it ends early rather than late.
         state.withLock { state in for key in due { state.touched[key] = now + HourStates.touchTime } }
     }
 
-    /// Makes the sums of hours that are quiet.
+    /// Makes the sums of hours to which nothing is being written.
     ///
-    /// - Parameter settleTime: how long an hour's touches must have been as many, as far as this collector has seen.
+    /// - Parameter settleTime: how long this collector must have seen the same number of an hour's touches.
     package func settle(after settleTime: Duration = HourStates.settleTime) async throws {
         let now = ContinuousClock.now
         let horizon = Hours.hour(horizonNs)
@@ -140,7 +140,7 @@ extension ClickHouseStore {
             }
             return due.filter { hour in state.seen[hour.key].map { now - $0.since >= settleTime } ?? false }
         }
-        // A day of a team at a time: a partition.
+        // One day of a team at a time, which is one partition.
         for (_, hours) in Dictionary(grouping: quiet, by: { HourKey(team: $0.key.team, hour: $0.key.hour / 24) })
             .sorted(by: { ($0.key.hour, $0.key.team) < ($1.key.hour, $1.key.team) })
         {
@@ -148,13 +148,13 @@ extension ClickHouseStore {
         }
     }
 
-    /// - Parameter hours: of one team and one day.
+    /// - Parameter hours: hours of one team and one day.
     private func sum(_ hours: [(key: HourKey, touches: UInt64)]) async throws {
         guard let first = hours.map(\.key.hour).min(), let team = hours.first?.key.team else { return }
-        // Each hour has one of its own: the base, and how many hours it is behind the first.
+        // Each hour has its own number: the base plus its distance from the first hour.
         let base = UInt64.random(in: 1...(1 << 62))
         for (name, host) in [("sum", ""), ("sum_host", ", host")] {
-            // Not again with the same number: nobody knows what of it is there already.
+            // Never again with the same number: a part of the rows may be stored already.
             var statement = ClickHouseClient.Statement(
                 """
                 INSERT INTO \(table(name)) (team, day, hour, generation, fingerprint, service, release, verdict, count, reports, total,
@@ -182,7 +182,7 @@ extension ClickHouseStore {
         try await insert(rows)
     }
 
-    /// In parts that touch no more than 50 days each: more partitions in a block are refused.
+    /// In parts of at most 50 days: ClickHouse refuses more partitions in a block.
     static func parts<Element>(_ sorted: [Element], day: (Element) -> Int64) -> [[Element]] {
         var (parts, days): ([[Element]], Set<Int64>) = ([[]], [])
         for element in sorted {

@@ -1,4 +1,4 @@
-/// Writes values into ClickHouse's SQL and into its tab-separated rows. All text that came from elsewhere passes through ``escape(_:into:)``.
+/// Writes values into ClickHouse's SQL and into its tab-separated rows. All text from outside passes through ``escape(_:into:)``.
 enum SQLLiteral {
     /// `'…'`.
     static func text(_ value: String) -> String {
@@ -8,7 +8,7 @@ enum SQLLiteral {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// `('…', '…')`: what IN takes. Without values a list that nothing is in.
+    /// `('…', '…')`: the right side of IN. Without values, a list that contains nothing.
     static func list(_ values: some Sequence<String>) -> String {
         let literals = values.map(text)
         return "(" + (literals.isEmpty ? "''" : literals.joined(separator: ",")) + ")"
@@ -24,7 +24,7 @@ enum SQLLiteral {
     private static let quote = UInt8(ascii: "'")
     private static let backslash = UInt8(ascii: "\\")
 
-    /// The escapes that a literal and a tab-separated field have in common. Other bytes are as they are.
+    /// The escapes that a literal and a tab-separated field have in common. Other bytes are unchanged.
     static func escape(_ value: some Sequence<UInt8>, into bytes: inout [UInt8]) {
         for byte in value {
             let letter: Unicode.Scalar? =
@@ -48,7 +48,7 @@ enum SQLLiteral {
         }
     }
 
-    /// The other way round, of a field.
+    /// Removes the escapes of a field.
     static func unescaped(_ field: some Sequence<UInt8>) -> [UInt8] {
         var (bytes, isEscape): ([UInt8], Bool) = ([], false)
         for byte in field {
@@ -73,13 +73,13 @@ enum SQLLiteral {
     }
 }
 
-/// Rows to insert, as ClickHouse's format `TabSeparated` has them.
+/// Rows to insert, in ClickHouse's format `TabSeparated`.
 struct TabbedRows {
     private(set) var bytes: [UInt8]
     private(set) var count = 0
     private var isFirst = true
 
-    /// - Parameter table: with its columns, like `db.stall (team, id)`.
+    /// - Parameter table: the table with its columns, like `db.stall (team, id)`.
     init(into table: String) { bytes = Array("INSERT INTO \(table) FORMAT TabSeparated\n".utf8) }
 
     mutating func add(_ text: String) {
@@ -92,7 +92,7 @@ struct TabbedRows {
         bytes += Array("\(number)".utf8)
     }
 
-    /// What needs no escapes, as Base64.
+    /// Text that needs no escapes, such as Base64.
     mutating func add(plain text: some Sequence<UInt8>) {
         separate()
         bytes += text

@@ -1,6 +1,6 @@
 internal import StallStore
 
-/// A part of a WHERE.
+/// A condition of a WHERE clause.
 struct SQLCondition {
     var sql: String
     init(_ sql: String) { self.sql = sql }
@@ -8,7 +8,7 @@ struct SQLCondition {
         SQLCondition("\(left.sql) AND \(right.sql)")
     }
 
-    /// For each column that has values, that it is one of them.
+    /// A condition for each column that has values: it is one of them.
     static func among(_ choices: [(String, [String])]) -> SQLCondition {
         SQLCondition(
             (["1"] + choices.filter { !$0.1.isEmpty }.map { "\($0.0) IN \(SQLLiteral.list($0.1))" }).joined(
@@ -17,7 +17,7 @@ struct SQLCondition {
         )
     }
 
-    /// Stalls that began in one of the ranges, in nanoseconds. Days and hours are there for the partitions and the key.
+    /// Stalls that started in one of the ranges, in nanoseconds. Days and hours are included for the partitions and the key.
     static func began(in ranges: [Range<Int64>]) -> SQLCondition {
         let parts = ranges.filter { !$0.isEmpty }.map { range in
             let (first, last) = (range.lowerBound, range.upperBound - 1)
@@ -31,26 +31,26 @@ struct SQLCondition {
 }
 
 enum SQLSum {
-    /// A sum of numbers from 0, held at the end of 64 bits.
+    /// A sum of non-negative numbers, saturated to 64 bits.
     static func held(_ column: String) -> String {
         "if(sum(toFloat64(\(column))) >= 9.2e18, toInt64(9223372036854775807), toInt64(sum(\(column))))"
     }
 }
 
-/// Which names one fault has had: what reports say in their order, each fingerprint leading to the one it is kept under.
+/// The fingerprints of each fault: reports' statements in their order, each mapping a fingerprint to its current one.
 struct FaultAliases: Sendable {
     private var roots: [String: String] = [:]
     private(set) var names: [String] = []
 
     init() {}
 
-    /// - Parameter pairs: in the order in which they came.
+    /// - Parameter pairs: in the order of their arrival.
     init(_ pairs: [(alias: String, fingerprint: String)]) {
         var parents: [String: String] = [:]
         func root(_ name: String) -> String {
             var path = [name]
             while let parent = parents[path[path.count - 1]] { path.append(parent) }
-            // A long chain is walked once.
+            // A long chain is followed only once.
             for step in path.dropLast() { parents[step] = path[path.count - 1] }
             return path[path.count - 1]
         }
@@ -64,13 +64,13 @@ struct FaultAliases: Sendable {
 
     func root(_ fingerprint: String) -> String { roots[fingerprint] ?? fingerprint }
 
-    /// With all their names.
+    /// The faults with all their fingerprints.
     func members(of roots: some Sequence<String>) -> [String] {
         let roots = Set(roots)
         return roots.sorted() + names.filter { roots.contains(root($0)) }
     }
 
-    /// The fingerprint that a column's is kept under.
+    /// An expression for the current fingerprint of a column's.
     func sql(_ column: String) -> String {
         if names.isEmpty { return column }
         return "transform(\(column), \(SQLLiteral.array(names)), \(SQLLiteral.array(names.map(root))), \(column))"

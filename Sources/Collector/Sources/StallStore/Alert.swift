@@ -1,18 +1,18 @@
 public import StallReports
 
-/// Something that somebody wants to be told of, as long as it lasts and until its end has been told.
+/// An alert, kept from its beginning until all receivers were told of its end.
 public struct Alert: Hashable, Sendable {
     public var team: String
-    /// The name of the rule.
+    /// The rule's name.
     public var rule: String
-    /// What of all that the rule looks at: a fingerprint, a service, a service on a host.
+    /// What the rule found: a fingerprint, a service, or a service on a host.
     public var subject: String
-    /// For people. Everything in it that came from elsewhere is visible text.
+    /// For people. Names from reports are in it as visible text.
     public var text: String
     public var beganAt: Timestamp
-    /// Nil as long as it lasts.
+    /// Nil while it lasts.
     public var endedAt: Timestamp?
-    /// Receivers that know of its beginning, and those of them that know of its end.
+    /// Receivers that were told of its beginning, and those of them that were told of its end.
     public var toldBegin: Set<String> = []
     public var toldEnd: Set<String> = []
 
@@ -22,13 +22,13 @@ public struct Alert: Hashable, Sendable {
     }
 }
 
-/// What a service's monitor on a host said of itself last.
+/// The latest run record of a service's monitor on a host.
 public struct LatestRun: Hashable, Sendable {
     public var service: String
     public var release: String
     public var host: String
     public var updatedAt: Timestamp
-    /// It has not said that it ends.
+    /// Whether the record says that the monitor is running.
     public var isRunning: Bool
 
     package init(service: String, release: String, host: String, updatedAt: Timestamp, isRunning: Bool) {

@@ -1,29 +1,29 @@
 internal import GzipCompression
 public import StallReports
 
-/// Something that a monitor sent, checked and taken apart for a store.
+/// A document that a monitor sent, checked, with the fields that a store needs.
 public enum Arrival: Sendable {
     case stall(ArrivedStall)
     case run(ArrivedRun)
 }
 
-/// Why something is not taken. The text never quotes it.
+/// Why a document is refused. The text never quotes the document.
 public struct RefusedArrival: Error, Hashable, CustomStringConvertible {
     public let description: String
     public init(_ description: String) { self.description = description }
 }
 
-/// What a store keeps of a stall beside its report.
+/// What a store keeps of a stall in addition to its report.
 public struct ArrivedStall: Sendable {
     public let team: String
     public let id: ULID
-    /// Of two with the same id the greater one holds: what lasts longer, and what is over.
+    /// Of two reports with the same id the greater version counts: the one that lasted longer, or the one of a stall that has ended.
     public let version: Int64
-    /// Since 1970, as all that ends in `Ns` and is a moment.
+    /// Nanoseconds since 1970, as all moments whose names end in `Ns`.
     public let startedNs: Int64
     public let lastNs: Int64
     public let durationNs: Int64
-    /// With those before it that were only counted.
+    /// Includes the repeated stalls that were only counted.
     public let count: Int64
     public let totalNs: Int64
     public let longestNs: Int64
@@ -36,7 +36,7 @@ public struct ArrivedStall: Sendable {
     public let aliases: [String]
     public let culprit: String
     public let place: String
-    /// The report, packed.
+    /// The report, packed by gzip.
     public let body: [UInt8]
 }
 
@@ -49,9 +49,9 @@ public struct ArrivedRun: Sendable {
     public let service: String
     public let release: String
     public let host: String
-    /// When this was made, the monitor was running.
+    /// Whether the monitor was running when the record was made.
     public let isRunning: Bool
-    /// Stalls that stand in no report.
+    /// Stalls that were counted without a report.
     public let counted: [Counted]
     public let body: [UInt8]
 
@@ -66,15 +66,15 @@ public struct ArrivedRun: Sendable {
 }
 
 extension Arrival {
-    /// Either a report or a run's record, by the schema that it names.
+    /// Reads a report or a run record, according to the schema that the document names.
     ///
     /// - Parameters:
-    ///   - json: what was sent. Nothing of it is trusted.
-    ///   - now: what comes later by more than a day has a wrong clock.
+    ///   - json: the document as it was sent. Nothing in it is trusted.
+    ///   - now: a document from more than a day later has a wrong clock and is refused.
     public init(json: [UInt8], team: String, now: Timestamp = .now()) throws(RefusedArrival) {
         do throws(ReportError) {
             do throws(ReportError) {
-                // All of it, also what questions do not look at: what is taken can be shown later.
+                // The whole report is decoded, not only what queries use: what is accepted can be shown later.
                 let report = try StallReport(json: json)
                 guard report.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
                 self = .stall(try ArrivedStall(StallOutline(report), json, team, now))
@@ -88,7 +88,7 @@ extension Arrival {
 }
 
 extension Arrival {
-    /// What it takes in memory, about: its packed document, its names, and what it counts.
+    /// An estimate of its memory: the packed document, names and counts.
     public var heldBytes: Int {
         switch self {
         case .stall(let stall): stall.body.count + stall.aliases.count * 32 + 1024
@@ -97,7 +97,7 @@ extension Arrival {
     }
 }
 
-/// What a store can count with: 366 days and a billion at most, so that sums of very many stay in 64 bits.
+/// Limits of numbers in a store: 366 days and a billion, so that sums of very many fit into 64 bits.
 private enum Bounds {
     static let longestNs: Int64 = 366 * 86_400_000_000_000
     static let count: Int64 = 1_000_000_000
@@ -108,7 +108,7 @@ private enum Bounds {
     static func count(_ count: Int) -> Int64 { min(max(0, Int64(clamping: count)), Bounds.count) }
     static func name(_ text: String?) -> String { VisibleText.of(text ?? "", limit: nameLength) }
 
-    /// - Throws: where it lies before this century, or in the future: no range would ever show it, and no age remove it.
+    /// - Throws: if it is before the year 2000 or in the future: no range would show it, and it would not be removed by age.
     static func moment(_ timestamp: Timestamp, _ now: Timestamp) throws(ReportError) -> Int64 {
         let moment = timestamp.sinceEpoch
         guard timestamp.seconds > 946_684_800 else {
@@ -156,12 +156,12 @@ extension ArrivedRun {
         id = run.id
         startedNs = try Bounds.moment(run.startedAt, now)
         updatedNs = max(startedNs, try Bounds.moment(run.updatedAt, now))
-        // A thousand things of a process for ten years are three million years.
+        // The sum of a thousand loops over ten years does not fit into 64 bits.
         watchedNs = run.watched.prefix(1000).reduce(0) { $0 + min(Bounds.length($1.watchedNs), .max / 2000) }
         (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
         host = Bounds.name(run.host.name)
         isRunning = run.state == .running
-        // A record has an entry for each watched thing that a fault held up; here they count together.
+        // A record has an entry for each loop that a fault stalled; here they are added up.
         var faults: [Fingerprint: StallReport.Repeats] = [:]
         for fault in (run.repeated ?? []).prefix(1000) {
             faults[fault.fingerprint] = faults[fault.fingerprint]?.joined(by: fault.repeats) ?? fault.repeats
@@ -181,7 +181,7 @@ extension ArrivedRun {
 }
 
 extension Timestamp {
-    /// In nanoseconds since 1970, held at the ends of 64 bits.
+    /// Nanoseconds since 1970, saturated to 64 bits.
     package var sinceEpoch: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
 
     package init(sinceEpoch nanoseconds: Int64) { self.init(seconds: 0, nanoseconds: nanoseconds) }

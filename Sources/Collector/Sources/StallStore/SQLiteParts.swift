@@ -1,6 +1,6 @@
 internal import GRDB
 
-/// The rows that a question is answered from, as one table called `part`: sums where a whole hour or day lies in the range, stalls at its ends.
+/// The rows that answer a query, as one table called `part`: sums for the whole hours or days of the range, single stalls at its ends.
 struct SQLiteParts {
     let sql: String
     let arguments: StatementArguments
@@ -8,15 +8,15 @@ struct SQLiteParts {
     /// Rows `fingerprint, service, release, verdict, count, reports, total, longest, moment, first, last`.
     ///
     /// - Parameters:
-    ///   - fingerprints: of these faults only; nil for all.
-    ///   - hasAliases: some faults of the team have several names, which are brought together.
+    ///   - fingerprints: only rows of these faults; nil: of all.
+    ///   - hasAliases: whether some faults of the team have several fingerprints, which then count as one.
     static func hours(_ query: StallQuery, of fingerprints: [String]? = nil, hasAliases: Bool) -> SQLiteParts {
         var parts = Builder(query, fingerprints, hasAliases)
         let stalls = """
             SELECT fingerprint, service, release, verdict, count, 1 AS reports, total, longest, started AS moment, started AS first, last
             FROM stall WHERE team = ?
             """
-        // The sums by hour do not tell hosts apart.
+        // The sums by hour do not distinguish hosts.
         for (start, end) in parts.ends(of: query.hosts.isEmpty ? SQLiteTime.hourNs : nil) {
             parts.add(stalls + " AND started >= ? AND started < ?", [query.team, start, end])
         }
@@ -30,7 +30,7 @@ struct SQLiteParts {
                 [query.team, first, end]
             )
         }
-        // Which verdict these had, nobody has noted.
+        // Their verdicts are not recorded.
         if query.verdicts.isEmpty {
             parts.add(
                 """
@@ -64,7 +64,7 @@ struct SQLiteParts {
         private let hasAliases: Bool
         private let since: Int64
         private let until: Int64
-        /// The names that chosen faults have.
+        /// The fingerprints of the chosen faults.
         private var names = ""
         private var namesArguments: StatementArguments = []
         private var filter = ""
@@ -112,15 +112,15 @@ struct SQLiteParts {
 
         private static func marks(_ values: [String]) -> String { values.map { _ in "?" }.joined(separator: ", ") }
 
-        /// Units that lie in the range as a whole: the first, and the first behind them.
+        /// The units that are completely in the range: the first one, and the first one after them.
         func whole(_ unit: Int64) -> (Int64, Int64)? {
             let (first, end) = (since / unit + (since % unit == 0 ? 0 : 1), until / unit)
             return first < end ? (first, end) : nil
         }
 
-        /// What is left of the range beside those.
+        /// The rest of the range.
         func ends(of unit: Int64?) -> [(Int64, Int64)] {
-            // Whole units lie before the end of the range: their products have room.
+            // Whole units end before the range does, so that their products do not overflow.
             guard let unit, let (first, end) = whole(unit) else { return [(since, until)] }
             return [(since, first * unit), (end * unit, until)].filter { $0.0 < $0.1 }
         }
@@ -130,7 +130,7 @@ struct SQLiteParts {
             arguments += values + filterArguments
         }
 
-        /// - Parameter columns: all but the fingerprint.
+        /// - Parameter columns: all columns except the fingerprint.
         func table(_ columns: String) -> SQLiteParts {
             let rows = selects.joined(separator: " UNION ALL ")
             guard hasAliases else {

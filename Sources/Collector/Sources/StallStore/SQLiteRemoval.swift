@@ -1,15 +1,15 @@
 internal import GRDB
 internal import StallReports
 
-/// Removes what is old, within one transaction: of one team, or of all.
+/// Removes old rows within one transaction, of one team or of all.
 struct SQLiteRemoval {
     let database: Database
-    /// Nil for all.
+    /// Nil: of all teams.
     let team: String?
 
-    /// Removes some of what began, or was written, before the hour. Where that was all, the sums follow.
+    /// Removes some rows of stalls and runs from before the hour. When none are left, removes the sums too.
     ///
-    /// - Returns: how many stalls, and whether there may be more of anything.
+    /// - Returns: how many stalls were removed, and whether nothing is left to remove.
     func remove(beforeHour hour: Int64, limit: Int) throws -> (stalls: Int, isDone: Bool) {
         let end = hour.multipliedSaturated(by: SQLiteTime.hourNs)
         var usage = SQLiteUsage()
@@ -61,7 +61,7 @@ struct SQLiteRemoval {
         return rows.count
     }
 
-    /// The day that the end is part of keeps what is left of it.
+    /// The day in which the removed time ends keeps its other hours.
     private func sumHosts(ofDayOf end: Int64) throws {
         let day = SQLiteTime.day(end)
         try run("DELETE FROM fault_host WHERE day <= ?", [day])
@@ -76,7 +76,7 @@ struct SQLiteRemoval {
         )
     }
 
-    /// Names of faults of which nothing is left.
+    /// Removes the fingerprints of faults that have no rows any more.
     static func removeNames(_ database: Database) throws {
         try database.execute(
             sql: """
@@ -93,7 +93,7 @@ struct SQLiteRemoval {
         )
     }
 
-    /// The team that takes most, and the first hour of which it has anything. Nil where there is nothing left.
+    /// The team that uses most space, and its first hour with rows. Nil if there are no rows.
     static func largest(_ database: Database) throws -> (team: String, hour: Int64)? {
         for team in try String.fetchAll(database, sql: "SELECT team FROM usage WHERE bytes > 0 ORDER BY bytes DESC") {
             let oldest = try Int64.fetchOne(

@@ -1,15 +1,15 @@
 internal import GRDB
 
-/// The tables, as they came to be. A migration that was released is never changed.
+/// The tables, as a list of migrations. A migration that was released is never changed.
 ///
-/// - `stall` has a row for each report, `body` the report itself, so that questions need not pass over it.
-/// - `fault_hour` and `fault_host` hold sums of `stall` by hour, and by day and host. They are what makes a month of millions of stalls quick to ask.
-/// - `counted` has stalls that stand in no report, as the runs' records tell them.
-/// - `alert` has what receivers of alerts were told, and are to be told yet.
-/// - `alias` leads from a fingerprint that a fault had to the one that it has. Rows that were written under the old one keep it; questions look it up.
-/// - `sequence` has the last number that `stall.place` was given: it grows with each stall that comes or changes, and is never used twice.
-/// - `usage` has what each team takes: bytes of packed reports and records, and how many there are.
-/// - `seen` has when each service and release had each fault for the first and the last time.
+/// - `stall` has a row for each report. `body` has the report itself, so that queries do not have to read past it.
+/// - `fault_hour` and `fault_host` have sums of `stall`, by hour, and by day and host. They make queries over a month of millions of stalls fast.
+/// - `counted` has stalls without a report, as the run records count them.
+/// - `alert` has the alerts that are not finished, with the receivers that were told.
+/// - `alias` maps a fault's earlier fingerprint to its current one. Rows keep the fingerprint with which they were written; queries map it.
+/// - `sequence` has the last value of `stall.place`. It grows with each stall that arrives or changes; no value is used twice.
+/// - `usage` has each team's number of reports and records, and their packed bytes.
+/// - `seen` has when each service and release had each fault for the first time and for the last time.
 enum SQLiteSchema {
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
@@ -46,7 +46,7 @@ enum SQLiteSchema {
         SELECT team, service, fingerprint, release, min(first), max(last) FROM fault_hour GROUP BY team, service, fingerprint, release;
         """
 
-    /// Of runs that were known before, nobody remembers whether they were running: no alert comes of them.
+    /// For runs stored before, it is not known whether they were running: they cause no alert.
     private static let second = """
         ALTER TABLE run ADD COLUMN running INTEGER NOT NULL DEFAULT 0;
         CREATE TABLE alert (

@@ -5,7 +5,7 @@ public import StallReports
 extension SQLiteStore {
     public func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun] {
         try await database.read { database in
-            // Beside max() the other columns are those of the row that has it (sqlite.org/lang_select.html, "Bare columns").
+            // With max() the other columns are those of the row with the maximum (sqlite.org/lang_select.html, "Bare columns").
             try Row.fetchAll(
                 database,
                 sql: """
@@ -35,9 +35,9 @@ extension SQLiteStore {
         }
     }
 
-    /// Each process that began on the same host when another had said its last replaces one such process.
+    /// Each process that started on the same host after another one's last record replaces one such process.
     ///
-    /// - Parameter runs: of one service on one host, those that were silent first, first.
+    /// - Parameter runs: the runs of one service on one host, sorted by their last records.
     private static func withoutSuccessor(
         _ runs: ArraySlice<LatestRun>,
         _ team: String,
@@ -64,7 +64,7 @@ extension SQLiteStore {
         limit: Int
     ) async throws -> [NewFault] {
         let chosen = services.isEmpty ? "" : " AND service IN (\(services.map { _ in "?" }.joined(separator: ", ")))"
-        // What faults were seen in, under the names that they have now.
+        // Where faults were seen, with their current fingerprints.
         let known = """
             WITH known AS (
                 SELECT service, release, coalesce(alias.fingerprint, seen.fingerprint) AS fingerprint, min(first) AS first
@@ -153,7 +153,7 @@ extension SQLiteStore {
         }
     }
 
-    /// Names have no line breaks in them.
+    /// Names contain no line breaks.
     private static func text(_ names: Set<String>) -> String { names.sorted().joined(separator: "\n") }
     private static func names(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
 }
@@ -171,7 +171,7 @@ extension LatestRun {
 }
 
 extension Array {
-    /// Neighbours that belong together.
+    /// Groups of adjacent elements.
     fileprivate func chunked(by belong: (Element, Element) -> Bool) -> [ArraySlice<Element>] {
         var (chunks, start): ([ArraySlice<Element>], Int) = ([], startIndex)
         for index in indices.dropFirst() where !belong(self[index - 1], self[index]) {

@@ -50,7 +50,7 @@ extension SQLiteStore {
         return try page(packed) { StoredRun(id: $0.id, json: try unpacked($0.body)) }
     }
 
-    /// As many as fit in a page's bytes, and one in any case: the rest comes with the next page.
+    /// As many as fit into a page, and at least one: the others are in the next page.
     private func page<Packed, Document>(
         _ packed: [Packed],
         _ unpack: (Packed) throws -> Document
@@ -96,7 +96,7 @@ extension SQLiteStore {
     }
 }
 
-/// What is handed out as it was sent.
+/// Documents that are returned as they were sent.
 private protocol StoredDocument {
     var json: [UInt8] { get }
 }
@@ -104,13 +104,13 @@ private protocol StoredDocument {
 extension StoredReport: StoredDocument {}
 extension StoredRun: StoredDocument {}
 
-/// Asks within one transaction: all its answers are of the same moment.
+/// Queries within one transaction, so that all results are from the same moment.
 struct SQLiteQuestion {
-    /// Names told of each sort.
+    /// The greatest number of names of each kind.
     private static let nameLimit = 256
-    /// A page of documents ends behind the one that reaches it, packed or unpacked.
+    /// A page of documents ends after the document with which it reaches this size, packed or unpacked.
     static let pageBytes = 4 << 20
-    /// Of a row that ``StoredStall`` reads. `current` is the name that the fault has now, where that is another.
+    /// The columns that ``StoredStall`` reads. `current` is the fault's current fingerprint if it has changed.
     static let stallColumns = """
         stall.*, (SELECT alias.fingerprint FROM alias WHERE alias.team = stall.team AND alias.alias = stall.fingerprint) AS current
         """
@@ -119,7 +119,7 @@ struct SQLiteQuestion {
 
     init(_ database: Database, _ query: StallQuery) { (self.database, self.query) = (database, query) }
 
-    /// Whether some fault of the team has several names.
+    /// Whether some fault of the team has several fingerprints.
     func hasAliases() throws -> Bool {
         try Bool.fetchOne(
             database,
@@ -136,7 +136,7 @@ struct SQLiteQuestion {
         ) ?? fingerprint.rawValue
     }
 
-    /// How long was watched, by the runs' own counts: of a run that lies in the range only in part, that part.
+    /// The watched time according to the run records. Of a run that is only partly in the range, the same part of it.
     func watched() throws -> (ns: Int64, runs: Int) {
         let (condition, arguments) = runsInRange
         let (since, until) = (query.since.sinceEpoch, query.until.sinceEpoch)
@@ -185,7 +185,7 @@ struct SQLiteQuestion {
         )
     }
 
-    /// For each column that has values, that it is one of them.
+    /// A condition for each column that has values: it is one of them.
     private static func among(_ choices: [(String, [String])]) -> (sql: String, arguments: StatementArguments) {
         var (sql, arguments) = ("", StatementArguments())
         for (column, values) in choices where !values.isEmpty {
@@ -398,7 +398,7 @@ struct SQLiteQuestion {
 }
 
 extension StoredStall {
-    /// Nil for a row that this version has not written.
+    /// Nil if the row was not written by this version.
     fileprivate init?(_ row: Row) {
         guard let id = ULID(row["id"] as String),
             let fingerprint = Fingerprint(rawValue: row["current"] ?? row["fingerprint"])

@@ -3,14 +3,14 @@ internal import GRDB
 internal import GzipCompression
 public import StallReports
 
-/// A store in one file, and no other server: SQLite, with its log written ahead (WAL), so that questions do not wait for what is written.
+/// A store in one SQLite file. It uses a write-ahead log (WAL), so that queries do not wait for inserts.
 public final class SQLiteStore: StallStore {
     let database: DatabasePool
 
-    /// Makes the file where there is none, and brings an older one to this version's form.
+    /// Creates the file if it does not exist, and migrates an older one.
     ///
-    /// - Parameter maximumBytes: a quarter more than this, and nothing is taken any more until ``removeOld(before:maximumBytes:)`` made room.
-    ///   Nil: as much as the disk has.
+    /// - Parameter maximumBytes: if the file is a quarter larger than this, inserts fail until ``removeOld(before:maximumBytes:)`` has made room.
+    ///   Nil: no limit.
     /// - Throws: ``StoreError``.
     public init(path: String, maximumBytes: Int64? = nil) throws(StoreError) {
         var configuration = Configuration()
@@ -20,7 +20,7 @@ public final class SQLiteStore: StallStore {
         configuration.prepareDatabase { database in
             try database.execute(sql: "PRAGMA cache_size = -16000")
             guard !database.configuration.readonly else { return }
-            // Before the first table, or never: what is removed is given back to the disk.
+            // Has an effect only before the first table is created. Removed rows then give their space back to the disk.
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
         }
         do {
@@ -34,9 +34,9 @@ public final class SQLiteStore: StallStore {
             }
             try migrator.migrate(database)
             try database.writeWithoutTransaction { database in
-                // What was acknowledged is still there after a loss of power. Not earlier: the pool sets NORMAL when it turns the log on.
+                // What was acknowledged survives a loss of power. Not earlier: the pool sets NORMAL when it enables the log.
                 try database.execute(sql: "PRAGMA synchronous = FULL")
-                // The log is cut to this when it was written back.
+                // After a checkpoint the log's file is truncated to this size.
                 try database.execute(sql: "PRAGMA journal_size_limit = 67108864")
                 try Self.bound(database, maximumBytes)
             }
@@ -47,7 +47,7 @@ public final class SQLiteStore: StallStore {
         }
     }
 
-    /// SQLite refuses to make the file larger.
+    /// Has SQLite refuse to make the file larger.
     private static func bound(_ database: Database, _ maximumBytes: Int64?) throws {
         guard let maximumBytes else { return }
         let size = try Int64.fetchOne(database, sql: "PRAGMA page_size") ?? 4096
@@ -83,7 +83,7 @@ public final class SQLiteStore: StallStore {
 
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
         var removed = try await remove(before: SQLiteTime.hour(moment.sinceEpoch), team: nil)
-        // Whoever takes most gives way: a flood of one team leaves the others what they have.
+        // The team that uses most space loses its oldest: a flood of one team's reports does not remove other teams'.
         while let maximumBytes, try await usedBytes() > maximumBytes {
             guard let (team, hour) = try await database.read({ try SQLiteRemoval.largest($0) }) else { break }
             removed += try await remove(before: hour + 1, team: team)
@@ -91,14 +91,14 @@ public final class SQLiteStore: StallStore {
         try await database.write { try SQLiteRemoval.removeNames($0) }
         try await database.writeWithoutTransaction { database in
             try database.execute(sql: "PRAGMA incremental_vacuum")
-            // A reader may hold it up: then the next time.
+            // A reader can prevent it; then it is done the next time.
             _ = try? database.checkpoint(.truncate)
             try Self.bound(database, maximumBytes)
         }
         return removed
     }
 
-    /// In parts: others want to write meanwhile.
+    /// In small transactions, so that inserts do not wait long.
     private func remove(before hour: Int64, team: String?) async throws -> Int {
         var removed = 0
         while true {
@@ -110,7 +110,7 @@ public final class SQLiteStore: StallStore {
         }
     }
 
-    /// Without the pages that are free to be used again.
+    /// Without free pages.
     private func usedBytes() async throws -> Int64 {
         try await database.read { database in
             let pages = try Int64.fetchOne(database, sql: "PRAGMA page_count") ?? 0
@@ -131,7 +131,7 @@ public final class SQLiteStore: StallStore {
     }
 }
 
-/// Why a store cannot be used, and what to do about it.
+/// The reason why a store cannot be used, and what to do about it.
 public struct StoreError: Error, Hashable, CustomStringConvertible {
     public let description: String
     package init(_ description: String) { self.description = description }
@@ -153,7 +153,7 @@ enum SQLiteTime {
     static let hourNs: Int64 = 3_600_000_000_000
     static let dayNs: Int64 = 24 * hourNs
 
-    /// Moments lie behind 1970.
+    /// All moments are after 1970.
     static func hour(_ nanoseconds: Int64) -> Int64 { nanoseconds / hourNs }
     static func day(_ nanoseconds: Int64) -> Int64 { nanoseconds / dayNs }
 }

@@ -1,12 +1,12 @@
 internal import GRDB
 internal import StallReports
 
-/// What the stalls of one transaction change in the sums, added up in memory first: many of them are of the same fault and hour.
+/// How the stalls of one transaction change the sums. It is accumulated in memory first, because many stalls have the same fault and hour.
 ///
-/// A stall that changes takes away what it added and adds what it is now, so that no other stall has to be looked at. Only where it was the longest,
-/// the first or the last of its hour these three are looked up anew, once in a transaction.
+/// A stall that changes subtracts its old values and adds its new ones, so that no other stall has to be read. Only if it was the longest,
+/// the first or the last one of its hour, these three values are determined again, once per transaction.
 struct SQLiteSums {
-    /// What one stall adds to the sums.
+    /// The contribution of one stall to the sums.
     struct Part {
         var hour: HourKey
         var host: String
@@ -30,7 +30,7 @@ struct SQLiteSums {
             (startedNs, lastNs) = (stall.startedNs, stall.lastNs)
         }
 
-        /// - Parameter row: of `stall`.
+        /// - Parameter row: a row of `stall`.
         init(_ row: Row) {
             (startedNs, lastNs) = (row["started"], row["last"])
             hour = HourKey(
@@ -48,7 +48,7 @@ struct SQLiteSums {
         fileprivate var day: HostKey { HostKey(hour: hour, day: SQLiteTime.day(startedNs), host: host) }
     }
 
-    /// A row of `fault_hour`.
+    /// The key of a row of `fault_hour`.
     struct HourKey: Hashable {
         var team: String
         var service: String
@@ -60,7 +60,7 @@ struct SQLiteSums {
         fileprivate var arguments: StatementArguments { [team, service, hour, fingerprint, release, verdict] }
     }
 
-    /// A row of `fault_host`.
+    /// The key of a row of `fault_host`.
     fileprivate struct HostKey: Hashable {
         var team: String
         var fingerprint: String
@@ -92,7 +92,7 @@ struct SQLiteSums {
         var longestNs: Int64 = 0
         var firstNs = Int64.max
         var lastNs: Int64 = 0
-        /// One that had the greatest or the least of these values is not part of the sum any more.
+        /// A stall that had one of the extreme values is no longer part of the sum.
         var isStale = false
     }
 
@@ -120,13 +120,13 @@ struct SQLiteSums {
         seen[key] = (min(known.first, part.startedNs), max(known.last, part.lastNs))
     }
 
-    /// - Parameter new: what comes in its place.
+    /// - Parameter new: what replaces it.
     mutating func remove(_ part: Part, for new: Part) {
         var change = hours[part.hour] ?? Change()
         change.count = change.count.subtractingSaturated(part.count)
         change.reports -= 1
         change.totalNs = change.totalNs.subtractingSaturated(part.totalNs)
-        // What only grows stays right without a look.
+        // Extremes that only move outwards need no query.
         let grows =
             part.hour == new.hour && new.longestNs >= part.longestNs && new.startedNs <= part.startedNs
             && new.lastNs >= part.lastNs
@@ -135,7 +135,7 @@ struct SQLiteSums {
         hosts[part.day, default: 0] -= 1
     }
 
-    /// Brings all of it into the tables.
+    /// Writes all changes into the tables.
     func write(_ database: Database) throws {
         for (key, change) in hours { try write(key, change, database) }
         for (key, reports) in hosts where reports != 0 {
@@ -168,7 +168,7 @@ struct SQLiteSums {
         "team = ? AND service = ? AND hour = ? AND fingerprint = ? AND release = ? AND verdict = ?"
 
     private func write(_ key: HourKey, _ change: Change, _ database: Database) throws {
-        // A sum without room in 64 bits becomes a fraction in SQLite; the cast holds it at the end instead.
+        // In SQLite a sum that exceeds 64 bits becomes a floating-point number; the cast saturates it instead.
         try database.cachedStatement(
             sql: """
                 INSERT INTO fault_hour (team, service, hour, fingerprint, release, verdict, count, reports, total, longest, first, last)

@@ -2,15 +2,15 @@ internal import Foundation
 internal import GRDB
 internal import StallReports
 
-/// Writes within one transaction. Nothing of it counts before ``finish()``.
+/// Writes arrivals within one transaction. The sums are not written before ``finish()``.
 struct SQLiteWriter {
     let database: Database
     private var sums = SQLiteSums()
     private var usage = SQLiteUsage()
     private var faults: [FaultKey: LatestReport] = [:]
-    /// Fingerprints that faults are kept under, as far as they were asked for.
+    /// The current fingerprints of faults, as far as they were looked up.
     private var currents: [FaultKey: String] = [:]
-    /// Of the last stall that came or changed.
+    /// The place of the last stall that arrived or changed.
     private var place: Int64
     private let firstPlace: Int64
 
@@ -31,7 +31,7 @@ struct SQLiteWriter {
         place = firstPlace
     }
 
-    /// - Returns: whether it was new, or newer than what was known.
+    /// - Returns: whether it was new, or newer than the stored version.
     mutating func insert(_ arrival: Arrival) throws -> Bool {
         switch arrival {
         case .stall(let stall): try insert(stall)
@@ -39,7 +39,7 @@ struct SQLiteWriter {
         }
     }
 
-    /// Brings what was added up into the tables.
+    /// Writes the accumulated sums into the tables.
     func finish() throws {
         try sums.write(database)
         for (key, latest) in faults {
@@ -148,12 +148,12 @@ struct SQLiteWriter {
         return true
     }
 
-    // MARK: Names of a fault
+    // MARK: Fingerprints of a fault
 
-    /// More names of one fault are not remembered: so many are looked at when it gets another one.
+    /// The greatest number of fingerprints of one fault: all of them are read when another one is added.
     static let aliasLimit = 256
 
-    /// The fingerprint that a fault is kept under.
+    /// The fault's current fingerprint.
     private mutating func current(_ fingerprint: String, _ team: String) throws -> String {
         let key = FaultKey(team: team, fingerprint: fingerprint)
         if let current = currents[key] { return current }
@@ -166,7 +166,7 @@ struct SQLiteWriter {
         return current
     }
 
-    /// Brings the faults together that a report says are one: it had no names first, and has some now.
+    /// Joins the faults that are the same one according to a report: it had no function names at first, and has some now.
     private mutating func unite(_ stall: ArrivedStall) throws -> String {
         let fingerprint = try current(stall.fingerprint, stall.team)
         for alias in stall.aliases {
@@ -176,7 +176,7 @@ struct SQLiteWriter {
         return fingerprint
     }
 
-    /// The fault's rows stay as they are, however many these are: questions look the name up.
+    /// The fault's rows are not changed, because there can be many: queries map their fingerprints.
     private mutating func rename(_ old: String, to new: String, _ team: String) throws {
         let names = try Int.fetchOne(
             statement("SELECT count(*) FROM alias WHERE team = ? AND fingerprint IN (?, ?)"),
@@ -197,9 +197,9 @@ struct SQLiteWriter {
     }
 }
 
-/// What the changes of one transaction add to what teams take.
+/// How one transaction changes the teams' use of space.
 struct SQLiteUsage {
-    /// Of a row's columns and indexes, about.
+    /// An estimate of the bytes of a row's columns and indexes.
     static let rowBytes = 512
 
     private struct Change {
@@ -210,7 +210,7 @@ struct SQLiteUsage {
 
     private var changes: [String: Change] = [:]
 
-    /// - Parameter bytes: of packed reports and records, those of the rows left out.
+    /// - Parameter bytes: of packed reports and records, without the rows' other columns.
     mutating func add(_ team: String, bytes: Int, stalls: Int = 0, runs: Int = 0) {
         let rows = (stalls + runs).multipliedSaturated(by: Self.rowBytes)
         changes[team, default: Change()].bytes += Int64(bytes.addingSaturated(rows))

@@ -1,25 +1,25 @@
 public import StallReports
 
-/// Keeps what monitors sent, and answers what is asked of it. For use by any number of tasks at once.
+/// Stores what monitors sent, and answers queries about it. Any number of tasks may use it at the same time.
 ///
-/// Everything belongs to a team: no question of one team is answered from another's reports.
+/// Everything belongs to a team: a team's query never sees another team's reports.
 public protocol StallStore: Sendable {
-    /// Keeps all of it or throws. When it returns, all of it is on the disk.
+    /// Stores all of them or throws. When it returns, all of them are on the disk.
     ///
-    /// What is known already, and what is older than that, changes nothing: it may be sent any number of times.
+    /// A version that is stored already, or older than the stored one, changes nothing: reports may be sent any number of times.
     ///
-    /// - Returns: how many of them were new, or newer than what was known.
+    /// - Returns: how many of them were new, or newer than the stored version.
     func insert(_ arrivals: [Arrival]) async throws -> Int
 
-    /// The faults of a range of time, the first by `order`, with their sums.
+    /// The first faults of a time range in this order, with their sums.
     func faults(_ query: StallQuery, by order: FaultOrder, limit: Int) async throws -> FaultList
 
-    /// One fault's sums, by any of its fingerprints. Nil where it has no stall in the range.
+    /// One fault's sums, by any of its fingerprints. Nil if it has no stall in the range.
     func fault(_ fingerprint: Fingerprint, _ query: StallQuery) async throws -> Fault?
 
-    /// Stalls, the latest first, or the longest.
+    /// Stalls, the latest or the longest first.
     ///
-    /// - Parameter fingerprint: of one fault only.
+    /// - Parameter fingerprint: if not nil, only stalls of this fault.
     func stalls(
         _ query: StallQuery,
         of fingerprint: Fingerprint?,
@@ -27,47 +27,47 @@ public protocol StallStore: Sendable {
         limit: Int
     ) async throws -> [StoredStall]
 
-    /// A report as it was sent. Nil where the team has none of that id.
+    /// A report as it was sent. Nil if the team has no report with this id.
     func report(_ id: ULID, team: String) async throws -> [UInt8]?
 
-    /// Reports as they were sent, the oldest first: those behind another. At most as many as asked for, fewer where they are large, and none
-    /// only where there are no more.
+    /// Reports as they were sent, the oldest first, after the place `last`. At most `limit`, fewer if they are large, and none
+    /// only if there are no more.
     func reports(_ query: StallQuery, after last: StoredReport.Place?, limit: Int) async throws -> [StoredReport]
 
-    /// The records of runs that lie in a range at least in part, as they were sent, by their ids: those behind another. At most as many as asked
-    /// for, fewer where they are large, and none only where there are no more.
+    /// The records of runs that are at least partly in the range, as they were sent, sorted by id, after the id `last`. At most `limit`,
+    /// fewer if they are large, and none only if there are no more.
     func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun]
 
-    /// Stalls of a range; no more than `limit` are counted.
+    /// The number of stalls in a range; it counts up to `limit`.
     func count(_ query: StallQuery, limit: Int) async throws -> Int
 
-    /// How often a fault came on each day (UTC) of a range.
+    /// How often a fault occurred on each day (UTC) of a range.
     func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount]
 
-    /// What there is to choose from: services, releases, hosts and verdicts of a range, the most frequent first.
+    /// The services, releases, hosts and verdicts of a range, the most frequent first, for a page's filters.
     func choices(_ query: StallQuery) async throws -> Choices
 
-    /// Stalls in the order in which they came, or changed, for the last time: those behind a place in it. No place is used twice, so that a
-    /// reader that goes on behind the last place it knows misses nothing.
+    /// Stalls in the order of their last arrival or change, after a place in this order. No place is used twice, so that a
+    /// reader that continues after the last place it knows misses nothing.
     func arrivals(team: String, after place: Int64, limit: Int) async throws -> [(place: Int64, stall: StoredStall)]
 
-    /// Where that order ends just now.
+    /// The current end of this order.
     func lastPlace() async throws -> Int64
 
-    /// Of each service on each host the record that was made last, since a moment.
+    /// The latest run record of each service on each host, if it was made since this moment.
     func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun]
 
-    /// Monitors that were running and have said nothing since `before`, whose process was not replaced by another one since. Those that have
-    /// been silent since before `since` are not expected any more.
+    /// Monitors that were running and have sent nothing since `before`, and whose process was not replaced by another one. Monitors that have
+    /// been silent since before `since` are no longer expected.
     func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun]
 
-    /// Faults that a service has had since a moment, and did not have earlier; those that came first are first.
+    /// Faults that a service has had since a moment and did not have before, sorted by their first occurrence.
     ///
-    /// A service of which nothing is known from before that moment has no new faults.
+    /// A service without stalls from before that moment has no new faults.
     ///
     /// - Parameters:
-    ///   - services: of these; empty for all.
-    ///   - novelty: compared with what.
+    ///   - services: only these; empty: all.
+    ///   - novelty: what counts as new.
     func newFaults(
         team: String,
         services: [String],
@@ -76,31 +76,31 @@ public protocol StallStore: Sendable {
         limit: Int
     ) async throws -> [NewFault]
 
-    /// Returns if the store answers.
+    /// Returns if the store works, and throws otherwise.
     func check() async throws
 
-    /// All teams' alerts that are not done with.
+    /// All teams' alerts that are not finished.
     func alerts() async throws -> [Alert]
 
-    /// Keeps alerts as they are now, and forgets others, all of it or nothing. Both are known by team, rule and subject.
+    /// Stores alerts and removes others, in one transaction. An alert is identified by team, rule and subject.
     func change(alerts: [Alert], removing done: [Alert]) async throws
 
-    /// Removes what began before a moment, and then, where it is more than `maximumBytes`, what is oldest of the team that takes most.
+    /// Removes what began before a moment; then, while the store is larger than `maximumBytes`, the oldest of the team that uses most space.
     ///
     /// - Returns: how many stalls were removed.
     func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int
 
-    /// Bytes that it takes, and the stalls in it.
+    /// The store's size in bytes and in stalls.
     func size() async throws -> StoreSize
 }
 
 extension StallStore {
-    /// By the last record of each service on each host: a process that goes on hides one that died beside it.
+    /// Uses the latest record of each service on each host: a process that is running hides another one on the same host that died.
     public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
         try await latestRuns(team: team, since: since).filter { $0.isRunning && $0.updatedAt < before }
     }
 
-    /// By a question for each service and each of its 1000 first faults. Of releases it knows nothing.
+    /// Makes a query for each service and for each of its first 1000 faults. Does not support comparing releases.
     public func newFaults(
         team: String,
         services: [String],
@@ -133,11 +133,11 @@ extension StallStore {
     public func check() async throws { _ = try await lastPlace() }
 }
 
-/// Compared with what a fault is new.
+/// What makes a fault new.
 public enum Novelty: Hashable, Sendable {
-    /// The service never had it.
+    /// The service never had it before.
     case service
-    /// The service did not have it in the release before.
+    /// The service did not have it in the previous release.
     case release
 }
 
@@ -145,7 +145,7 @@ public enum Novelty: Hashable, Sendable {
 public struct NewFault: Hashable, Sendable {
     public var fingerprint: Fingerprint
     public var service: String
-    /// The one it is new in. Empty where that was not asked for.
+    /// The release in which it is new. Empty if the query was not about releases.
     public var release: String
     public var firstAt: Timestamp
 
@@ -157,11 +157,11 @@ public struct NewFault: Hashable, Sendable {
 
 public struct FaultList: Sendable {
     public var faults: [Fault]
-    /// How long all watched things of all runs were watched in the range; 0 if nobody knows.
+    /// The total watched time of all loops of all runs in the range; 0 if it is not known.
     public var watchedNs: Int64
-    /// Monitors that ran in the range.
+    /// The number of monitors that ran in the range.
     public var runs: Int
-    /// A part of the store did not answer: the faults are those of the rest.
+    /// Whether a part of the store did not answer: then the faults are those of the other parts.
     public var isPartial = false
 
     package init(faults: [Fault], watchedNs: Int64, runs: Int, isPartial: Bool = false) {
@@ -203,7 +203,7 @@ public struct StoredStall: Hashable, Sendable {
 }
 
 public struct StoredReport: Sendable {
-    /// Where it stands among the others: by its time, and then by its id.
+    /// The report's place in the order: by time, then by id.
     public struct Place: Hashable, Sendable {
         public var startedAt: Timestamp
         public var id: ULID
@@ -225,7 +225,7 @@ public struct StoredRun: Sendable {
 }
 
 public struct DayCount: Hashable, Sendable {
-    /// Its first moment.
+    /// The day's first moment.
     public var day: Timestamp
     public var count: Int64
     public var totalNs: Int64
@@ -254,19 +254,19 @@ public struct StoreSize: Hashable, Sendable {
     }
 }
 
-/// Which stalls are asked for.
+/// Selects stalls.
 public struct StallQuery: Hashable, Sendable {
     public var team: String
-    /// The first moment, in which a stall may have begun.
+    /// The first moment of the range. A stall belongs to the range if it started in it.
     public var since: Timestamp
-    /// The first moment behind the range.
+    /// The first moment after the range.
     public var until: Timestamp
-    /// Of each: empty for all of them.
+    /// Empty: any.
     public var services: [String] = []
     public var releases: [String] = []
     public var hosts: [String] = []
     public var verdicts: [String] = []
-    /// What the culprit's name contains; capitals and small letters are the same.
+    /// Text that the culprit's name contains, without regard to case.
     public var text: String?
 
     public init(team: String, since: Timestamp, until: Timestamp) {

@@ -33,35 +33,7 @@ struct ClickHouseFigures {
         let rows = try #require(TestedStore.figureRows)
         try await TestedStore.withDatabase { address in
             let store = try await ClickHouseStore(address)
-            let start = StoreContract.now.advanced(byNanoseconds: -30 * 86_400_000_000_000).sinceEpoch
-            let end = StoreContract.now.sinceEpoch
-            // A few faults make most of the stalls; a thousand hosts, ten services, four releases, one after the other.
-            let stalls = """
-                INSERT INTO \(store.table("stall")) SELECT 'a' AS team, toUInt32(intDiv(m, 86400000000000)) AS day,
-                    toUInt32(intDiv(m, 3600000000000)) AS hour, concat('01', leftPad) AS id, toUInt64(9223372036854775807) AS version,
-                    toUInt64(number + 1) AS arrived, m AS started, m AS last, toInt64(d) AS duration, toInt64(1) AS count, toInt64(d) AS total,
-                    toInt64(d) AS longest, concat('service', toString(intHash32(number) % 10)) AS service,
-                    concat('1.', toString(intDiv(number * 4, \(rows)))) AS release, concat('host', toString(intHash32(number + 7) % 1000)) AS host,
-                    'main' AS label, 'on_cpu' AS verdict, concat('v1:00000000', lower(hex(bitOr(toUInt32(f), toUInt32(2147483648))))) AS fingerprint,
-                    concat('function', toString(f)) AS culprit, '' AS place
-                FROM (
-                    SELECT number, toInt64(\(start) + number * \((end - start) / Int64(rows))) AS m, 250000000 + intHash32(number + 3) % 1000000000 AS d,
-                        toUInt64(exp2((intHash32(number + 5) % 1000) / 100.)) AS f,
-                        concat('00000000', hex(toUInt64(number + 1152921504606846976))) AS leftPad
-                    FROM numbers(\(rows))
-                )
-                """
-            var statement = ClickHouseClient.Statement(stalls)
-            statement.timeout = .seconds(600)
-            statement.settings = [("max_memory_usage", "8000000000")]
-            print(
-                "making \(rows) stalls on the server",
-                try await time(1) { _ = try await store.client.send(statement) },
-                per: rows
-            )
-            let hours = Set((Hours.hour(start)...Hours.hour(end)).map { HourKey(team: "a", hour: $0) })
-            try await store.touch(hours)
-            print("making all sums", try await time(1) { try await store.settle(after: .zero) })
+            try await make(rows, in: store)
             var query = StoreContract.query()
             query.until = StoreContract.now
             query.services = ["service3"]
@@ -69,21 +41,8 @@ struct ClickHouseFigures {
             Swift.print(
                 "figure: \(list.faults.count) faults, \(list.faults.map(\.count).reduce(0, +)) stalls of one service"
             )
-            print(
-                "top faults of a service, 30 days",
-                try await time(9) { _ = try await store.faults(query, by: .total, limit: 20) }
-            )
+            try await printFaults(query, store)
             query.services = []
-            print(
-                "top faults of all services, 30 days",
-                try await time(9) { _ = try await store.faults(query, by: .total, limit: 20) }
-            )
-            query.hosts = ["host7"]
-            print(
-                "top faults of a host, 30 days",
-                try await time(9) { _ = try await store.faults(query, by: .total, limit: 20) }
-            )
-            query.hosts = []
             print(
                 "the latest 100 stalls",
                 try await time(9) { _ = try await store.stalls(query, of: nil, longestFirst: false, limit: 100) }
@@ -96,6 +55,54 @@ struct ClickHouseFigures {
             print("its size", try await time(3) { _ = try await store.size() })
             Swift.print("figure: \(try await store.size().bytes / Int64(rows)) bytes a stall, without its report")
         }
+    }
+
+    private func printFaults(_ query: StallQuery, _ store: ClickHouseStore) async throws {
+        var (all, host) = (query, query)
+        all.services = []
+        (host.services, host.hosts) = ([], ["host7"])
+        for (name, query) in [("a service", query), ("all services", all), ("a host", host)] {
+            print(
+                "top faults of \(name), 30 days",
+                try await time(9) { _ = try await store.faults(query, by: .total, limit: 20) }
+            )
+        }
+    }
+
+    /// Makes stalls on the server, spread over 30 days, and their sums.
+    private func make(_ rows: Int, in store: ClickHouseStore) async throws {
+        let start = StoreContract.now.advanced(byNanoseconds: -30 * 86_400_000_000_000).sinceEpoch
+        let end = StoreContract.now.sinceEpoch
+        var statement = ClickHouseClient.Statement(Self.stalls(rows, start, end, table: store.table("stall")))
+        statement.timeout = .seconds(600)
+        statement.settings = [("max_memory_usage", "8000000000")]
+        print(
+            "making \(rows) stalls on the server",
+            try await time(1) { _ = try await store.client.send(statement) },
+            per: rows
+        )
+        let hours = Set((Hours.hour(start)...Hours.hour(end)).map { HourKey(team: "a", hour: $0) })
+        try await store.touch(hours)
+        print("making all sums", try await time(1) { try await store.settle(after: .zero) })
+    }
+
+    /// A few faults make most of the stalls. There are a thousand hosts, ten services, and four releases, one after the other.
+    private static func stalls(_ rows: Int, _ start: Int64, _ end: Int64, table: String) -> String {
+        """
+        INSERT INTO \(table) SELECT 'a' AS team, toUInt32(intDiv(m, 86400000000000)) AS day,
+            toUInt32(intDiv(m, 3600000000000)) AS hour, concat('01', leftPad) AS id, toUInt64(9223372036854775807) AS version,
+            toUInt64(number + 1) AS arrived, m AS started, m AS last, toInt64(d) AS duration, toInt64(1) AS count, toInt64(d) AS total,
+            toInt64(d) AS longest, concat('service', toString(intHash32(number) % 10)) AS service,
+            concat('1.', toString(intDiv(number * 4, \(rows)))) AS release, concat('host', toString(intHash32(number + 7) % 1000)) AS host,
+            'main' AS label, 'on_cpu' AS verdict, concat('v1:00000000', lower(hex(bitOr(toUInt32(f), toUInt32(2147483648))))) AS fingerprint,
+            concat('function', toString(f)) AS culprit, '' AS place
+        FROM (
+            SELECT number, toInt64(\(start) + number * \((end - start) / Int64(rows))) AS m, 250000000 + intHash32(number + 3) % 1000000000 AS d,
+                toUInt64(exp2((intHash32(number + 5) % 1000) / 100.)) AS f,
+                concat('00000000', hex(toUInt64(number + 1152921504606846976))) AS leftPad
+            FROM numbers(\(rows))
+        )
+        """
     }
 
     @Test("Inserts beside bare ones")
