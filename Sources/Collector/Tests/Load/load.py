@@ -1,10 +1,11 @@
-"""Measures how fast a collector takes reports: it makes reports of many hosts, sends them to a collector that it starts, and looks at both.
+"""Measures how fast a collector takes reports: it makes reports of many hosts and sends them to a collector that it starts.
 
   load.py COLLECTOR REPORT [--reports 200000] [--batch 500] [--senders 4] [--rate REPORTS_PER_SECOND]
 
-COLLECTOR is the program (a release build), REPORT the file of a report that is made many of. The faults are skewed as in real life: a few make most of
-the stalls. Everything is packed before the clock starts. Prints one line of JSON: reports a second until all is acknowledged, milliseconds until the
-acknowledgement of a batch (median, 99th of a hundred, most), and the collector's memory. Ends with 1 where anything was refused or is missing.
+COLLECTOR is the program (a release build), REPORT is the file of a report, of which others are made. The faults are skewed as in real life: a few
+make most of the stalls. Everything is packed before the clock starts. Prints one line of JSON: reports a second until all are acknowledged, milliseconds
+until the acknowledgement of a batch (median, 99th of a hundred, most), the collector's memory, and milliseconds until the answer to questions. Exits with 1
+if anything was refused or is missing.
 """
 import argparse
 import gzip
@@ -29,11 +30,28 @@ def arguments():
     parser.add_argument("--reports", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=500)
     parser.add_argument("--senders", type=int, default=4)
+    parser.add_argument("--days", type=float, default=7, help="the reports' stalls are spread over so many days")
     parser.add_argument("--rate", type=float, help="reports a second at most; without it as fast as they are taken")
     return parser.parse_args()
 
 
-def bodies(path, reports, batch):
+def stamp(moment):
+    return time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(moment)) + "%09dZ" % (moment % 1 * 1e9)
+
+
+def parts(times, digits=1):
+    """Of sorted times."""
+    part = lambda share: round(times[min(int(share * len(times)), len(times) - 1)], digits)
+    return {"median": part(0.5), "p99": part(0.99), "most": part(1)} if times else {}
+
+
+def processor(process):
+    """Seconds of processor time so far."""
+    fields = open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()
+    return sum(int(field) for field in fields[11:13]) / os.sysconf("SC_CLK_TCK")
+
+
+def bodies(path, reports, batch, days):
     """Packed batches. What differs from report to report is put in as text: making a tree of each takes too long."""
     text = json.dumps(json.load(open(path)), separators=(",", ":"))
     template = json.loads(text)
@@ -43,11 +61,10 @@ def bodies(path, reports, batch):
     for old, mark in marks.items():
         text = text.replace(f'"{old}"', f'"{mark}"')
     text = re.sub(r'"(started_at|detected_at|ended_at)":"[^"]*"', r'"\1":"@\1@"', text)
-    stamp = lambda moment: time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(moment)) + "%09dZ" % (moment % 1 * 1e9)
     for start in range(0, reports, batch):
         lines = []
         for _ in range(min(batch, reports - start)):
-            began = now - random.random() * 7 * 86400
+            began = now - random.random() * days * 86400
             # Zipf: the first fault has about a seventh of all.
             fault = min(int(random.paretovariate(0.9)), 1000)
             line = text.replace("@id@", "01M8" + "".join(random.choices(ALPHABET, k=22)))
@@ -97,9 +114,31 @@ def send(port, batches, begin, rate, times, failures):
             failures.append((answer.status, receipt))
 
 
+QUESTIONS = {
+    "faults": "/api/v1/faults?since=30d&limit=1000",
+    "faults of a host": "/api/v1/faults?since=30d&host=web7",
+    "one fault": "/api/v1/faults/v2:0000000000000001?since=30d",
+    "latest stalls": "/api/v1/stalls?since=30d&limit=100",
+}
+
+
+def ask(port, path):
+    """The answer, and the median of five times in milliseconds."""
+    connection, times = http.client.HTTPConnection("127.0.0.1", port, timeout=120), []
+    for _ in range(5):
+        asked = time.perf_counter()
+        connection.request("GET", path)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        times.append(1000 * (time.perf_counter() - asked))
+        if response.status != 200:
+            sys.exit(f"{path} is answered by {response.status}: {answer}")
+    return answer, round(sorted(times)[2], 1)
+
+
 def main():
     options = arguments()
-    made = list(enumerate(bodies(options.report, options.reports, options.batch)))
+    made = list(enumerate(bodies(options.report, options.reports, options.batch, options.days)))
     made.reverse()
     packed = sum(len(body) for _, (_, body) in made)
     with tempfile.TemporaryDirectory(dir=os.environ.get("LOAD_DIRECTORY")) as folder:
@@ -116,28 +155,26 @@ def main():
                 sender.join()
             seconds = time.perf_counter() - begin
             resident, most = memory(process)
-            cpu = sum(int(word) for word in open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-            asked = time.perf_counter()
-            connection.request("GET", "/api/v1/faults?since=30d&limit=1000")
-            faults = json.loads(connection.getresponse().read())["faults"]
-            question = time.perf_counter() - asked
+            cpu = processor(process)
+            answers = {name: ask(port, path) for name, path in QUESTIONS.items()}
+            faults = answers["faults"][0]["faults"]
             stored = sum(fault["reports"] for fault in faults)
+            answered, _ = memory(process)
             disk = os.path.getsize(folder + "/stalls.db")
         finally:
             process.terminate()
             process.wait()
-    times.sort()
-    part = lambda share: round(1000 * times[min(int(share * len(times)), len(times) - 1)], 1)
+    times = sorted(1000 * seconds for seconds in times)
     print(json.dumps({
         "reports": options.reports, "batch": options.batch, "senders": options.senders, "bytes_a_report_packed": packed // options.reports,
         "reports_a_second": int(options.reports / seconds), "processor_us_a_report": round(1e6 * cpu / options.reports, 1),
-        "ack_ms": {"median": part(0.5), "p99": part(0.99), "most": part(1)},
-        "memory_mib": {"before": before >> 20, "after": resident >> 20, "most": most >> 20},
-        "bytes_a_report_on_disk": disk // options.reports, "faults_of_30_days_ms": round(1000 * question, 1), "faults": len(faults),
+        "ack_ms": parts(times),
+        "memory_mib": {"before": before >> 20, "after": resident >> 20, "most": most >> 20, "after questions": answered >> 20},
+        "bytes_a_report_on_disk": disk // options.reports, "answer_ms": {name: time for name, (_, time) in answers.items()}, "faults": len(faults),
     }))
     if failures or stored != options.reports:
         sys.exit(f"{len(failures)} batches failed, {stored} reports are there: {failures[:1]}")
 
 
-main()
+if __name__ == "__main__":
+    main()
