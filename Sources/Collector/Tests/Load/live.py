@@ -72,7 +72,8 @@ def main():
         os.mkdir(reports)
         collector, port = load.start(options.collector, folder)
         command = [options.monitor, "ship", reports, "--collector", f"http://127.0.0.1:{port}", "--checkpoint", folder + "/checkpoint"]
-        ship = subprocess.Popen(command, stderr=open(folder + "/ship.log", "w"))
+        log = open(folder + "/ship.log", "w")
+        ship = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             made, seen, ready = {}, {}, threading.Event()
             reader = threading.Thread(target=follow, args=(port, options.reports, seen, ready))
@@ -90,14 +91,14 @@ def main():
             for process in (ship, collector):
                 process.terminate()
                 process.wait()
-        log = open(folder + "/ship.log").read()
+        told = open(folder + "/ship.log").read()
     times = sorted((seen[name] - moment) / 1e6 for name, moment in made.items() if name in seen)
     print(json.dumps({
         "reports": len(times), "rate": options.rate, "live_ms": load.parts(times, 1),
         "ship_processor_percent": round(100 * seconds / wall, 2),
     }))
     if len(times) != options.reports:
-        raise SystemExit(f"{options.reports - len(times)} stalls did not come: {log[-500:]}")
+        raise SystemExit(f"{options.reports - len(times)} stalls did not come: {told[-500:]}")
 
 
 if __name__ == "__main__":
