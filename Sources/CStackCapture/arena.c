@@ -1,6 +1,6 @@
 /// The stacks of many threads, kept in memory that is not malloc's until the last of them is copied: any thread, also one whose
 /// stack is captured later, may hold malloc's lock.
-#include "internal.h"
+#include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 /// A context does not change, and lives until its function returns. For a thread that has not moved, the whole chain can be
 /// read after its stack has been unwound. For a thread that may have moved, the chain's beginning is read immediately after the
 /// stack (a glimpse). This requires knowing where on the stack a job's call is, which the first capture learns for the next.
-#include "internal.h"
+#include "walk.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /// The aarch64 instructions that make up calls. All have four bytes (Arm ARM, C6.2).
 #pragma once
 
-#include "internal.h"
+#include "walk.h"
 
 #pragma clang assume_nonnull begin
 

@@ -1,5 +1,5 @@
 /// The copy of a stack: made in the signal handler or from outside, then read by the unwinder as if it were memory.
-#include "internal.h"
+#include "walk.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /// For a thread asleep in the kernel, the program counter and stack pointer are known, but not the registers that its callers
 /// still hold there. Most unwind rows do not need them. If one needs the frame pointer, the function's frame record {caller's
 /// frame pointer, return address} is somewhere above: the record is recognised by the call before its return address.
-#include "internal.h"
+#include "walk.h"
 
 #include <string.h>
 

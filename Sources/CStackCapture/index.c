@@ -4,7 +4,7 @@
 ///
 /// libunwind looks a row up in a table in the target's memory. Ours has addresses that no program uses: there libunwind finds
 /// one entry that fits every address, followed by the row that we have looked up.
-#include "internal.h"
+#include "unwinder.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /// The call by which the Swift concurrency runtime starts a job: `job->resume(job->context)`. Asynchronous functions call each
 /// other by jumps, so one of them is directly above this call on the stack, and its job is in the register used by the call.
 /// Pure functions of instruction bytes, for each architecture: all of them are compiled, and tested, everywhere.
-#include "internal.h"
+#include "CStackCapture.h"
 
 #include <string.h>
 

@@ -9,10 +9,11 @@
 ///
 /// A module is mapped before it is counted, and its address may have belonged to another module, which was removed from the
 /// count. So the loader's own state (r_state) is recorded too.
-#include "internal.h"
+#include "modules.h"
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 enum { MODULE_LIST_BYTES = 16 };  // of a list of modules: the first one, and their number

@@ -1,4 +1,4 @@
-#include "internal.h"
+#include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "internal.h"
+#include "look.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /// The modules of another process: from /proc/PID/maps, and the ELF headers in its memory.
-#include "internal.h"
+#include "unwinder.h"
 
 #include <elf.h>
 #include <errno.h>

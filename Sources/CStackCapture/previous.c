@@ -1,6 +1,6 @@
 /// The application's own use of the signal: the handler installed before ours gets all signals that are not ours, as if we were
 /// not there.
-#include "internal.h"
+#include "session.h"
 
 #include <errno.h>
 #include <string.h>

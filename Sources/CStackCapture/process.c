@@ -1,5 +1,6 @@
 /// Another process, accessed through its files in /proc.
-#include "internal.h"
+#include "process.h"
+#include "walk.h"
 
 #include <dirent.h>
 #include <errno.h>

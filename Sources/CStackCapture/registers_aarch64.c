@@ -1,6 +1,7 @@
 #if defined(__aarch64__)
 
-#include "internal.h"
+#include "session.h"
+#include "walk.h"
 
 #include <string.h>
 #include <sys/user.h>

@@ -1,6 +1,7 @@
 #if defined(__x86_64__)
 
-#include "internal.h"
+#include "session.h"
+#include "walk.h"
 
 #include <errno.h>
 #include <string.h>

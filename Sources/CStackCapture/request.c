@@ -11,7 +11,7 @@
 ///
 /// While the word is COPYING, request and copy belong to the handler. The number prevents a handler that was delayed between
 /// reading the word and its swap from serving a later request as its own.
-#include "internal.h"
+#include "session.h"
 
 #include <errno.h>
 #include <string.h>

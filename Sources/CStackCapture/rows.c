@@ -7,7 +7,7 @@
 ///
 /// No row outlives its module. Rows of modules that came with the program are kept, because these are never unloaded. Others
 /// are valid for one capture.
-#include "internal.h"
+#include "walk.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,6 +1,6 @@
 /// Sections of a file that another process has mapped: the unwind tables that no program header refers to. The file is checked
 /// to be the mapped one, and its contents are not trusted.
-#include "internal.h"
+#include "unwinder.h"
 
 #include <errno.h>
 #include <fcntl.h>

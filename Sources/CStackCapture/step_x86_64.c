@@ -3,7 +3,7 @@
 /// caller, or to an outer function, and then callers are skipped.
 #if defined(__x86_64__)
 
-#include "internal.h"
+#include "walk.h"
 
 #include <string.h>
 

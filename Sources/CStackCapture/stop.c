@@ -7,7 +7,7 @@
 ///                                  wait; registers, stack → the copy
 ///                                  PTRACE_DETACH ────────────────────────────────────> runs on
 ///     <──────────── ANSWERED ────  rest; or end, if the thread is not free by now
-#include "internal.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>

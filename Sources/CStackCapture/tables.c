@@ -1,5 +1,5 @@
 /// Unwind tables, found without the loader's lock: the target may hold it.
-#include "internal.h"
+#include "walk.h"
 
 #include <dlfcn.h>
 #include <string.h>

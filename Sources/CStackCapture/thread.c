@@ -1,4 +1,4 @@
-#include "internal.h"
+#include "CStackCapture.h"
 
 #include <link.h>
 #include <pthread.h>

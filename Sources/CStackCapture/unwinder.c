@@ -1,5 +1,5 @@
 /// The buffers of one unwinder.
-#include "internal.h"
+#include "walk.h"
 
 #include <errno.h>
 #include <stdlib.h>

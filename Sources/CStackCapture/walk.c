@@ -1,5 +1,6 @@
 /// libunwind's remote interface over the copy: its accessors, and the walk from frame to frame.
-#include "internal.h"
+#include "session.h"
+#include "walk.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 /// nor does one on which the stack pointer is computed from an unknown value, until it is set from the frame pointer again.
 #if defined(__x86_64__)
 
-#include "internal.h"
+#include "walk.h"
 
 #include "code_x86_64.h"
 

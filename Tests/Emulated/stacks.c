@@ -4,7 +4,8 @@
 /// and the context behind the call is what /proc would show on a real machine, and the rest, for comparison. From all registers the walk
 /// has to find the functions that are known to stand there; from program counter and stack pointer alone it has to find the same.
 /// Running threads are captured as always.
-#include "internal.h"
+#include "session.h"
+#include "walk.h"
 #include "waits.h"
 
 #include <dlfcn.h>

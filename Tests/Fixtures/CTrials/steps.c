@@ -1,7 +1,7 @@
 /// Walks a thread's stack at each instruction that it executes. The expected stack is derived from the calls and returns
 /// themselves: each call is recorded with the location of its return address, until the stack pointer has passed that location.
 #include "CTrials.h"
-#include "internal.h"
+#include "walk.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

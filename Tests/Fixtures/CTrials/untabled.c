@@ -3,7 +3,7 @@
 /// entered and left again. So the processor alone determines the stack, and the caller is known at any time. This runs in child
 /// processes, because the stepped code may write to its module's memory.
 #include "CTrials.h"
-#include "internal.h"
+#include "walk.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,0 +1,56 @@
+/// Capturing threads of another process: process.c, stop.c.
+#pragma once
+
+#include "CStackCaptureProcess.h"
+#include "look.h"
+
+#include <pthread.h>
+
+#pragma clang assume_nonnull begin
+
+/// How long a thread has waited for processors in its lifetime.
+struct stackcap_waits {
+    uint64_t waited_ns, turns;
+};
+
+/// The one thread that may stop threads of the other process. The kernel ties a stopped thread to the thread that stopped it,
+/// and releases it when that thread ends: however a stop fails, ending this thread cleans up.
+struct stackcap_tracer {
+    pthread_t handle;
+    bool exists;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    enum { TRACER_RESTS, TRACER_WANTED, TRACER_ANSWERED, TRACER_DISMISSED } turn;
+    bool leaves;  ///< The thread ends with this answer, and releases what it still holds.
+    pid_t thread;
+    bool wants_halted;
+    uint64_t deadline_ns;
+    stackcap_outcome outcome;
+    bool has_let_go;  ///< A thread was stopped and released for this answer, at this time; its wait until then:
+    uint64_t let_go_ns;
+    struct stackcap_waits waits;
+};
+
+struct stackcap_process {
+    pid_t process;
+    int directory;  ///< /proc/PID: stays this process's, even if its number is reused later.
+    int tasks;      ///< /proc/PID/task.
+    int living;     ///< /proc/PID/task/TID of another thread, once the first one has ended; otherwise −1.
+    int memory;     ///< /proc/PID/mem. Bound to the program that ran when it was opened: reads nothing once another one runs.
+    bool read_through_file;
+    stackcap_unwinder unwinder;
+    struct stackcap_modules modules;
+    struct stackcap_tracer tracer;
+    stackcap_process_counters counters;
+};
+
+/// Stops, copies and releases, on the tracer's thread. See stackcap_process_copy_stopped.
+/// \param wants_halted a thread that a signal has stopped outside of system calls, instead of a running one.
+stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, bool wants_halted, uint64_t deadline_ns);
+/// Counts how long the released thread has waited for a processor since then. Call it once, and soon: the thread also waits for
+/// its own reasons.
+void stackcap_tracer_count_wait(stackcap_process *process);
+void stackcap_tracer_prepare(struct stackcap_tracer *tracer);
+void stackcap_tracer_finish(struct stackcap_tracer *tracer);
+
+#pragma clang assume_nonnull end
