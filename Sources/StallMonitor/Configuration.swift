@@ -6,8 +6,9 @@ extension StallMonitor {
     /// nearer end of the range when the monitor starts, and reported as a fault: see ``rangeErrors``.
     ///
     /// The key in a configuration file is the property's name, followed by the unit if it is a number of one: `limits.reports`,
-    /// `startupGraceMilliseconds`. The keys of `rule` have no prefix: `ticks`. Only `metadata` and `details` cannot be set in
-    /// files.
+    /// `startupGraceMilliseconds`. Bytes are `megabytes` there, and a share is a `Percent`. The keys of `rule` have no prefix:
+    /// `ticks`; `repeated.enabled` and `congested.enabled` say whether there are such rules. Only `metadata` and `details` cannot
+    /// be set in files. The environment variable of a key is the key in capitals: `STALL_MONITOR_LIMITS_REPORTS`.
     public struct Configuration: Sendable {
         /// Where reports are written. The directory is created, readable by its owner only.
         public var directory: String

@@ -140,6 +140,31 @@ struct ConfigurationTests {
         }
     }
 
+    @Test("A key is the property's name in code with its unit, and each property has a key")
+    func sameNames() {
+        var whole = StallMonitor.Configuration(service: ServiceIdentity(name: "shop"), health: .init(port: 0))
+        whole.rule.congested = .init(ticks: 5)
+        // For code and tests only.
+        let withoutKey: Set = ["metadata", "details", "abortPatience", "noticeCapacity"]
+        let named = ConfigurationOption.all.map(\.key).filter { !$0.hasSuffix(".enabled") }.map { key in
+            key.replacing(/(Milliseconds|Seconds)$/, with: "")
+                .replacing("megabytes", with: "bytes").replacing("Percent", with: "Share")
+        }
+        #expect(Set(named) == Set(Self.properties(of: whole)).subtracting(withoutKey))
+    }
+
+    /// The paths of all values; those of `rule` have no prefix.
+    private static func properties(of value: Any, below prefix: String = "") -> [String] {
+        Mirror(reflecting: value).children.flatMap { child -> [String] in
+            let mirror = Mirror(reflecting: child.value)
+            let value: Any? = mirror.displayStyle == .optional ? mirror.children.first?.value : child.value
+            let isGroup = value.map { Mirror(reflecting: $0).displayStyle == .struct && !($0 is Duration) } ?? false
+            guard let name = child.label else { return [] }
+            guard isGroup, let value else { return [prefix + name] }
+            return properties(of: value, below: name == "rule" ? prefix : "\(prefix)\(name).")
+        }
+    }
+
     private static let wholeNumbers = ConfigurationOption.all.compactMap { option in
         if case .integer(let range) = option.form { (option.key, range) } else { nil }
     }
