@@ -7,7 +7,7 @@ enum { MOST_WORKERS = 4096, FEWEST_PLACES = 64, LINE = 64 };
 
 static const uint64_t ONE_JOB = 1, JOBS = 0xffff, ONE_CHANGE = 1 << 16;
 /// Values in place of a time: no stamp is requested; a stamp is requested.
-static const uint64_t NO_STAMP = 0, WISHED_STAMP = 1;
+static const uint64_t NO_STAMP = 0, WANTED_STAMP = 1;
 
 /// Written only by the worker that owns it, so everything in it except taking it needs only a load and a store.
 struct place {
@@ -22,9 +22,9 @@ struct place {
 struct task_pool {
     _Alignas(LINE) _Atomic(uint64_t) word;
     _Atomic(uint64_t) stamp;
-    _Atomic(bool) wishes[2];  ///< Indexed by `task_pool_wish`.
+    _Atomic(bool) requests[2];  ///< Indexed by `task_pool_event`.
     uint32_t width, places;
-    void (*wake)(void *, task_pool_wish);
+    void (*wake)(void *, task_pool_event);
     void *context;
     void *memory;  ///< As it was allocated.
     _Alignas(LINE) _Atomic(uint64_t) enqueued;  ///< Beside what the workers write: others write it.
@@ -46,7 +46,7 @@ task_pool *task_pool_create(uint32_t width) {
     return pool;
 }
 
-void task_pool_call(task_pool *pool, void (*wake)(void *, task_pool_wish), void *context) {
+void task_pool_call(task_pool *pool, void (*wake)(void *, task_pool_event), void *context) {
     pool->wake = wake;
     pool->context = context;
 }
@@ -103,14 +103,14 @@ static int32_t take_place(task_pool *pool) {
 }
 
 static void stamp(task_pool *pool, uint64_t time) {
-    uint64_t wished = WISHED_STAMP;
-    if (atomic_load_explicit(&pool->stamp, memory_order_relaxed) == WISHED_STAMP) {
-        atomic_compare_exchange_strong_explicit(&pool->stamp, &wished, time, memory_order_release, memory_order_relaxed);
+    uint64_t wanted = WANTED_STAMP;
+    if (atomic_load_explicit(&pool->stamp, memory_order_relaxed) == WANTED_STAMP) {
+        atomic_compare_exchange_strong_explicit(&pool->stamp, &wanted, time, memory_order_release, memory_order_relaxed);
     }
 }
 
-static void grant(task_pool *pool, task_pool_wish wish) {
-    if (atomic_load_explicit(&pool->wishes[wish], memory_order_seq_cst)) { pool->wake(pool->context, wish); }
+static void notify(task_pool *pool, task_pool_event event) {
+    if (atomic_load_explicit(&pool->requests[event], memory_order_seq_cst)) { pool->wake(pool->context, event); }
 }
 
 int32_t task_pool_begin(task_pool *pool, const uintptr_t *functions) {
@@ -122,14 +122,14 @@ int32_t task_pool_begin(task_pool *pool, const uintptr_t *functions) {
         atomic_store_explicit(&place->functions[index], functions ? functions[index] : 0, memory_order_relaxed);
     }
     stamp(pool, time);
-    // Dekker's pattern with `task_pool_wish_wake`. Here: change the word, read the request. There: set the request, read the
+    // Dekker's pattern with `task_pool_request_wake`. Here: change the word, read the request. There: set the request, read the
     // word.
     uint64_t before = atomic_fetch_add_explicit(&pool->word, ONE_JOB + ONE_CHANGE, memory_order_seq_cst);
     // Set after the word and cleared before it: a reader that finds as many jobs with a time as the word counts has found all
     // of them.
     atomic_store_explicit(&place->since, time, memory_order_release);
-    if ((before & JOBS) + 1 == pool->width) { grant(pool, TASK_POOL_FULL); }
-    if ((before & JOBS) == 0) { grant(pool, TASK_POOL_BUSY); }
+    if ((before & JOBS) + 1 == pool->width) { notify(pool, TASK_POOL_FULL); }
+    if ((before & JOBS) == 0) { notify(pool, TASK_POOL_BUSY); }
     return number;
 }
 
@@ -227,15 +227,15 @@ bool task_pool_oldest_job(const task_pool *pool, task_pool_job *job) {
     return job->since == since && atomic_load_explicit(&pool->place[oldest].since, memory_order_acquire) == since;
 }
 
-bool task_pool_wish_wake(task_pool *pool, task_pool_wish wish, bool wished) {
-    return atomic_exchange_explicit(&pool->wishes[wish], wished, memory_order_seq_cst);
+bool task_pool_request_wake(task_pool *pool, task_pool_event event, bool wanted) {
+    return atomic_exchange_explicit(&pool->requests[event], wanted, memory_order_seq_cst);
 }
 
-void task_pool_wish_stamp(task_pool *pool) {
-    atomic_store_explicit(&pool->stamp, WISHED_STAMP, memory_order_seq_cst);
+void task_pool_request_stamp(task_pool *pool) {
+    atomic_store_explicit(&pool->stamp, WANTED_STAMP, memory_order_seq_cst);
 }
 
 uint64_t task_pool_take_stamp(task_pool *pool) {
     uint64_t time = atomic_exchange_explicit(&pool->stamp, NO_STAMP, memory_order_acq_rel);
-    return time == WISHED_STAMP ? NO_STAMP : time;
+    return time == WANTED_STAMP ? NO_STAMP : time;
 }

@@ -1,4 +1,4 @@
-internal import CZlib
+import CZlib
 
 /// The gzip format (RFC 1952), by zlib. For any thread.
 public enum Gzip {

@@ -1,4 +1,4 @@
-internal import StallReports
+import StallReports
 
 /// Merged stacks as one tree. Children are sorted by weight, the heaviest first.
 struct FlameGraph {

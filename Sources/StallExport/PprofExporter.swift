@@ -1,4 +1,4 @@
-internal import StallReports
+import StallReports
 
 /// pprof's profile.proto, uncompressed: readers accept both. Values: stalls, and nanoseconds; labels: the watched loop, the
 /// service and the verdict, for `-tagfocus`.

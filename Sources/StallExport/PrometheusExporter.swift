@@ -1,4 +1,4 @@
-internal import StallReports
+import StallReports
 
 /// One count of a run record, with its breakdown. Never by fingerprint: there are too many.
 struct RunMetric {

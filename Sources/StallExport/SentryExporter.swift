@@ -1,4 +1,4 @@
-internal import StallReports
+import StallReports
 
 /// Sentry events, one per line: an exception of type `Stall` with the stalled thread's stack, grouped by the report's
 /// fingerprint.

@@ -1,4 +1,4 @@
-internal import StallReports
+import StallReports
 
 /// Chrome's trace events: a process per process, a track per watched loop, a bar per stall.
 struct TraceEventExporter: ReportExporter {

@@ -1,5 +1,5 @@
-internal import Glibc
-internal import StallReports
+import Glibc
+import StallReports
 
 /// The acknowledged shipments, in a file that survives the process's death at any moment.
 ///

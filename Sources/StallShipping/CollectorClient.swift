@@ -1,8 +1,8 @@
-internal import Dispatch
-internal import Foundation
-internal import FoundationNetworking
+import Dispatch
+import Foundation
+import FoundationNetworking
 package import StallReports
-internal import Synchronization
+import Synchronization
 
 /// Queries a collector. Each call blocks the calling thread until the answer has arrived.
 package struct CollectorClient {

@@ -1,5 +1,5 @@
-internal import StallExport
-internal import StallReports
+import StallExport
+import StallReports
 
 /// Sends batches, and remembers what was acknowledged.
 struct Delivery: ~Copyable {

@@ -1,5 +1,5 @@
-internal import Foundation
-internal import FoundationNetworking
+import Foundation
+import FoundationNetworking
 
 /// Interprets an HTTP answer.
 enum HTTPAnswer {

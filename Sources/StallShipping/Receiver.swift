@@ -1,9 +1,9 @@
-internal import Foundation
-internal import FoundationNetworking
-internal import GzipCompression
-internal import StallExport
-internal import StallReports
-internal import Synchronization
+import Foundation
+import FoundationNetworking
+import GzipCompression
+import StallExport
+import StallReports
+import Synchronization
 
 /// A receiver's answer to a request.
 enum Answer: Hashable, Sendable {

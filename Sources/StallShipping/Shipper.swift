@@ -1,5 +1,5 @@
-internal import Foundation
-internal import StallExport
+import Foundation
+import StallExport
 package import StallReports
 
 /// Follows report directories and sends their contents to a receiver, each version of a report at least once.

@@ -5,7 +5,7 @@ import Testing
 /// R38 to R40, as an asynchronous sequence.
 @Suite(.timeLimit(.minutes(10)))
 struct ActivitySequenceTests {
-    @Test("R38: a sequence tells the activities of one mode in order, and ends with the loop's thread")
+    @Test("R38: a sequence delivers the activities of one mode in order, and ends with the loop's thread")
     func order() async {
         let stream = Box<AsyncStream<EventRunLoop.Activity>?>(nil)
         _ = await onLoopThread { loop in
@@ -21,7 +21,7 @@ struct ActivitySequenceTests {
         #expect(told == ["entry", "timers", "sources", "exit"])
     }
 
-    @Test("R38: a consumer that falls behind misses the oldest, and never holds up the loop")
+    @Test("R38: a consumer that falls behind misses the oldest activities, and never delays the loop")
     func bounded() async {
         let stream = Box<AsyncStream<EventRunLoop.Activity>?>(nil)
         _ = await onLoopThread { loop in
@@ -35,7 +35,7 @@ struct ActivitySequenceTests {
         #expect(told == ["exit", "timers", "exit"])
     }
 
-    @Test("R38: a cancelled consumer takes its observer out of the loop, and so does one that lets go")
+    @Test("R38: a consumer that is cancelled or released removes its observer from the loop")
     func cancelled() async {
         let worker = Worker()
         let begun = Counter()

@@ -76,7 +76,7 @@ struct BeforeSleepTests {
         #expect(trace == ["work", "polled", "idle work"])
     }
 
-    @Test("Work that asks for itself again is done once a turn: the loop neither sleeps on it nor stays in the pass")
+    @Test("Work that requests itself again is done once a turn: the loop neither sleeps nor stays in the pass")
     func again() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -119,7 +119,7 @@ struct BeforeSleepTests {
         worker.stop()
     }
 
-    @Test("A loop that never rests does the work that has a limit, once it is over, and keeps the other for its rest")
+    @Test("A loop that never rests does work with a limit when the limit is over, and keeps other work until it rests")
     func limit() async {
         let (trace, time) = await onLoopThread { loop in
             let trace = Trace()
@@ -185,7 +185,7 @@ struct BeforeSleepTests {
         #expect(left.value?.trace == nil)
     }
 
-    @Test("Work asked for by many threads is all done")
+    @Test("All work that many threads request is done")
     func storm() async throws {
         let worker = try WorkerThread(name: "before")
         let done = Counter()

@@ -76,7 +76,7 @@ struct BlockTests {
         #expect(trace == ["entry", "timers", "sources", "first", "second", "exit"])
     }
 
-    @Test("R51: what one mode has passed over another takes, and what comes later is found in each")
+    @Test("R51: blocks that one mode skips run in another, and later blocks are found in each")
     func passedOver() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -116,7 +116,7 @@ struct BlockTests {
         #expect(ran == 20_000 && left == 20_000 && unparked == 20_000)
     }
 
-    @Test("A nested run takes the blocks that came since, and the rest of the batch goes on after it")
+    @Test("A nested run runs the blocks that were added since, and the rest of the batch runs after it")
     func nested() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()

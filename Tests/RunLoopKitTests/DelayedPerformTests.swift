@@ -35,7 +35,7 @@ struct DelayedPerformTests {
         #expect(trace == ["finished", "ran", "finished", "finished"])
     }
 
-    @Test("R27, R53: a perform asked for by another thread ends the loop's sleep")
+    @Test("R27, R53: a delayed perform requested by another thread ends the loop's sleep")
     func otherThread() async throws {
         let worker = try WorkerThread(name: "delayed")
         await onLoopThread { _ in
@@ -124,7 +124,7 @@ struct DelayedPerformTests {
         #expect(trace == [])
     }
 
-    @Test("R2, R53: the end of the thread frees what was to come, also what holds the loop itself")
+    @Test("R2, R53: the end of the thread frees delayed performs, also those that hold the loop itself")
     func loopEnds() async {
         let (body, loop) = (Box<WeakTrace?>(nil), Box<WeakLoop?>(nil))
         let handle = await onLoopThread { current in
@@ -156,7 +156,7 @@ struct DelayedPerformTests {
         #expect(counts == [100, 0])
     }
 
-    @Test("R53: asking and cancelling from many threads runs nothing twice, and leaves nothing behind")
+    @Test("R53: requesting and cancelling from many threads runs nothing twice, and leaves nothing behind")
     func storm() async throws {
         let worker = try WorkerThread(name: "storm")
         let twice = Counter()

@@ -15,7 +15,7 @@ struct DescriptionTests {
         loop.add(EventTimer(at: .now.advanced(by: .seconds(3600)), every: .seconds(2), order: 1) { _ in })
     }
 
-    @Test("R62: a loop describes its modes, and in each every item with what matters of it")
+    @Test("R62: a loop's description has its modes, and every item of each with its properties")
     func everything() async {
         let lines = await onLoopThread { loop in
             Self.fill(loop)
@@ -92,7 +92,7 @@ struct DescriptionTests {
         )
     }
 
-    @Test("An error says what to do, and why it came")
+    @Test("An error's text says what to do, and the reason")
     func errors() async {
         let text = await onLoopThread { loop -> String in
             do throws(RunLoopError) {

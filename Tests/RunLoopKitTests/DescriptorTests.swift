@@ -21,7 +21,7 @@ struct DescriptorTests {
         #expect(rest == "abc")
     }
 
-    @Test("R34: an edge-triggered source is told once of what is there, and again when more comes")
+    @Test("R34: an edge-triggered source is delivered once for what is there, and again when more arrives")
     func edgeTriggered() async throws {
         let pipe = try Pipe()
         pipe.write("abc")
@@ -41,7 +41,7 @@ struct DescriptorTests {
         #expect(count == (1, 2))
     }
 
-    @Test("R34: writability and hang-up are told apart")
+    @Test("R34: writability and hang-up are distinguished")
     func kindsOfEvents() async throws {
         let pipe = try Pipe()
         let events = await onLoopThread { loop in
@@ -129,7 +129,7 @@ struct DescriptorTests {
         )
     }
 
-    @Test("R36: an event whose data an earlier callout has taken is not delivered")
+    @Test("R36: an event whose data an earlier callout has read is not delivered")
     func checkedAgain() async throws {
         let pipes = try [Pipe(), Pipe()]
         let count = await onLoopThread { loop in
@@ -149,7 +149,7 @@ struct DescriptorTests {
         #expect(count == 1)
     }
 
-    @Test("R36: an edge is delivered though an earlier callout has taken its data: it is told once only")
+    @Test("R36: an edge is delivered though an earlier callout has read its data: it is delivered only once")
     func edgeIsNotDropped() async throws {
         let pipes = try [Pipe(), Pipe()]
         let told = await onLoopThread { loop in
@@ -275,7 +275,7 @@ struct DescriptorTests {
         #expect(turns < 10)
     }
 
-    @Test("R37: a source whose descriptor was closed and whose number is watched again is told so")
+    @Test("R37: a source whose descriptor was closed and whose number is watched again gets the event closed")
     func numberReused() async throws {
         let pipe = try Pipe()
         let (events, newIsServed) = await onLoopThread { loop in

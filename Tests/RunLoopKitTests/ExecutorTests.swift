@@ -85,7 +85,7 @@ struct ExecutorTests {
         #expect(results.1 == (1...20).map { "\($0)" })
     }
 
-    @Test("R9, R19, R61: a job is no source handled, and does not run in a mode that is not common")
+    @Test("R9, R19, R61: a job does not count as a handled source, and does not run in a mode that is not common")
     func modes() async {
         let results = await onLoopThread { loop in
             let trace = Trace()
@@ -104,7 +104,7 @@ struct ExecutorTests {
         #expect(results == ["timedOut", "job", "timedOut", "job", "timedOut"])
     }
 
-    @Test("R61: a task that gives way again and again starves neither timers nor descriptors")
+    @Test("R61: a task that yields repeatedly starves neither timers nor descriptors")
     func fairness() async {
         let counts = await onLoopThread { loop in
             let (jobs, timers, descriptors) = (Counter(), Counter(), Counter())

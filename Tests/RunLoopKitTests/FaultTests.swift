@@ -26,12 +26,14 @@ struct FaultTests {
         #expect(try scenario("closed-asleep") == ["first: 8", "rounds: 100", "whole: 32", "sets: 0, bells: 0"])
     }
 
-    @Test("R25: loops that get each other's descriptor numbers are not taken for each other")
+    @Test("R25: loops that get each other's descriptor numbers are not confused")
     func swapped() throws {
         #expect(try scenario("swapped") == ["sets: 8, bells: 8", "left: 0"])
     }
 
-    @Test("R25: a loop that loses only its epoll set, or only its bell, is woken and does not touch the number again")
+    @Test(
+        "R25: a loop that loses only its epoll set, or only its wake-up descriptor, is woken and never uses the number again"
+    )
     func closedAlone() throws {
         let whole = ["true, true", "others': 0", "true, true", "others': 0"]
         #expect(try scenario("closed-set") == whole + ["left: 0"])
@@ -69,7 +71,7 @@ struct FaultTests {
 
     // MARK: Shortages
 
-    @Test("A loop that finds no descriptors goes on without, and takes them when they come back")
+    @Test("A loop that gets no descriptors runs without them, and opens them once there are some")
     func exhausted() throws {
         #expect(try scenario("exhausted") == ["without: true", "sleeps again: true", "with: true"])
         #expect(try scenario("exhausted-main") == ["timer", "main queue"])
@@ -85,7 +87,7 @@ struct FaultTests {
         #expect(try scenario(call) == ["without: true", "with: true", "left: 0"])
     }
 
-    @Test("R58: a main queue that cannot be watched is served all the same, and is watched when that is possible again")
+    @Test("R58: a main queue that cannot be watched is served anyway, and is watched once that is possible")
     func mainQueueUnwatched() throws {
         // The fault is selected by the number that the eventfd will have. If another file gets that number, nothing was tested.
         var seen: [String] = []
@@ -171,7 +173,7 @@ struct FaultTests {
         )
     }
 
-    @Test("R1, R2: a thousand loops at a time have two descriptors each, are woken, end, and leave nothing")
+    @Test("R1, R2: a thousand loops at a time have two descriptors each, are woken, end, and leave nothing behind")
     func manyLoops() throws {
         #expect(
             try scenario("many-loops") == [

@@ -33,7 +33,7 @@ struct ForkTests {
         #expect(try scenario("ports") == ["connected: 1"] + child + parent)
     }
 
-    @Test("R12: a fork in a callout returns twice, and both loops take their turns on")
+    @Test("R12: a fork in a callout returns twice, and both loops continue")
     func inCallout() throws {
         #expect(try scenario("in-callout") == ["in the child: 5", "child: exit 0", "in the parent: 5"])
     }
@@ -49,7 +49,7 @@ struct ForkTests {
         )
     }
 
-    @Test("R1: to run the parent's main loop in a worker's child is a programmer's error, told as such")
+    @Test("R1: running the parent's main loop in a worker's child is a programmer error with a message")
     func runParents() throws {
         let run = try Fixture.run("ForkFixture", "run-parents")
         // SIGILL or SIGTRAP, depending on the processor.

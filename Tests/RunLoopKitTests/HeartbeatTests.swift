@@ -85,7 +85,7 @@ struct HeartbeatTests {
         #expect((outer.phase, outer.modeIndex) == (restored.phase, restored.modeIndex))
     }
 
-    @Test("One watcher at a time; after detach another may come")
+    @Test("There is one watcher at a time; after it is detached, another can be attached")
     func attachment() {
         let heartbeat = LoopHeartbeat()
         let (first, second) = (CountingWatcher(), CountingWatcher())
@@ -98,7 +98,7 @@ struct HeartbeatTests {
         #expect((first.calls.value, second.calls.value) == (0, 1))
     }
 
-    @Test("A wish at rest is granted by the next departure, once; later departures cost no call")
+    @Test("A wake-up requested at rest is made by the next departure, once; later departures make no call")
     func wakeSignal() {
         let heartbeat = LoopHeartbeat()
         let watcher = CountingWatcher()
@@ -114,7 +114,7 @@ struct HeartbeatTests {
         #expect(watcher.calls.value == 2)
     }
 
-    @Test("A wish while busy is refused and leaves nothing behind")
+    @Test("A request for a wake-up while busy is refused and leaves nothing behind")
     func refusedWakeSignal() {
         let heartbeat = LoopHeartbeat()
         let watcher = CountingWatcher()
@@ -126,7 +126,7 @@ struct HeartbeatTests {
         #expect(watcher.calls.value == 0)
     }
 
-    @Test("Detaching takes the wish along")
+    @Test("Detaching withdraws the request for a wake-up")
     func detachedWish() {
         let heartbeat = LoopHeartbeat()
         let watcher = CountingWatcher()
@@ -137,7 +137,7 @@ struct HeartbeatTests {
         #expect(watcher.calls.value == 0)
     }
 
-    @Test("The end of the thread grants a wish, and refuses those after it")
+    @Test("The end of the thread makes a requested wake-up, and refuses later requests")
     func end() async {
         let watcher = CountingWatcher()
         let heartbeat = await onLoopThread { loop in
@@ -188,7 +188,7 @@ struct HeartbeatTests {
         #expect(heartbeat.takeTransitionStamp() == nil)
     }
 
-    @Test("No departure from rest is lost: a watcher that parks on its wish is always woken")
+    @Test("No departure from rest is lost: a watcher that waits for its requested wake-up is always woken")
     func dekker() {
         // Each round has two handovers. On a machine with busy processors that takes milliseconds, and fewer rounds have to
         // suffice.
@@ -230,7 +230,7 @@ struct HeartbeatTests {
         #expect(watcher.calls.value == granted.value)
     }
 
-    @Test("A real loop under random work: each granted wish is followed by a call, however it races")
+    @Test("A real loop under random work: each accepted request for a wake-up is followed by one call")
     func dekkerOnRealLoop() async {
         let (granted, calls) = await onLoopThread { loop in
             let watcher = CountingWatcher()

@@ -30,7 +30,7 @@ struct MainThreadTests {
         )
     }
 
-    @Test("R10, R19: the main loop's common mode is never empty, and a drain is a source handled")
+    @Test("R10, R19: the main loop's common mode is never empty, and a drain counts as a handled source")
     func neverEmpty() throws {
         let run = try Fixture.run("RunLoopFixture", "empty-main")
         #expect(run.lines == ["empty: timedOut", "drain: handledSource"])
@@ -117,7 +117,7 @@ struct MainThreadTests {
         #expect(run.status == 0)
     }
 
-    @Test("A process without a descriptor left runs its loops all the same, and says so once")
+    @Test("A process without free descriptors runs its loops anyway, and warns once")
     func outOfDescriptors() throws {
         let run = try Fixture.run("RunLoopFixture", "no-descriptors")
         #expect(run.lines == ["refused: true", "block", "timer", "woken by another thread", "stopped"])

@@ -5,7 +5,7 @@ import Testing
 /// optimised build.
 @Suite(.timeLimit(.minutes(3)))
 struct MisuseTests {
-    @Test("A mistake that a program cannot go on from is told, with its line, before the process ends")
+    @Test("A programmer error ends the process with a message and the caller's line")
     func isTold() throws {
         let program = try Fixture.loopCounts()
         let list = try Fixture.run(command: "'\(program)' misuse").lines.map { $0.split(separator: " ") }

@@ -89,7 +89,7 @@ struct ModeTests {
         #expect(ran == [])
     }
 
-    @Test("Adding twice is one add; removing what is not there does nothing")
+    @Test("Adding an item twice adds it once; removing an item that is not there does nothing")
     func idempotence() async {
         let result = await onLoopThread { loop in
             let source = occupy(loop)

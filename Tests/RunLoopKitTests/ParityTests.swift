@@ -36,7 +36,7 @@ struct ParityTests {
         #expect(trace == ["inner timedOut", "outer timedOut", "one after the other"])
     }
 
-    @Test("R23: a nested run performs the sources that the outer pass has not come to yet", arguments: [false, true])
+    @Test("R23: a nested run performs the sources that the outer pass has not reached yet", arguments: [false, true])
     func nestedRunInPass(returnsAfterSource: Bool) async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -177,7 +177,7 @@ struct ParityTests {
         #expect(trace == ["third", "first ends", "second"])
     }
 
-    @Test("R43: a timer moved in the pass to a date that has come when its turn does fires in it")
+    @Test("R43: a timer moved in the pass to a date that has been reached when the pass gets to it fires in it")
     func movedAndDueAgain() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()

@@ -86,7 +86,7 @@ struct PerformRequestTests {
         #expect(trace == ["request 1", "request 2", "source 1", "handledSource", "source 2", "handledSource"])
     }
 
-    @Test("R23, R52: a nested run serves, in order, what the outer one has not come to")
+    @Test("R23, R52: a nested run serves, in order, the requests that the outer run has not reached")
     func nested() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -121,7 +121,7 @@ struct PerformRequestTests {
         worker.stop()
     }
 
-    @Test("R52: on the loop's own thread, a request with wait runs at once, in no mode")
+    @Test("R52: on the loop's own thread, performAndWait runs the body at once, in no mode")
     func ownThread() async {
         let (value, didRun) = await onLoopThread { loop in
             let value = try? loop.performAndWait(in: ["nobody runs it"]) { loop.currentMode == nil }
@@ -228,7 +228,7 @@ struct PerformRequestTests {
         worker.stop()
     }
 
-    @Test("R52: if the loop ends first, who waits gets loopEnded, and the bodies are released unrun")
+    @Test("R52: if the loop ends first, waiting callers get loopEnded, and the bodies are released without running")
     func loopEnds() async {
         let trace = Trace()
         let witness = Box<WeakTrace?>(nil)
@@ -250,7 +250,7 @@ struct PerformRequestTests {
         #expect(witness.value?.trace == nil)
     }
 
-    @Test("R52: a thread that ends in the middle of a request leaves nobody waiting")
+    @Test("R52: if the thread ends in the middle of a request, the caller stops waiting")
     func threadEndsInRequest() async {
         let loop = Box<EventRunLoop?>(nil)
         let code = Box<RunLoopError.Code?>(nil)
@@ -267,7 +267,7 @@ struct PerformRequestTests {
         #expect(code.value == .loopEnded)
     }
 
-    @Test("In an async function a request suspends, and brings back results, errors and the loop's end")
+    @Test("performAndAwait suspends the task, and returns results, errors and the loop's end")
     func awaited() async throws {
         let worker = try WorkerThread(name: "awaited")
         #expect(try await worker.loop.performAndAwait { EventRunLoop.current.label } == "awaited")

@@ -102,7 +102,7 @@ struct RegistryTests {
         #expect(try Fixture.run("RunLoopFixture", "threads").lines == ["left behind: 0"])
     }
 
-    @Test("R3: a loop whose thread has ended takes nothing, and nothing crashes")
+    @Test("R3: a loop whose thread has ended accepts nothing, and nothing crashes")
     func afterTheEnd() throws {
         let box = Box<EventRunLoop?>(nil)
         TestThread { box.value = .current }.join()
@@ -123,7 +123,7 @@ struct RegistryTests {
         #expect(loop.currentMode == nil)
     }
 
-    @Test("R3: the end of a thread and a flood of calls from others do not collide")
+    @Test("R3: calls from many threads while the loop's thread ends do no harm")
     func endUnderFire() async {
         for _ in 0..<200 {
             let box = Box<EventRunLoop?>(nil)

@@ -157,7 +157,9 @@ struct SourceTests {
         #expect(found == [true, false])
     }
 
-    @Test("A source on two loops is performed once for a signal, by whichever comes first, and never by both at once")
+    @Test(
+        "A source on two loops is performed once for a signal, by the first that reaches it, and never by both at once"
+    )
     func twoLoops() async {
         let count = 2_000
         let (performed, overlaps) = await onLoopThread { loop in
@@ -198,7 +200,7 @@ struct SourceTests {
         #expect(overlaps == 0)
     }
 
-    @Test("Invalidation frees what perform holds")
+    @Test("Invalidation frees what the callback holds")
     func freesClosure() {
         weak var witness: Trace?
         let source: EventSource

@@ -101,7 +101,7 @@ struct StopAndWakeTests {
         #expect(trace == ["inner: stopped", "back in default"])
     }
 
-    @Test("R22, R23: another thread's stop that a nested run does not answer ends the outer run; an own one does not")
+    @Test("R22, R23: another thread's stop that a nested run did not take ends the outer run; the loop's own does not")
     func lateStop() async {
         let results = await onLoopThread { loop in
             occupy(loop)
@@ -120,7 +120,7 @@ struct StopAndWakeTests {
         #expect(results == [.stopped, .timedOut, .timedOut, .timedOut])
     }
 
-    @Test("R23: a stop of the outer activation, made before a nested one, outlives it")
+    @Test("R23: a stop of the outer activation, made before a nested one, is still in effect after it")
     func outerStopSurvives() async {
         let (result, inner) = await onLoopThread { loop in
             let inner = Box(EventRunLoop.RunResult.finished)
@@ -198,7 +198,7 @@ struct StopAndWakeTests {
         #expect(turns < 10, "the nested run sleeps, though the timer's date has passed")
     }
 
-    @Test("R23: an observer that runs the loop is not told of what that does")
+    @Test("R23: an observer that runs the loop does not observe that nested run")
     func observerReentry() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -324,7 +324,7 @@ struct StopAndWakeTests {
         #expect(turns == 2)
     }
 
-    @Test("R25: under four threads no wake-up is lost: every block comes to run though the loop has no timeout")
+    @Test("R25: with four threads no wake-up is lost: every block runs though the loop has no timeout")
     func wakeUpStress() async {
         let perThread = 10_000
         let count = await onLoopThread { loop in

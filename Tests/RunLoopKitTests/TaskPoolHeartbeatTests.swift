@@ -105,7 +105,7 @@ struct TaskPoolHeartbeatTests {
         #expect(pool.pulse.isAtRest)
     }
 
-    @Test("More jobs than there are places are not counted, and end without harm")
+    @Test("Jobs beyond the capacity are not counted, and end without harm")
     func noPlaceLeft() {
         let jobs = (0..<1_000).map { _ in pool.willRun() }
         let counted = pool.runningCount
@@ -132,7 +132,7 @@ struct TaskPoolHeartbeatTests {
 
     // MARK: - A watcher's requests
 
-    @Test("A wish at rest is granted by the job that takes the last worker, once")
+    @Test("A wake-up requested at rest is made by the job that takes the last worker, once")
     func wakeSignal() {
         let watcher = CountingWatcher()
         #expect(pool.attach(watcher) && !pool.attach(CountingWatcher()))
@@ -147,7 +147,7 @@ struct TaskPoolHeartbeatTests {
         for job in jobs { pool.didRun(job) }
     }
 
-    @Test("A wish without a free worker is refused and leaves nothing behind")
+    @Test("A request for a wake-up without a free worker is refused and leaves nothing behind")
     func refusedWakeSignal() {
         let watcher = CountingWatcher()
         _ = pool.attach(watcher)
@@ -159,7 +159,7 @@ struct TaskPoolHeartbeatTests {
         for job in jobs { pool.didRun(job) }
     }
 
-    @Test("Detaching takes the wish along, and another watcher may come")
+    @Test("Detaching withdraws the request for a wake-up, and another watcher can be attached")
     func detachedWish() {
         let (first, second) = (CountingWatcher(), CountingWatcher())
         _ = pool.attach(first)
@@ -171,7 +171,7 @@ struct TaskPoolHeartbeatTests {
         #expect((first.calls.value, second.calls.value) == (0, 0))
     }
 
-    @Test("The end of the pool grants a wish, and refuses those after it")
+    @Test("The end of the pool makes a requested wake-up, and refuses later requests")
     func end() {
         let watcher = CountingWatcher()
         _ = pool.attach(watcher)
@@ -182,7 +182,7 @@ struct TaskPoolHeartbeatTests {
         #expect(!pool.requestWakeSignal())
     }
 
-    @Test("Who watches the jobs one by one is woken by the first that begins, and not by those beside it")
+    @Test("A watcher of single jobs is woken by the first that begins, and not by further jobs beside it")
     func jobSignal() {
         let (watcher, other) = (CountingWatcher(), CountingWatcher())
         #expect(pool.attachToJobs(watcher) && !pool.attachToJobs(other))
@@ -267,7 +267,7 @@ struct TaskPoolRaceTests {
         #expect(pool.jobLengths.lengths.count == all)
     }
 
-    @Test("No moment without a free worker is lost: a watcher that parks on its wish is always woken")
+    @Test("No moment without a free worker is lost: a watcher that waits for its wake-up is always woken")
     func dekker() {
         let last = Box(50_000)
         let deadline = MonotonicInstant.now.advanced(by: .seconds(3))

@@ -5,7 +5,7 @@ import Testing
 /// What a timer's callout may do to its own timer and to others (R23, R41 to R48).
 @Suite(.timeLimit(.minutes(10)))
 struct TimerCalloutTests {
-    @Test("R23, R43: a nested run takes over what is left of the pass, and what has come due since, in order")
+    @Test("R23, R43: a nested run fires the rest of the pass and the timers that became due since, in order")
     func nestedRun() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -94,7 +94,7 @@ struct TimerCalloutTests {
         #expect(fires == 2)
     }
 
-    @Test("R42, R44: a timer removed and added again in its callout goes on; a one-shot ends all the same")
+    @Test("R42, R44: a timer removed and added again in its callout continues; a one-shot ends anyway")
     func addedAgain() async {
         let (fires, onGrid, oneShotIsThere) = await onLoopThread { loop in
             let fires = Counter()
@@ -180,7 +180,7 @@ struct TimerCalloutTests {
         #expect(result == .stopped)
     }
 
-    @Test("R41: a timer that its callout takes to another loop goes on there, though that loop sleeps")
+    @Test("R41: a timer that its callout moves to another loop fires there, even if that loop sleeps")
     func takenElsewhere() async {
         let onOther = await onLoopThread { loop in
             let other = Box<EventRunLoop?>(nil)

@@ -46,7 +46,7 @@ struct ToleranceTests {
         #expect(oneShot.tolerance >= .seconds(3600))
     }
 
-    @Test("R46: a timer whose date came while the loop slept fires when something else wakes it")
+    @Test("R46: a timer whose date was reached while the loop slept fires when something else wakes the loop")
     func wokenAnyway() async {
         let (result, sleptOn) = await onLoopThread { loop in
             let date = MonotonicInstant.now.advanced(by: .milliseconds(700))
@@ -71,7 +71,7 @@ struct ToleranceTests {
         #expect(sleptOn)
     }
 
-    @Test("R46: a loop does not go to sleep over a timer whose date has come")
+    @Test("R46: a loop does not sleep if a timer's date has been reached")
     func dueBeforeSleep() async {
         let result = await onLoopThread { loop in
             let timer = EventTimer(at: .now) { _ in loop.stop() }

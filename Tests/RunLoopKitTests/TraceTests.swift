@@ -69,7 +69,7 @@ struct TraceTests {
         #expect(lost == 5 && afterwards == 3)
     }
 
-    @Test("R63: a trace that is let go is gone from its loop")
+    @Test("R63: a trace that is released is removed from its loop")
     func released() async {
         let (before, after) = await onLoopThread { loop in
             occupy(loop)

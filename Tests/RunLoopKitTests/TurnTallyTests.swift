@@ -32,7 +32,7 @@ struct TurnTallyTests {
         #expect(Buckets.index(of: .max) == Buckets.count - 1)
     }
 
-    @Test("Median and 99th percentile are read off the counts, and never exceed the longest")
+    @Test("Median and 99th percentile come from the counts, and never exceed the longest turn")
     func percentiles() {
         var counts = [UInt64](repeating: 0, count: TurnHistogram.Buckets.count)
         counts[TurnHistogram.Buckets.index(of: 1_000)] = 980
@@ -63,7 +63,7 @@ struct TurnTallyTests {
         #expect(heartbeat.turnHistogram.longest >= 2_000_000 && heartbeat.busySince == 0)
     }
 
-    @Test("A turn that no rest precedes counts by itself, so that a loop that polls has many")
+    @Test("A turn that no rest precedes is counted by itself, so a loop that polls has many turns")
     func pollingTurns() {
         _ = heartbeat.attach(watcher)
         turn([.entry])
@@ -76,7 +76,7 @@ struct TurnTallyTests {
         #expect(heartbeat.turnHistogram.count == 10)
     }
 
-    @Test("The turn in which a watcher comes is not counted, and a new watcher begins with nothing")
+    @Test("The turn in which a watcher is attached is not counted, and a new watcher starts with empty counts")
     func freshWatcher() {
         turn([.afterWaiting])
         _ = heartbeat.attach(watcher)
@@ -94,7 +94,7 @@ struct TurnTallyTests {
         #expect(heartbeat.turnHistogram.count == 1)
     }
 
-    @Test("Long turns are kept with their times, each once, and the latest five of many")
+    @Test("Long turns are recorded with their times, each once, and of many the latest five")
     func longTurns() {
         _ = heartbeat.attach(watcher)
         heartbeat.keepTurns(longerThan: .milliseconds(1))
@@ -112,7 +112,7 @@ struct TurnTallyTests {
         #expect(heartbeat.longTurns(from: next).turns.isEmpty)
     }
 
-    @Test("A callout is counted, and answers the wish for a transition's time")
+    @Test("A callout is counted, and stamps a requested transition")
     func callouts() {
         _ = heartbeat.attach(watcher)
         turn([.afterWaiting])
@@ -144,7 +144,7 @@ struct TurnTallyTests {
         #expect(count >= 5)
     }
 
-    @Test("Whoever reads while the loop counts sees sums that never shrink")
+    @Test("A reader sees sums that never shrink while the loop counts")
     func concurrentReading() {
         _ = heartbeat.attach(watcher)
         let isOver = Atomic(false)

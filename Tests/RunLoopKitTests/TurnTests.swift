@@ -5,7 +5,7 @@ import Testing
 /// R11 to R21: what one call of `run` does, seen by an observer of everything.
 @Suite(.timeLimit(.minutes(10)))
 struct TurnTests {
-    @Test("R11: an empty mode returns finished at once, and nobody sees an entry or an exit")
+    @Test("R11: an empty mode returns finished at once, and no observer sees an entry or an exit")
     func emptyMode() async {
         let (result, trace) = await onLoopThread { loop in
             let trace = Trace()
@@ -77,7 +77,7 @@ struct TurnTests {
         )
     }
 
-    @Test("R15: a turn in which a source was handled only polls, and says nothing of waiting")
+    @Test("R15: a turn in which a source was handled only polls, and has no waiting activities")
     func pollingTurn() async {
         let (result, trace) = await onLoopThread { loop in
             let trace = Trace()
@@ -145,7 +145,7 @@ struct TurnTests {
         #expect(trace == ["entry", "timers", "sources", "exit"])
     }
 
-    @Test("R18: a huge timeout is for ever")
+    @Test("R18: a huge timeout never passes")
     func hugeTimeout() async {
         let result = await onLoopThread { loop in
             occupy(loop)
@@ -155,7 +155,7 @@ struct TurnTests {
         #expect(result == .stopped)
     }
 
-    @Test("R19: timers and blocks are no source handled; a source0 is")
+    @Test("R19: a timer or a block does not count as a handled source; a source0 does")
     func whatCountsAsSource() async {
         let (without, with, fired) = await onLoopThread { loop in
             let fired = Trace()

@@ -66,7 +66,7 @@ struct WallClockTests {
         #expect(offsets.count == 3 && offsets[1] >= .milliseconds(40) && offsets[2] > offsets[1], "\(offsets)")
     }
 
-    @Test("R27, R49: a new wall-clock date takes effect on a sleeping loop; the clock that a timer goes by stays")
+    @Test("R27, R49: a new wall-clock date takes effect on a sleeping loop; the timer keeps its clock")
     func moved() async {
         let (result, follows, held) = await onLoopThread { loop in
             let timer = EventTimer(atWallClock: .distantFuture) { _ in loop.stop() }
@@ -105,7 +105,7 @@ struct WallClockTests {
         #expect(trace == ["lenient", "exact"])
     }
 
-    @Test("Dates at the ends of the wall clock are waited for without a trap")
+    @Test("Timers at the ends of the wall clock do not trap")
     func farAway() async {
         let (result, next) = await onLoopThread { loop in
             loop.add(EventTimer(atWallClock: .distantFuture, every: .seconds(Int64.max)) { _ in })
@@ -140,7 +140,7 @@ struct WallClockTests {
         )
     }
 
-    @Test("R49: without a descriptor left, dates of the wall clock are served all the same")
+    @Test("R49: without free descriptors, timers on the wall clock fire anyway")
     func outOfDescriptors() throws {
         #expect(try Fixture.run("RunLoopFixture", "no-clock-descriptor").lines == ["timer", "stopped"])
     }

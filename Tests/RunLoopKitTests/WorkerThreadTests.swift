@@ -111,7 +111,7 @@ struct WorkerThreadTests {
         }
     }
 
-    @Test("A worker stops itself; the handle's last reference can go on it")
+    @Test("A worker can stop itself, and can release the last reference to its handle")
     func fromItself() async throws {
         let worker = Box<WorkerThread?>(try WorkerThread(name: "itself"))
         let loop = try #require(worker.value?.loop)
@@ -175,7 +175,7 @@ struct WorkerThreadTests {
         #expect(masks.worker.isDisjoint(with: open))
     }
 
-    @Test("Many workers, started, used, and stopped in every way, end and leave nothing behind")
+    @Test("Many workers that are started, used and stopped in every way end and leave nothing behind")
     func storm() async throws {
         let held = Box<[WeakTrace]>([])
         await onLoopThread { _ in
@@ -216,7 +216,7 @@ struct WorkerThreadTests {
         #expect(run.lines == ["refused: true true", "started"])
     }
 
-    @Test("A worker has room on its stack also where threads have 64 KiB by default")
+    @Test("A worker's stack is large enough even if threads have 64 KiB by default")
     func smallStack() throws {
         let program = try Fixture.directory() + "/RunLoopFixture"
         let run = try Fixture.run(command: "ulimit -s 64; timeout 60 '\(program)' worker-stack")
@@ -224,7 +224,7 @@ struct WorkerThreadTests {
         #expect(run.status == 0)
     }
 
-    @Test("R2: workers leave no descriptor and no thread behind, joined or let go")
+    @Test("R2: workers leave no descriptor and no thread behind, whether joined or released")
     func leavesNothing() throws {
         let run = try Fixture.run("RunLoopFixture", "workers")
         #expect(run.lines == ["left behind: 0 descriptors, 0 threads"])

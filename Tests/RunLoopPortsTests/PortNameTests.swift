@@ -167,7 +167,7 @@ struct PortNameTests {
         #expect(path.hasSuffix("/run-loop-ports") || path == "/tmp/run-loop-ports-\(geteuid())")
     }
 
-    @Test("R55: invalidation tells the holder once, of a local port and of a remote one")
+    @Test("R55: invalidation notifies the holder of a local and of a remote port once")
     func toldOnce() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in
@@ -194,7 +194,7 @@ struct PortNameTests {
         }
     }
 
-    @Test("R55: a remote port on a loop is told once when the other process is killed with -9")
+    @Test("R55: a remote port on a loop is notified once when the other process is killed with -9")
     func deadPeer() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in
@@ -218,7 +218,7 @@ struct PortNameTests {
         }
     }
 
-    @Test("R55: by default only the same user may connect; who is refused is told, and so is the port")
+    @Test("R55: by default only the same user may connect; a refused client notices, and so does the port")
     func refusedPeers() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in

@@ -141,7 +141,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56: a port that is invalid already is told from one that becomes so while a reply is awaited")
+    @Test("R56: a port that was invalid before is distinguished from one that becomes invalid during a request")
     func invalid() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in
@@ -277,7 +277,7 @@ struct PortRequestTests {
         #expect(right.value == 1200)
     }
 
-    @Test("R56: a reply can be made later, by another thread, and goes nowhere when nobody waits")
+    @Test("R56: a reply can be made later, by another thread, and is dropped when no caller waits")
     func laterReply() async throws {
         let held = Box<ReceivedMessage?>(nil)
         let server = Server { held.value = $0 }

@@ -30,7 +30,7 @@ struct PortTests {
         #expect(trace.all == ["1 [[1, 2], [], [3]] true", "true false", "-2 [] true", "true false"])
     }
 
-    @Test("R54: between processes, by name, with the peer's process and user known by the kernel's word")
+    @Test("R54: between processes, by name, with the peer's process and user as the kernel reports them")
     func betweenProcesses() async throws {
         let directory = TestDirectory()
         try await onLoop { _ in
@@ -73,7 +73,7 @@ struct PortTests {
         #expect(texts == ["first", "second"])
     }
 
-    @Test("R54: a port delivers in its modes only, one message a turn, and is a source handled")
+    @Test("R54: a port delivers in its modes only, one message a turn, and counts as a handled source")
     func modesAndTurns() async throws {
         try await onLoop { loop in
             let count = Counter()
@@ -124,7 +124,7 @@ struct PortTests {
         }
     }
 
-    @Test("R23, R54: in a nested run a busy port is passed over, and delivers afterwards what came meanwhile")
+    @Test("R23, R54: a nested run skips a busy port, which later delivers the messages that arrived meanwhile")
     func nestedRun() async throws {
         try await onLoop { loop in
             let trace = Trace()
@@ -177,7 +177,7 @@ struct PortTests {
         port.invalidate()
     }
 
-    @Test("R2, R54: a loop that ends lets go of its port, whose messages wait for the next loop")
+    @Test("R2, R54: a loop that ends releases its port, whose messages wait for the next loop")
     func endedLoop() async throws {
         let count = Counter()
         let port = LocalPort { _ in count.increment() }
@@ -199,7 +199,7 @@ struct PortTests {
         }
     }
 
-    @Test("R54: what nobody holds any more is let go: the port with its loop, its connections and its name")
+    @Test("R54: what has no holder any more is released: the port with its loop, its connections and its name")
     func nothingLeaks() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in

@@ -169,7 +169,7 @@ struct PortTransferTests {
         #expect(run.status == 0)
     }
 
-    @Test("R57: a peer that sends what is no message is dropped with the reason, and the others are served")
+    @Test("R57: a peer that sends no valid message is dropped with the reason, and the others are served")
     func hostilePeers() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in
@@ -223,7 +223,7 @@ struct PortTransferTests {
         }
     }
 
-    @Test("R57: a server that answers what is no reply makes the port invalid, with a transport error for who waits")
+    @Test("R57: a server that answers no valid reply makes the port invalid, with a transport error for the caller")
     func hostileServer() async throws {
         try await onLoop { loop in
             for bytes in [[0xA5], Self.message(kind: 1), Self.message(kind: 3, count: 9)] {

@@ -36,11 +36,11 @@ typedef struct task_pool_job {
 task_pool *_Nullable task_pool_create(uint32_t width);
 /// The events by which a watcher can request to be woken: a job that leaves no worker free, and one that begins while no other
 /// is in progress.
-typedef enum task_pool_wish { TASK_POOL_FULL = 0, TASK_POOL_BUSY = 1 } task_pool_wish;
+typedef enum task_pool_event { TASK_POOL_FULL = 0, TASK_POOL_BUSY = 1 } task_pool_event;
 
 /// Sets the callback, which is called on the thread of a worker whose job was requested. It must not block. Call this before
 /// the first request.
-void task_pool_call(task_pool *pool, void (*wake)(void *_Nullable context, task_pool_wish wish), void *_Nullable context);
+void task_pool_call(task_pool *pool, void (*wake)(void *_Nullable context, task_pool_event event), void *_Nullable context);
 /// Frees the pool. No job may be in progress, and none may begin.
 void task_pool_destroy(task_pool *pool);
 uint32_t task_pool_width(const task_pool *pool);
@@ -77,9 +77,9 @@ bool task_pool_oldest_job(const task_pool *pool, task_pool_job *job);
 
 /// Sets or clears the request that the next such job call `wake`. Returns whether it was set before. Sequentially consistent
 /// with the word: either that job sees the request, or the requester, which reads the word afterwards, sees the job.
-bool task_pool_wish_wake(task_pool *pool, task_pool_wish wish, bool wished);
+bool task_pool_request_wake(task_pool *pool, task_pool_event event, bool wanted);
 /// Requests that the next beginning or end record its time.
-void task_pool_wish_stamp(task_pool *pool);
+void task_pool_request_stamp(task_pool *pool);
 /// Returns that time, and clears the request. 0 if none was recorded.
 uint64_t task_pool_take_stamp(task_pool *pool);
 

@@ -12,8 +12,8 @@ public import Synchronization
 public final class LoopHeartbeat: Sendable {
     /// Written by the loop's thread alone.
     @usableFromInline let word = Atomic<UInt64>(0)
-    /// `Wish` bits: set by the watcher, cleared by the loop. Usually zero, and then the loop checks nothing else.
-    @usableFromInline let wishes = Atomic<UInt32>(0)
+    /// `Request` bits: set by the watcher, cleared by the loop. Usually zero, and then the loop checks nothing else.
+    @usableFromInline let requests = Atomic<UInt32>(0)
     /// Written by the loop's thread alone.
     @usableFromInline let callouts = Atomic<UInt64>(0)
     let tally = TurnTally()
@@ -70,7 +70,7 @@ extension LoopHeartbeat {
         let pulse = Pulse(phase: phase, modeIndex: modeIndex, turn: turn)
         // Relaxed: `watched` and `stamp` request times. If one is seen a transition late, a stamp is missing, but never
         // a wake-up.
-        let wanted = wishes.load(ordering: .relaxed)
+        let wanted = requests.load(ordering: .relaxed)
         if wanted != 0 {
             stamp(wanted, begins: phase == .beforeTimers, rests: pulse.isAtRest, departs: departs)
         }
@@ -79,12 +79,12 @@ extension LoopHeartbeat {
             // store.
             return word.store(pulse.rawValue, ordering: .releasing)
         }
-        // Dekker's pattern with `requestWakeSignal()`. Here: store word, load wishes. There: set wish, load word. All four are
-        // sequentially consistent. In their single order either our load comes after the wish was set, and we signal, or our
+        // Dekker's pattern with `requestWakeSignal()`. Here: store word, load requests. There: set request, load word. All four are
+        // sequentially consistent. In their single order either our load comes after the request was set, and we signal, or our
         // store comes before the watcher's load, and the watcher sees a busy loop. For both to miss, the order would need a
         // cycle.
         word.store(pulse.rawValue, ordering: .sequentiallyConsistent)
-        if wishes.load(ordering: .sequentiallyConsistent) & Wish.wakeSignal != 0 { signalWatcher() }
+        if requests.load(ordering: .sequentiallyConsistent) & Request.wakeSignal != 0 { signalWatcher() }
     }
 
     /// Publishes that the loop's thread ends. A pending request for a wake signal is answered now, so that a parked
@@ -92,14 +92,14 @@ extension LoopHeartbeat {
     public func end() {
         // Sequentially consistent, the same pattern as in `publish`, with `ended` in the word's place.
         ended.store(true, ordering: .sequentiallyConsistent)
-        if wishes.load(ordering: .sequentiallyConsistent) & Wish.wakeSignal != 0 { signalWatcher() }
+        if requests.load(ordering: .sequentiallyConsistent) & Request.wakeSignal != 0 { signalWatcher() }
     }
 
     @inline(never)
     @usableFromInline
     func stamp(_ wanted: UInt32, begins: Bool, rests: Bool, departs: Bool) {
-        let stampsTransition = wanted & Wish.transitionStamp != 0
-        let bounds = wanted & Wish.watched != 0 && (departs || begins || rests)
+        let stampsTransition = wanted & Request.transitionStamp != 0
+        let bounds = wanted & Request.watched != 0 && (departs || begins || rests)
         guard stampsTransition || bounds else { return }
         let now = MonotonicInstant.now.nanoseconds
         if bounds { noteTurn(wanted, begins: begins, rests: rests, departs: departs, at: now) }
@@ -108,10 +108,10 @@ extension LoopHeartbeat {
 
     @inline(__always)
     private func noteTurn(_ wanted: UInt32, begins: Bool, rests: Bool, departs: Bool, at now: UInt64) {
-        if wanted & Wish.freshTally != 0 {
+        if wanted & Request.freshTally != 0 {
             tally.clear()
             // Releasing: a thread that sees the bit cleared also sees the zeros.
-            wishes.bitwiseAnd(~Wish.freshTally, ordering: .releasing)
+            requests.bitwiseAnd(~Request.freshTally, ordering: .releasing)
         }
         if rests { return tally.noteRest(at: now) }
         if departs { tally.noteDeparture(at: now, asTurn: begins) } else { tally.noteBeginning(at: now) }
@@ -121,7 +121,7 @@ extension LoopHeartbeat {
     }
 
     func stampTransition(at now: UInt64) {
-        wishes.bitwiseAnd(~Wish.transitionStamp, ordering: .relaxed)
+        requests.bitwiseAnd(~Request.transitionStamp, ordering: .relaxed)
         // Releasing, paired with the exchange in `takeTransitionStamp`: the reader of the stamp also sees what this
         // thread did before.
         stampOfTransition.store(now, ordering: .releasing)
@@ -133,8 +133,8 @@ extension LoopHeartbeat {
         // Under the lock, so that a departing watcher's request is never answered to the watcher that follows it.
         watcher.withLock { watcher in
             // The read-modify-write decides who owns the request: this departure, or a watcher that withdraws it.
-            let before = wishes.bitwiseAnd(~Wish.wakeSignal, ordering: .sequentiallyConsistent).oldValue
-            if before & Wish.wakeSignal != 0 { watcher?.loopDidLeaveRest() }
+            let before = requests.bitwiseAnd(~Request.wakeSignal, ordering: .sequentiallyConsistent).oldValue
+            if before & Request.wakeSignal != 0 { watcher?.loopDidLeaveRest() }
         }
     }
 }
@@ -152,7 +152,7 @@ extension LoopHeartbeat {
             stampOfTransition.store(0, ordering: .relaxed)
             tally.keep(longerThan: .max)
             tally.prepare()
-            wishes.store(Wish.watched | Wish.freshTally, ordering: .sequentiallyConsistent)
+            requests.store(Request.watched | Request.freshTally, ordering: .sequentiallyConsistent)
             return true
         }
     }
@@ -161,7 +161,7 @@ extension LoopHeartbeat {
     /// inside ``LoopWatcher/loopDidLeaveRest()``.
     public func detach() {
         let former = watcher.withLock { present in
-            wishes.store(0, ordering: .sequentiallyConsistent)
+            requests.store(0, ordering: .sequentiallyConsistent)
             return present.take()
         }
         // Released outside the lock: its deinit is foreign code and must not run under the lock.
@@ -173,13 +173,13 @@ extension LoopHeartbeat {
     /// - Returns: True if the call is still to come or has just been made. False if the loop is busy or has ended; the request
     ///   is then withdrawn. A departure is never lost (proof at `publish`). Call it on the watcher's thread only.
     public func requestWakeSignal() -> Bool {
-        wishes.bitwiseOr(Wish.wakeSignal, ordering: .sequentiallyConsistent)
+        requests.bitwiseOr(Request.wakeSignal, ordering: .sequentiallyConsistent)
         let seen = Pulse(rawValue: word.load(ordering: .sequentiallyConsistent))
         if seen.isAtRest && !ended.load(ordering: .sequentiallyConsistent) { return true }
         // Busy. If the bit is already cleared, the departure that we raced with has taken the request and makes the
         // call.
-        let before = wishes.bitwiseAnd(~Wish.wakeSignal, ordering: .sequentiallyConsistent).oldValue
-        return before & Wish.wakeSignal == 0
+        let before = requests.bitwiseAnd(~Request.wakeSignal, ordering: .sequentiallyConsistent).oldValue
+        return before & Request.wakeSignal == 0
     }
 
     /// Requests that the next transition or callout record its time, so that a stall's end is exact at no cost to other
@@ -190,7 +190,7 @@ extension LoopHeartbeat {
     public func requestTransitionStamp() {
         stampOfTransition.store(0, ordering: .relaxed)
         // Releasing: the zero above comes before the stamp that answers this request.
-        wishes.bitwiseOr(Wish.transitionStamp, ordering: .releasing)
+        requests.bitwiseOr(Request.transitionStamp, ordering: .releasing)
     }
 
     /// Returns the recorded time (CLOCK_MONOTONIC, nanoseconds) and clears it; nil if there is none. Any thread.
@@ -200,7 +200,7 @@ extension LoopHeartbeat {
     }
 
     @usableFromInline
-    enum Wish {
+    enum Request {
         @usableFromInline static var watched: UInt32 { 1 }
         @usableFromInline static var wakeSignal: UInt32 { 2 }
         @usableFromInline static var transitionStamp: UInt32 { 4 }
@@ -214,4 +214,51 @@ public protocol LoopWatcher: AnyObject, Sendable {
     /// Called on the loop's thread, at most once per request. The loop is held up until it returns: post a semaphore and
     /// return. It must not block, attach or detach.
     func loopDidLeaveRest()
+}
+
+// What the loop publishes about its past turns: lengths and callouts.
+
+extension LoopHeartbeat {
+    /// Counts a callout: the loop is about to call foreign code, such as a block, a handler or a job. A watcher uses the count
+    /// to see progress within a long turn, and to distinguish a turn full of short callouts from one that is stalled. Optional.
+    /// Call it on the loop's thread only.
+    ///
+    /// Cost: two loads and a store.
+    @inlinable
+    public func noteCallout() {
+        // Relaxed: this thread is the only writer, and no other memory depends on the count.
+        callouts.store(callouts.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
+        if requests.load(ordering: .relaxed) & Request.transitionStamp != 0 { stampCallout() }
+    }
+
+    @inline(never)
+    @usableFromInline
+    func stampCallout() { stampTransition(at: MonotonicInstant.now.nanoseconds) }
+
+    /// The number of callouts begun so far. Any thread.
+    public var calloutCount: UInt64 { callouts.load(ordering: .relaxed) }
+
+    /// When the current turn began: at the departure from rest, or at the beginning of a turn that no rest preceded.
+    /// CLOCK_MONOTONIC in nanoseconds; zero at rest, and if the beginning was not recorded. Any thread.
+    public var busySince: UInt64 { hasFreshTally ? 0 : tally.start.load(ordering: .relaxed) }
+
+    /// The lengths of the turns that ended since the watcher was attached. Any thread; wait-free.
+    public var turnHistogram: TurnHistogram { hasFreshTally ? TurnHistogram() : tally.histogram }
+
+    /// Sets the length above which a turn is kept for ``longTurns(from:)``. Any thread.
+    public func keepTurns(longerThan length: Duration) {
+        tally.keep(longerThan: UInt64(clamping: length.nanoseconds))
+    }
+
+    /// The number of long turns so far. Any thread.
+    public var longTurnCount: UInt64 { tally.longTurnCount }
+
+    /// The long turns that have ended, from number `first` on, oldest first, at most the five latest. Any thread.
+    ///
+    /// - Returns: The turns, and the number of the next one.
+    public func longTurns(from first: UInt64) -> (turns: [BusyTurn], next: UInt64) { tally.longTurns(from: first) }
+
+    /// The loop has published nothing since the watcher was attached, so the tally still holds the former watcher's
+    /// data.
+    private var hasFreshTally: Bool { requests.load(ordering: .acquiring) & Request.freshTally != 0 }
 }

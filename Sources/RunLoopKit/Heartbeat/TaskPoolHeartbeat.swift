@@ -1,6 +1,6 @@
-internal import CRunLoopShims
+import CRunLoopShims
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// What the workers of a task pool publish about the jobs they run, so that a watcher sees when no worker is free.
 ///
@@ -62,9 +62,9 @@ internal import Synchronization
     /// short.
     package var place: OpaquePointer? { unsafe pool }
 
-    private static func wake(_ context: UnsafeMutableRawPointer?, _ wish: task_pool_wish) {
+    private static func wake(_ context: UnsafeMutableRawPointer?, _ event: task_pool_event) {
         // The thread that begins a job holds a reference to the object.
-        unsafe context.map { unsafe Unmanaged<TaskPoolHeartbeat>.fromOpaque($0).takeUnretainedValue().signal(wish) }
+        unsafe context.map { unsafe Unmanaged<TaskPoolHeartbeat>.fromOpaque($0).takeUnretainedValue().signal(event) }
     }
 }
 
@@ -107,24 +107,24 @@ extension TaskPoolHeartbeat {
         signal(TASK_POOL_BUSY)
     }
 
-    private func signal(_ wish: task_pool_wish) {
+    private func signal(_ event: task_pool_event) {
         // Under the lock, so that a departing watcher's request is never answered to the watcher that follows it.
-        withWatcher(of: wish) { watcher in
+        withWatcher(of: event) { watcher in
             // The exchange decides who owns the request: this job, or a watcher that withdraws it.
-            if self.wish(wish, false) { watcher?.loopDidLeaveRest() }
+            if setRequest(event, false) { watcher?.loopDidLeaveRest() }
         }
     }
 
     private func withWatcher<Result: Sendable>(
-        of wish: task_pool_wish,
+        of event: task_pool_event,
         _ body: (inout (any LoopWatcher)?) -> Result
     ) -> Result {
-        wish == TASK_POOL_FULL ? watcher.withLock { body(&$0) } : jobWatcher.withLock { body(&$0) }
+        event == TASK_POOL_FULL ? watcher.withLock { body(&$0) } : jobWatcher.withLock { body(&$0) }
     }
 
     @discardableResult
-    private func wish(_ wish: task_pool_wish, _ wished: Bool) -> Bool {
-        unsafe pool.map { unsafe task_pool_wish_wake($0, wish, wished) } ?? false
+    private func setRequest(_ event: task_pool_event, _ wanted: Bool) -> Bool {
+        unsafe pool.map { unsafe task_pool_request_wake($0, event, wanted) } ?? false
     }
 }
 
@@ -236,33 +236,33 @@ extension TaskPoolHeartbeat {
     /// As ``requestWakeSignal()``: requests that the next job that begins while none is in progress call that watcher, once.
     package func requestJobSignal() -> Bool { request(TASK_POOL_BUSY) { runningCount == 0 } }
 
-    private func attach(_ watcher: any LoopWatcher, to wish: task_pool_wish) -> Bool {
-        withWatcher(of: wish) { present in
+    private func attach(_ watcher: any LoopWatcher, to event: task_pool_event) -> Bool {
+        withWatcher(of: event) { present in
             guard present == nil else { return false }
             present = watcher
             return true
         }
     }
 
-    private func detach(from wish: task_pool_wish) {
-        let former = withWatcher(of: wish) { present in
-            self.wish(wish, false)
+    private func detach(from event: task_pool_event) {
+        let former = withWatcher(of: event) { present in
+            setRequest(event, false)
             return present.take()
         }
         // Released outside the lock: its deinit is foreign code and must not run under the lock.
         _ = consume former
     }
 
-    private func request(_ wish: task_pool_wish, whileAtRest isAtRest: () -> Bool) -> Bool {
-        self.wish(wish, true)
+    private func request(_ event: task_pool_event, whileAtRest isAtRest: () -> Bool) -> Bool {
+        setRequest(event, true)
         // After the request, in one order with the steps of the job: see `task_pool_begin`.
         if isAtRest() && !ended.load(ordering: .sequentiallyConsistent) { return true }
         // The rest is over. If the bit is already cleared, the job that we raced with has taken the request and makes the call.
-        return !self.wish(wish, false)
+        return !setRequest(event, false)
     }
 
     /// Requests that the next job that begins or ends record the time. Any thread.
-    package func requestTransitionStamp() { unsafe pool.map { unsafe task_pool_wish_stamp($0) } }
+    package func requestTransitionStamp() { unsafe pool.map { unsafe task_pool_request_stamp($0) } }
 
     /// Returns the recorded time and clears it; nil if there is none. Any thread.
     package func takeTransitionStamp() -> UInt64? {

@@ -1,4 +1,4 @@
-internal import CRunLoopShims
+import CRunLoopShims
 
 // Every way in which a loop runs foreign code has its own frame on the stack (R64). Readers of captured stacks classify by
 // these names, so they are interface:

@@ -1,5 +1,5 @@
 import Locking
-internal import Synchronization
+import Synchronization
 
 extension EventRunLoop: CustomStringConvertible {
     /// What the loop is doing and what is in its modes (R62). Any thread; each mode is as it was at one moment.

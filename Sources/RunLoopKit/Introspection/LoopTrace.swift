@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 import Locking
 
 /// Records every transition of a loop that an observer can see, in all modes including those created later, in a memory ring

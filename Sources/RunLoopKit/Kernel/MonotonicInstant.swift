@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A point in time on CLOCK_MONOTONIC, in nanoseconds since an arbitrary start (R49). It does not count suspended time and
 /// does not follow clock steps. (Swift's `ContinuousClock` is CLOCK_BOOTTIME on Linux, so its instants do not compare.)

@@ -1,7 +1,7 @@
-internal import CRunLoopShims
-internal import Glibc
+import CRunLoopShims
+import Glibc
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// One mode's epoll set. It contains the loop's wake descriptor, on main the main queue's eventfd, and the mode's descriptors.
 /// It is created when the mode first waits or gets a descriptor.
@@ -166,7 +166,7 @@ extension Poller {
             // EINTR: a signal interrupted the wait and there are no events. Any other error means that the number is no
             // longer an epoll set.
             if count < 0, count != -EINTR { close() }
-            noteAsked()
+            notePolled()
             self.capacity.store(
                 count == capacity ? Poller.capacities.greatest : Poller.capacities.usual,
                 ordering: .relaxed
@@ -175,7 +175,7 @@ extension Poller {
         }
     }
 
-    func noteAsked() {
+    func notePolled() {
         turnsSinceAsked.store(0, ordering: .relaxed)
         timeAsked.store(MonotonicInstant.now.nanoseconds, ordering: .relaxed)
     }

@@ -1,6 +1,6 @@
-internal import CRunLoopShims
-internal import Glibc
-internal import Synchronization
+import CRunLoopShims
+import Glibc
+import Synchronization
 
 /// A failure of a run loop that is not a programmer error.
 public struct RunLoopError: Error, Hashable, Sendable {

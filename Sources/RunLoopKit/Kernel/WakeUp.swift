@@ -1,6 +1,6 @@
-internal import CRunLoopShims
-internal import Glibc
-internal import Synchronization
+import CRunLoopShims
+import Glibc
+import Synchronization
 
 /// Ends a loop's sleep from any thread, at the cost of at most one system call per sleep (R25, R26).
 ///

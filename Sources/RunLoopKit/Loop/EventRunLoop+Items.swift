@@ -1,10 +1,10 @@
 import Locking
-internal import Synchronization
+import Synchronization
 
 extension EventRunLoop {
     /// Adds a source to a mode, creating the mode if necessary (R4). Adding to ``Mode/common`` adds to each common mode,
     /// present and future (R6). Adding twice has no effect.
-    public func add(_ source: EventSource, to mode: Mode = .default) { attachOrComplain(source, to: mode) }
+    public func add(_ source: EventSource, to mode: Mode = .default) { attachOrWarn(source, to: mode) }
 
     /// Removes a source from a mode; from ``Mode/common``: from each common mode.
     ///
@@ -30,7 +30,7 @@ extension EventRunLoop {
 
     /// Adds a timer to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop (R27). A timer that is
     /// on another loop is not added.
-    public func add(_ timer: EventTimer, to mode: Mode = .default) { attachOrComplain(timer, to: mode) }
+    public func add(_ timer: EventTimer, to mode: Mode = .default) { attachOrWarn(timer, to: mode) }
 
     /// Removes a timer from a mode, as for an ``EventSource``.
     public func remove(_ timer: EventTimer, from mode: Mode = .default) { detach(timer, from: mode) }
@@ -39,7 +39,7 @@ extension EventRunLoop {
     public func contains(_ timer: EventTimer, in mode: Mode = .default) -> Bool { hasAttached(timer, in: mode) }
 
     /// Adds an observer to a mode, as for an ``EventSource``. An observer that is on another loop is not added (R38).
-    public func add(_ observer: LoopObserver, to mode: Mode = .default) { attachOrComplain(observer, to: mode) }
+    public func add(_ observer: LoopObserver, to mode: Mode = .default) { attachOrWarn(observer, to: mode) }
 
     /// Removes an observer from a mode, as for an ``EventSource``.
     public func remove(_ observer: LoopObserver, from mode: Mode = .default) { detach(observer, from: mode) }
@@ -115,7 +115,7 @@ extension EventRunLoop {
         }
     }
 
-    private func attachOrComplain(_ item: some LoopItem, to mode: Mode) {
+    private func attachOrWarn(_ item: some LoopItem, to mode: Mode) {
         do {
             try attach(item, to: mode)
         } catch {
@@ -147,5 +147,65 @@ extension EventRunLoop {
         }
         guard let target else { return false }
         return mode == .common || item.isAttached(to: target)
+    }
+}
+
+/// The modes of one loop and the items recorded for all common ones. Guarded by the loop's lock.
+struct ModeTable: Sendable {
+    /// A mode's index is its position here; modes are never destroyed (R4).
+    private(set) var modes: [LoopMode] = []
+    private var byName: [String: LoopMode] = [:]
+    /// The actions applied to each mode that is created. Called under the loop's lock.
+    var everywhere: [ObjectIdentifier: @Sendable (LoopMode) -> Void] = [:]
+    /// Keyed by identity, numbered in the order in which they were added.
+    private var common: [ObjectIdentifier: (number: Int, item: any LoopItem)] = [:]
+    private var nextNumber = 0
+    /// The loop's thread has ended: nothing more is accepted.
+    private(set) var hasEnded = false
+
+    /// Contains the default mode, which is common (R5).
+    init() {
+        let mode = make(EventRunLoop.Mode.default.name)
+        mode.isCommon.store(true, ordering: .releasing)
+    }
+
+    var commonModes: [LoopMode] { modes.filter { $0.isCommon.load(ordering: .acquiring) } }
+
+    func existing(_ mode: EventRunLoop.Mode) -> LoopMode? {
+        // By far the most common case, and a short name is compared faster than hashed.
+        mode == .default ? modes[0] : byName[mode.name]
+    }
+
+    /// The mode of that name, created if necessary (R4).
+    mutating func mode(_ mode: EventRunLoop.Mode) -> LoopMode { existing(mode) ?? make(mode.name) }
+
+    private mutating func make(_ name: String) -> LoopMode {
+        require(modes.count <= Int(UInt16.max), "A loop can have 65536 modes; '\(name)' is one more: reuse names.")
+        let mode = LoopMode(name: name, index: modes.count)
+        modes.append(mode)
+        byName[name] = mode
+        for put in everywhere.values { put(mode) }
+        return mode
+    }
+
+    /// The items that every mode gets when it becomes common, in the order in which they were added.
+    var commonItems: [any LoopItem] { common.values.sorted { $0.number < $1.number }.map(\.item) }
+
+    func isCommonItem(_ item: some LoopItem) -> Bool { common[ObjectIdentifier(item)] != nil }
+
+    mutating func record(_ item: some LoopItem) {
+        guard !isCommonItem(item) else { return }
+        common[ObjectIdentifier(item)] = (nextNumber, item)
+        nextNumber += 1
+    }
+
+    mutating func forget(_ item: some LoopItem) -> Bool { common.removeValue(forKey: ObjectIdentifier(item)) != nil }
+
+    /// Refuses everything from now on; returns what must be released outside the lock.
+    mutating func end() -> [any LoopItem] {
+        hasEnded = true
+        everywhere = [:]
+        defer { common = [:] }
+        return commonItems
     }
 }

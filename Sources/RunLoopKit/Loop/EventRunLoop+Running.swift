@@ -1,5 +1,5 @@
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// The state of one call of `run` that its turns need.
 struct Activation {

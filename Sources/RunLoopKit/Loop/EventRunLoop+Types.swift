@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 
 extension EventRunLoop {
     /// A name for a set of sources, timers and observers; a run serves those of one mode. Modes compare by name (R7).

@@ -1,5 +1,5 @@
-internal import Glibc
-internal import Synchronization
+import Glibc
+import Synchronization
 
 /// What a turn handles: exactly one of these (R14 i).
 enum Arrival {
@@ -82,7 +82,7 @@ extension EventRunLoop {
             if case .nothing = arrival, !activation.deadline.hasPassed { continue }
             return arrival
         }
-        return nap(activation)
+        return sleepWithoutDescriptors(activation)
     }
 
     /// Chooses among what is ready (R36). The main queue precedes everything else in a turn that checks it, and follows
@@ -172,8 +172,8 @@ extension EventRunLoop {
             harvest(mode, for: .zero)
             return true
         }
-        if servesMainQueue(in: mode), !missesMainQueue(mode) { mainQueue.look() }
-        mode.poller.noteAsked()
+        if servesMainQueue(in: mode), !missesMainQueue(mode) { mainQueue.check() }
+        mode.poller.notePolled()
         return false
     }
 
@@ -187,8 +187,10 @@ extension EventRunLoop {
     private func harvest(_ mode: LoopMode, for timeout: Duration?) {
         guard prepareToWait(in: mode) else { return }
         let isBlind = missesMainQueue(mode)
-        defer { if isBlind { mainQueue.lookUnwatched() } }
-        mode.poller.wait(for: isBlind ? min(timeout ?? Self.makeshift, Self.makeshift) : timeout) { events in
+        defer { if isBlind { mainQueue.checkUnwatched() } }
+        mode.poller.wait(
+            for: isBlind ? min(timeout ?? Self.pauseWithoutDescriptors, Self.pauseWithoutDescriptors) : timeout
+        ) { events in
             var ofDescriptors = 0
             for index in events.indices {
                 switch events[index].token {
@@ -215,18 +217,21 @@ extension EventRunLoop {
     }
 
     /// How late the loop may serve what it cannot wait for because it has no descriptors.
-    private static let makeshift = Duration.milliseconds(10)
+    private static let pauseWithoutDescriptors = Duration.milliseconds(10)
 
     /// Replaces the wait while the process has no descriptor for an epoll set: everything except descriptors continues,
     /// slightly late.
-    private func nap(_ activation: Activation) -> Arrival {
+    private func sleepWithoutDescriptors(_ activation: Activation) -> Arrival {
         while true {
             if !wake.isPending {
-                let pauseTime = min(timeToWait(activation) ?? Self.makeshift, Self.makeshift)
+                let pauseTime = min(
+                    timeToWait(activation) ?? Self.pauseWithoutDescriptors,
+                    Self.pauseWithoutDescriptors
+                )
                 var pause = timespec(tv_sec: 0, tv_nsec: Int(pauseTime.nanoseconds))
                 unsafe nanosleep(&pause, nil)
             }
-            if servesMainQueue(in: activation.mode) { mainQueue.lookUnwatched() }
+            if servesMainQueue(in: activation.mode) { mainQueue.checkUnwatched() }
             let arrival = choose(
                 in: activation.mode,
                 wokenUp: wake.consume(),

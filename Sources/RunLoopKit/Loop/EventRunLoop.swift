@@ -1,7 +1,7 @@
-internal import CRunLoopShims
-internal import Glibc
+import CRunLoopShims
+import Glibc
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// A run loop with CFRunLoop's features, on epoll, eventfd and CLOCK_MONOTONIC. The module's README.md gives the order of a
 /// turn and the rules.

@@ -1,5 +1,5 @@
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// One mode of one loop: its items, and the state that the loop's turn reads without taking a lock.
 ///

@@ -1,8 +1,8 @@
-internal import CRunLoopShims
+import CRunLoopShims
 // Links libdispatch, which the shims call.
 private import Dispatch
-internal import Glibc
-internal import Synchronization
+import Glibc
+import Synchronization
 
 /// The main loop's integration with the main dispatch queue (R58), and through it with the main actor. The loop's thread only;
 /// the atomics only satisfy the compiler's concurrency checks, and are relaxed.
@@ -18,7 +18,7 @@ final class MainQueue: Sendable {
     private let watchers = Atomic<Int>(0)
 
     /// A check has found work whose edge no set has reported yet.
-    private let hasLooked = Atomic<Bool>(false)
+    private let hasChecked = Atomic<Bool>(false)
 
     /// There may be work that no drain has served.
     var isReady: Bool { isReadyFlag.load(ordering: .relaxed) }
@@ -45,22 +45,22 @@ final class MainQueue: Sendable {
     }
 
     func noteEvent() {
-        let mayBeStale = watchers.load(ordering: .relaxed) > 1 || hasLooked.exchange(false, ordering: .relaxed)
+        let mayBeStale = watchers.load(ordering: .relaxed) > 1 || hasChecked.exchange(false, ordering: .relaxed)
         if mayBeStale, !run_loop_main_queue_take() { return }
         isReadyFlag.store(true, ordering: .relaxed)
     }
 
     /// Checks for work without a set. A set may still report the edge of the same work, which must not count twice.
-    func look() {
+    func check() {
         guard run_loop_main_queue_take() else { return }
-        hasLooked.store(true, ordering: .relaxed)
+        hasChecked.store(true, ordering: .relaxed)
         isReadyFlag.store(true, ordering: .relaxed)
     }
 
     /// Replaces watching. If the eventfd's number now belongs to another file, nothing is known: there may be work at any time.
-    func lookUnwatched() {
+    func checkUnwatched() {
         if run_loop_main_queue_eventfd() >= 0 {
-            look()
+            check()
         } else if errno == EBADF {
             isReadyFlag.store(true, ordering: .relaxed)
         }
@@ -85,5 +85,24 @@ func runMainForEver() {
         EventRunLoop.main.run()
         // In a forked child the loop can be empty: the main queue is the parent's.
         if !EventRunLoop.main.mainQueue.isUsable { usleep(10_000) }
+    }
+}
+
+/// Makes a callback of an item, or the body of a perform, from a closure that is isolated to the main actor and uses its state
+/// directly:
+///
+///     EventRunLoop.main.add(EventTimer(every: .seconds(1), onMainActor { _ in counter += 1 }))
+///     EventRunLoop.main.perform(onMainActor { counter += 1 })
+///
+/// On the main thread, where all callbacks of ``EventRunLoop/main`` run, the closure is called at once (R59). An item of another
+/// loop passes each call to the main loop, in its common modes, and continues: what an observer sees is over by then, and a
+/// descriptor source delivers the same event again until the closure has read the descriptor. Any thread may call this.
+public func onMainActor<each Argument: Sendable>(
+    _ callback: @escaping @MainActor (repeat each Argument) -> Void
+) -> @Sendable (repeat each Argument) -> Void {
+    { (argument: repeat each Argument) in
+        let arguments = (repeat each argument)
+        if run_loop_is_main_thread() { return MainActor.assumeIsolated { callback(repeat each arguments) } }
+        EventRunLoop.main.perform { MainActor.assumeIsolated { callback(repeat each arguments) } }
     }
 }

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// Why reports could not be written, read or followed.
 ///

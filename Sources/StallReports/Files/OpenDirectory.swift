@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// The same for all paths of one directory.
 struct DirectoryIdentity: Hashable {

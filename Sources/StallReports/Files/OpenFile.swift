@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A file descriptor with one owner; it is closed with its owner.
 struct OpenFile: ~Copyable {

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// Watches a directory by its path. While the directory does not exist, its nearest existing ancestor is watched.
 struct DirectoryWatch: ~Copyable {

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// Reports the changes of a report directory as they happen, by inotify(7), without polling.
 ///

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// Follows all report directories at or below some paths, including those that are created later. Each is followed as by ``ReportFollower``.
 ///

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// The machine, or container, that a process ran on.
 public struct HostIdentity: Codable, Hashable, Sendable {

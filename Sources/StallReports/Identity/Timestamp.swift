@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A moment on the wall clock, to the nanosecond. In JSON RFC 3339 in UTC with nine digits: `2026-01-31T12:00:00.000000001Z`.
 public struct Timestamp: Hashable, Sendable {

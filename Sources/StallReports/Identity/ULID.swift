@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 
 /// A sortable identifier: 48 bits of milliseconds since 1970, then 80 random bits (github.com/ulid/spec).
 ///

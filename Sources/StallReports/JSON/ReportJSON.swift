@@ -1,4 +1,4 @@
-internal import FoundationEssentials
+import FoundationEssentials
 
 /// Encodes and decodes JSON, with limits that are checked before the parser reads the first byte.
 package enum ReportJSON {

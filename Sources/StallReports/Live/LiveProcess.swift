@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A process that keeps, or kept, a live record, and how it ended.
 public struct LiveProcess: Codable, Hashable, Sendable {

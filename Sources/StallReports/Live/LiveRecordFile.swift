@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A live record, as its process writes it. One thread at a time.
 ///

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// Determines whether the process that wrote a report is still alive.
 ///

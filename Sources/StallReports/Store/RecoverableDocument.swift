@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A document that its process keeps up to date, and may leave unfinished.
 protocol RecoverableDocument: JSONDocument {

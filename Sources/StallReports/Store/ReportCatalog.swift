@@ -1,6 +1,6 @@
-internal import Dispatch
-internal import Glibc
-internal import Synchronization
+import Dispatch
+import Glibc
+import Synchronization
 
 /// The stalls and runs of a report directory: names, and the live records. The reports themselves are read on demand.
 ///

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 extension ReportDirectory {
     /// Removes the oldest finished files until the limits are kept, or only files that must stay, or are not ours, are left.

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// The directory to which a monitor writes its reports. Several processes may share one.
 ///

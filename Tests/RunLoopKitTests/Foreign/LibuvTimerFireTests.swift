@@ -22,7 +22,7 @@ struct LibuvTimerFireTests {
         #expect(results == [.finished, .finished, .finished])
     }
 
-    @Test("R3: a timer that was ended is not taken any more", .stands(for: "timer.timer_is_closing"))
+    @Test("R3: an invalidated timer is not accepted any more", .stands(for: "timer.timer_is_closing"))
     func addedAfterItsEnd() async {
         let (contained, result) = await onLoopThread { loop in
             let timer = EventTimer(after: .milliseconds(1)) { _ in }

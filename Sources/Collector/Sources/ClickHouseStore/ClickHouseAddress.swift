@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 public import StallStore
 
 /// Where a ClickHouse store is: `clickhouse://[user[:password]@]host[:port][,host[:port]…]/database[?cluster=name&quorum=2&password-file=path]`.

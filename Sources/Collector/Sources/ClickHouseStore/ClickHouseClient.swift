@@ -1,7 +1,7 @@
-internal import Foundation
-internal import NIOCore
-internal import NIOHTTP1
-internal import Synchronization
+import Foundation
+import NIOCore
+import NIOHTTP1
+import Synchronization
 
 /// Why ClickHouse did not execute a statement.
 struct ClickHouseError: Error, Hashable, CustomStringConvertible {

@@ -1,4 +1,4 @@
-internal import StallStore
+import StallStore
 
 /// The tables, as a list of steps. A step that was released is never changed.
 ///

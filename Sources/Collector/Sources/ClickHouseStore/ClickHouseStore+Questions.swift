@@ -1,5 +1,5 @@
-internal import Foundation
-internal import GzipCompression
+import Foundation
+import GzipCompression
 public import StallReports
 public import StallStore
 

@@ -1,7 +1,7 @@
-internal import Foundation
-internal import StallReports
+import Foundation
+import StallReports
 public import StallStore
-internal import Synchronization
+import Synchronization
 
 /// A store on ClickHouse servers: one, or a cluster with shards and replicas. Any number of collectors may use it at once.
 ///

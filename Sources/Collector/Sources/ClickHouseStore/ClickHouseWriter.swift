@@ -1,7 +1,7 @@
-internal import Foundation
-internal import StallReports
+import Foundation
+import StallReports
 public import StallStore
-internal import Synchronization
+import Synchronization
 
 extension ClickHouseStore {
     public func insert(_ arrivals: [Arrival]) async throws -> Int {

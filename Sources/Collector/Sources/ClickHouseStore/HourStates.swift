@@ -1,5 +1,5 @@
-internal import StallStore
-internal import Synchronization
+import StallStore
+import Synchronization
 
 /// How an hour of a team is counted: from sums, or from its stalls.
 ///

@@ -1,4 +1,4 @@
-internal import StallStore
+import StallStore
 
 /// A condition of a WHERE clause.
 struct SQLCondition {

@@ -1,5 +1,5 @@
-internal import StallReports
-internal import StallStore
+import StallReports
+import StallStore
 
 /// Finds the first stalls of a query in an order, without selecting one version of each in the whole range.
 ///

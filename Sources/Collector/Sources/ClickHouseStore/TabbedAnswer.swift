@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 /// The rows of an answer in the format `TabSeparated`.
 ///

@@ -1,7 +1,7 @@
-internal import Foundation
-internal import HTTPTypes
-internal import Hummingbird
-internal import StallReports
+import Foundation
+import HTTPTypes
+import Hummingbird
+import StallReports
 
 struct CollectorContext: RequestContext {
     var coreContext: CoreRequestContextStorage

@@ -1,9 +1,9 @@
-internal import Foundation
-internal import Glibc
-internal import HTTPTypes
-internal import StallReports
-internal import StallStore
-internal import Synchronization
+import Foundation
+import Glibc
+import HTTPTypes
+import StallReports
+import StallStore
+import Synchronization
 
 /// Records who sent what and which actions were taken: one JSON document a line, in a file of limited size. For any thread.
 final class AuditLog: Sendable {

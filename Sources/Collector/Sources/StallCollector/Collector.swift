@@ -1,7 +1,7 @@
-internal import Hummingbird
-internal import HummingbirdCore
+import Hummingbird
+import HummingbirdCore
 public import Logging
-internal import NIOCore
+import NIOCore
 public import ServiceLifecycle
 public import StallStore
 public import UnixSignals

@@ -1,5 +1,5 @@
-internal import StallStore
-internal import Synchronization
+import StallStore
+import Synchronization
 
 /// The collector's own counts, totals of all teams, for `/metrics`. For any thread.
 final class CollectorMetrics: Sendable {

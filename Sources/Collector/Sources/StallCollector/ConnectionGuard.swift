@@ -1,7 +1,7 @@
-internal import HTTPTypes
-internal import NIOCore
-internal import NIOHTTPTypes
-internal import Synchronization
+import HTTPTypes
+import NIOCore
+import NIOHTTPTypes
+import Synchronization
 
 /// How long connections may take, and how many of them one peer may have.
 struct ConnectionLimits: Sendable {

@@ -1,6 +1,6 @@
-internal import HTTPTypes
-internal import Hummingbird
-internal import StallStore
+import HTTPTypes
+import Hummingbird
+import StallStore
 
 /// Reports whether the store works: `GET /health`. It needs no token, so the store is asked once a second at most.
 actor Health {

@@ -1,7 +1,7 @@
-internal import Foundation
-internal import HTTPTypes
-internal import Hummingbird
-internal import NIOCore
+import Foundation
+import HTTPTypes
+import Hummingbird
+import NIOCore
 
 enum JSONAnswer {
     static func make(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {

@@ -1,6 +1,6 @@
-internal import HTTPTypes
-internal import Hummingbird
-internal import NIOCore
+import HTTPTypes
+import Hummingbird
+import NIOCore
 
 /// Why a request fails: `{"message":"…"}`, with a status that says who has to act.
 struct Refusal: HTTPResponseError, CustomStringConvertible {

@@ -1,5 +1,5 @@
-internal import Hummingbird
-internal import Logging
+import Hummingbird
+import Logging
 
 /// Answers 503 if the store fails, and logs the reason.
 struct StoreFailures: RouterMiddleware {

@@ -1,4 +1,4 @@
-internal import GzipCompression
+import GzipCompression
 public import StallReports
 
 /// A document that a monitor sent, checked, with the fields that a store needs.

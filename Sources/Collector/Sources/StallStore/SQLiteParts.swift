@@ -1,4 +1,4 @@
-internal import GRDB
+import GRDB
 
 /// The rows that answer a query, as one table called `part`: sums for the whole hours or days of the range, single stalls at its ends.
 struct SQLiteParts {

@@ -1,5 +1,5 @@
-internal import GRDB
-internal import StallReports
+import GRDB
+import StallReports
 
 /// Removes old rows within one transaction, of one team or of all.
 struct SQLiteRemoval {

@@ -1,4 +1,4 @@
-internal import GRDB
+import GRDB
 
 /// The tables, as a list of migrations. A migration that was released is never changed.
 ///

@@ -1,6 +1,6 @@
-internal import Foundation
-internal import GRDB
-internal import GzipCompression
+import Foundation
+import GRDB
+import GzipCompression
 public import StallReports
 
 /// A store in one SQLite file. It uses a write-ahead log (WAL), so that queries do not wait for inserts.

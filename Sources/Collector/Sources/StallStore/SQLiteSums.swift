@@ -1,5 +1,5 @@
-internal import GRDB
-internal import StallReports
+import GRDB
+import StallReports
 
 /// How the stalls of one transaction change the sums. It is accumulated in memory first, because many stalls have the same fault and hour.
 ///

@@ -1,6 +1,6 @@
-internal import Foundation
-internal import GRDB
-internal import StallReports
+import Foundation
+import GRDB
+import StallReports
 
 /// Writes arrivals within one transaction. The sums are not written before ``finish()``.
 struct SQLiteWriter {

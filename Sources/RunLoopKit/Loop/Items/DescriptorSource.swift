@@ -1,7 +1,7 @@
-internal import CRunLoopShims
-internal import Glibc
+import CRunLoopShims
+import Glibc
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// Watches a file descriptor that the kernel can wait for: socket, pipe, eventfd, timerfd, signalfd, inotify, pidfd (R34, R35).
 /// The loop never reads, writes or closes it. It corresponds to CFRunLoop's version 1 source.

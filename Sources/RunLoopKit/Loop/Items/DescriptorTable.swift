@@ -1,5 +1,5 @@
-internal import CRunLoopShims
-internal import Glibc
+import CRunLoopShims
+import Glibc
 
 /// The descriptor sources of one mode, and the queue of those that are ready. Guarded by the mode's lock.
 ///

@@ -1,5 +1,5 @@
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// A source that the program signals; it corresponds to CFRunLoop's version 0 source. Any thread may signal it; the loop
 /// performs it once for any number of preceding signals (R28–R33). In spite of the name, not in a signal handler: see

@@ -1,5 +1,5 @@
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// The blocks that wait for a loop, in the order in which they were enqueued (R51). Any thread enqueues; the loop's thread
 /// takes.

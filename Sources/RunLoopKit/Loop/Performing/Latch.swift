@@ -1,5 +1,5 @@
-internal import CRunLoopShims
-internal import Synchronization
+import CRunLoopShims
+import Synchronization
 
 /// How a reader of this process's memory finds what a thread waits for at a latch: by the address of the word on which the
 /// kernel waits, without a lock. This is interface for readers of captured stacks, like the frames of `CalloutFrames`.

@@ -1,5 +1,5 @@
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// Work that a loop was requested to do (R52). It runs once, or not at all: if it is withdrawn, or lost with the loop.
 ///

@@ -1,7 +1,7 @@
-internal import CRunLoopShims
-internal import Glibc
+import CRunLoopShims
+import Glibc
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// A thread that runs its loop's default mode from its start until it is stopped, also while there is nothing to do. Give it
 /// work through its ``loop``. Any thread, including the worker itself, may call any member unless it says otherwise.
@@ -94,12 +94,12 @@ public final class WorkerThread: Sendable {
 
 /// The state shared by a worker and its thread. The thread retains it until it ends.
 private final class WorkerLife: Sendable {
-    private enum Wish {
+    private enum Request {
         static let stop: UInt8 = 1
         static let drain: UInt8 = 2
     }
 
-    private let wishes = Atomic<UInt8>(0)
+    private let requests = Atomic<UInt8>(0)
     private let loop = ForkSafeMutex<EventRunLoop?>(nil)
     private let started = Latch(.workerStart)
     let ended = Latch(.workerEnd)
@@ -115,24 +115,24 @@ private final class WorkerLife: Sendable {
     }
 
     func stop(draining: Bool) {
-        wishes.bitwiseOr(Wish.stop | (draining ? Wish.drain : 0), ordering: .acquiringAndReleasing)
+        requests.bitwiseOr(Request.stop | (draining ? Request.drain : 0), ordering: .acquiringAndReleasing)
         stopper.signal()
         // For a run that is nested in a mode without the stopper. Wakes the loop.
         loop.withLock { $0 }?.stop()
     }
 
-    private func isWished(_ wish: UInt8) -> Bool { wishes.load(ordering: .acquiring) & wish != 0 }
+    private func isRequested(_ request: UInt8) -> Bool { requests.load(ordering: .acquiring) & request != 0 }
 
     /// The body of the thread.
     func live() {
         let loop = EventRunLoop.current
         ended.adopt()
         loop.add(stopper)
-        loop.add(passOn(stopper), to: .common)
+        loop.add(observer(signalling: stopper), to: .common)
         self.loop.withLock { $0 = loop }
         started.open()
-        while !isWished(Wish.stop) { loop.run() }
-        if isWished(Wish.drain) { loop.run(for: .zero) }
+        while !isRequested(Request.stop) { loop.run() }
+        if isRequested(Request.drain) { loop.run(for: .zero) }
         // Now, instead of with the thread's other data, so that `ended` includes it.
         LoopRegistry.endExisting()
         self.loop.withLock { $0 = nil }
@@ -140,9 +140,9 @@ private final class WorkerLife: Sendable {
     }
 
     /// A nested run may have consumed the signal that was also meant for the outer runs.
-    private func passOn(_ stopper: EventSource) -> LoopObserver {
+    private func observer(signalling stopper: EventSource) -> LoopObserver {
         LoopObserver(activities: .exit) { [weak self] _, _ in
-            if self?.isWished(Wish.stop) == true { stopper.signal() }
+            if self?.isRequested(Request.stop) == true { stopper.signal() }
         }
     }
 }

@@ -1,6 +1,6 @@
-internal import Glibc
+import Glibc
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// Calls back at a date, once or repeatedly on a fixed grid (R41–R50). It is on one loop, in any number of its modes. Any
 /// thread may create, add, move and invalidate it, not in a signal handler; it is called on the loop's thread.

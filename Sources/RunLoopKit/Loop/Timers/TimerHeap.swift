@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 
 /// The sort key of timers: fire date, then order, then insertion (R41).
 struct TimerKey: Sendable {

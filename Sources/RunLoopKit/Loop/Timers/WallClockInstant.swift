@@ -1,6 +1,6 @@
-internal import CRunLoopShims
-internal import Glibc
-internal import Synchronization
+import CRunLoopShims
+import Glibc
+import Synchronization
 
 /// A point in time on CLOCK_REALTIME, the clock that people and NTP set: nanoseconds since 1970 (UTC, without leap seconds).
 /// For timers that fire at a time of day. It jumps when the clock is set, so measure durations with ``MonotonicInstant`` (R49).

@@ -1,5 +1,5 @@
-internal import StallReports
-internal import StallStore
+import StallReports
+import StallStore
 
 /// What a rule finds in the store.
 struct AlertFinder {

@@ -1,6 +1,6 @@
-internal import Foundation
-internal import FoundationNetworking
-internal import StallReports
+import Foundation
+import FoundationNetworking
+import StallReports
 
 /// A receiver of alerts.
 struct AlertReceiver: Sendable, Hashable {

@@ -1,6 +1,6 @@
-internal import Foundation
-internal import StallReports
-internal import Yams
+import Foundation
+import StallReports
+import Yams
 
 /// The rules for alerts and their receivers: a YAML file that an operator maintains. The collector's README.md has an example with every key.
 struct AlertRules: Sendable {

@@ -1,8 +1,8 @@
-internal import Foundation
-internal import Logging
-internal import ServiceLifecycle
-internal import StallReports
-internal import StallStore
+import Foundation
+import Logging
+import ServiceLifecycle
+import StallReports
+import StallStore
 
 /// Evaluates the rules regularly and tells receivers which alerts began and ended: each one once, also across a restart.
 actor AlertWatch: Service {

@@ -1,5 +1,5 @@
-internal import GzipCompression
-internal import StallStore
+import GzipCompression
+import StallStore
 
 /// The lines of a request's body, unpacked piece by piece: only one line and one piece are in memory at a time.
 struct BodyLines {

@@ -1,5 +1,5 @@
-internal import StallStore
-internal import Synchronization
+import StallStore
+import Synchronization
 
 /// Limits the memory of all requests with reports together, from their heads to their answers. For any thread.
 final class IngestBudget: Sendable {

@@ -1,4 +1,4 @@
-internal import StallStore
+import StallStore
 
 /// Inserts the records of several requests in one transaction: everything that arrives during a write is written together by the next one.
 actor IngestQueue {

@@ -1,9 +1,9 @@
-internal import Foundation
-internal import HTTPTypes
-internal import Hummingbird
-internal import Logging
-internal import NIOCore
-internal import StallStore
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Logging
+import NIOCore
+import StallStore
 
 /// Takes reports: `POST /v1/reports` and `POST /v1/logs`. The body may be packed by gzip.
 struct IngestRoutes {

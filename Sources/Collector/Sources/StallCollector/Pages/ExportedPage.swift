@@ -1,4 +1,4 @@
-internal import StallExport
+import StallExport
 
 /// The page of `export --format html` as the collector sends it. It is isolated from the collector's other pages, and runs only its own script.
 enum ExportedPage {

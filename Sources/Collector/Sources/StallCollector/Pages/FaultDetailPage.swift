@@ -1,5 +1,5 @@
-internal import StallReports
-internal import StallStore
+import StallReports
+import StallStore
 
 struct Fact {
     var name: String

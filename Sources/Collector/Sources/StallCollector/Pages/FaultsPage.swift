@@ -1,5 +1,5 @@
-internal import StallReports
-internal import StallStore
+import StallReports
+import StallStore
 
 /// The faults of a time range: the start page.
 struct FaultsPage {

@@ -1,4 +1,4 @@
-internal import StallStore
+import StallStore
 
 /// The latest stalls, and those that arrive while the page is open.
 struct LivePage {

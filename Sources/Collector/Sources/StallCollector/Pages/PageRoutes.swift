@@ -1,11 +1,11 @@
-internal import HTTPTypes
-internal import Hummingbird
-internal import Logging
-internal import Mustache
-internal import NIOCore
-internal import StallExport
-internal import StallReports
-internal import StallStore
+import HTTPTypes
+import Hummingbird
+import Logging
+import Mustache
+import NIOCore
+import StallExport
+import StallReports
+import StallStore
 
 /// Pages for people. Only the flame graph and the live page need a script, and no page loads anything from another site.
 struct PageRoutes {

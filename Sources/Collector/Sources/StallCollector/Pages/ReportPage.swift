@@ -1,5 +1,5 @@
-internal import StallReports
-internal import StallStore
+import StallReports
+import StallStore
 
 /// One report: its cause and all its stacks.
 struct ReportPage {

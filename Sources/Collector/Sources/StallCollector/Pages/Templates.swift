@@ -1,4 +1,4 @@
-internal import Mustache
+import Mustache
 
 /// The pages' markup. The template engine escapes `{{…}}`, in text and in quoted attributes; only numbers that the pages
 /// make themselves are inserted unescaped.

@@ -1,6 +1,6 @@
-internal import Foundation
-internal import StallReports
-internal import StallStore
+import Foundation
+import StallReports
+import StallStore
 
 // How pages write values.
 

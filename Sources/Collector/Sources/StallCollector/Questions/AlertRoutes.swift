@@ -1,5 +1,5 @@
-internal import Hummingbird
-internal import StallStore
+import Hummingbird
+import StallStore
 
 /// Returns a team's current alerts: `GET /api/v1/alerts`.
 struct AlertRoutes {

@@ -1,11 +1,11 @@
-internal import Foundation
-internal import HTTPTypes
-internal import Hummingbird
-internal import NIOCore
-internal import ServiceLifecycle
-internal import StallReports
-internal import StallStore
-internal import Synchronization
+import Foundation
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import ServiceLifecycle
+import StallReports
+import StallStore
+import Synchronization
 
 /// Stalls as they arrive, and again when they change: `GET /api/v1/live`, server-sent events. A client that reconnects with the last id misses none.
 final class LiveRoutes: Sendable {

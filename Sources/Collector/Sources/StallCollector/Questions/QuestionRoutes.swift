@@ -1,10 +1,10 @@
-internal import Foundation
-internal import HTTPTypes
-internal import Hummingbird
-internal import NIOCore
-internal import StallExport
-internal import StallReports
-internal import StallStore
+import Foundation
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import StallExport
+import StallReports
+import StallStore
 
 /// Answers queries in JSON and in other tools' formats.
 struct QuestionRoutes {

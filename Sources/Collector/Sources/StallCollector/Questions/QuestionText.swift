@@ -1,6 +1,6 @@
-internal import Hummingbird
-internal import StallReports
-internal import StallStore
+import Hummingbird
+import StallReports
+import StallStore
 
 /// A query in an address: `?since=7d&service=shop&verdict=waiting`.
 struct QuestionText {

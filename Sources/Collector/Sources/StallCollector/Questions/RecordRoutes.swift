@@ -1,8 +1,8 @@
-internal import Hummingbird
-internal import NIOCore
-internal import StallReports
-internal import StallStore
-internal import Synchronization
+import Hummingbird
+import NIOCore
+import StallReports
+import StallStore
+import Synchronization
 
 /// Returns what was sent, unchanged: `GET /api/v1/records`. Run records come first, then reports, one JSON document a line. Programs
 /// that read report directories can read this.

@@ -1,6 +1,6 @@
-internal import Dispatch
+import Dispatch
 import Locking
-internal import Synchronization
+import Synchronization
 
 /// A loop runs Swift tasks: an actor can be pinned to its thread, and a task can prefer it (R61).
 ///
