@@ -1,5 +1,5 @@
-internal import Hummingbird
-internal import HummingbirdCore
+import Hummingbird
+import HummingbirdCore
 
 #if TLS
     internal import HummingbirdTLS

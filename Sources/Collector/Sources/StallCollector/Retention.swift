@@ -1,8 +1,8 @@
-internal import Logging
-internal import ServiceLifecycle
-internal import StallReports
-internal import StallStore
-internal import Synchronization
+import Logging
+import ServiceLifecycle
+import StallReports
+import StallStore
+import Synchronization
 
 /// Removes old reports from the store: every ten minutes, and when much has been added since the last time.
 final class Retention: Service {

@@ -1,7 +1,7 @@
-internal import Foundation
-internal import Logging
-internal import ServiceLifecycle
-internal import Synchronization
+import Foundation
+import Logging
+import ServiceLifecycle
+import Synchronization
 
 /// Who makes a request, and what they may do.
 struct Caller: Hashable, Sendable {

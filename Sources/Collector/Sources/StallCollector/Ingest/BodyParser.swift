@@ -1,8 +1,8 @@
-internal import Foundation
-internal import GzipCompression
-internal import HTTPTypes
-internal import StallReports
-internal import StallStore
+import Foundation
+import GzipCompression
+import HTTPTypes
+import StallReports
+import StallStore
 
 /// Parses and checks the body of one request. The memory of everything that it keeps is taken from the request's share.
 struct BodyParser {

@@ -1,6 +1,6 @@
-internal import Foundation
-internal import HTTPTypes
-internal import Hummingbird
+import Foundation
+import HTTPTypes
+import Hummingbird
 
 /// How reports are encoded in a request.
 enum IngestFormat: Sendable {

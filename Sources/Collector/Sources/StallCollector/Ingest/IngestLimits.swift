@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 /// What one request may bring, and what all of them may use together.
 public struct IngestLimits: Sendable {

@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 
 /// How often something may happen: this often over a long time, and this often at once after a pause.
 struct Rate: Hashable, Sendable {

@@ -1,6 +1,6 @@
-internal import Foundation
-internal import StallReports
-internal import StallStore
+import Foundation
+import StallReports
+import StallStore
 
 /// A stall as an OpenTelemetry log record, in the form in which `stall-monitor ship --to` and `export --format otlp-logs` write it.
 ///
