@@ -17,8 +17,9 @@ final class BlockQueue: Sendable {
 
         init(_ mode: EventRunLoop.Mode) {
             switch mode {
-            case .default: self = .default
+            // First what most callers leave out: names are compared one after the other.
             case .common: self = .common
+            case .default: self = .default
             default: self = .named([mode])
             }
         }
