@@ -248,6 +248,20 @@ struct FaultQuestion: Sendable {
         }
     }
 
+    /// When each service and release had each fault for the first time in the range.
+    func firsts() async throws -> [KnownFaults.First] {
+        try await ask(["f", "service", "release", "min(a)"], "FROM \(rows(.faults)) GROUP BY f, service, release")
+            .compactMap { row in
+                guard let fingerprint = Fingerprint(rawValue: row.text(0)) else { return nil }
+                return KnownFaults.First(
+                    fingerprint: fingerprint,
+                    service: row.text(1),
+                    release: row.text(2),
+                    firstAt: Timestamp(sinceEpoch: try row.number(3))
+                )
+            }
+    }
+
     private func names(of roots: [String]) async throws -> [TabbedAnswer.Row] {
         let members = SQLLiteral.list(aliases.members(of: roots))
         return try await ask(

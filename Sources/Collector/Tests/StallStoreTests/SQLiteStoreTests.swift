@@ -271,56 +271,6 @@ struct SQLiteStoreTests {
         }
     }
 
-    @Test("A process that died is silent though another goes on beside it; one that was replaced is not")
-    func silentRuns() async throws {
-        try await Samples.withStore { store in
-            let runs = [
-                Samples.run(updatedMinutesAgo: 50, host: "beside"), Samples.run(updatedMinutesAgo: 0, host: "beside"),
-                Samples.run(updatedMinutesAgo: 50, host: "replaced"),
-                Samples.run(startedMinutesAgo: 49, updatedMinutesAgo: 0, host: "replaced"),
-                Samples.run(updatedMinutesAgo: 50, host: "two"), Samples.run(updatedMinutesAgo: 45, host: "two"),
-                Samples.run(startedMinutesAgo: 40, updatedMinutesAgo: 30, state: .terminated, host: "two"),
-                Samples.run(updatedMinutesAgo: 50, state: .terminated, host: "ended"),
-            ]
-            _ = try await Samples.insert(runs, into: store)
-            let silent = try await store.silentRuns(
-                team: "a",
-                since: Samples.now.advanced(byNanoseconds: -24 * Samples.hourNs),
-                before: Samples.now.advanced(byNanoseconds: -15 * 60_000_000_000)
-            )
-            #expect(silent.map(\.host) == ["beside", "two"])
-        }
-    }
-
-    @Test("A fault is new for each service by itself, and for a release beside the one before")
-    func newFaults() async throws {
-        try await Samples.withStore { store in
-            let since = Samples.now.advanced(byNanoseconds: -60 * 60_000_000_000)
-            _ = try await Samples.insert(
-                [
-                    Samples.report(minutesAgo: 900, function: "f()", service: "bakery"),
-                    Samples.report(minutesAgo: 900, function: "g()", release: "1.1"),
-                    Samples.report(minutesAgo: 800, function: "h()", release: "1.2"),
-                    // New in the shop, though the bakery knows it.
-                    Samples.report(minutesAgo: 30, function: "f()", release: "1.2"),
-                    // Known to the shop, but not to its last release.
-                    Samples.report(minutesAgo: 20, function: "g()", release: "1.3"),
-                    Samples.report(minutesAgo: 10, function: "h()", release: "1.3"),
-                    // Nothing is known of it.
-                    Samples.report(minutesAgo: 5, function: "f()", service: "young"),
-                ],
-                into: store
-            )
-            func new(_ novelty: Novelty) async throws -> [String] {
-                try await store.newFaults(team: "a", services: [], since: since, novelty: novelty, limit: 10)
-                    .map { "\($0.service) \($0.release) \($0.fingerprint)" }
-            }
-            let (f, g) = (Samples.report(function: "f()").fingerprint, Samples.report(function: "g()").fingerprint)
-            #expect(try await new(.service) == ["shop  \(f)"])
-            #expect(try await new(.release) == ["shop 1.2 \(f)", "shop 1.3 \(g)"])
-        }
-    }
-
     @Test("A store of the second version keeps its stalls, its order of arrivals and its sizes")
     func migration() async throws {
         try await Samples.withDirectory { directory in

@@ -39,6 +39,13 @@ struct StoreContract {
             Check("Stalls are found longest or latest first, of one fault or all") { try await $0.lists() },
             Check("Stalls come in the order in which they arrived, each behind a place") { try await $0.feed() },
             Check("Of each service on each host the latest record is told") { try await $0.latestRuns() },
+            Check("A process that died is silent though another runs beside it; one that was replaced is not") {
+                try await $0.silence()
+            },
+            Check("A fault is new for each service by itself, and for a release compared with the one before") {
+                try await $0.news()
+            },
+            Check("It says that it works") { try await $0.check() },
             Check("Alerts are kept, changed and forgotten together") { try await $0.alerts() },
             Check("What two collectors write at once is there once") { try await $0.race() },
             Check("Names of any kind come back as they were, and change no other") { try await $0.hostile() },

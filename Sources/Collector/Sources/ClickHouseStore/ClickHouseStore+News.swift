@@ -1,0 +1,138 @@
+public import StallReports
+public import StallStore
+
+// What rules for alerts look for: monitors that became silent, and faults that are new.
+
+extension ClickHouseStore {
+    /// Asks a server: the default asks for the end of the order of arrivals, which this store knows without a server.
+    public func check() async throws { _ = try await ask(["max(number)"], "FROM \(table("migration"))") }
+
+    public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
+        let since = max(since.sinceEpoch, 0)
+        let rows = try await ask(
+            ["service", "host", "release", "toInt64(updated)", "started", "running"],
+            """
+            FROM \(table("run")) FINAL
+            WHERE team = \(SQLLiteral.text(team)) AND day >= \(Hours.day(since)) AND updated > \(since) ORDER BY service, host, updated, id
+            """
+        )
+        let runs = try rows.map { row in
+            KnownRun(
+                latest: LatestRun(
+                    service: row.text(0),
+                    release: row.text(2),
+                    host: row.text(1),
+                    updatedAt: Timestamp(sinceEpoch: try row.number(3)),
+                    isRunning: try row.number(5) != 0
+                ),
+                startedNs: try row.number(4)
+            )
+        }
+        return KnownRun.silent(runs, before: before)
+    }
+
+    public func newFaults(
+        team: String,
+        services: [String],
+        since: Timestamp,
+        novelty: Novelty,
+        limit: Int
+    ) async throws -> [NewFault] {
+        let end = max(since, Timestamp.now()).advanced(byNanoseconds: Hours.dayNs)
+        var query = StallQuery(team: team, since: Timestamp(seconds: 0), until: end)
+        query.services = services
+        let known = KnownFaults(try await FaultQuestion(self, query).firsts())
+        let found = novelty == .service ? known.newInService(since) : known.newInRelease(since)
+        let sorted = found.sorted {
+            ($0.firstAt, $0.fingerprint.rawValue) < ($1.firstAt, $1.fingerprint.rawValue)
+        }
+        return Array(sorted.prefix(max(0, limit)))
+    }
+}
+
+/// A run record, with what is needed to find its successor.
+private struct KnownRun {
+    var latest: LatestRun
+    var startedNs: Int64
+
+    /// Each process that started on the same host after another one's last record replaces one such process.
+    ///
+    /// - Parameter runs: sorted by service, host and last record.
+    static func silent(_ runs: [KnownRun], before: Timestamp) -> [LatestRun] {
+        var (found, rest) = ([LatestRun](), runs[...])
+        while let first = rest.first?.latest {
+            let group = rest.prefix { ($0.latest.service, $0.latest.host) == (first.service, first.host) }
+            rest = rest.dropFirst(group.count)
+            var starts = group.map(\.startedNs).sorted()[...]
+            for run in group.map(\.latest) where run.isRunning && run.updatedAt < before {
+                starts = starts.drop { $0 < run.updatedAt.sinceEpoch }
+                if starts.popFirst() == nil { found.append(run) }
+            }
+        }
+        return found
+    }
+}
+
+/// When each service and release had each fault for the first time.
+struct KnownFaults {
+    struct First: Hashable, Sendable {
+        var fingerprint: Fingerprint
+        var service: String
+        var release: String
+        var firstAt: Timestamp
+    }
+
+    private let firsts: [First]
+
+    init(_ firsts: [First]) { self.firsts = firsts }
+
+    /// Of services that have older stalls.
+    func newInService(_ since: Timestamp) -> [NewFault] {
+        let old = Set(firsts.filter { $0.firstAt < since }.map(\.service))
+        var found: [ServiceFault: First] = [:]
+        for first in firsts where old.contains(first.service) {
+            let key = ServiceFault(service: first.service, fingerprint: first.fingerprint)
+            if found[key].map({ first.firstAt < $0.firstAt }) ?? true { found[key] = first }
+        }
+        return found.values.filter { $0.firstAt >= since }.map {
+            NewFault(fingerprint: $0.fingerprint, service: $0.service, firstAt: $0.firstAt)
+        }
+    }
+
+    /// Of releases that have a previous one, which did not have the fault.
+    func newInRelease(_ since: Timestamp) -> [NewFault] {
+        let previous = previousReleases
+        let known = Set(
+            firsts.map { ReleaseFault(service: $0.service, release: $0.release, fingerprint: $0.fingerprint) }
+        )
+        return firsts.filter { first in
+            guard first.firstAt >= since, let before = previous[first.service]?[first.release] else { return false }
+            let key = ReleaseFault(service: first.service, release: before, fingerprint: first.fingerprint)
+            return !known.contains(key)
+        }.map { NewFault(fingerprint: $0.fingerprint, service: $0.service, release: $0.release, firstAt: $0.firstAt) }
+    }
+
+    /// By service and release. Releases are in the order of their first stalls.
+    private var previousReleases: [String: [String: String]] {
+        var begun: [String: [String: Timestamp]] = [:]
+        for first in firsts where !first.release.isEmpty {
+            let known = begun[first.service]?[first.release]
+            begun[first.service, default: [:]][first.release] = known.map { min($0, first.firstAt) } ?? first.firstAt
+        }
+        return begun.mapValues { releases in
+            let order = releases.sorted { ($0.value, $0.key) < ($1.value, $1.key) }.map(\.key)
+            return Dictionary(zip(order.dropFirst(), order), uniquingKeysWith: { first, _ in first })
+        }
+    }
+
+    private struct ServiceFault: Hashable {
+        var service: String
+        var fingerprint: Fingerprint
+    }
+
+    private struct ReleaseFault: Hashable {
+        var service: String
+        var release: String
+        var fingerprint: Fingerprint
+    }
+}

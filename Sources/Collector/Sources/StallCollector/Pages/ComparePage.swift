@@ -1,0 +1,122 @@
+internal import StallReports
+internal import StallStore
+
+/// Two releases, with their faults side by side.
+struct ComparePage {
+    let title = "Compare releases"
+    let team: String
+    let since: [FaultsPage.Option]
+    let services: [FaultsPage.Option]
+    let before: [FaultsPage.Option]
+    let after: [FaultsPage.Option]
+    /// What to do, or what was compared.
+    let summary: String
+    let hasRows: Bool
+    let rows: [Row]
+
+    struct Row {
+        var change: String
+        var link: String
+        var culprit: String
+        var place: String
+        /// Of both releases, like `3 → 5`.
+        var count: String
+        var total: String
+        var share: String
+    }
+
+    /// What was chosen. A release that was not chosen is nil.
+    struct Selection {
+        var before: String?
+        var after: String?
+
+        var isComplete: Bool { before != nil && after != nil }
+    }
+
+    /// - Parameter lists: the faults of both releases. Nil if not both were chosen.
+    init(
+        _ question: QuestionText,
+        _ choices: Choices,
+        _ selection: Selection,
+        _ lists: (before: FaultList, after: FaultList)?
+    ) {
+        let query = question.query
+        team = query.team
+        since = FaultsPage.ranges(question.since)
+        func options(_ names: [String], _ chosen: [String]) -> [FaultsPage.Option] {
+            FaultsPage.options(names.map { ($0, $0) }, chosen: chosen)
+        }
+        services = options(choices.services, query.services)
+        before = options(choices.releases, [selection.before].compactMap(\.self))
+        after = options(choices.releases, [selection.after].compactMap(\.self))
+        guard let lists, let old = selection.before, let new = selection.after else {
+            (summary, hasRows, rows) = ("Choose two releases.", false, [])
+            return
+        }
+        let links = PageLinks(question: question)
+        let changes = Change.all(lists.before, lists.after)
+        rows = changes.map { Row($0, links) }
+        hasRows = !rows.isEmpty
+        let counts = Change.Kind.allCases.map { kind in "\(changes.count { $0.kind == kind }) \(kind.rawValue)" }
+        let isPartial = lists.before.isPartial || lists.after.isPartial
+        summary =
+            "\(old) → \(new): \(counts.joined(separator: ", "))."
+            + (isPartial ? " A part of the store does not answer: these are the faults of the rest." : "")
+            + " These are plain figures; 'stall-monitor diff' says which changes chance does not explain."
+    }
+
+    /// A fault in both releases.
+    struct Change {
+        enum Kind: String, CaseIterable { case new, more, similar, less, gone }
+
+        var before: Fault?
+        var after: Fault?
+        var kind: Kind
+        /// How much more of the watched time it blocked; without watched times, how much longer in seconds.
+        var increase: Double
+
+        /// The greatest increase first.
+        static func all(_ before: FaultList, _ after: FaultList) -> [Change] {
+            let isShare = before.watchedNs > 0 && after.watchedNs > 0
+            func cost(_ fault: Fault?, _ list: FaultList) -> Double {
+                guard let fault else { return 0 }
+                return Double(fault.totalNs) / (isShare ? Double(list.watchedNs) : 1e9)
+            }
+            var old = Dictionary(before.faults.map { ($0.fingerprint, $0) }, uniquingKeysWith: { first, _ in first })
+            let pairs = after.faults.map { (old.removeValue(forKey: $0.fingerprint), Fault?.some($0)) }
+            let gone = before.faults.filter { old[$0.fingerprint] != nil }.map { (Fault?.some($0), Fault?.none) }
+            return (pairs + gone).map { old, new in
+                let (costBefore, costAfter) = (cost(old, before), cost(new, after))
+                return Change(
+                    before: old,
+                    after: new,
+                    kind: kind(old == nil, new == nil, costBefore, costAfter),
+                    increase: costAfter - costBefore
+                )
+            }.sorted { $0.increase > $1.increase }
+        }
+
+        /// Changes by less than a quarter are called similar.
+        private static func kind(_ isNew: Bool, _ isGone: Bool, _ before: Double, _ after: Double) -> Kind {
+            if isNew { return .new }
+            if isGone { return .gone }
+            return after > before * 1.25 ? .more : after * 1.25 < before ? .less : .similar
+        }
+    }
+}
+
+extension ComparePage.Row {
+    fileprivate init(_ change: ComparePage.Change, _ links: PageLinks) {
+        let fault = change.after ?? change.before
+        self.change = change.kind.rawValue
+        link = fault.map { links.fault($0.fingerprint) } ?? ""
+        culprit = fault?.culprit ?? "only counted, in no report"
+        place = fault?.place ?? ""
+        func both(_ text: (Fault) -> String) -> String {
+            [change.before, change.after].map { $0.map(text) ?? "–" }.joined(separator: " → ")
+        }
+        count = both { "\($0.count)" }
+        total = both { length($0.totalNs) }
+        share = both { $0.share.map(percent) ?? "–" }
+    }
+}

@@ -1,0 +1,72 @@
+import Foundation
+import HTTPTypes
+import StallReports
+import StallStore
+import Testing
+
+@testable import StallCollector
+
+@Suite("Pages")
+struct PageTests {
+    private static func report(_ function: String, _ release: String, milliseconds: Int64 = 500) -> StallReport {
+        var report = Samples.report(function)
+        report.service = .init(name: "shop", version: release)
+        report.durationNs = milliseconds * 1_000_000
+        report.endedAt = report.startedAt.advanced(byNanoseconds: report.durationNs)
+        return report
+    }
+
+    private static func text(_ client: Client, _ uri: String) async throws -> String {
+        try await client.execute(uri: uri, method: .get) {
+            #expect($0.status == .ok, "\(uri)")
+            return String(decoding: $0.body, as: UTF8.self)
+        }
+    }
+
+    @Test("Two releases are compared: what is new, more, less and gone, the greatest increase first")
+    func compare() async throws {
+        try await Samples.withStore { store, _ in
+            let reports = [
+                Self.report("gone()", "1.1"), Self.report("less()", "1.1", milliseconds: 2000),
+                Self.report("less()", "1.2", milliseconds: 300), Self.report("more()", "1.1", milliseconds: 300),
+                Self.report("more()", "1.2", milliseconds: 4000), Self.report("<new>()", "1.2", milliseconds: 600),
+                Self.report("similar()", "1.1"), Self.report("similar()", "1.2"), Self.report("other()", "1.3"),
+            ]
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "default") })
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let page = try await Self.text(client, "/compare?service=shop&before=1.1&after=1.2")
+                #expect(page.contains("1.1 → 1.2: 1 new, 1 more, 1 similar, 1 less, 1 gone."))
+                let order = ["more()", "&lt;new&gt;()", "similar()", "gone()", "less()"]
+                let places = order.map { page.range(of: "<code>\($0)</code>")?.lowerBound }
+                #expect(!places.contains(nil))
+                #expect(places.compactMap(\.self) == places.compactMap(\.self).sorted())
+                #expect(!page.contains("other()") && !page.contains("<new>"))
+                // Not both were chosen.
+                for uri in ["/compare", "/compare?before=1.1", "/compare?after=1.2&before="] {
+                    let page = try await Self.text(client, uri)
+                    #expect(page.contains("Choose two releases.") && page.contains("<option value=\"1.3\">"), "\(uri)")
+                }
+            }
+        }
+    }
+
+    @Test("A fault's page leads to every export of its stalls")
+    func exports() async throws {
+        try await Samples.withStore { store, _ in
+            let report = Samples.report()
+            _ = try await store.insert([try Arrival(json: report.json(), team: "default")])
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let page = try await Self.text(client, "/faults/\(report.fingerprint)?since=1d")
+                let links = page.matches(
+                    of: try Regex("href=\"(/api/v1/faults/[^\"]*/export/[^\"]*)\"", as: (Substring, Substring).self)
+                )
+                #expect(links.count == 10)
+                for link in links {
+                    let uri = link.output.1.replacing("&amp;", with: "&")
+                    let answer = try await client.execute(uri: String(uri), method: .get) { $0 }
+                    #expect(answer.status == .ok && !answer.body.isEmpty, "\(uri)")
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+import StallReports
+import StallStore
+import Testing
+
+extension StoreContract {
+    /// A process that died is silent even if another one runs beside it; one that was replaced is not.
+    func silence() async throws {
+        try await withStore { store in
+            let runs = [
+                Self.run(updatedMinutesAgo: 50, host: "beside"), Self.run(updatedMinutesAgo: 0, host: "beside"),
+                Self.run(updatedMinutesAgo: 50, host: "replaced"),
+                Self.run(startedMinutesAgo: 49, updatedMinutesAgo: 0, host: "replaced"),
+                Self.run(updatedMinutesAgo: 50, host: "two"), Self.run(updatedMinutesAgo: 45, host: "two"),
+                Self.run(startedMinutesAgo: 40, updatedMinutesAgo: 30, state: .terminated, host: "two"),
+                Self.run(updatedMinutesAgo: 50, state: .terminated, host: "ended"),
+            ]
+            _ = try await store.insert(runs.map { try Arrival(json: $0.json(), team: "a", now: Self.now) })
+            func silent(_ team: String) async throws -> [LatestRun] {
+                try await store.silentRuns(
+                    team: team,
+                    since: Self.now.advanced(byNanoseconds: -86_400_000_000_000),
+                    before: Self.now.advanced(byNanoseconds: -15 * 60_000_000_000)
+                )
+            }
+            #expect(try await silent("a").map(\.host) == ["beside", "two"])
+            #expect(try await silent("b").isEmpty)
+        }
+    }
+
+    /// A fault is new for each service separately, and for a release compared with the previous one.
+    func news() async throws {
+        try await withStore { store in
+            let since = Self.now.advanced(byNanoseconds: -60 * 60_000_000_000)
+            let reports = [
+                Self.report(hoursAgo: 15, function: "f()", service: "bakery"),
+                Self.report(hoursAgo: 15, function: "g()", release: "1.1"),
+                Self.report(hoursAgo: 13, function: "h()", release: "1.2"),
+                // New in the shop, though the bakery had it.
+                Self.report(hoursAgo: 0.5, function: "f()", release: "1.2"),
+                // The shop had it, but not in its previous release.
+                Self.report(hoursAgo: 0.3, function: "g()", release: "1.3"),
+                Self.report(hoursAgo: 0.2, function: "h()", release: "1.3"),
+                // This service has no older stalls.
+                Self.report(hoursAgo: 0.1, function: "f()", service: "young"),
+            ]
+            _ = try await store.insert(reports.map { try Self.arrival($0) })
+            func new(_ novelty: Novelty, _ services: [String] = [], limit: Int = 10) async throws -> [String] {
+                try await store.newFaults(team: "a", services: services, since: since, novelty: novelty, limit: limit)
+                    .map { "\($0.service) \($0.release) \($0.fingerprint)" }
+            }
+            let (f, g) = (Self.report(function: "f()").fingerprint, Self.report(function: "g()").fingerprint)
+            for isSettled in [false, true] {
+                if isSettled { try await self.store.settle(store) }
+                #expect(try await new(.service) == ["shop  \(f)"])
+                #expect(try await new(.release) == ["shop 1.2 \(f)", "shop 1.3 \(g)"])
+                #expect(try await new(.release, limit: 1) == ["shop 1.2 \(f)"])
+                #expect(try await new(.service, ["bakery"]) == [])
+            }
+        }
+    }
+
+    /// Also before anything is in it.
+    func check() async throws {
+        try await withStore { store in try await store.check() }
+    }
+
+    private static func run(
+        startedMinutesAgo: Int64 = 120,
+        updatedMinutesAgo: Int64,
+        state: RunRecord.State = .running,
+        host: String
+    ) -> RunRecord {
+        var run = RunRecord(
+            startedAt: now.advanced(byNanoseconds: -startedMinutesAgo * 60_000_000_000),
+            updatedAt: now.advanced(byNanoseconds: -updatedMinutesAgo * 60_000_000_000),
+            host: .init(name: host),
+            service: .init(name: "shop"),
+            process: .init(pid: 7),
+            monitorVersion: "1"
+        )
+        run.state = state
+        run.watched = [.init(label: "main", watchedNs: 1)]
+        return run
+    }
+}
