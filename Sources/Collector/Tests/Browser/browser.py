@@ -1,4 +1,4 @@
-"""Looks at the collector's pages with a real browser: every page, every filter, hostile names, and the live page across a restart.
+"""Looks at the collector's pages with a real browser: every page, every filter, hostile names, the keyboard, and the live page across a restart.
 
   browser.py COLLECTOR REPORT
 
@@ -19,6 +19,7 @@ import urllib.request
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 HOSTILE = [
@@ -26,6 +27,7 @@ HOSTILE = [
     "{{#rows}}{{{x}}}", "</textarea></title></style><svg onload=window.harmed=1>", "javascript:window.harmed=1", "&lt;b&gt;&#60;",
     "\u202e\u2066gnirts", "\x1b[31m\r\n\x00", "%3Cb%3E%00", "=cmd|' /C calc'!A0", "a" * 3000, "\u0301" * 200, "\U0001f4a9", "../../etc/passwd",
 ]
+AXE = open(os.environ["AXE"]).read() if os.environ.get("AXE") else None
 random.seed(16)
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -106,7 +108,7 @@ def quiet(browser, where):
 
 
 def labelled(browser, where):
-    """What axe asks first: a language, a title, a heading, and a name for each control and link."""
+    """A language, a title, and a name for each control and link; with AXE, the file of axe-core, whatever that finds."""
     lacking = browser.execute_script("""
         const lacking = [];
         if (!document.documentElement.lang || !document.title) lacking.push("language or title");
@@ -117,6 +119,14 @@ def labelled(browser, where):
         return lacking;
     """)
     check(not lacking, f"{where}: without a name: {lacking[:3]}")
+    if not AXE:
+        return
+    browser.execute_script(AXE)
+    found = browser.execute_async_script("""
+        const done = arguments[arguments.length - 1];
+        axe.run().then(result => done(result.violations.map(one => one.id + ": " + one.nodes[0].html.slice(0, 200))), error => done([String(error)]));
+    """)
+    check(not found, f"{where}: axe finds {found}")
 
 
 def rows(browser, selector="tbody tr"):
@@ -125,7 +135,7 @@ def rows(browser, selector="tbody tr"):
 
 def pages(browser, collector):
     browser.get(collector.address + "/?since=7d&limit=1000")
-    check(len(rows(browser)) > 900, f"the first page shows {len(rows(browser))} faults of 1000")
+    check(len(rows(browser)) > 900, f"the first page shows {len(rows(browser))} faults of 1000: {browser.page_source[:600]}")
     quiet(browser, "/"), labelled(browser, "/")
     links = [link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "tbody a")]
     for link in links[:12] + random.sample(links, 8):
@@ -158,6 +168,31 @@ def filters(browser, collector):
         WebDriverWait(browser, 60).until(lambda it: "text=" in it.current_url)
         check(bool(rows(browser)) == finds, f"the filter of functions, {text}: {len(rows(browser))} rows")
         quiet(browser, browser.current_url)
+
+
+def compare(browser, collector):
+    browser.get(collector.address + "/compare?since=7d")
+    quiet(browser, "/compare"), labelled(browser, "/compare")
+    for name, index in [("before", 1), ("after", 2)]:
+        Select(browser.find_element(By.NAME, name)).select_by_index(index)
+    browser.find_element(By.CSS_SELECTOR, ".filters button").click()
+    WebDriverWait(browser, 60).until(lambda it: "after=" in it.current_url)
+    check(len(rows(browser)) > 1, f"two releases have no faults: {browser.current_url}")
+    quiet(browser, browser.current_url), labelled(browser, browser.current_url)
+
+
+def keyboard(browser, collector):
+    """The first key leads over the header to the content, and each control can be seen when it has the focus."""
+    browser.get(collector.address + "/?since=7d")
+    focus = lambda: browser.switch_to.active_element
+    browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    check(focus().get_attribute("class") == "skip", f"the first stop is {focus().get_attribute('outerHTML')[:80]}")
+    focus().send_keys(Keys.ENTER)
+    check(focus().get_attribute("id") == "main", "the link to the content does not lead there")
+    focus().send_keys(Keys.TAB)
+    check(focus().get_attribute("name") == "since", f"behind the header comes {focus().get_attribute('outerHTML')[:80]}")
+    style = browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+    check(style != "none", "who has the focus cannot be seen")
 
 
 def live(browser, collector, template):
@@ -196,10 +231,13 @@ def main(program, path):
     with tempfile.TemporaryDirectory() as folder:
         collector = Collector(program, folder)
         browser = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+        browser.set_script_timeout(120)
         try:
             collector.post([report(template, name, 60 + index) for index, name in enumerate(names(1000))])
             pages(browser, collector)
             filters(browser, collector)
+            compare(browser, collector)
+            keyboard(browser, collector)
             live(browser, collector, template)
         finally:
             browser.quit()

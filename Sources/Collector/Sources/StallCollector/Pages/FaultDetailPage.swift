@@ -1,3 +1,4 @@
+import StallExport
 import StallReports
 import StallStore
 
@@ -14,12 +15,17 @@ struct FaultDetailPage {
     let headline: String
     let facts: [Fact]
     let flameLink: String
-    let profileLink: String
-    let speedscopeLink: String
+    let exports: [Export]
     let jsonLink: String
     let days: [Day]
     let counts: [Counts]
     let stalls: [Stall]
+
+    struct Export {
+        var link: String
+        var name: String
+        var summary: String
+    }
 
     struct Day {
         var day: String
@@ -61,6 +67,9 @@ struct FaultDetailPage {
         }
     }
 
+    /// The others are made from run records.
+    private static let formats = ExportFormat.allCases.filter { ![.otlpMetrics, .prometheus].contains($0) }
+
     /// - Parameter latest: its latest report, if there is one.
     init(_ question: QuestionText, _ fault: Fault, _ latest: StallReport?, _ days: [DayCount], _ stalls: [StoredStall])
     {
@@ -82,9 +91,9 @@ struct FaultDetailPage {
         facts.append(Fact(name: "Fault", value: fault.fingerprint.rawValue))
         self.facts = facts
         flameLink = links.flame(fault.fingerprint)
-        (profileLink, speedscopeLink) = (
-            links.export(fault.fingerprint, "pprof"), links.export(fault.fingerprint, "speedscope")
-        )
+        exports = Self.formats.map {
+            Export(link: links.export(fault.fingerprint, $0.rawValue), name: $0.rawValue, summary: $0.summary)
+        }
         jsonLink = links.json(fault.fingerprint)
         let most = days.map(\.count).max() ?? 0
         self.days = days.suffix(31).map { day in

@@ -62,10 +62,7 @@ struct FaultsPage {
                 link: Fingerprint(rawValue: alert.subject).map { links.fault($0) }
             )
         }
-        since = Self.options(
-            [("1h", "an hour"), ("24h", "a day"), ("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days")],
-            chosen: [question.since]
-        )
+        since = Self.ranges(question.since)
         order = Self.options(
             [("total", "blocked time"), ("count", "number"), ("worst", "worst"), ("last", "latest")],
             chosen: [question.order.rawValue]
@@ -106,8 +103,15 @@ struct FaultsPage {
         }
     }
 
+    static func ranges(_ chosen: String) -> [Option] {
+        options(
+            [("1h", "an hour"), ("24h", "a day"), ("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days")],
+            chosen: [chosen]
+        )
+    }
+
     /// The current choice is always included, even if nothing was found for it.
-    private static func options(_ options: [(String, String)], chosen: [String]) -> [Option] {
+    static func options(_ options: [(String, String)], chosen: [String]) -> [Option] {
         let missing = chosen.filter { name in !options.contains { $0.0 == name } }.map { ($0, $0) }
         return (options + missing).map { Option(value: $0, name: $1, isChosen: chosen.contains($0)) }
     }

@@ -29,6 +29,10 @@ struct PageRoutes {
             let question = try QuestionText(request, team: context.team(.read))
             return try await flame(fingerprint(context), question)
         }
+        router.get("compare") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            return try await Self.page("compare", compare(request, question))
+        }
         router.get("live") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
             // The place comes first: a stall that arrives between the two queries is shown once, by its id.
@@ -60,6 +64,27 @@ struct PageRoutes {
             latest = try? StallReport(json: json)
         }
         return try await FaultDetailPage(question, fault, latest, days, stalls)
+    }
+
+    private func compare(_ request: Request, _ question: QuestionText) async throws -> ComparePage {
+        func release(_ name: String) -> String? {
+            let text = request.uri.queryParameters.getAll(name).last.map { VisibleText.of($0, limit: 256) }
+            return text.flatMap { $0.isEmpty ? nil : $0 }
+        }
+        let selection = ComparePage.Selection(before: release("before"), after: release("after"))
+        let choices = try await store.choices(question.query)
+        guard let before = selection.before, let after = selection.after else {
+            return ComparePage(question, choices, selection, nil)
+        }
+        async let old = faults(of: before, question)
+        async let new = faults(of: after, question)
+        return try await ComparePage(question, choices, selection, (old, new))
+    }
+
+    private func faults(of release: String, _ question: QuestionText) async throws -> FaultList {
+        var query = question.query
+        query.releases = [release]
+        return try await store.faults(query, by: .total, limit: QuestionText.limits.upperBound)
     }
 
     private struct FlamePage {

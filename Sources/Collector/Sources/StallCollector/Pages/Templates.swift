@@ -8,7 +8,7 @@ enum Templates {
         var library = MustacheLibrary()
         for (name, text) in [
             ("layout", layout), ("faults", faults), ("fault", fault), ("report", report), ("flame", flame),
-            ("live", live),
+            ("live", live), ("compare", compare),
         ] {
             if let template = try? MustacheTemplate(string: text) { library.register(template, named: name) }
         }
@@ -26,8 +26,9 @@ enum Templates {
         <link rel="icon" href="/assets/icon.svg">
         </head>
         <body>
-        <header><a href="/">Stalls</a><a href="/live">Live</a><span class="soft">{{team}}</span></header>
-        <main>
+        <a class="skip" href="#main">To the content</a>
+        <header><nav><a href="/">Stalls</a> <a href="/compare">Releases</a> <a href="/live">Live</a></nav><span class="soft">{{team}}</span></header>
+        <main id="main" tabindex="-1">
         {{$content}}{{/content}}
         </main>
         </body>
@@ -60,6 +61,28 @@ enum Templates {
         {{/content}}{{/layout}}
         """
 
+    private static let compare = """
+        {{<layout}}{{$content}}
+        <h1>Compare releases</h1>
+        <form class="filters" method="get" action="/compare">
+        <label>Since <select name="since">{{#since}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/since}}</select></label>
+        <label>Service <select name="service"><option value="">all</option>{{#services}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/services}}</select></label>
+        <label>Before <select name="before"><option value=""></option>{{#before}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/before}}</select></label>
+        <label>After <select name="after"><option value=""></option>{{#after}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/after}}</select></label>
+        <button>Compare</button>
+        </form>
+        <p class="soft">{{summary}}</p>
+        {{#hasRows}}
+        <div class="scroll"><table>
+        <thead><tr><th>Function</th><th>Change</th><th class="number">Stalls</th><th class="number">Blocked</th><th class="number">Of the time</th></tr></thead>
+        <tbody>
+        {{#rows}}<tr><td><a href="{{link}}"><code>{{culprit}}</code></a><br><span class="soft">{{place}}</span></td><td>{{change}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td class="number">{{share}}</td></tr>
+        {{/rows}}
+        </tbody></table></div>
+        {{/hasRows}}
+        {{/content}}{{/layout}}
+        """
+
     private static let fault = """
         {{<layout}}{{$content}}
         <h1><code>{{culprit}}</code></h1>
@@ -68,7 +91,8 @@ enum Templates {
         {{#facts}}<dt>{{name}}</dt><dd>{{value}}</dd>
         {{/facts}}
         </dl>
-        <p><a href="{{flameLink}}">Flame graph</a> · <a href="{{profileLink}}">pprof</a> · <a href="{{speedscopeLink}}">speedscope</a> · <a href="{{jsonLink}}">JSON</a></p>
+        <p><a href="{{flameLink}}">Flame graph</a> · <a href="{{jsonLink}}">JSON</a></p>
+        <p class="soft">Export: {{#exports}}<a href="{{link}}" title="{{summary}}">{{name}}</a> {{/exports}}</p>
         <h2>Days (UTC)</h2>
         <div class="scroll"><table><thead><tr><th>Day</th><th class="number">Stalls</th><th class="number">Blocked</th><th></th></tr></thead><tbody>
         {{#days}}<tr><td>{{day}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td>{{{bar}}}</td></tr>
@@ -150,7 +174,11 @@ enum Templates {
         }
         body { margin: 0; background: var(--back); color: var(--text); font: 14px/1.5 system-ui, sans-serif; }
         header { display: flex; gap: 1rem; align-items: baseline; padding: .7rem 1.5rem; border-bottom: 1px solid var(--line); }
-        header a { font-weight: 600; text-decoration: none; }
+        header a { font-weight: 600; text-decoration: none; margin-right: .8rem; }
+        .skip { position: absolute; left: -100rem; }
+        .skip:focus { left: 1rem; top: .3rem; background: var(--back); padding: .3rem .6rem; }
+        :focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+        main:focus { outline: none; }
         main { padding: 0 1.5rem 3rem; }
         h1 { font-size: 1.25rem; margin: 1.2rem 0 .4rem; overflow-wrap: anywhere; }
         h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
