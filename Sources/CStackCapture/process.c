@@ -157,7 +157,12 @@ stackcap_outcome stackcap_process_open(pid_t pid, bool read_through_file, stackc
 }
 
 void stackcap_process_close(stackcap_process *process) {
-    stackcap_tracer_finish(&process->tracer);
+    if (stackcap_tracer_finish(&process->tracer))
+        stackcap_process_release(process);
+}
+
+void stackcap_process_release(stackcap_process *process) {
+    stackcap_tracer_free(&process->tracer);
     stackcap_unwinder_finish(&process->unwinder);
     stackcap_modules_finish(&process->modules);
     int files[] = {process->directory, process->tasks, process->memory, process->living};
@@ -187,7 +192,13 @@ static bool reads(const stackcap_process *process) {
     return reader->file >= 0 || stackcap_read_live(reader, stackcap_modules_start(&process->modules), &byte, 1) == 1;
 }
 
+static stackcap_outcome held(void) {
+    return (stackcap_outcome){STACKCAP_NOT_STOPPED, 0};
+}
+
 stackcap_outcome stackcap_process_refresh(stackcap_process *process) {
+    if (stackcap_tracer_is_held(&process->tracer))
+        return held();
     if (!is_same_program(process))
         return take_program(process);
     int error = read_modules(process, stackcap_modules_keep_up);
@@ -214,6 +225,8 @@ static bool find_stack(stackcap_process *process, uint64_t stack_pointer, uint64
 
 stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t thread, const stackcap_look *seen) {
     uint64_t low, high;
+    if (stackcap_tracer_is_held(&process->tracer))
+        return held();
     if (!find_stack(process, seen->stack_pointer, &low, &high))
         return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
     return stackcap_copy_asleep(&process->unwinder, process->tasks, thread, low, high, seen);

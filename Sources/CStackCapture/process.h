@@ -21,7 +21,8 @@ struct stackcap_tracer {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum { TRACER_RESTS, TRACER_WANTED, TRACER_ANSWERED, TRACER_DISMISSED } turn;
-    bool leaves;  ///< The thread ends with this answer, and releases what it still holds.
+    bool leaves;   ///< The thread ends with this answer, and releases what it still holds.
+    bool is_left;  ///< The capturer has closed the process while the thread had a request: the thread frees it.
     pid_t thread;
     bool wants_halted;
     uint64_t deadline_ns;
@@ -51,6 +52,13 @@ stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, b
 /// its own reasons.
 void stackcap_tracer_count_wait(stackcap_process *process);
 void stackcap_tracer_prepare(struct stackcap_tracer *tracer);
-void stackcap_tracer_finish(struct stackcap_tracer *tracer);
+void stackcap_tracer_free(struct stackcap_tracer *tracer);
+/// Whether the kernel still holds the tracer for a request that has been given up: then it alone may use the process object.
+bool stackcap_tracer_is_held(struct stackcap_tracer *tracer);
+/// Dismisses the tracer. \returns false if it is held: then it frees the process object when the kernel lets it go.
+bool stackcap_tracer_finish(struct stackcap_tracer *tracer);
+
+/// Closes and frees all of it. Only the capturer or the tracer uses it by now.
+void stackcap_process_release(stackcap_process *process);
 
 #pragma clang assume_nonnull end

@@ -7,6 +7,10 @@
 ///                                  wait; registers, stack → the copy
 ///                                  PTRACE_DETACH ────────────────────────────────────> runs on
 ///     <──────────── ANSWERED ────  rest; or end, if the thread is not free by now
+///
+/// The kernel can hold the tracer in any of these calls: PTRACE_SEIZE waits while another thread of the process is in execve(2), and that
+/// for a file of a server that does not answer. The capturer waits for the answer until shortly after its deadline. Until the answer comes
+/// nothing else may use the process object; if the capturer closes it before that, the tracer frees it.
 #include "process.h"
 
 #include <errno.h>
@@ -174,6 +178,13 @@ static int open_of(const stackcap_process *process, const char *name) {
     return openat(process->tasks, path, O_RDONLY | O_CLOEXEC);
 }
 
+/// Nobody waits for a stop any more if the kernel has held the tracer for that long.
+static bool seized_too_late(stackcap_process *process) {
+    bool is_late = stackcap_now_ns() > process->tracer.deadline_ns;
+    process->counters.given_up += is_late;
+    return is_late;
+}
+
 static bool serve(stackcap_process *process) {
     struct stackcap_tracer *tracer = &process->tracer;
     struct stackcap_thread_files files = {open_of(process, "syscall"), open_of(process, "schedstat")};
@@ -183,7 +194,10 @@ static bool serve(stackcap_process *process) {
         tracer->outcome = status_only(STACKCAP_GONE);
     else if (ptrace(PTRACE_SEIZE, tracer->thread, 0, 0) != 0)
         tracer->outcome = (stackcap_outcome){errno == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, errno};
-    else if (tracer->wants_halted ? is_halted(files.call) : is_running(files.call))
+    else if (seized_too_late(process)) {
+        tracer->outcome = status_only(STACKCAP_NOT_STOPPED);
+        is_free = false;
+    } else if (tracer->wants_halted ? is_halted(files.call) : is_running(files.call))
         is_free = stop_and_copy(process, files, &tracer->outcome);
     else {
         tracer->outcome = status_only(STACKCAP_MOVED);
@@ -203,29 +217,65 @@ static void become_prompt(void) {
     prctl(PR_SET_TIMERSLACK, 1UL);
 }
 
+static bool has_request(const struct stackcap_tracer *tracer) {
+    return tracer->turn == TRACER_WANTED || tracer->turn == TRACER_DISMISSED;
+}
+
+/// Waits for requests without a deadline: nothing waits for a tracer that rests.
 static void *_Nullable trace(void *argument) {
     stackcap_process *process = argument;
     struct stackcap_tracer *tracer = &process->tracer;
     become_prompt();
     pthread_mutex_lock(&tracer->lock);
-    for (;;) {
-        while (tracer->turn != TRACER_WANTED && tracer->turn != TRACER_DISMISSED)
+    do {
+        while (!has_request(tracer) && !tracer->is_left)
             pthread_cond_wait(&tracer->changed, &tracer->lock);
-        tracer->leaves = tracer->turn == TRACER_DISMISSED || !serve(process);
+        bool is_wanted = tracer->turn == TRACER_WANTED;
+        pthread_mutex_unlock(&tracer->lock);
+        bool is_free = is_wanted && serve(process);
+        pthread_mutex_lock(&tracer->lock);
+        tracer->leaves = !is_free || tracer->is_left;
         tracer->turn = TRACER_ANSWERED;
         pthread_cond_broadcast(&tracer->changed);
-        if (tracer->leaves)
-            break;
-    }
+    } while (!tracer->leaves);
+    bool owns = tracer->is_left;
     pthread_mutex_unlock(&tracer->lock);
+    if (owns)
+        stackcap_process_release(process);
     return NULL;
 }
 
 // The capturer's part.
 
+/// How long after the request's deadline the answer may come: the tracer looks at the deadline itself, but may have to wait for a processor.
+enum { GRACE_NS = 1000000000 };
+
 void stackcap_tracer_prepare(struct stackcap_tracer *tracer) {
     pthread_mutex_init(&tracer->lock, NULL);
     pthread_cond_init(&tracer->changed, NULL);
+}
+
+void stackcap_tracer_free(struct stackcap_tracer *tracer) {
+    pthread_cond_destroy(&tracer->changed);
+    pthread_mutex_destroy(&tracer->lock);
+}
+
+/// Waits until the tracer has answered, and joins its thread if that ends with the answer.
+/// \returns whether the tracer uses nothing of the process object any more.
+static bool settle(struct stackcap_tracer *tracer, uint64_t deadline_ns) {
+    struct timespec end = {(time_t)(deadline_ns / 1000000000), (long)(deadline_ns % 1000000000)};
+    pthread_mutex_lock(&tracer->lock);
+    for (int error = 0; has_request(tracer) && error == 0;)
+        error = pthread_cond_clockwait(&tracer->changed, &tracer->lock, CLOCK_MONOTONIC, &end);
+    bool has_answered = !has_request(tracer);
+    pthread_mutex_unlock(&tracer->lock);
+    if (has_answered && tracer->exists && tracer->leaves)
+        tracer->exists = pthread_clockjoin_np(tracer->handle, NULL, CLOCK_MONOTONIC, &end) != 0;
+    return has_answered && !(tracer->exists && tracer->leaves);
+}
+
+bool stackcap_tracer_is_held(struct stackcap_tracer *tracer) {
+    return !settle(tracer, 0);
 }
 
 /// Started with all signals blocked: none of the application's handlers runs on it. \returns 0 or an errno.
@@ -236,41 +286,47 @@ static int start(stackcap_process *process) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     process->tracer.turn = TRACER_RESTS;
+    process->tracer.leaves = false;
     int error = pthread_create(&process->tracer.handle, NULL, trace, process);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     process->tracer.exists = error == 0;
     return error;
 }
 
-/// Sends a request, waits for the answer, and joins the thread if it ends with that answer.
-static void ask(struct stackcap_tracer *tracer, int turn) {
+/// Sends a request, and waits for the answer. \returns whether it came.
+static bool ask(struct stackcap_tracer *tracer, int turn, uint64_t deadline_ns) {
     pthread_mutex_lock(&tracer->lock);
     tracer->turn = turn;
     pthread_cond_broadcast(&tracer->changed);
-    while (tracer->turn != TRACER_ANSWERED)
-        pthread_cond_wait(&tracer->changed, &tracer->lock);
     pthread_mutex_unlock(&tracer->lock);
-    if (!tracer->leaves)
-        return;
-    pthread_join(tracer->handle, NULL);
-    tracer->exists = false;
+    return settle(tracer, deadline_ns > UINT64_MAX - GRACE_NS ? deadline_ns : deadline_ns + GRACE_NS);
 }
 
 stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, bool wants_halted, uint64_t deadline_ns) {
     struct stackcap_tracer *tracer = &process->tracer;
+    if (stackcap_tracer_is_held(tracer))
+        return status_only(STACKCAP_NOT_STOPPED);
     int error = start(process);
     if (error)
         return (stackcap_outcome){STACKCAP_FAILED, error};
     tracer->thread = thread;
     tracer->wants_halted = wants_halted;
     tracer->deadline_ns = deadline_ns;
-    ask(tracer, TRACER_WANTED);
-    return tracer->outcome;
+    return ask(tracer, TRACER_WANTED, deadline_ns) ? tracer->outcome : status_only(STACKCAP_NOT_STOPPED);
 }
 
-void stackcap_tracer_finish(struct stackcap_tracer *tracer) {
-    if (tracer->exists)
-        ask(tracer, TRACER_DISMISSED);
-    pthread_cond_destroy(&tracer->changed);
-    pthread_mutex_destroy(&tracer->lock);
+bool stackcap_tracer_finish(struct stackcap_tracer *tracer) {
+    if (!stackcap_tracer_is_held(tracer) && tracer->exists)
+        ask(tracer, TRACER_DISMISSED, stackcap_now_ns());
+    if (!tracer->exists)
+        return true;
+    pthread_mutex_lock(&tracer->lock);
+    bool is_over = tracer->turn == TRACER_ANSWERED && tracer->leaves;
+    pthread_t handle = tracer->handle;
+    tracer->is_left = !is_over;
+    pthread_cond_broadcast(&tracer->changed);
+    // From the unlock on the tracer may free all this.
+    pthread_detach(handle);
+    pthread_mutex_unlock(&tracer->lock);
+    return is_over;
 }

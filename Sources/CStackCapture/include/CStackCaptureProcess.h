@@ -25,7 +25,7 @@ typedef struct stackcap_process stackcap_process;
 stackcap_outcome stackcap_process_open(pid_t process, bool read_through_file,
                                        stackcap_process *_Nullable *_Nonnull opened);
 
-/// Frees everything.
+/// Frees everything; if the kernel still holds the thread that stops threads, as soon as it lets that go.
 void stackcap_process_close(stackcap_process *process);
 
 /// An open /proc/PID, owned by the process object. It continues to refer to this process when the number is reused for another.
@@ -46,7 +46,8 @@ stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t 
 
 /// Stops a running thread, copies its registers and stack, and releases it: PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH.
 /// Samples once more directly before it. Signals that arrive in the meantime are passed on.
-/// \param deadline_ns on stackcap_now_ns's clock; the call does not wait beyond it.
+/// \param deadline_ns on stackcap_now_ns's clock. The call does not wait beyond it; if the kernel holds the thread that stops threads, for
+/// up to a second longer. Until the kernel lets it go every further call is answered with STACKCAP_NOT_STOPPED at once.
 /// \returns STACKCAP_MOVED if the thread is no longer running, and was not stopped; STACKCAP_NOT_STOPPED; STACKCAP_REFUSED.
 stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
 

@@ -217,6 +217,39 @@ static int trace_child(bool computes) {
     return 0;
 }
 
+/// Traces a thread of its parent and does not collect its end, which an execve(2) of the parent waits for. Ends after some time in any case.
+static void hold_by_trace(pid_t thread) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGTERM, SIG_DFL);
+    if (ptrace(PTRACE_SEIZE, thread, 0, 0) != 0)
+        _exit(1);
+    printf("READY %d\n", getpid());
+    fflush(stdout);
+    alarm(20);
+    for (;;)
+        pause();
+}
+
+static _Atomic pid_t held;
+
+static void *be_held(void *argument) {
+    held = gettid();
+    return wait_forever(argument);
+}
+
+/// Calls execve(2) when there is input, and is held in it until the announced process ends.
+static int be_held_in_exec(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, be_held, NULL);
+    while (held == 0)
+        usleep(1000);
+    if (fork() == 0)
+        hold_by_trace(held);
+    getchar();
+    execl("/bin/true", "true", (char *)NULL);
+    return 1;
+}
+
 static int leave_zombie(void) {
     pid_t child = fork();
     if (child == 0)
@@ -246,6 +279,8 @@ int main(int count_of_arguments, char **arguments) {
         return stand_first(strcmp(what, "made") == 0);
     if (strcmp(what, "sealed") == 0)
         return wait_in_sealed_code();
+    if (strcmp(what, "held") == 0)
+        return be_held_in_exec();
     if (strcmp(what, "threads") == 0)
         return keep_threads(atoi(more));
     if (strcmp(what, "headless") == 0)

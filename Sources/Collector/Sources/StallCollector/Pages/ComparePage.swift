@@ -1,5 +1,5 @@
-internal import StallReports
-internal import StallStore
+import StallReports
+import StallStore
 
 /// Two releases, with their faults side by side.
 struct ComparePage {

@@ -1,0 +1,30 @@
+import CStackCapture
+import Glibc
+import TestSupport
+import Testing
+
+extension ProcessTests {
+    @Suite("A process that the kernel does not let anybody stop")
+    struct HeldTracerTests {
+        /// An execve(2) that waits for another thread's end keeps PTRACE_SEIZE waiting.
+        @Test("a copy is given up after its deadline, and so is each further one; closing does not wait either")
+        func execve() throws {
+            let target = try TargetProcess("held")
+            let holder = try #require(Int32(target.announced))
+            var opened: OpaquePointer?
+            #expect(unsafe stackcap_process_open(target.processID, false, &opened).status == STACKCAP_OK)
+            let process = try unsafe #require(opened)
+            try target.proceed()
+            while let state = target.state, state != "D" { usleep(1000) }
+            for _ in 0..<3 {
+                let outcome = unsafe stackcap_process_copy_stopped(process, target.processID, stackcap_now_ns())
+                #expect(outcome.status == STACKCAP_NOT_STOPPED)
+            }
+            #expect(unsafe stackcap_process_refresh(process).status == STACKCAP_NOT_STOPPED)
+            unsafe stackcap_process_close(process)
+            // Nothing of this waited for the end of what holds it.
+            #expect(kill(holder, SIGKILL) == 0 && target.state == "D")
+            #expect(target.rest() == "")
+        }
+    }
+}
