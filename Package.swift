@@ -36,117 +36,147 @@ let excluded = [
 ]
 let paths = ["TestSupport": "Tests/Support", "LoopTestSupport": "Tests/LoopSupport"]
 
-/// Makes a target of each line: its name, and those of the targets and products that it uses. A line that begins with # is a comment.
-func targets(_ table: String, _ make: (String, [Target.Dependency]) -> Target) -> [Target] {
-    table.split(separator: "\n").filter { !$0.hasPrefix("#") }.map { line in
-        let words = line.split(separator: " ").map(String.init)
-        let used = words.dropFirst().map { word -> Target.Dependency in
-            guard let product = products.first(where: { $0.names.contains(word) }) else {
-                return .target(name: word, condition: word == "CElfUtils" ? .when(traits: ["Symbols"]) : nil)
-            }
-            return .product(name: word, package: product.package, condition: .when(traits: [product.trait]))
-        }
-        let target = make(words[0], used)
-        target.path = target.path ?? paths[target.name]
-        target.exclude = excluded[target.name] ?? []
-        target.swiftSettings = clients.contains(target.name) ? client : swift
+/// Makes a target of each entry: its name, and those of the targets and products that it uses.
+func targets(_ table: KeyValuePairs<String, [String]>, _ make: (String, [Target.Dependency]) -> Target) -> [Target] {
+    table.map { name, used in
+        let target = make(name, used.map(dependency))
+        target.path = target.path ?? paths[name]
+        target.exclude = excluded[name] ?? []
+        target.swiftSettings = clients.contains(name) ? client : swift
         return target
     }
 }
 
-let libraries = targets(
-    """
-    # The run loop, and messages between threads and processes.
-    Locking              CRunLoopShims
-    RunLoopKit           CRunLoopShims Locking
-    RunLoopPorts         CRunLoopPorts CRunLoopShims Locking RunLoopKit
-    # A thread's stack, and names for it.
-    StackCapture         CStackCapture
-    Symbolication        CElf CElfUtils CZlib
-    # The report, what is decided from it, and other tools' formats of it; to an OTLP receiver, for the command.
-    StallReports
-    StallGate            StallReports
-    StallExport          StallReports
-    GzipCompression      CZlib
-    StallShipping        GzipCompression StallExport StallReports
-    # The monitor. What counts as a stall is decided from values alone: without threads, clocks, captures and disks. Why a
-    # thread was stalled is decided from the kernel's counts and the place where it was found.
-    StallDetection       RunLoopKit StallReports
-    StallDiagnosis       CMonitorShims RunLoopKit StackCapture StallReports
-    StallMonitor         CMonitorShims Locking RunLoopKit StackCapture StallDetection StallDiagnosis StallReports Symbolication
-    StallMonitorService  RunLoopKit StallMonitor StallReports Configuration CoreMetrics Logging ServiceLifecycle SystemPackage Tracing
-    # Loops of other makes. Linking it makes the program's waits pass through it.
-    StallMonitorLoops    CLoopHooks Locking RunLoopKit StallMonitor StallReports
-    # For tests of servers. Not linked into our own tests, each of which has a monitor of its own; Tests/Embedding tests it.
-    StallTesting         Locking RunLoopKit StallDetection StallMonitor StallMonitorLoops StallReports
-    # Other processes' loops. For the command: a server that watches itself has none of it.
-    ProcessWatch         CProcessWatch RunLoopKit StackCapture StallDetection StallDiagnosis StallMonitor StallReports Symbolication
-    # Stalls made on purpose, and the judge of what the monitor says about them; what tests share. No products.
-    StallCorpus          CStallCorpus RunLoopKit StallMonitor StallReports
-    TestSupport          RunLoopKit
-    LoopTestSupport      RunLoopKit RunLoopPorts
-    """
-) { .target(name: $0, dependencies: $1) }
+func dependency(_ name: String) -> Target.Dependency {
+    guard let product = products.first(where: { $0.names.contains(name) }) else {
+        return .target(name: name, condition: name == "CElfUtils" ? .when(traits: ["Symbols"]) : nil)
+    }
+    return .product(name: name, package: product.package, condition: .when(traits: [product.trait]))
+}
+
+let libraries = targets([
+    // The run loop, and messages between threads and processes.
+    "Locking": ["CRunLoopShims"],
+    "RunLoopKit": ["CRunLoopShims", "Locking"],
+    "RunLoopPorts": ["CRunLoopPorts", "CRunLoopShims", "Locking", "RunLoopKit"],
+    // A thread's stack, and names for it.
+    "StackCapture": ["CStackCapture"],
+    "Symbolication": ["CElf", "CElfUtils", "CZlib"],
+    // The report, what is decided from it, and other tools' formats of it; to an OTLP receiver, for the command.
+    "StallReports": [],
+    "StallGate": ["StallReports"],
+    "StallIndex": ["CIndexSQLite", "StallReports"],
+    "StallExport": ["StallReports"],
+    "GzipCompression": ["CZlib"],
+    "StallShipping": ["GzipCompression", "StallExport", "StallReports"],
+    // The monitor. What counts as a stall is decided from values alone: without threads, clocks, captures and disks. Why a
+    // thread was stalled is decided from the kernel's counts and the place where it was found.
+    "StallDetection": ["RunLoopKit", "StallReports"],
+    "StallDiagnosis": ["CMonitorShims", "RunLoopKit", "StackCapture", "StallReports"],
+    "StallMonitor": [
+        "CMonitorShims", "Locking", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis", "StallReports",
+        "Symbolication",
+    ],
+    "StallMonitorService": [
+        "RunLoopKit", "StallMonitor", "StallReports", "Configuration", "CoreMetrics", "Logging", "ServiceLifecycle",
+        "SystemPackage", "Tracing",
+    ],
+    // Loops of other makes. Linking it makes the program's waits pass through it.
+    "StallMonitorLoops": ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"],
+    // For tests of servers. Not linked into our own tests, each of which has a monitor of its own; Tests/Embedding tests it.
+    "StallTesting": ["Locking", "RunLoopKit", "StallDetection", "StallMonitor", "StallMonitorLoops", "StallReports"],
+    // Other processes' loops. For the command: a server that watches itself has none of it.
+    "ProcessWatch": [
+        "CProcessWatch", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis", "StallMonitor",
+        "StallReports", "Symbolication",
+    ],
+    // Stalls made on purpose, and the judge of what the monitor says about them; what tests share. No products.
+    "StallCorpus": ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReports"],
+    "TestSupport": ["RunLoopKit"],
+    "LoopTestSupport": ["RunLoopKit", "RunLoopPorts"],
+]) { .target(name: $0, dependencies: $1) }
 // Its demangler; the Swift runtime needs it anyway.
 libraries.first { $0.name == "Symbolication" }?.linkerSettings = [.linkedLibrary("stdc++")]
 
-let programs = targets(
-    """
-    stall-monitor        ProcessWatch RunLoopKit StackCapture StallExport StallGate StallMonitor StallReports StallShipping Symbolication \
-                         ArgumentParser Yams
-    # What tests start, each in a folder of its name.
-    AsyncMainFixture     RunLoopKit
-    ClientFixture        RunLoopKit RunLoopPorts
-    ConcurrencyFixture   RunLoopKit
-    DiskFixture          CDiskFaults RunLoopKit StallMonitor StallReports
-    FaultFixture         CFaults CRunLoopShims RunLoopKit
-    ForkFixture          CFaults CRunLoopShims RunLoopKit RunLoopPorts
-    LoopChurn            CFaults RunLoopKit
-    LoopCounts           CAllocations RunLoopKit RunLoopPorts
-    LoopDifferential     CFoundationRunLoop RunLoopKit
-    PortsExample         RunLoopKit RunLoopPorts
-    PortsFixture         CRunLoopPorts CRunLoopShims RunLoopKit RunLoopPorts
-    RunLoopFixture       CRunLoopShims RunLoopKit RunLoopPorts
-    SymbolBenchmark      Symbolication
-    WatchLoad            RunLoopKit StallMonitor
-    async-callers        StackCapture Symbolication
-    capture-host         CStalls StackCapture Symbolication
-    capture-trials       CTrials StackCapture Symbolication
-    cause-host           RunLoopKit StallMonitor StallReports
-    coexistence-host     CCoexistence StackCapture
-    doc-examples         RunLoopKit RunLoopPorts StallMonitor StallMonitorLoops StallReports
-    loop-host            CEventLoops CLoopHooks RunLoopKit StallMonitor StallMonitorLoops StallReports
-    mortal-host          CMortalHost RunLoopKit StallMonitor StallReports
-    pause-host           RunLoopKit StallMonitor StallReports
-    pool-host            RunLoopKit StallMonitor StallMonitorLoops StallReports
-    reader-fuzz          StallExport StallGate StallReports Symbolication Yams
-    service-host         StallMonitor StallMonitorService Logging MetricsTestKit ServiceLifecycle UnixSignals
-    shutdown-host        StallMonitor StallMonitorLoops StallReports
-    stall-corpus         StallCorpus StallReports
-    threshold-host       RunLoopKit RunLoopPorts StallMonitor StallReports
-    """
-) { .executableTarget(name: $0, dependencies: $1, path: $0 == "stall-monitor" ? nil : "Tests/Fixtures/\($0)") }
+let programs = targets([
+    "stall-monitor": [
+        "ProcessWatch", "RunLoopKit", "StackCapture", "StallExport", "StallGate", "StallIndex", "StallMonitor",
+        "StallReports", "StallShipping", "Symbolication", "ArgumentParser", "Yams",
+    ],
+    // What tests start, each in a folder of its name.
+    "AsyncMainFixture": ["RunLoopKit"],
+    "ClientFixture": ["RunLoopKit", "RunLoopPorts"],
+    "ConcurrencyFixture": ["RunLoopKit"],
+    "DiskFixture": ["CDiskFaults", "RunLoopKit", "StallMonitor", "StallReports"],
+    "FaultFixture": ["CFaults", "CRunLoopShims", "RunLoopKit"],
+    "ForkFixture": ["CFaults", "CRunLoopShims", "RunLoopKit", "RunLoopPorts"],
+    "LoopChurn": ["CFaults", "RunLoopKit"],
+    "LoopCounts": ["CAllocations", "RunLoopKit", "RunLoopPorts"],
+    "LoopDifferential": ["CFoundationRunLoop", "RunLoopKit"],
+    "PortsExample": ["RunLoopKit", "RunLoopPorts"],
+    "PortsFixture": ["CRunLoopPorts", "CRunLoopShims", "RunLoopKit", "RunLoopPorts"],
+    "RunLoopFixture": ["CRunLoopShims", "RunLoopKit", "RunLoopPorts"],
+    "SymbolBenchmark": ["Symbolication"],
+    "WatchLoad": ["RunLoopKit", "StallMonitor"],
+    "async-callers": ["StackCapture", "Symbolication"],
+    "capture-host": ["CStalls", "StackCapture", "Symbolication"],
+    "capture-trials": ["CTrials", "StackCapture", "Symbolication"],
+    "cause-host": ["RunLoopKit", "StallMonitor", "StallReports"],
+    "coexistence-host": ["CCoexistence", "StackCapture"],
+    "doc-examples": ["RunLoopKit", "RunLoopPorts", "StallMonitor", "StallMonitorLoops", "StallReports"],
+    "loop-host": ["CEventLoops", "CLoopHooks", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"],
+    "mortal-host": ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReports"],
+    "pause-host": ["RunLoopKit", "StallMonitor", "StallReports"],
+    "pool-host": ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"],
+    "report-flood": ["StallReports"],
+    "reader-fuzz": ["StallExport", "StallGate", "StallReports", "Symbolication", "Yams"],
+    "service-host": [
+        "StallMonitor", "StallMonitorService", "Logging", "MetricsTestKit", "ServiceLifecycle", "UnixSignals",
+    ],
+    "shutdown-host": ["StallMonitor", "StallMonitorLoops", "StallReports"],
+    "stall-corpus": ["StallCorpus", "StallReports"],
+    "threshold-host": ["RunLoopKit", "RunLoopPorts", "StallMonitor", "StallReports"],
+]) { .executableTarget(name: $0, dependencies: $1, path: $0 == "stall-monitor" ? nil : "Tests/Fixtures/\($0)") }
 
-let tests = targets(
-    """
-    RunLoopKitTests           CRunLoopShims RunLoopKit RunLoopPorts LoopTestSupport TestSupport AsyncMainFixture ClientFixture ConcurrencyFixture RunLoopFixture
-    RunLoopPortsTests         CRunLoopPorts CRunLoopShims RunLoopKit RunLoopPorts LoopTestSupport TestSupport PortsExample PortsFixture
-    StackCaptureTests         CStackCapture CStalls StackCapture Symbolication TestSupport async-callers capture-host capture-trials coexistence-host sample-target
-    SymbolicationTests        Symbolication TestSupport SymbolBenchmark
-    StallReportsTests         StallReports TestSupport
-    StallGateTests            StallGate StallReports
-    StallExportTests          StallExport StallReports
-    StallShippingTests        StallReports StallShipping
-    StallDetectionTests       RunLoopKit StallDetection StallReports TestSupport
-    StallDiagnosisTests       CRunLoopShims RunLoopKit StackCapture StallDiagnosis StallReports
-    StallMonitorTests         CLocks CRunLoopShims RunLoopKit StackCapture StallDetection StallDiagnosis StallMonitor StallReports Symbolication TestSupport cause-host pause-host threshold-host
-    StallMonitorLoopsTests    StallReports TestSupport loop-host shutdown-host
-    StallMonitorServiceTests  RunLoopKit StallMonitor StallMonitorService StallReports TestSupport Configuration CoreMetrics InMemoryTracing Logging MetricsTestKit Tracing service-host
-    ProcessWatchTests         CProcessWatch ProcessWatch RunLoopKit StackCapture StallMonitor StallReports TestSupport
-    StallCorpusTests          StallCorpus StallReports TestSupport stall-corpus
-    CommandTests              ProcessWatch StallGate StallReports StallShipping TestSupport reader-fuzz sample-target stall-corpus stall-monitor
-    """
-) { .testTarget(name: $0, dependencies: $1) }
+let tests = targets([
+    "RunLoopKitTests": [
+        "CRunLoopShims", "RunLoopKit", "RunLoopPorts", "LoopTestSupport", "TestSupport", "AsyncMainFixture",
+        "ClientFixture", "ConcurrencyFixture", "RunLoopFixture",
+    ],
+    "RunLoopPortsTests": [
+        "CRunLoopPorts", "CRunLoopShims", "RunLoopKit", "RunLoopPorts", "LoopTestSupport", "TestSupport",
+        "PortsExample", "PortsFixture",
+    ],
+    "StackCaptureTests": [
+        "CStackCapture", "CStalls", "StackCapture", "Symbolication", "TestSupport", "async-callers", "capture-host",
+        "capture-trials", "coexistence-host", "sample-target",
+    ],
+    "SymbolicationTests": ["Symbolication", "TestSupport", "SymbolBenchmark"],
+    "StallReportsTests": ["StallReports", "TestSupport"],
+    "StallIndexTests": ["StallIndex", "StallReports", "TestSupport", "report-flood"],
+    "StallGateTests": ["StallGate", "StallReports"],
+    "StallExportTests": ["StallExport", "StallReports"],
+    "StallShippingTests": ["StallReports", "StallShipping"],
+    "StallDetectionTests": ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],
+    "StallDiagnosisTests": ["CRunLoopShims", "RunLoopKit", "StackCapture", "StallDiagnosis", "StallReports"],
+    "StallMonitorTests": [
+        "CLocks", "CRunLoopShims", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis", "StallMonitor",
+        "StallReports", "Symbolication", "TestSupport", "cause-host", "pause-host", "threshold-host",
+    ],
+    "StallMonitorLoopsTests": ["StallReports", "TestSupport", "loop-host", "shutdown-host"],
+    "StallMonitorServiceTests": [
+        "RunLoopKit", "StallMonitor", "StallMonitorService", "StallReports", "TestSupport", "Configuration",
+        "CoreMetrics", "InMemoryTracing", "Logging", "MetricsTestKit", "Tracing", "service-host",
+    ],
+    "ProcessWatchTests": [
+        "CProcessWatch", "ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports", "TestSupport",
+    ],
+    "StallCorpusTests": ["StallCorpus", "StallReports", "TestSupport", "stall-corpus"],
+    "CommandTests": [
+        "ProcessWatch", "StallGate", "StallReports", "StallShipping", "TestSupport", "reader-fuzz", "sample-target",
+        "stall-corpus", "stall-monitor",
+    ],
+]) { .testTarget(name: $0, dependencies: $1) }
 
 /// C. Of that under Tests/Fixtures only the first four are among the tests' dependencies: the others' objects would be linked into the
 /// test bundle, with the allocator and the system calls that they put in the place of the C library's.
@@ -163,6 +193,7 @@ let othersInC: [Target] = [
     .target(name: "CStackCapture", exclude: ["README.md"], cSettings: gnu, linkerSettings: [.linkedLibrary("z")]),
     .systemLibrary(name: "CElf"),
     .systemLibrary(name: "CElfUtils", providers: [.apt(["libdw-dev"])]),
+    .systemLibrary(name: "CIndexSQLite", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
     .executableTarget(name: "sample-target", path: "Tests/Fixtures/SampleTarget", cSettings: gnu),
     .target(name: "CTrials", dependencies: ["CStackCapture"], path: "Tests/Fixtures/CTrials", cSettings: trials),

@@ -78,7 +78,7 @@ struct BudgetJudge {
             add(.stallLength, rule, "\(message), \(DurationText(nanoseconds: most)) permitted", tooLong)
         }
         guard rule.severity == .error else { return }
-        doubts += group.compactMap(\.stall).filter { $0.state == .ongoing && $0.longestNs <= most }.map {
+        doubts += group.lazy.compactMap(\.stall).filter { $0.state == .ongoing && $0.longestNs <= most }.map {
             .underWay($0.id)
         }
     }

@@ -157,52 +157,85 @@ extension Baseline {
     }
 }
 
-/// The stalls of one fault that one report, or one line of a run record, represents.
+/// The stalls of one fault that one report, or one line of a run record, represents. There may be a million: it refers to its
+/// report's outline and has no copy of it.
 struct Occurrence {
-    let fingerprint: Fingerprint
-    /// Nil if it is not known.
-    let service: String?
-    let label: String?
-    let type: WatchedType?
-    let verdict: StallReports.Verdict?
-    /// The number of stalls, including those that were only counted.
-    let count: Int
-    /// Their total duration, as far as known.
-    let totalNs: Int64
-    let longestNs: Int64
+    private enum Source {
+        case report(of: [StallOutline], index: Int)
+        case counted(Counted)
+    }
+
+    /// Stalls without a report, with what is known from reports of the same fault.
+    private final class Counted {
+        let fault: RunRecord.Repeated
+        let service: String?
+        let label: String?
+        let type: WatchedType?
+        let verdict: StallReports.Verdict?
+
+        init(_ fault: RunRecord.Repeated, in run: RunRecord, like known: StallOutline?) {
+            (self.fault, service) = (fault, run.service?.name)
+            (label, type, verdict) = (fault.label ?? known?.label, fault.type ?? known?.type, known?.verdict)
+        }
+    }
+
+    private let source: Source
+
     /// Nil for stalls without a report.
-    let stall: StallOutline?
+    var stall: StallOutline? {
+        switch source {
+        case .report(let stalls, let index): stalls[index]
+        case .counted: nil
+        }
+    }
+
     /// The run record's data, if `stall` is nil.
-    let countedOnly: RunRecord.Repeated?
+    var countedOnly: RunRecord.Repeated? {
+        switch source {
+        case .report: nil
+        case .counted(let counted): counted.fault
+        }
+    }
+
+    private func value<Value>(_ ofReport: (StallOutline) -> Value, _ ofCounted: (Counted) -> Value) -> Value {
+        switch source {
+        case .report(let stalls, let index): ofReport(stalls[index])
+        case .counted(let counted): ofCounted(counted)
+        }
+    }
+
+    var fingerprint: Fingerprint { value({ $0.fingerprint }, { $0.fault.fingerprint }) }
+    /// Nil if it is not known.
+    var service: String? { value({ $0.service }, { $0.service }) }
+    var label: String? { value({ $0.label }, { $0.label }) }
+    var type: WatchedType? { value({ $0.type }, { $0.type }) }
+    var verdict: StallReports.Verdict? { value({ $0.verdict }, { $0.verdict }) }
+    /// The number of stalls, including those that were only counted.
+    var count: Int { value({ max(0, $0.suppressed).addingSaturated(1) }, { max(0, $0.fault.repeats.count) }) }
+    /// Their total duration, as far as known.
+    var totalNs: Int64 {
+        value(
+            { $0.durationNs.addingSaturated(max(0, $0.repeats?.totalNs ?? 0)) },
+            { max(0, $0.fault.repeats.totalNs) }
+        )
+    }
+    var longestNs: Int64 { value({ $0.longestNs }, { max(0, $0.fault.repeats.longestNs) }) }
 }
 
 extension Occurrence {
     /// All stalls in reports and run records.
     static func all(in overview: ReportReader.Overview) -> [Occurrence] {
-        let reported = overview.stalls.map { Occurrence($0) }
+        let stalls = overview.stalls
+        var all: [Occurrence] = []
+        all.reserveCapacity(stalls.count)
+        for index in stalls.indices { all.append(Occurrence(source: .report(of: stalls, index: index))) }
+        let counted = overview.runs.flatMap { run in (run.repeated ?? []).map { (run, $0) } }
+        guard !counted.isEmpty else { return all }
         // Stalls that were only counted get further data from reports of the same fault.
-        let known = Dictionary(reported.map { ($0.fingerprint, $0) }) { first, _ in first }
-        return reported
-            + overview.runs.flatMap { run in
-                (run.repeated ?? []).map { Occurrence($0, in: run, like: known[$0.fingerprint]) }
+        let known = Dictionary(stalls.oncePerTraits.map { ($0.fingerprint, $0) }) { first, _ in first }
+        return all
+            + counted.map { run, fault in
+                Occurrence(source: .counted(Counted(fault, in: run, like: known[fault.fingerprint])))
             }
-    }
-
-    private init(_ stall: StallOutline) {
-        (fingerprint, verdict) = (stall.fingerprint, stall.verdict)
-        (service, label, type) = (stall.service, stall.label, stall.type)
-        count = max(0, stall.suppressed).addingSaturated(1)
-        totalNs = stall.durationNs.addingSaturated(max(0, stall.repeats?.totalNs ?? 0))
-        longestNs = stall.longestNs
-        (self.stall, countedOnly) = (stall, nil)
-    }
-
-    private init(_ fault: RunRecord.Repeated, in run: RunRecord, like known: Occurrence?) {
-        fingerprint = fault.fingerprint
-        service = run.service?.name
-        (label, type, verdict) = (fault.label ?? known?.label, fault.type ?? known?.type, known?.verdict)
-        count = max(0, fault.repeats.count)
-        (totalNs, longestNs) = (max(0, fault.repeats.totalNs), max(0, fault.repeats.longestNs))
-        (stall, countedOnly) = (nil, fault)
     }
 }

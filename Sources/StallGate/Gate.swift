@@ -43,15 +43,15 @@ public enum Gate {
         case .success(let overview):
             let names = FaultNames(overview.stalls)
             let exemptions = Exemptions(budget, names)
-            var (counted, exempt): ([Occurrence], [Occurrence]) = ([], [])
-            for occurrence in Occurrence.all(in: overview) {
-                if exemptions.cover(occurrence) { exempt.append(occurrence) } else { counted.append(occurrence) }
-            }
+            let all = Occurrence.all(in: overview)
+            let exempt = all.filter { exemptions.cover($0) }
+            let counted = exempt.isEmpty ? all : all.filter { !exemptions.cover($0) }
             let judged = BudgetJudge(budget, counted, overview.runs, names)
             var result = GateResult(
                 budget: budget,
                 doubts: (doubts(about: overview, budget, outOf: whole) + choosing + judged.doubts).once,
-                counted: counted.compactMap(\.stall),
+                // Of a million stalls there is no second copy.
+                counted: exempt.isEmpty ? overview.stalls : counted.compactMap(\.stall),
                 allowed: exempt.compactMap(\.stall),
                 countedOnly: counted.compactMap(\.countedOnly),
                 runs: overview.runs,

@@ -109,13 +109,19 @@ extension GateResult {
             // Computed once: there may be a hundred thousand of them.
             let shown = Set(tooLong.map(\.id))
             let shownFaults = Set(tooLongCountedOnly)
-            lines += counted.lazy.filter { !shown.contains($0.id) }.map { "  stall: \(Self.line($0))" }
+            let others = counted.lazy.filter { !shown.contains($0.id) }
+            lines += others.prefix(Self.mostLines).map { "  stall: \(Self.line($0))" }
+            let left = counted.count - shown.count - Self.mostLines
+            if left > 0 { lines.append("  … \(left) more stalls; 'stall-monitor list' shows all") }
             lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
         lines += allowed.map { "  exempt: \(Self.line($0))" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
         return lines.joined(separator: "\n") + "\n"
     }
+
+    /// Of a million stalls, nobody reads each.
+    private static let mostLines = 10_000
 
     var headline: String {
         let word =

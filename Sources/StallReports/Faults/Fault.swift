@@ -57,6 +57,13 @@ extension Fault {
 
     /// - Parameter span: The time span of the trend.
     public mutating func add(_ stall: StallOutline, in span: TimeSpan) {
+        add(figuresOf: stall, in: span)
+        add(namesOf: stall, times: 1)
+        show(stall)
+    }
+
+    /// The part of ``add(_:in:)`` that differs from stall to stall.
+    package mutating func add(figuresOf stall: StallOutline, in span: TimeSpan) {
         add(
             count: 1,
             totalNs: stall.durationNs,
@@ -72,17 +79,26 @@ extension Fault {
         } else if stall.suppressed > 0 {
             count = count.addingSaturated(Int64(clamping: stall.suppressed))
         }
+    }
+
+    /// The part of ``add(_:in:)`` for which only the latest stall counts.
+    package mutating func show(_ stall: StallOutline) {
+        guard latest.map({ $0 < stall.id }) ?? true else { return }
+        (latest, culprit, place) = (stall.id, stall.culpritText, stall.culprit?.place)
+    }
+
+    /// The part of ``add(_:in:)`` that is the same for all stalls with the same traits and origin.
+    ///
+    /// - Parameter times: The number of these stalls.
+    package mutating func add(namesOf stall: StallOutline, times: Int64) {
         for alias in [stall.fingerprint] + (stall.aliases ?? []) where alias != fingerprint && !aliases.contains(alias)
         {
             if aliases.count < Self.nameLimit { aliases.append(alias) }
         }
-        Self.count(stall.verdict.canonical.rawValue, &verdicts)
-        Self.count(stall.host, &hosts)
-        stall.service.map { Self.count($0, &services) }
-        stall.release.map { Self.count($0, &releases) }
-        if latest.map({ $0 < stall.id }) ?? true {
-            (latest, culprit, place) = (stall.id, stall.culpritText, stall.culprit?.place)
-        }
+        Self.count(stall.verdict.canonical.rawValue, times, &verdicts)
+        Self.count(stall.host, times, &hosts)
+        stall.service.map { Self.count($0, times, &services) }
+        stall.release.map { Self.count($0, times, &releases) }
     }
 
     /// Adds stalls that were only counted.
@@ -125,9 +141,9 @@ extension Fault {
         lastAt = max(lastAt, to)
     }
 
-    private static func count(_ name: String, _ counts: inout [String: Int64]) {
+    private static func count(_ name: String, _ times: Int64, _ counts: inout [String: Int64]) {
         guard counts[name] != nil || counts.count < nameLimit else { return }
-        counts[name, default: 0] += 1
+        counts[name] = (counts[name] ?? 0).addingSaturated(times)
     }
 }
 

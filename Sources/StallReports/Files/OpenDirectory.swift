@@ -24,26 +24,30 @@ struct OpenDirectory: ~Copyable {
         }
     }
 
-    /// A name in a directory.
-    struct Entry {
-        let name: String
+    /// A name in a directory, as readdir(3) gives it. Valid only while it is passed on.
+    @safe struct RawEntry {
+        /// Without the zero byte at the end.
+        let bytes: UnsafeBufferPointer<UInt8>
+        let inode: UInt64
         /// `d_type` of readdir(3).
         fileprivate let type: Int32
 
+        var name: String { unsafe String(decoding: bytes, as: UTF8.self) }
+
         /// False if the entry is certainly not a directory or a link to one. On most file systems this needs no access to the
         /// file.
-        var mayBeDirectory: Bool { [DT_DIR, DT_LNK, DT_UNKNOWN].contains { Int32($0) == type } }
+        var mayBeDirectory: Bool { type == Int32(DT_DIR) || type == Int32(DT_LNK) || type == Int32(DT_UNKNOWN) }
     }
 
     /// The names in it, unsorted, without `.` and `..`.
     func names() throws(ReportError) -> [String] {
         var names: [String] = []
-        try forEachEntry { names.append($0.name) }
+        try forEachRawEntry { names.append($0.name) }
         return names
     }
 
     /// Unsorted, without `.` and `..`.
-    func forEachEntry(_ body: (Entry) -> Void) throws(ReportError) {
+    func forEachRawEntry(_ body: (RawEntry) -> Void) throws(ReportError) {
         let path = self.path
         let copy = try systemCall(path: path) {
             unsafe openat(file.descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -54,25 +58,39 @@ struct OpenDirectory: ~Copyable {
         }
         defer { unsafe closedir(stream) }
         while let entry = unsafe readdir(stream) {
-            let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
-                unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            unsafe withUnsafeBytes(of: &entry.pointee.d_name) { raw in
+                let start = unsafe raw.assumingMemoryBound(to: UInt8.self).baseAddress!
+                let bytes = unsafe UnsafeBufferPointer(start: start, count: strnlen(start, raw.count))
+                guard unsafe !Self.isDots(bytes) else { return }
+                unsafe body(
+                    RawEntry(bytes: bytes, inode: UInt64(entry.pointee.d_ino), type: Int32(entry.pointee.d_type))
+                )
             }
-            if name != "." && name != ".." { body(Entry(name: name, type: Int32(unsafe entry.pointee.d_type))) }
         }
     }
 
+    private static func isDots(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        unsafe name.count <= 2 && name.allSatisfy { $0 == UInt8(ascii: ".") }
+    }
+
     /// Whether it is a directory, or a link to one.
-    func leadsToDirectory(_ entry: Entry) -> Bool {
+    func leadsToDirectory(_ entry: RawEntry) -> Bool {
         if entry.type == Int32(DT_DIR) { return true }
         var raw = stat()
         return unsafe fstatat(file.descriptor, entry.name, &raw, 0) == 0 && raw.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// The identity of the directory, whatever its path.
-    func identity() throws(ReportError) -> DirectoryIdentity {
+    /// The system's data about the directory itself.
+    func describedSelf() throws(ReportError) -> stat {
         var raw = stat()
         let descriptor = file.descriptor
         try systemCall(path: path) { unsafe fstat(descriptor, &raw) }
+        return raw
+    }
+
+    /// The identity of the directory, whatever its path.
+    func identity() throws(ReportError) -> DirectoryIdentity {
+        let raw = try describedSelf()
         return DirectoryIdentity(device: UInt64(raw.st_dev), inode: UInt64(raw.st_ino))
     }
 

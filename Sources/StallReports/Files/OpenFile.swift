@@ -63,10 +63,10 @@ struct OpenFile: ~Copyable {
 }
 
 /// Identifies one version of a file.
-struct FileStatus: Hashable {
-    let inode: UInt64
-    let size: Int
-    let modified: Timestamp
+package struct FileStatus: Hashable, Sendable {
+    package let inode: UInt64
+    package let size: Int
+    package let modified: Timestamp
     let isRegular: Bool
     let owner: UInt32
     let group: UInt32

@@ -124,9 +124,11 @@ package struct ReportTree: Sendable {
     package let failures: [ReportError]
 
     /// Links to directories are followed. A directory with several names counts once.
-    package init(_ path: String) {
+    ///
+    /// - Parameter known: The listing of a directory, if it is known without reading the directory.
+    package init(_ path: String, known: (String) -> DirectoryListing? = { _ in nil }) {
         var walk = Walk(path)
-        while walk.visitsNext() {}
+        while walk.visitsNext(known) {}
         directories = walk.found.isEmpty ? [path] : walk.found.sorted()
         failures = walk.failures
     }
@@ -149,10 +151,10 @@ private struct Walk {
     init(_ path: String) { (top, left) = (path, [path]) }
 
     /// Searches one more directory. False if there is none, or if there are too many.
-    mutating func visitsNext() -> Bool {
+    mutating func visitsNext(_ listing: (String) -> DirectoryListing?) -> Bool {
         guard let path = left.popLast() else { return false }
         do throws(ReportError) {
-            try visit(path)
+            try visit(path, listing)
         } catch let error where path == top || error.code == .missingDirectory || error.code == .notADirectory {
             // An error of the first is reported when it is read; the others were removed, or are links to files.
         } catch {
@@ -165,22 +167,12 @@ private struct Walk {
         return true
     }
 
-    private mutating func visit(_ path: String) throws(ReportError) {
+    private mutating func visit(_ path: String, _ listing: (String) -> DirectoryListing?) throws(ReportError) {
         let directory = try OpenDirectory(path: path)
         guard known.insert(try directory.identity()).inserted else { return }
-        var holdsReports = false
-        var below: [String] = []
-        try directory.forEachEntry { entry in
-            if entry.mayBeDirectory {
-                // One more than permitted shows that there are too many.
-                if below.count <= ReportTree.limit, directory.leadsToDirectory(entry) {
-                    below.append(directory.filePath(entry.name))
-                }
-            } else if !holdsReports {
-                holdsReports = ReportFileName(entry.name) != nil || LiveRecordName(entry.name) != nil
-            }
-        }
-        if holdsReports { found.append(path) }
-        left += below
+        var names = listing(path)
+        if names == nil { names = try DirectoryListing(reading: directory, sortsStalls: false) }
+        if names?.holdsReports == true { found.append(path) }
+        for name in names?.below ?? [] { left.append(directory.filePath(name)) }
     }
 }

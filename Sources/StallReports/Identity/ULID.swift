@@ -95,6 +95,19 @@ extension ULID: LosslessStringConvertible {
         }
         rawValue = value
     }
+
+    /// From 26 bytes; nil for anything else, and for lower case.
+    init?(upperCase text: UnsafeBufferPointer<UInt8>) {
+        guard text.count == 26 else { return nil }
+        var value: UInt128 = 0
+        for place in 0..<26 {
+            let byte = unsafe text[place]
+            let digit = Self.digits[Int(byte)]
+            guard digit < (place == 0 ? 8 : 32), byte < UInt8(ascii: "a") else { return nil }
+            value = value << 5 | UInt128(digit)
+        }
+        rawValue = value
+    }
 }
 
 extension ULID: Codable {

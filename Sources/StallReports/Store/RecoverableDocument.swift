@@ -108,7 +108,8 @@ extension ReportDirectory {
             if directory.status(of: name)?.owner == owner { live.append(process) }
         }
         let names = try reader.names()
-        let orphans = reader.orphans(of: live, besides: names)
+        let written = Set(names)
+        let orphans = reader.orphans(of: live) { written.contains(ReportFileName(.stall, $0)) }
         // One at a time: a directory can contain more than fits into memory.
         var closed: [StallReport] = []
         for name in names where name.content == .stall && directory.status(of: name.description)?.owner == owner {

@@ -14,16 +14,18 @@ extension ReportReader {
     ///
     /// Throws only if the directory itself cannot be read; `failures` has one error per record that cannot be read.
     public func liveProcesses() throws(ReportError) -> (processes: [LiveProcess], failures: [ReportError]) {
-        try liveProcesses(in: OpenDirectory(path: path))
+        let directory = try OpenDirectory(path: path)
+        return liveProcesses(of: try listing(of: directory).records, in: directory)
     }
 
     func liveProcesses(
+        of runs: [ULID],
         in directory: borrowing OpenDirectory
-    ) throws(ReportError) -> (processes: [LiveProcess], failures: [ReportError]) {
+    ) -> (processes: [LiveProcess], failures: [ReportError]) {
         var (processes, failures): ([LiveProcess], [ReportError]) = ([], [])
-        for name in try directory.names().compactMap({ LiveRecordName($0) }).sorted(by: { $0.run < $1.run }) {
+        for run in runs {
             do throws(ReportError) {
-                if let process = try directory.liveProcess(name) { processes.append(process) }
+                if let process = try directory.liveProcess(LiveRecordName(run: run)) { processes.append(process) }
             } catch {
                 failures.append(error)
             }
@@ -55,13 +57,9 @@ extension ReportReader {
     }
 
     /// Stalls that processes had recorded before they died, and that have no report in the directory.
-    func orphans(
-        of processes: [LiveProcess],
-        besides names: some Sequence<ReportFileName>
-    ) -> [StallReport] {
-        let known = Set(names)
-        return processes.filter { !$0.record.stalls.isEmpty && $0.status(by: liveness) == .dead }.flatMap { process in
-            process.record.stalls.filter { !known.contains(ReportFileName(.stall, $0.report)) }.map { stall in
+    func orphans(of processes: [LiveProcess], besides isWritten: (ULID) -> Bool) -> [StallReport] {
+        processes.filter { !$0.record.stalls.isEmpty && $0.status(by: liveness) == .dead }.flatMap { process in
+            process.record.stalls.filter { !isWritten($0.report) }.map { stall in
                 StallReport(stall, of: process.record).closed(as: stall, process.end(by: liveness))
             }
         }

@@ -11,10 +11,17 @@ public struct ReportReader: Sendable {
     public let path: String
     /// Determines which processes are dead, and so what is read as `terminated`.
     public let liveness: ProcessLiveness
+    /// What was read before. Nil: everything is read again.
+    let index: (any OutlineIndex)?
 
     /// Does not open the directory. Without a path it reads the environment: see ``ReportDirectory/defaultPath``.
     public init(path: String = ReportDirectory.defaultPath, liveness: ProcessLiveness = ProcessLiveness()) {
-        (self.path, self.liveness) = (path, liveness)
+        self.init(path: path, liveness: liveness, index: nil)
+    }
+
+    /// - Parameter index: Of this directory.
+    package init(path: String, liveness: ProcessLiveness = ProcessLiveness(), index: (any OutlineIndex)?) {
+        (self.path, self.liveness, self.index) = (path, liveness, index)
     }
 
     /// The contents of a directory, oldest first.
@@ -34,8 +41,9 @@ public struct ReportReader: Sendable {
     public func contents() throws(ReportError) -> Contents {
         let directory = try OpenDirectory(path: path)
         var contents = Contents()
-        (contents.runs, contents.failures) = try runs(in: directory)
-        let catalog = try ReportCatalog(self, in: directory)
+        let listing = try listing(of: directory)
+        (contents.runs, contents.failures) = runs(listing.runs, in: directory)
+        let catalog = try ReportCatalog(self, in: directory, listing)
         for id in catalog.stalls {
             do throws(ReportError) {
                 contents.reports.append(try catalog.report(id, in: directory))
@@ -49,14 +57,27 @@ public struct ReportReader: Sendable {
         return contents
     }
 
-    /// All run records. They are read before the reports are listed, so that the reports counted in them are listed.
+    /// The names in the directory as of now.
+    ///
+    /// - Parameter known: An earlier listing. It is returned again if the directory is still the same.
+    func listing(
+        of directory: borrowing OpenDirectory,
+        known: DirectoryListing? = nil
+    ) throws(ReportError) -> DirectoryListing {
+        if let index { return try index.listing() }
+        if let known, known.isCertain, try directory.stamp() == known.stamp { return known }
+        return try DirectoryListing(reading: directory)
+    }
+
+    /// Run records. They are read before the reports are listed, so that the reports counted in them are listed.
     func runs(
+        _ ids: [ULID],
         in directory: borrowing OpenDirectory
-    ) throws(ReportError) -> (runs: [RunRecord], failures: [ReportError]) {
+    ) -> (runs: [RunRecord], failures: [ReportError]) {
         var (runs, failures): ([RunRecord], [ReportError]) = ([], [])
-        for name in try names(in: directory) where name.content == .run {
+        for id in ids {
             do throws(ReportError) {
-                runs.append(try load(name, in: directory))
+                runs.append(try load(ReportFileName(.run, id), in: directory))
             } catch let error where error.code == .missingFile {
                 // Removed for a newer one after it was listed.
             } catch {
@@ -68,7 +89,7 @@ public struct ReportReader: Sendable {
 
     /// The names of the store's files, oldest first, whatever their contents.
     public func names() throws(ReportError) -> [ReportFileName] {
-        try names(in: OpenDirectory(path: path))
+        try OpenDirectory(path: path).names().compactMap { ReportFileName($0) }.sorted()
     }
 
     /// One report.
@@ -77,7 +98,7 @@ public struct ReportReader: Sendable {
         do throws(ReportError) {
             return try load(ReportFileName(.stall, id), in: directory)
         } catch let error where error.code == .missingFile {
-            let orphans = orphans(of: try liveProcesses(in: directory).processes, besides: [])
+            let orphans = orphans(of: try liveProcesses().processes) { _ in false }
             guard let orphan = orphans.first(where: { $0.id == id }) else { throw error }
             return orphan
         }
@@ -86,10 +107,6 @@ public struct ReportReader: Sendable {
     /// One run record.
     public func run(_ id: ULID) throws(ReportError) -> RunRecord {
         try load(ReportFileName(.run, id), in: OpenDirectory(path: path))
-    }
-
-    private func names(in directory: borrowing OpenDirectory) throws(ReportError) -> [ReportFileName] {
-        try directory.names().compactMap { ReportFileName($0) }.sorted()
     }
 }
 

@@ -1,61 +1,185 @@
 /// The data of a stall that lists show: its report without stacks, evidence, and other data that only its page shows. Uses a
-/// fraction of the memory.
+/// fraction of the memory: 80 bytes per stall, and what many stalls have in common once.
 public struct StallOutline: Hashable, Sendable {
-    /// The report's id.
-    public var id: ULID
-    /// How the loop stalled.
-    public var kind: StallKind
-    /// Whether the stall is ongoing, and how it ended.
-    public var state: StallState
-    /// The severity by the duration.
-    public var severity: Severity
+    // The id and the times are taken apart so that no space is lost to alignment: a directory can contain a million stalls.
+    private var idHigh: UInt64
+    private var idLow: UInt64
     /// When the stall began.
     public var startedAt: Timestamp
-    /// When the stall ended. Nil: it is ongoing, or its end is unknown.
-    public var endedAt: Timestamp?
+    /// Negative: it has no end.
+    private var endNanoseconds: Int32
+    private var endSeconds: Int64
     /// The duration, in nanoseconds. Not negative.
     public var durationNs: Int64
-    /// The run of the monitor that reported it.
-    public var run: ULID?
-    /// The host's name.
-    public var host: String
-    /// The service's name. Nil if the report has none.
-    public var service: String?
-    /// The service's version. Nil if the report has none.
-    public var release: String?
-    /// The type of the watched loop.
-    public var type: WatchedType
-    /// The label of the watched loop.
-    public var label: String
-    /// Why it stalled.
-    public var verdict: Verdict
-    /// The function to blame. Nil if none is known.
-    public var culprit: StallReport.Culprit?
-    /// The culprit's name: ``StallReport/culpritName``.
-    public var culpritName: String?
-    /// Why the stalled thread's stack is missing or ends early.
-    public var stackError: String?
-    /// The fault.
-    public var fingerprint: Fingerprint
-    /// Fingerprints of the same fault that the report had before.
-    public var aliases: [Fingerprint]?
-    /// The number of similar stalls before it that were only counted.
-    public var suppressed: Int
-    /// These stalls, with their times. Nil if there are none.
-    public var repeats: StallReport.Repeats?
-    /// The share of the measured time in which the thread was runnable and got no processor, from 0 to 1. Nil: not measured.
-    public var runDelayShare: Double?
+    private var delayShareBits: UInt64
+    package var traits: Shared<OutlineTraits>
+    package var origin: Shared<OutlineOrigin>
+    /// Nil for stalls before which none was suppressed: most.
+    private var repeated: Shared<OutlineRepeats>?
+
+    /// For a stall without a measured share: no report has this value.
+    private static let noShare = Double.signalingNaN.bitPattern
+
+    package init(
+        id: ULID,
+        startedAt: Timestamp,
+        endedAt: Timestamp?,
+        durationNs: Int64,
+        runDelayShare: Double?,
+        traits: Shared<OutlineTraits>,
+        origin: Shared<OutlineOrigin>,
+        suppressed: Int,
+        repeats: StallReport.Repeats?
+    ) {
+        (idHigh, idLow) = (UInt64(truncatingIfNeeded: id.rawValue >> 64), UInt64(truncatingIfNeeded: id.rawValue))
+        self.startedAt = startedAt
+        (endSeconds, endNanoseconds) = (endedAt?.seconds ?? 0, endedAt?.nanoseconds ?? -1)
+        self.durationNs = durationNs
+        delayShareBits = runDelayShare?.bitPattern ?? Self.noShare
+        (self.traits, self.origin) = (traits, origin)
+        let repeated = OutlineRepeats(suppressed: suppressed, repeats: repeats)
+        self.repeated = repeated.isNothing ? nil : Shared(repeated)
+    }
 
     /// From a report in memory.
     public init(_ report: StallReport) {
-        (id, kind, state, severity) = (report.id, report.kind, report.state, report.severity)
-        (startedAt, endedAt, durationNs) = (report.startedAt, report.endedAt, report.durationNs)
-        (run, type, label, verdict) = (report.run, report.watched.type, report.watched.label, report.cause.verdict)
-        (host, service, release) = (report.host.name, report.service?.name, report.service?.version)
-        (culprit, culpritName, stackError) = (report.culprit, report.culpritName, report.stacks.first?.error)
-        (fingerprint, aliases) = (report.fingerprint, report.aliases)
-        (suppressed, repeats) = (report.suppressed, report.repeats)
-        runDelayShare = report.cause.evidence?.runDelayShare
+        let traits = OutlineTraits(
+            kind: report.kind,
+            state: report.state,
+            severity: report.severity,
+            type: report.watched.type,
+            label: report.watched.label,
+            verdict: report.cause.verdict,
+            culprit: report.culprit,
+            culpritName: report.culpritName,
+            stackError: report.stacks.first?.error,
+            fingerprint: report.fingerprint,
+            aliases: report.aliases
+        )
+        let origin = OutlineOrigin(
+            run: report.run,
+            host: report.host.name,
+            service: report.service?.name,
+            release: report.service?.version
+        )
+        self.init(
+            id: report.id,
+            startedAt: report.startedAt,
+            endedAt: report.endedAt,
+            durationNs: report.durationNs,
+            runDelayShare: report.cause.evidence?.runDelayShare,
+            traits: Shared(traits),
+            origin: Shared(origin),
+            suppressed: report.suppressed,
+            repeats: report.repeats
+        )
+    }
+}
+
+extension StallOutline {
+    /// The report's id.
+    public var id: ULID {
+        get { ULID(rawValue: UInt128(idHigh) << 64 | UInt128(idLow)) }
+        set {
+            idHigh = UInt64(truncatingIfNeeded: newValue.rawValue >> 64)
+            idLow = UInt64(truncatingIfNeeded: newValue.rawValue)
+        }
+    }
+    /// When the stall ended. Nil: it is ongoing, or its end is unknown.
+    public var endedAt: Timestamp? {
+        get { endNanoseconds < 0 ? nil : Timestamp(seconds: endSeconds, nanoseconds: Int64(endNanoseconds)) }
+        set { (endSeconds, endNanoseconds) = (newValue?.seconds ?? 0, newValue?.nanoseconds ?? -1) }
+    }
+    /// The share of the measured time in which the thread was runnable and got no processor, from 0 to 1. Nil: not measured.
+    public var runDelayShare: Double? {
+        get { delayShareBits == Self.noShare ? nil : Double(bitPattern: delayShareBits) }
+        set { delayShareBits = newValue?.bitPattern ?? Self.noShare }
+    }
+    /// The number of similar stalls before it that were only counted.
+    public var suppressed: Int {
+        get { repeated?.value.suppressed ?? 0 }
+        set { repeated = OutlineRepeats(suppressed: newValue, repeats: repeats).shared }
+    }
+    /// These stalls, with their times. Nil if there are none.
+    public var repeats: StallReport.Repeats? {
+        get { repeated?.value.repeats }
+        set { repeated = OutlineRepeats(suppressed: suppressed, repeats: newValue).shared }
+    }
+    /// How the loop stalled.
+    public var kind: StallKind {
+        get { traits.value.kind }
+        set { Self.change(&traits) { $0.kind = newValue } }
+    }
+    /// Whether the stall is ongoing, and how it ended.
+    public var state: StallState {
+        get { traits.value.state }
+        set { Self.change(&traits) { $0.state = newValue } }
+    }
+    /// The severity by the duration.
+    public var severity: Severity {
+        get { traits.value.severity }
+        set { Self.change(&traits) { $0.severity = newValue } }
+    }
+    /// The type of the watched loop.
+    public var type: WatchedType {
+        get { traits.value.type }
+        set { Self.change(&traits) { $0.type = newValue } }
+    }
+    /// The label of the watched loop.
+    public var label: String {
+        get { traits.value.label }
+        set { Self.change(&traits) { $0.label = newValue } }
+    }
+    /// Why it stalled.
+    public var verdict: Verdict {
+        get { traits.value.verdict }
+        set { Self.change(&traits) { $0.verdict = newValue } }
+    }
+    /// The function to blame. Nil if none is known.
+    public var culprit: StallReport.Culprit? {
+        get { traits.value.culprit }
+        set { Self.change(&traits) { $0.culprit = newValue } }
+    }
+    /// ``StallReport/culpritName``
+    /// The culprit's name: ``StallReport/culpritName``.
+    public var culpritName: String? {
+        get { traits.value.culpritName }
+        set { Self.change(&traits) { $0.culpritName = newValue } }
+    }
+    /// Why the stalled thread's stack is missing or ends early.
+    public var stackError: String? {
+        get { traits.value.stackError }
+        set { Self.change(&traits) { $0.stackError = newValue } }
+    }
+    /// The fault.
+    public var fingerprint: Fingerprint {
+        get { traits.value.fingerprint }
+        set { Self.change(&traits) { $0.fingerprint = newValue } }
+    }
+    /// Fingerprints of the same fault that the report had before.
+    public var aliases: [Fingerprint]? {
+        get { traits.value.aliases }
+        set { Self.change(&traits) { $0.aliases = newValue } }
+    }
+    /// The run of the monitor that reported it.
+    public var run: ULID? {
+        get { origin.value.run }
+        set { Self.change(&origin) { $0.run = newValue } }
+    }
+    /// The host's name.
+    public var host: String {
+        get { origin.value.host }
+        set { Self.change(&origin) { $0.host = newValue } }
+    }
+    /// The service's name. Nil if the report has none.
+    public var service: String? {
+        get { origin.value.service }
+        set { Self.change(&origin) { $0.service = newValue } }
+    }
+    /// The service's version. Nil if the report has none.
+    public var release: String? {
+        get { origin.value.release }
+        set { Self.change(&origin) { $0.release = newValue } }
     }
 }
 
@@ -115,33 +239,53 @@ extension StallOutline {
         guard ReportJSON.reads(try required(report.text("schema")), as: StallReport.currentSchema) else {
             throw JSONMembers.Irregular()
         }
-        id = try required(report.value("id") { ULID($0) })
-        kind = StallKind(rawValue: try required(report.text("kind")))
-        state = StallState(rawValue: try required(report.text("state")))
-        severity = Severity(rawValue: try required(report.text("severity")))
-        startedAt = try required(report.value("started_at") { Timestamp(rfc3339: $0) })
-        endedAt = try report.value("ended_at") { Timestamp(rfc3339: $0) }
-        durationNs = try required(report.number("duration_ns"))
-        run = try report.value("run") { ULID($0) }
-        host = try required(required(report.object("host")).text("name"))
-        let identity = try report.object("service")
-        service = try identity.map { try required($0.text("name")) }
-        release = try identity?.text("version")
-        let watched = try required(report.object("watched"))
-        type = WatchedType(rawValue: try required(watched.text("type")))
-        label = try required(watched.text("label"))
-        let cause = try required(report.object("cause"))
-        verdict = Verdict(rawValue: try required(cause.text("verdict")))
-        runDelayShare = try cause.object("evidence").flatMap { evidence in
+        let share = try required(report.object("cause")).object("evidence").flatMap { evidence in
             try Evidence(runDelayNs: evidence.number("run_delay_ns"), windowNs: evidence.number("window_ns"))
                 .runDelayShare
         }
+        self.init(
+            id: try required(report.value("id") { ULID($0) }),
+            startedAt: try required(report.value("started_at") { Timestamp(rfc3339: $0) }),
+            endedAt: try report.value("ended_at") { Timestamp(rfc3339: $0) },
+            durationNs: try required(report.number("duration_ns")),
+            runDelayShare: share,
+            traits: Shared(try OutlineTraits(report)),
+            origin: Shared(try OutlineOrigin(report)),
+            suppressed: Int(clamping: try required(report.number("suppressed"))),
+            repeats: try report.json("repeats").map { try ReportJSON.decode($0) }
+        )
+    }
+}
+
+extension OutlineTraits {
+    fileprivate init(_ report: JSONMembers) throws {
+        let watched = try required(report.object("watched"))
         let culprit = try StallReport.Culprit(required(report.object("culprit")))
-        (self.culprit, culpritName) = (culprit, try required(culprit.function ?? culprit.symbol))
-        fingerprint = try required(report.value("fingerprint") { Fingerprint(rawValue: $0) })
-        suppressed = Int(clamping: try required(report.number("suppressed")))
-        aliases = try report.json("aliases").map { try ReportJSON.decode($0) }
-        repeats = try report.json("repeats").map { try ReportJSON.decode($0) }
+        self.init(
+            kind: StallKind(rawValue: try required(report.text("kind"))),
+            state: StallState(rawValue: try required(report.text("state"))),
+            severity: Severity(rawValue: try required(report.text("severity"))),
+            type: WatchedType(rawValue: try required(watched.text("type"))),
+            label: try required(watched.text("label")),
+            verdict: Verdict(rawValue: try required(required(report.object("cause")).text("verdict"))),
+            culprit: culprit,
+            culpritName: try required(culprit.function ?? culprit.symbol),
+            stackError: nil,
+            fingerprint: try required(report.value("fingerprint") { Fingerprint(rawValue: $0) }),
+            aliases: try report.json("aliases").map { try ReportJSON.decode($0) }
+        )
+    }
+}
+
+extension OutlineOrigin {
+    fileprivate init(_ report: JSONMembers) throws {
+        let identity = try report.object("service")
+        self.init(
+            run: try report.value("run") { ULID($0) },
+            host: try required(required(report.object("host")).text("name")),
+            service: try identity.map { try required($0.text("name")) },
+            release: try identity?.text("version")
+        )
     }
 }
 
@@ -167,43 +311,62 @@ extension StallOutline: Decodable {
         guard ReportJSON.reads(try report.decode(String.self, forKey: .schema), as: StallReport.currentSchema) else {
             throw DecodingError.dataCorruptedError(forKey: .schema, in: report, debugDescription: "another schema")
         }
-        id = try report.decode(ULID.self, forKey: .id)
-        kind = try report.decode(StallKind.self, forKey: .kind)
-        state = try report.decode(StallState.self, forKey: .state)
-        severity = try report.decode(Severity.self, forKey: .severity)
-        startedAt = try report.decode(Timestamp.self, forKey: .startedAt)
-        endedAt = try report.decodeIfPresent(Timestamp.self, forKey: .endedAt)
-        durationNs = try report.decode(Int64.self, forKey: .durationNs)
-        run = try report.decodeIfPresent(ULID.self, forKey: .run)
-        host = try report.decode(Host.self, forKey: .host).name
         let identity = try report.decodeIfPresent(ServiceIdentity.self, forKey: .service)
-        (service, release) = (identity?.name, identity?.version)
         let watched = try report.decode(Watched.self, forKey: .watched)
-        (type, label) = (watched.type, watched.label)
         let cause = try report.decode(Cause.self, forKey: .cause)
-        verdict = cause.verdict
-        runDelayShare = cause.evidence?.runDelayShare
-        culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
+        let culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
         // Most have names; then the stacks are not read.
-        culpritName = culprit?.function ?? culprit?.symbol
-        if culpritName == nil {
-            let stacks = try report.decode([Stack].self, forKey: .stacks)
-            stackError = stacks.first?.error
-            culpritName = try culprit.flatMap { culprit in
-                let stack = stacks.indices.contains(culprit.stack) ? stacks[culprit.stack] : nil
-                let frames = (culprit.isAwaiting == true ? stack?.async?.frames : stack?.frames) ?? []
-                guard frames.indices.contains(culprit.frame) else { return culprit.module }
-                let frame = frames[culprit.frame]
-                let modules = try report.decode([Module].self, forKey: .modules)
-                return frame.placeName(
-                    in: frame.module.flatMap { modules.indices.contains($0) ? modules[$0].path : nil }
-                )
-            }
+        var (name, error) = (culprit?.function ?? culprit?.symbol, String?.none)
+        if name == nil { (name, error) = try Self.unnamed(culprit, in: report) }
+        let traits = OutlineTraits(
+            kind: try report.decode(StallKind.self, forKey: .kind),
+            state: try report.decode(StallState.self, forKey: .state),
+            severity: try report.decode(Severity.self, forKey: .severity),
+            type: watched.type,
+            label: watched.label,
+            verdict: cause.verdict,
+            culprit: culprit,
+            culpritName: name,
+            stackError: error,
+            fingerprint: try report.decode(Fingerprint.self, forKey: .fingerprint),
+            aliases: try report.decodeIfPresent([Fingerprint].self, forKey: .aliases)
+        )
+        let origin = OutlineOrigin(
+            run: try report.decodeIfPresent(ULID.self, forKey: .run),
+            host: try report.decode(Host.self, forKey: .host).name,
+            service: identity?.name,
+            release: identity?.version
+        )
+        self.init(
+            id: try report.decode(ULID.self, forKey: .id),
+            startedAt: try report.decode(Timestamp.self, forKey: .startedAt),
+            endedAt: try report.decodeIfPresent(Timestamp.self, forKey: .endedAt),
+            durationNs: try report.decode(Int64.self, forKey: .durationNs),
+            runDelayShare: cause.evidence?.runDelayShare,
+            traits: Shared(traits),
+            origin: Shared(origin),
+            suppressed: try report.decode(Int.self, forKey: .suppressed),
+            repeats: try report.decodeIfPresent(StallReport.Repeats.self, forKey: .repeats)
+        )
+    }
+
+    /// What is shown instead of the culprit's name, and the first stack's error.
+    private static func unnamed(
+        _ culprit: StallReport.Culprit?,
+        in report: KeyedDecodingContainer<CodingKeys>
+    ) throws -> (name: String?, error: String?) {
+        let stacks = try report.decode([Stack].self, forKey: .stacks)
+        let name: String? = try culprit.flatMap { culprit in
+            let stack = stacks.indices.contains(culprit.stack) ? stacks[culprit.stack] : nil
+            let frames = (culprit.isAwaiting == true ? stack?.async?.frames : stack?.frames) ?? []
+            guard frames.indices.contains(culprit.frame) else { return culprit.module }
+            let frame = frames[culprit.frame]
+            let modules = try report.decode([Module].self, forKey: .modules)
+            return frame.placeName(
+                in: frame.module.flatMap { modules.indices.contains($0) ? modules[$0].path : nil }
+            )
         }
-        fingerprint = try report.decode(Fingerprint.self, forKey: .fingerprint)
-        aliases = try report.decodeIfPresent([Fingerprint].self, forKey: .aliases)
-        suppressed = try report.decode(Int.self, forKey: .suppressed)
-        repeats = try report.decodeIfPresent(StallReport.Repeats.self, forKey: .repeats)
+        return (name, stacks.first?.error)
     }
 
     private enum CodingKeys: String, CodingKey {

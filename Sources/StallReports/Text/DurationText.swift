@@ -45,7 +45,10 @@ extension DurationText: LosslessStringConvertible {
     }
 
     /// About three digits, for display: `612ms`, `1.53s`, `2m5s`.
-    public var short: String {
+    public var short: String { rounded.description }
+
+    /// What ``short`` shows.
+    package var rounded: DurationText {
         var step: Int64 = 1
         if nanoseconds >= 3_600_000_000_000 {
             step = 60_000_000_000
@@ -55,7 +58,7 @@ extension DurationText: LosslessStringConvertible {
             while nanoseconds / step >= 1000 { step *= 10 }
         }
         let (sum, overflow) = nanoseconds.addingReportingOverflow(step / 2)
-        return DurationText(nanoseconds: (overflow ? nanoseconds : sum) / step * step).description
+        return DurationText(nanoseconds: (overflow ? nanoseconds : sum) / step * step)
     }
 
     private static func largestUnit(for nanoseconds: Int64) -> (name: String, nanoseconds: Int64) {

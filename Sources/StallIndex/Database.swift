@@ -1,0 +1,136 @@
+internal import CIndexSQLite
+
+/// A SQLite database that holds blobs. One thread at a time.
+///
+/// It is a cache: nothing is synchronized to the disk. After a power failure it may be damaged, which its checksums show.
+@safe final class Database {
+    /// What went wrong.
+    struct Failure: Error, Hashable {
+        enum Kind: Hashable {
+            /// Another process uses the file, and did not finish in time.
+            case busy
+            /// Not a database, or a damaged one.
+            case damaged
+            /// The disk is full, the file may not be written, and so on.
+            case other
+        }
+
+        let kind: Kind
+        let text: String
+    }
+
+    private let handle: OpaquePointer
+
+    /// How long another process is waited for, in milliseconds.
+    private static let patience: Int32 = 2000
+
+    /// A missing file is created.
+    init(path: String) throws(Failure) {
+        var handle: OpaquePointer?
+        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_CREATE
+        let code = unsafe sqlite3_open_v2(path, &handle, flags, nil)
+        guard code == SQLITE_OK, let handle = unsafe handle else {
+            let failure = unsafe Self.failure(code, handle)
+            unsafe sqlite3_close(handle)
+            throw failure
+        }
+        unsafe self.handle = handle
+        unsafe sqlite3_busy_timeout(handle, Self.patience)
+        unsafe sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, 64 << 20)
+        // Nothing in the file may run code of its own: triggers, views.
+        unsafe sqlite3_limit(handle, SQLITE_LIMIT_TRIGGER_DEPTH, 0)
+        for pragma in [
+            "trusted_schema = OFF", "cell_size_check = ON", "page_size = 65536", "cache_size = -2048",
+            "synchronous = OFF", "temp_store = MEMORY",
+        ] {
+            try run("PRAGMA \(pragma)")
+        }
+    }
+
+    deinit { unsafe sqlite3_close(handle) }
+
+    /// A statement without results. Its values are bound, never part of its text.
+    func run(_ sql: StaticString, _ values: borrowing [Value] = []) throws(Failure) {
+        try run("\(sql)", values)
+    }
+
+    private func run(_ sql: String, _ values: borrowing [Value] = []) throws(Failure) {
+        try forEachRow(sql, values) { _ in }
+    }
+
+    enum Value {
+        case integer(Int64)
+        case blob([UInt8])
+    }
+
+    /// A row of results. Valid only while it is passed on.
+    @safe struct Row {
+        fileprivate let statement: OpaquePointer
+
+        func integer(_ column: Int32) -> Int64 { unsafe sqlite3_column_int64(statement, column) }
+
+        /// Empty for anything that is not a blob.
+        func blob(_ column: Int32) -> ByteView {
+            guard unsafe sqlite3_column_type(statement, column) == SQLITE_BLOB else {
+                return unsafe ByteView(UnsafeRawBufferPointer(start: nil, count: 0))
+            }
+            let start = unsafe sqlite3_column_blob(statement, column)
+            let count = unsafe Int(sqlite3_column_bytes(statement, column))
+            return unsafe ByteView(UnsafeRawBufferPointer(start: start, count: count))
+        }
+    }
+
+    func forEachRow(
+        _ sql: StaticString,
+        _ values: borrowing [Value] = [],
+        _ body: (Row) -> Void
+    ) throws(Failure) {
+        try forEachRow("\(sql)", values, body)
+    }
+
+    private func forEachRow(
+        _ sql: String,
+        _ values: borrowing [Value],
+        _ body: (Row) -> Void
+    ) throws(Failure) {
+        var statement: OpaquePointer?
+        let prepared = unsafe sqlite3_prepare_v2(handle, sql, -1, &statement, nil)
+        guard prepared == SQLITE_OK, let statement = unsafe statement else {
+            throw unsafe Self.failure(prepared, handle)
+        }
+        defer { unsafe sqlite3_finalize(statement) }
+        for index in values.indices {
+            let place = Int32(index + 1)
+            let code =
+                switch values[index] {
+                case .integer(let number): unsafe sqlite3_bind_int64(statement, place, number)
+                // SQLite makes a copy of its own.
+                case .blob(let bytes):
+                    unsafe sqlite3_bind_blob64(
+                        statement,
+                        place,
+                        bytes,
+                        UInt64(bytes.count),
+                        unsafeBitCast(-1, to: sqlite3_destructor_type.self)
+                    )
+                }
+            guard code == SQLITE_OK else { throw unsafe Self.failure(code, handle) }
+        }
+        while true {
+            let code = unsafe sqlite3_step(statement)
+            if code == SQLITE_DONE { return }
+            guard code == SQLITE_ROW else { throw unsafe Self.failure(code, handle) }
+            unsafe body(Row(statement: statement))
+        }
+    }
+
+    private static func failure(_ code: Int32, _ handle: OpaquePointer?) -> Failure {
+        let text = unsafe String(cString: sqlite3_errstr(code))
+        switch code & 0xff {
+        case SQLITE_BUSY, SQLITE_LOCKED: return Failure(kind: .busy, text: text)
+        case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM: return Failure(kind: .other, text: text)
+        // Not our file: damaged, with other tables, of another version of SQLite.
+        default: return Failure(kind: .damaged, text: text)
+        }
+    }
+}

@@ -1,0 +1,146 @@
+import StallReports
+
+/// The index of one directory, in a file: a header and segments. One thread at a time; other processes may use it, too.
+final class IndexFile {
+    /// Why the file cannot be used.
+    enum Problem: Error, Hashable {
+        /// It is not what this version writes: to be made again.
+        case damaged
+        /// Another process uses it, it cannot be read, and so on: not now.
+        case unusable(String)
+
+        init(_ failure: Database.Failure) {
+            self = failure.kind == .damaged ? .damaged : .unusable(failure.text)
+        }
+    }
+
+    private let database: Database
+
+    private enum Layout {
+        static let tables: [StaticString] = [
+            "CREATE TABLE IF NOT EXISTS header (row INTEGER PRIMARY KEY CHECK (row = 1), bytes BLOB NOT NULL)",
+            "CREATE TABLE IF NOT EXISTS segment (row INTEGER PRIMARY KEY, keys BLOB NOT NULL, data BLOB NOT NULL)",
+        ]
+    }
+
+    /// Opens the file, or creates it.
+    init(path: String) throws(Problem) {
+        do throws(Database.Failure) {
+            database = try Database(path: path)
+            for table in Layout.tables { try database.run(table) }
+        } catch {
+            throw Problem(error)
+        }
+    }
+
+    /// Calls `body`, for which the file stays as it is.
+    func reading<Result>(_ body: () throws(Problem) -> Result) throws(Problem) -> Result {
+        try run("BEGIN")
+        defer { try? database.run("COMMIT") }
+        return try body()
+    }
+
+    /// Nil in a new file.
+    func header() throws(Problem) -> IndexHeader? {
+        var (found, isThere): (IndexHeader?, Bool) = (nil, false)
+        try forEachRow("SELECT bytes FROM header WHERE row = 1") { row in
+            isThere = true
+            found = IndexHeader(row.blob(0))
+        }
+        if isThere, found == nil { throw .damaged }
+        return found
+    }
+
+    func keys(of part: IndexHeader.Part, _ body: (Segment.Key) -> Void) throws(Problem) {
+        try blob("SELECT keys FROM segment WHERE row = ?", part.row, part.keysSum) {
+            Segment.keys($0, part.count, body)
+        }
+    }
+
+    /// - Parameter wanted: The id of each row, nil for those that are not wanted.
+    func outlines(
+        of part: IndexHeader.Part,
+        _ wanted: [ULID?],
+        _ pool: inout OutlinePool,
+        _ body: (StallOutline) -> Void
+    ) throws(Problem) {
+        try blob("SELECT data FROM segment WHERE row = ?", part.row, part.dataSum) {
+            Segment.outlines($0, wanted, &pool, body)
+        }
+    }
+
+    private func blob(
+        _ sql: StaticString,
+        _ row: Int64,
+        _ sum: UInt64,
+        _ read: (ByteView) -> Bool
+    ) throws(Problem) {
+        var isRead = false
+        try forEachRow(sql, [.integer(row)]) { found in
+            let bytes = found.blob(0)
+            isRead = Checksum.of(bytes) == sum && read(bytes)
+        }
+        if !isRead { throw .damaged }
+    }
+
+    /// Replaces segments and the header, all or nothing.
+    ///
+    /// - Parameters:
+    ///   - known: The header as it was read. If another process has written since, nothing is changed.
+    ///   - header: The new one. Segments are added to it.
+    ///   - removed: The rows of segments.
+    /// - Returns: The header as written; nil if another process has written.
+    func write(
+        _ header: IndexHeader,
+        after known: IndexHeader?,
+        removing removed: [Int64],
+        adding segments: [Segment]
+    ) throws(Problem) -> IndexHeader? {
+        try run("BEGIN IMMEDIATE")
+        do throws(Problem) {
+            guard try self.header() == known else {
+                try run("ROLLBACK")
+                return nil
+            }
+            var header = header
+            for row in removed { try run("DELETE FROM segment WHERE row = ?", [.integer(row)]) }
+            header.parts.removeAll { removed.contains($0.row) }
+            for segment in segments { if let part = try add(segment) { header.parts.append(part) } }
+            header.parts.sort { $0.first < $1.first }
+            try run("INSERT OR REPLACE INTO header (row, bytes) VALUES (1, ?)", [.blob(header.bytes())])
+            try run("COMMIT")
+            return header
+        } catch {
+            try? database.run("ROLLBACK")
+            throw error
+        }
+    }
+
+    private func add(_ segment: Segment) throws(Problem) -> IndexHeader.Part? {
+        guard let first = segment.first, let last = segment.last else { return nil }
+        let (keys, data) = (segment.keys.bytes, segment.data())
+        try run("INSERT INTO segment (keys, data) VALUES (?, ?)", [.blob(keys), .blob(data)])
+        var row: Int64 = 0
+        try forEachRow("SELECT last_insert_rowid()") { row = $0.integer(0) }
+        return IndexHeader.Part(
+            row: row,
+            first: first,
+            last: last,
+            count: segment.count,
+            keysSum: Checksum.of(keys),
+            dataSum: Checksum.of(data)
+        )
+    }
+
+    private func run(_ sql: StaticString, _ values: borrowing [Database.Value] = []) throws(Problem) {
+        do throws(Database.Failure) { try database.run(sql, values) } catch { throw Problem(error) }
+    }
+
+    private func forEachRow(
+        _ sql: StaticString,
+        _ values: borrowing [Database.Value] = [],
+        _ body: (Database.Row) -> Void
+    ) throws(Problem) {
+        do throws(Database.Failure) { try database.forEachRow(sql, values, body) } catch { throw Problem(error) }
+    }
+}

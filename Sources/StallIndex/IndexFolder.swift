@@ -1,0 +1,77 @@
+internal import Glibc
+import StallReports
+
+/// Where the indexes are: in the user's cache, never in a report directory, which a reader leaves as it is. Each user has their
+/// own: nobody has to trust another one's.
+struct IndexFolder: Hashable, Sendable {
+    let path: String
+
+    /// At most so many indexes are kept, those used last.
+    private static let limit = 64
+
+    /// Nil if there is no folder that belongs to the user alone: then there is no index.
+    static func ofUser() -> IndexFolder? {
+        guard let cache = cache() else { return nil }
+        let path = cache + "/stall-monitor/index"
+        guard make(path), isOurs(path, S_IFDIR) else { return nil }
+        return IndexFolder(path: path)
+    }
+
+    private static func cache() -> String? {
+        if let path = unsafe getenv("XDG_CACHE_HOME").map({ unsafe String(cString: $0) }), path.hasPrefix("/") {
+            return path
+        }
+        if let home = unsafe getenv("HOME").map({ unsafe String(cString: $0) }), home.hasPrefix("/"),
+            isOurs(home, S_IFDIR)
+        {
+            return home + "/.cache"
+        }
+        // With sudo $HOME can be another user's, in whose cache our files would be in the way.
+        guard let user = unsafe getpwuid(geteuid()), let home = unsafe user.pointee.pw_dir else { return nil }
+        return unsafe String(cString: home) + "/.cache"
+    }
+
+    private static func make(_ path: String) -> Bool {
+        if unsafe mkdir(path, 0o700) == 0 || errno == EEXIST { return true }
+        guard errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return false }
+        guard make(String(path[..<slash])) else { return false }
+        return unsafe mkdir(path, 0o700) == 0 || errno == EEXIST
+    }
+
+    /// Whether it is a file or directory that only we can write. A link is none.
+    static func isOurs(_ path: String, _ type: mode_t) -> Bool {
+        var raw = stat()
+        return unsafe lstat(path, &raw) == 0 && raw.st_mode & S_IFMT == type && raw.st_uid == geteuid()
+            && raw.st_mode & 0o022 == 0
+    }
+
+    /// The index of a directory.
+    ///
+    /// - Parameter directory: Without links.
+    func file(of directory: String) -> String {
+        let sum = Checksum.of(Array(directory.utf8))
+        let digits = String(sum, radix: 16)
+        return path + "/" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + ".sqlite"
+    }
+
+    /// Removes an index, and what SQLite keeps beside it.
+    static func remove(_ file: String) {
+        for suffix in ["", "-journal", "-wal", "-shm"] { unsafe _ = unlink(file + suffix) }
+    }
+
+    /// Removes the indexes that were not used for longest: of directories that are gone.
+    func tidy() {
+        guard let stream = unsafe opendir(path) else { return }
+        var files: [(used: Int, path: String)] = []
+        while let entry = unsafe readdir(stream) {
+            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+                unsafe pointer.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+            }
+            var raw = stat()
+            guard name.hasSuffix(".sqlite"), unsafe lstat(path + "/" + name, &raw) == 0 else { continue }
+            files.append((Int(raw.st_mtim.tv_sec), path + "/" + name))
+        }
+        unsafe closedir(stream)
+        for old in files.sorted(by: { $0.used > $1.used }).dropFirst(Self.limit) { Self.remove(old.path) }
+    }
+}

@@ -1,0 +1,336 @@
+internal import Glibc
+import StallReports
+
+/// An index while it is used: what is in its file, and what has to be written into it. For one thread at a time.
+final class IndexStore {
+    private let path: String
+    private let directory: String
+    private let notes: DirectoryIndex.Notes
+    /// Nil when the file cannot be used any more.
+    private var file: IndexFile?
+    private var header: IndexHeader?
+    private var pass: Pass?
+    /// Whether the numbers of files in the directory are not those of the files: then each file is looked at.
+    private var looksAtEachFile = false
+    private var isUnusable = false
+
+    /// One reading of the whole directory.
+    fileprivate struct Pass {
+        let listing: DirectoryListing
+        /// Of each segment the rows that are still valid, by the segment's row in the database.
+        var valid: [Int64: [Bool]] = [:]
+        /// Of each stall in the listing, whether its outline is in a segment.
+        var isKnown: [Bool]
+        var knownCount = 0
+        /// Read, and in no segment yet. In order of their ids.
+        var fresh: [(outline: StallOutline, key: FileKey)] = []
+        /// Whether another process has written the index since the pass began: what that has read need not be written again.
+        var isOvertaken = false
+    }
+
+    /// The number of reports in the directory of which the outline is known, or that were read.
+    var knownCount: Int { pass?.knownCount ?? 0 }
+
+    /// The index of a directory in a file, which is created if it is missing.
+    init?(file path: String, directory: String, _ notes: DirectoryIndex.Notes) {
+        (self.path, self.directory, self.notes) = (path, directory, notes)
+        if unsafe access(path, F_OK) == 0, !IndexFolder.isOurs(path, S_IFREG) {
+            notes.tell("the index \(path) can be written by others; it is made again")
+            IndexFolder.remove(path)
+        }
+        do throws(IndexFile.Problem) {
+            try open()
+        } catch {
+            reject(error)
+            guard error == .damaged, (try? open()) != nil, file != nil else { return nil }
+        }
+    }
+
+    private func open() throws(IndexFile.Problem) {
+        guard !isUnusable else { return }
+        let file = try IndexFile(path: path)
+        unsafe _ = chmod(path, 0o600)
+        let header = try file.header()
+        // Another directory with the same hash.
+        if let header, header.path != directory { throw .damaged }
+        (self.file, self.header) = (file, header)
+    }
+
+    /// Never a wrong answer: what is damaged is thrown away.
+    private func reject(_ problem: IndexFile.Problem) {
+        (file, header, pass) = (nil, nil, nil)
+        switch problem {
+        case .damaged:
+            notes.tell("the index of \(directory) is damaged, or of another version; it is made again")
+            IndexFolder.remove(path)
+        case .unusable(let text):
+            isUnusable = true
+            notes.tell("the index of \(directory) cannot be used now (\(text)); everything is read")
+        }
+    }
+
+    /// The names in the directory if it has not changed since the index was finished.
+    func listing(_ stamp: DirectoryStamp) -> DirectoryListing? {
+        guard let names = header?.names, names.stamp == stamp else { return nil }
+        var listing = DirectoryListing(stamp: names.stamp, readAt: names.readAt)
+        guard listing.isCertain else { return nil }
+        (listing.runs, listing.records, listing.below) = (names.runs, names.records, names.below)
+        let count = (header?.rows ?? 0) + names.others.count
+        listing.stalls.reserveCapacity(count)
+        listing.inodes.reserveCapacity(count)
+        let isRead = read { file, header throws(IndexFile.Problem) in
+            guard header.names == names else { return false }
+            for part in header.parts {
+                try file.keys(of: part) { key in
+                    listing.stalls.append(key.id)
+                    listing.inodes.append(key.file.inode)
+                }
+            }
+            return true
+        }
+        guard isRead else { return nil }
+        listing.add(names.others, names.inodes)
+        listing.holdsReports = !(listing.stalls.isEmpty && listing.runs.isEmpty && listing.records.isEmpty)
+        return listing
+    }
+
+    /// Calls `body` with the file and the header that is in it now, while no other process writes.
+    private func read(_ body: (IndexFile, IndexHeader) throws(IndexFile.Problem) -> Bool) -> Bool {
+        guard let file else { return false }
+        do throws(IndexFile.Problem) {
+            return try file.reading { () throws(IndexFile.Problem) in
+                guard let header = try file.header() else { return false }
+                guard header.path == directory else { throw .damaged }
+                self.header = header
+                looksAtEachFile = header.looksAtEachFile
+                return try body(file, header)
+            }
+        } catch {
+            reject(error)
+            return false
+        }
+    }
+
+    /// Begins a pass.
+    ///
+    /// - Parameter path: The directory's, to look at files.
+    /// - Returns: The outlines of reports that are in the listing and have not changed.
+    func begin(_ listing: DirectoryListing, _ path: String) -> [StallOutline] {
+        var outlines: [StallOutline] = []
+        outlines.reserveCapacity(listing.stalls.count)
+        var pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
+        let look = FileLook(path, listing.stalls.count)
+        let isRead = read { file, header throws(IndexFile.Problem) in
+            var (pool, next): (OutlinePool, Int) = (OutlinePool(), 0)
+            for part in header.parts {
+                var wanted: [ULID?] = []
+                wanted.reserveCapacity(part.count)
+                try file.keys(of: part) { key in
+                    while next < listing.stalls.count, listing.stalls[next] < key.id { next += 1 }
+                    guard next < listing.stalls.count, listing.stalls[next] == key.id,
+                        header.looksAtEachFile || listing.inodes[next] == key.file.inode,
+                        look.confirms(key, at: next, isAsked: header.looksAtEachFile)
+                    else { return wanted.append(nil) }
+                    pass.isKnown[next] = true
+                    wanted.append(key.id)
+                }
+                pass.valid[part.row] = wanted.map { $0 != nil }
+                try file.outlines(of: part, wanted, &pool) { outlines.append($0) }
+            }
+            return true
+        }
+        if !isRead {
+            // What was damaged is gone.
+            if file == nil { try? open() }
+            outlines = []
+            pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
+        }
+        pass.knownCount = outlines.count
+        self.pass = pass
+        return outlines
+    }
+
+    /// Takes in what was read, in order of the ids. A file that was written just now may be written again without a later time,
+    /// and is not kept.
+    func add(_ read: [ReadOutline], of count: Int) {
+        pass?.knownCount += count
+        guard file != nil, pass?.isOvertaken == false else { return }
+        let now = Timestamp.now()
+        let known = read.compactMap { read in
+            read.version.map { (outline: read.outline, key: FileKey($0), isListed: isListed(read.outline.id, $0)) }
+        }
+        let strange = known.count { !$0.isListed }
+        if strange >= 16, strange > known.count / 2 { looksAtEachFile = true }
+        for row in known where abs(now.nanoseconds(since: row.key.modified)) > 2_000_000_000 {
+            // One that was replaced after it was listed is read again in the next pass.
+            if row.isListed || looksAtEachFile { pass?.fresh.append((row.outline, row.key)) }
+        }
+        // A long build is kept step by step: it may be interrupted.
+        guard let fresh = pass?.fresh, fresh.count >= Segment.rows, let first = fresh.first?.outline.id,
+            header?.parts.last.map({ $0.last < first }) ?? true
+        else { return }
+        var header = header ?? IndexHeader(path: directory)
+        header.names = nil
+        header.looksAtEachFile = looksAtEachFile
+        note(fresh)
+        write(header, removing: [], Segment.of(fresh))
+        pass?.fresh = []
+    }
+
+    /// Whether the directory told the file's number.
+    private func isListed(_ id: ULID, _ version: FileStatus) -> Bool {
+        guard let pass else { return false }
+        let index = pass.listing.stalls.firstSorted(notBefore: id)
+        return index < pass.listing.stalls.count && pass.listing.stalls[index] == id
+            && pass.listing.inodes[index] == version.inode
+    }
+
+    /// Ends the pass: writes what has changed.
+    func finish() {
+        defer { pass = nil }
+        guard let pass, !pass.isOvertaken, file != nil else { return }
+        var header = header ?? IndexHeader(path: directory)
+        header.looksAtEachFile = looksAtEachFile
+        note(pass.fresh)
+        var changes = Changes()
+        let isRead =
+            self.header == nil
+            || read { file, now throws(IndexFile.Problem) in
+                guard now.parts == header.parts else { return false }
+                changes = try Changes(pass.fresh, header.parts, pass.valid, file)
+                return true
+            }
+        if self.header == nil { changes.added = Segment.of(pass.fresh) }
+        guard isRead, let known = self.pass else { return }
+        header.names = known.names
+        guard header != self.header || !changes.isEmpty else { return }
+        write(header, removing: changes.removed, changes.added)
+    }
+
+    /// Notes which stalls are known from now on.
+    private func note(_ fresh: [(outline: StallOutline, key: FileKey)]) {
+        guard var pass else { return }
+        self.pass = nil
+        for (outline, _) in fresh {
+            let index = pass.listing.stalls.firstSorted(notBefore: outline.id)
+            if index < pass.listing.stalls.count, pass.listing.stalls[index] == outline.id {
+                pass.isKnown[index] = true
+            }
+        }
+        self.pass = pass
+    }
+
+    private func write(_ header: IndexHeader, removing removed: [Int64], _ added: [Segment]) {
+        do throws(IndexFile.Problem) {
+            // Another process that has written meanwhile has written the same.
+            let written = try file?.write(header, after: self.header, removing: removed, adding: added)
+            self.header = written
+            if written == nil { pass?.isOvertaken = true }
+        } catch {
+            reject(error)
+        }
+    }
+}
+
+extension IndexStore.Pass {
+    /// What the header says of the directory.
+    var names: IndexHeader.Names {
+        let others = isKnown.indices.filter { !isKnown[$0] }
+        return IndexHeader.Names(
+            stamp: listing.stamp,
+            readAt: listing.readAt,
+            runs: listing.runs,
+            records: listing.records,
+            below: listing.below,
+            others: others.map { listing.stalls[$0] },
+            inodes: others.map { listing.inodes[$0] }
+        )
+    }
+}
+
+/// Compares some files with what is known of them: the newest, and some others in each pass.
+private struct FileLook {
+    private let files: ReportFiles?
+    private let newest: Int
+    private let others: Range<Int>
+
+    init(_ path: String, _ count: Int) {
+        files = try? ReportFiles(path: path)
+        newest = count - DirectoryIndex.looks.newest
+        let start = count > 0 ? Int.random(in: 0..<count) : 0
+        // Of a directory that is not much larger, all of them.
+        others =
+            count <= DirectoryIndex.looks.others ? 0..<count : start..<start + DirectoryIndex.looks.others
+    }
+
+    func confirms(_ key: Segment.Key, at index: Int, isAsked: Bool) -> Bool {
+        guard isAsked || index >= newest || others.contains(index) else { return true }
+        return files?.version(of: key.id).map { FileKey($0) } == key.file
+    }
+}
+
+/// How segments change.
+private struct Changes {
+    var removed: [Int64] = []
+    var added: [Segment] = []
+
+    var isEmpty: Bool { removed.isEmpty && added.isEmpty }
+
+    init() {}
+
+    /// Each new row goes into the segment before it. Of segments without changes nothing is read.
+    init(
+        _ fresh: [(outline: StallOutline, key: FileKey)],
+        _ parts: [IndexHeader.Part],
+        _ valid: [Int64: [Bool]],
+        _ file: IndexFile
+    ) throws(IndexFile.Problem) {
+        var rest = fresh[...]
+        for (index, part) in parts.enumerated() {
+            let end = index + 1 < parts.count ? parts[index + 1].first : nil
+            let own = rest.prefix { row in end.map { row.outline.id < $0 } ?? true }
+            rest = rest.dropFirst(own.count)
+            let flags = valid[part.row] ?? []
+            let isWhole = flags.allSatisfy(\.self)
+            if own.isEmpty, isWhole { continue }
+            if isWhole, part.count >= Segment.rows, let first = own.first, first.outline.id > part.last {
+                added += Segment.of(own)
+                continue
+            }
+            removed.append(part.row)
+            var rows = try Self.rows(of: part, flags, file) + own
+            rows.sort { $0.outline.id < $1.outline.id }
+            added += Segment.of(rows[...])
+        }
+        if parts.isEmpty { added = Segment.of(rest) }
+    }
+
+    private static func rows(
+        of part: IndexHeader.Part,
+        _ valid: [Bool],
+        _ file: IndexFile
+    ) throws(IndexFile.Problem) -> [(outline: StallOutline, key: FileKey)] {
+        var (wanted, keys, rows): ([ULID?], [FileKey], [(outline: StallOutline, key: FileKey)]) = ([], [], [])
+        try file.keys(of: part) { key in
+            let isValid = wanted.count < valid.count && valid[wanted.count]
+            wanted.append(isValid ? key.id : nil)
+            if isValid { keys.append(key.file) }
+        }
+        var pool = OutlinePool()
+        try file.outlines(of: part, wanted, &pool) { rows.append(($0, keys[rows.count])) }
+        return rows
+    }
+}
+
+extension Segment {
+    /// Segments of the usual size.
+    fileprivate static func of(_ rows: [(outline: StallOutline, key: FileKey)]) -> [Segment] { of(rows[...]) }
+
+    fileprivate static func of(_ rows: ArraySlice<(outline: StallOutline, key: FileKey)>) -> [Segment] {
+        stride(from: rows.startIndex, to: rows.endIndex, by: Segment.rows).map { start in
+            var segment = Segment()
+            for row in rows[start..<min(start + Segment.rows, rows.endIndex)] { segment.add(row.outline, row.key) }
+            return segment
+        }
+    }
+}

@@ -1,0 +1,188 @@
+internal import Dispatch
+internal import Glibc
+internal import Synchronization
+
+/// The list data of a directory's finished reports, read before and kept elsewhere. For one pass at a time.
+package protocol OutlineIndex: Sendable {
+    /// The names in the directory as of now.
+    func listing() throws(ReportError) -> DirectoryListing
+    /// The list data of those reports in the last listing that have not changed since they were read, in order of their ids.
+    func outlines() -> [StallOutline]
+    /// The same. They are not kept for the next call.
+    func takeOutlines() -> [StallOutline]
+    /// Takes in what was not known. In one pass, ids only grow.
+    ///
+    /// - Parameter count: The number of reports read, including those whose list data cannot be kept.
+    func add(_ read: [ReadOutline], of count: Int)
+    /// The pass read everything in the listing.
+    func finish()
+}
+
+/// The list data of a report, just read.
+package struct ReadOutline: Sendable {
+    package var outline: StallOutline
+    /// The version of the file from which it was read. Nil if it depends on more than this file: on whether a process lives.
+    package var version: FileStatus?
+}
+
+extension ReportCatalog {
+    /// The number of reports that are read before the first of them is passed on.
+    private static let batch = 8192
+    /// The number of reports for which a thread is worthwhile.
+    private static let reportsPerThread = 500
+    /// More threads would wait for the directory's lock in the kernel.
+    private static let mostThreads = 8
+
+    /// The list data of each report, oldest first, some thousand in memory at a time.
+    ///
+    /// - Returns: The errors of reports that could not be read, without reports that were removed for newer ones in the
+    ///   meantime.
+    package func forEachOutline(_ body: (StallOutline) -> Void) throws(ReportError) -> [ReportError] {
+        let known = reader.index?.outlines() ?? []
+        var (failures, pool, rest, next): ([ReportError], OutlinePool, ArraySlice<ULID>, Int) = (
+            [], .init(), stalls[...], 0
+        )
+        while !rest.isEmpty {
+            let (window, unread) = Self.window(of: rest, besides: known, known.count, from: next)
+            var read = try outlines(of: unread, &pool, &failures)[...]
+            for id in window {
+                while next < known.count, known[next].id < id { next += 1 }
+                if next < known.count, known[next].id == id {
+                    body(known[next])
+                } else if read.first?.outline.id == id, let first = read.popFirst() {
+                    body(first.outline)
+                }
+            }
+            rest = rest[window.endIndex...]
+        }
+        reader.index?.finish()
+        return failures
+    }
+
+    /// The list data of all stalls, oldest first, and the errors of reports that could not be read.
+    func allOutlines() throws(ReportError) -> (stalls: [StallOutline], failures: [ReportError]) {
+        var known = reader.index?.takeOutlines() ?? []
+        var (failures, pool, rest, next): ([ReportError], OutlinePool, ArraySlice<ULID>, Int) = (
+            [], .init(), stalls[...], 0
+        )
+        let before = known.count
+        known.reserveCapacity(stalls.count)
+        var unreadCount = 0
+        while !rest.isEmpty {
+            let (window, unread) = Self.window(of: rest, besides: known, before, from: next)
+            unreadCount += unread.count
+            for read in try outlines(of: unread, &pool, &failures) { known.append(read.outline) }
+            if let last = window.last { while next < before, known[next].id <= last { next += 1 } }
+            rest = rest[window.endIndex...]
+        }
+        reader.index?.finish()
+        // Names can have gone since the index looked.
+        if before + unreadCount > stalls.count { known.removeAll { !stalls.hasSorted($0.id) } }
+        if before > 0, before < known.count { known.sort { $0.id < $1.id } }
+        return (known, failures)
+    }
+
+    /// The next stalls, and those of them that have to be read.
+    ///
+    /// - Parameters:
+    ///   - known: Only its first `count` elements.
+    ///   - next: The first of them that can be among the stalls.
+    private static func window(
+        of rest: ArraySlice<ULID>,
+        besides known: [StallOutline],
+        _ count: Int,
+        from next: Int
+    ) -> (stalls: ArraySlice<ULID>, unread: [ULID]) {
+        var (unread, next, end): ([ULID], Int, Int) = ([], next, rest.startIndex)
+        while end < rest.endIndex, unread.count < batch {
+            let id = rest[end]
+            while next < count, known[next].id < id { next += 1 }
+            if next >= count || known[next].id != id { unread.append(id) }
+            end += 1
+        }
+        return (rest[..<end], unread)
+    }
+
+    /// Reads some reports, concurrently if there are many.
+    private func outlines(
+        of ids: [ULID],
+        _ pool: inout OutlinePool,
+        _ failures: inout [ReportError]
+    ) throws(ReportError) -> [ReadOutline] {
+        guard !ids.isEmpty else { return [] }
+        let processors = Int(clamping: sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+        let count = max(1, min(ids.count / Self.reportsPerThread, Self.mostThreads, processors))
+        let parts = Mutex([Result<Part, ReportError>](repeating: .success(Part()), count: count))
+        DispatchQueue.concurrentPerform(iterations: count) { number in
+            let range = ids.count * number / count..<ids.count * (number + 1) / count
+            let part = Result { () throws(ReportError) in try self.part(ids[range]) }
+            parts.withLock { $0[number] = part }
+        }
+        var read: [ReadOutline] = []
+        for part in parts.withLock({ $0 }) {
+            let part = try part.get()
+            read += part.read.map { ReadOutline(outline: pool.shared($0.outline), version: $0.version) }
+            failures += part.failures
+        }
+        reader.index?.add(read, of: ids.count)
+        return read
+    }
+
+    private struct Part {
+        var read: [ReadOutline] = []
+        var failures: [ReportError] = []
+    }
+
+    private func part(_ ids: ArraySlice<ULID>) throws(ReportError) -> Part {
+        let directory = try OpenDirectory(path: reader.path)
+        var part = Part()
+        for id in ids {
+            do throws(ReportError) {
+                part.read.append(try readOutline(id, in: directory))
+            } catch {
+                if error.code != .missingFile { part.failures.append(error) }
+            }
+        }
+        return part
+    }
+}
+
+extension [ULID] {
+    /// Whether it is among them, which are sorted.
+    package func hasSorted(_ id: ULID) -> Bool {
+        let index = firstSorted(notBefore: id)
+        return index < count && self[index] == id
+    }
+
+    /// The index of the first that is not less. They are sorted.
+    package func firstSorted(notBefore id: ULID) -> Int {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = low + (high - low) / 2
+            if self[middle] < id { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+}
+
+/// Looks at the files of reports, without reading them. For one thread at a time.
+package final class ReportFiles {
+    private let directory: OpenDirectory
+
+    package init(path: String) throws(ReportError) { directory = try OpenDirectory(path: path) }
+
+    /// The file's version now. Nil if there is none.
+    package func version(of stall: ULID) -> FileStatus? {
+        directory.status(of: ReportFileName(.stall, stall).description)
+    }
+}
+
+extension DirectoryListing {
+    /// Adds stalls.
+    package mutating func add(_ stalls: [ULID], _ inodes: [UInt64]) {
+        guard !stalls.isEmpty else { return }
+        self.stalls += stalls
+        self.inodes += inodes
+        sortStalls()
+    }
+}

@@ -1,0 +1,17 @@
+import Testing
+
+@testable import StallIndex
+
+@Suite struct ChecksumTests {
+    @Test("a checksum differs for each changed bit, and for another length")
+    func bits() {
+        let bytes = (0..<100).map { UInt8($0) }
+        var sums: Set<UInt64> = [Checksum.of(bytes), Checksum.of(bytes + [0]), Checksum.of(Array(bytes.dropLast()))]
+        for bit in 0..<800 {
+            var changed = bytes
+            changed[bit / 8] ^= 1 << (bit % 8)
+            sums.insert(Checksum.of(changed))
+        }
+        #expect(sums.count == 803)
+    }
+}

@@ -1,0 +1,162 @@
+import Foundation
+import StallReports
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import StallIndex
+
+@Suite("Index of a report directory", .serialized, .timeLimit(.minutes(10)))
+struct IndexTests {
+    @Test("readers say the same with and without an index, whatever happened to the directory in between")
+    func history() throws {
+        let directory = try IndexedDirectory(reports: 60)
+        var random = SplitMix64.ofThisRun()
+        for step in 0..<(testsAllForms ? 400 : 40) {
+            try change(directory, step, &random)
+            let told = Told()
+            let (plain, indexed) = (try directory.read(indexed: false), try directory.read(told))
+            #expect(indexed == plain, "step \(step)")
+            #expect(told.all.isEmpty, "step \(step)")
+        }
+    }
+
+    private func change(_ directory: IndexedDirectory, _ step: Int, _ random: inout SplitMix64) throws {
+        let ids = try directory.store.reader.names().filter { $0.content == .stall }
+        guard let name = ids.randomElement(using: &random) else { return try directory.flood(20, first: step * 100) }
+        let file = "\(directory.path)/\(name)"
+        switch Int.random(in: 0..<8, using: &random) {
+        case 0: try directory.flood(5, first: 1000 + step * 10)
+        case 1: try FileManager.default.removeItem(atPath: file)
+        case 2: try Data("{\"id\":".utf8).write(to: URL(filePath: file))
+        case 3: try change(name, in: directory) { $0.durationNs += 1_000_000 }
+        case 4:
+            try change(name, in: directory) {
+                ($0.state, $0.endedAt) = ($0.state == .ongoing ? (.recovered, $0.detectedAt) : (.ongoing, nil))
+            }
+        case 5: try change(name, in: directory) { $0.aliases = [$0.fingerprint] }
+        case 6: try directory.age("\(name)")
+        default: try directory.age()
+        }
+    }
+
+    private func change(
+        _ name: ReportFileName,
+        in directory: IndexedDirectory,
+        _ change: (inout StallReport) -> Void
+    ) throws {
+        guard var report = try? directory.store.reader.report(name.id) else { return }
+        change(&report)
+        try directory.store.write(report)
+    }
+
+    @Test("reports that have not changed are read once")
+    func once() throws {
+        let directory = try IndexedDirectory(reports: 300)
+        try directory.age()
+        let before = try directory.read()
+        // Nobody can read them any more, and nobody has to: their names, files and times are the same.
+        for name in before.names.dropFirst(10) { try damage("\(directory.path)/\(ReportFileName(.stall, name))") }
+        let after = try directory.read()
+        #expect(after == before && after.stalls.count == 300)
+        #expect(try directory.read(indexed: false) != before)
+    }
+
+    /// Overwrites a file's contents and keeps its length and time.
+    private func damage(_ file: String) throws {
+        let date = try FileManager.default.attributesOfItem(atPath: file)[.modificationDate]
+        let handle = try FileHandle(forWritingTo: URL(filePath: file))
+        try handle.write(contentsOf: Data("x".utf8))
+        try handle.close()
+        try FileManager.default.setAttributes([.modificationDate: date ?? Date.now], ofItemAtPath: file)
+    }
+
+    @Test("a damaged index is thrown away, in one line, and never answers")
+    func damaged() throws {
+        let directory = try IndexedDirectory(reports: 200)
+        try directory.age()
+        let truth = try directory.read()
+        let whole = try Data(contentsOf: URL(filePath: directory.indexFile))
+        var random = SplitMix64.ofThisRun()
+        var rejected = 0
+        for trial in 0..<(testsAllForms ? 1000 : 100) {
+            var bytes = whole
+            switch trial % 4 {
+            case 0: bytes = bytes.prefix(Int.random(in: 0..<bytes.count, using: &random))
+            case 1: bytes = Data((0..<5000).map { _ in UInt8.random(in: 0...255, using: &random) })
+            default:
+                for _ in 0..<(trial % 4 == 2 ? 1 : 100) {
+                    bytes[Int.random(in: 0..<bytes.count, using: &random)] = .random(in: 0...255, using: &random)
+                }
+            }
+            try bytes.write(to: URL(filePath: directory.indexFile))
+            let told = Told()
+            #expect(try directory.read(told) == truth, "trial \(trial)")
+            #expect(told.all.count <= 1, "trial \(trial)")
+            rejected += told.all.count
+        }
+        #expect(rejected > 0)
+    }
+
+    @Test("an index with other tables, or that others can write, is made again")
+    func foreign() throws {
+        let directory = try IndexedDirectory(reports: 200)
+        try directory.age()
+        let truth = try directory.read()
+        try FileManager.default.setAttributes([.posixPermissions: 0o666], ofItemAtPath: directory.indexFile)
+        let told = Told()
+        #expect(try directory.read(told) == truth)
+        #expect(told.all.count == 1 && told.all[0].contains("can be written by others"))
+        #expect(IndexFolder.isOurs(directory.indexFile, S_IFREG))
+        IndexFolder.remove(directory.indexFile)
+        let database = try Database(path: directory.indexFile)
+        try database.run("CREATE VIEW header AS SELECT 1 AS row, x'00' AS bytes")
+        #expect(try directory.read() == truth)
+    }
+
+    @Test("without a place for an index everything is read, and nothing is written into the report directory")
+    func noPlace() throws {
+        let directory = try IndexedDirectory(reports: 200)
+        try directory.age()
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
+        let truth = try directory.read(indexed: false)
+        for folder in [nil, IndexFolder(path: "/proc/no-such-folder"), directory.folder] {
+            let index = DirectoryIndex(path: directory.path, use: .always, folder: folder, notes: .init())
+            #expect(try Answer(ReportReader(path: directory.path, index: index)) == truth)
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == names)
+    }
+
+    @Test("several readers at once, with reports that come and go, say what is there")
+    func together() throws {
+        let directory = try IndexedDirectory(reports: 400)
+        try directory.age()
+        let wrong = Mutex(0)
+        for round in 0..<3 {
+            try directory.flood(50, first: 5000 + round * 100)
+            try directory.age()
+            let truth = try directory.read(indexed: false)
+            DispatchQueue.concurrentPerform(iterations: 4) { _ in
+                if (try? directory.read()) != truth { wrong.withLock { $0 += 1 } }
+            }
+        }
+        #expect(wrong.withLock { $0 } == 0)
+    }
+
+    @Test("a long-lived reader sees what came and went since")
+    func longLived() throws {
+        let directory = try IndexedDirectory(reports: 100)
+        try directory.age()
+        let reader = ReportReader(path: directory.path, index: directory.index())
+        for round in 0..<5 {
+            #expect(try Answer(reader) == directory.read(indexed: false), "round \(round)")
+            try directory.flood(10, first: 5000 + round * 100)
+            let first = try #require(try reader.catalog().stalls.first)
+            try FileManager.default.removeItem(atPath: "\(directory.path)/\(ReportFileName(.stall, first))")
+        }
+    }
+}
+
+extension ReportDirectory {
+    fileprivate var reader: ReportReader { ReportReader(path: path) }
+}

@@ -1,0 +1,55 @@
+import StallReports
+import TestSupport
+import Testing
+
+@testable import StallIndex
+
+@Suite struct SegmentTests {
+    @Test("outlines come out of a segment as they went in; other bytes are refused without a trap")
+    func roundTrip() throws {
+        let directory = try IndexedDirectory(reports: 50)
+        var stalls = try directory.read(indexed: false).stalls
+        stalls[3].repeats = .init(
+            count: 2,
+            report: stalls[0].id,
+            firstAt: stalls[0].startedAt,
+            lastAt: stalls[1].startedAt,
+            totalNs: 7,
+            longestNs: .max
+        )
+        (stalls[4].suppressed, stalls[5].runDelayShare, stalls[6].culprit) = (9, nil, nil)
+        (stalls[7].aliases, stalls[8].run, stalls[9].service) = ([stalls[0].fingerprint], nil, nil)
+        var segment = Segment()
+        for (index, stall) in stalls.enumerated() {
+            segment.add(stall, FileKey(inode: UInt64(index), modified: stall.startedAt, size: index))
+        }
+        let (keys, data) = (segment.keys.bytes, segment.data())
+        #expect(outlines(data, stalls.map(\.id)) == stalls)
+        #expect(isKeys(keys, stalls.count) && !isKeys(keys, stalls.count - 1))
+        var random = SplitMix64.ofThisRun()
+        for _ in 0..<2000 {
+            var (bytes, keys) = (data, keys)
+            for _ in 0..<3 {
+                bytes[Int.random(in: 0..<bytes.count, using: &random)] = .random(in: 0...255, using: &random)
+            }
+            for _ in 0..<3 {
+                keys[Int.random(in: 0..<keys.count, using: &random)] = .random(in: 0...255, using: &random)
+            }
+            _ = outlines(bytes, stalls.map(\.id))
+            _ = outlines(Array(bytes.prefix(Int.random(in: 0..<bytes.count, using: &random))), stalls.map(\.id))
+            _ = isKeys(keys, stalls.count)
+        }
+    }
+
+    private func outlines(_ bytes: [UInt8], _ ids: [ULID]) -> [StallOutline]? {
+        var (pool, found): (OutlinePool, [StallOutline]) = (OutlinePool(), [])
+        let isValid = unsafe bytes.withUnsafeBytes { raw in
+            unsafe Segment.outlines(ByteView(raw), ids, &pool) { found.append($0) }
+        }
+        return isValid ? found : nil
+    }
+
+    private func isKeys(_ bytes: [UInt8], _ count: Int) -> Bool {
+        unsafe bytes.withUnsafeBytes { unsafe Segment.keys(ByteView($0), count) { _ in } }
+    }
+}
