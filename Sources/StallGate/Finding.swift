@@ -110,8 +110,11 @@ public enum Doubt: Hashable, Sendable {
 }
 
 extension Doubt: CustomStringConvertible {
-    /// For display; made visible.
-    public var description: String {
+    /// For display; made visible. Times are UTC.
+    public var description: String { text { "\($0)" } }
+
+    /// - Parameter time: How a time is written.
+    func text(time: (Timestamp) -> String) -> String {
         switch self {
         case .directory(let error), .file(let error):
             "\(VisibleText.of(error.path ?? "")): \(error)"
@@ -122,7 +125,7 @@ extension Doubt: CustomStringConvertible {
         case .justStarted(let run):
             "run \(run): it has watched for less than a second, and goes on; judge later, or let it watch its loop"
         case .endUnknown(let run, let since):
-            "run \(run): its process ended without closing it, and nothing is known after \(since); keep its live-*.bin file with the reports, or end the process in order"
+            "run \(run): its process ended without closing it, and nothing is known after \(time(since)); keep its live-*.bin file with the reports, or end the process in order"
         case .disarmed(let run):
             "run \(run): the monitor switched itself off; its run record says why"
         case .missingReports(let run, let count):

@@ -93,10 +93,15 @@ extension StallOutline {
 }
 
 extension GateResult {
-    /// For display: the verdict, then its reasons, a line each. No colours.
-    public var text: String {
+    /// For display: the verdict, then its reasons, a line each. No colours. Times are UTC.
+    public var text: String { text { "\($0)" } }
+
+    /// The same.
+    ///
+    /// - Parameter time: How a time is written.
+    package func text(time: (Timestamp) -> String) -> String {
         var lines = [headline]
-        lines += doubts.map { "  cannot judge: \($0)" }
+        lines += doubts.map { "  cannot judge: \($0.text(time: time))" }
         lines += cutShort.map { "  cut short: \(Self.cutShortLine($0))" }
         if repeats == 1 {
             if let text = tooManyText { lines.append("  over budget: \(text)") }

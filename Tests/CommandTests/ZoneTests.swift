@@ -49,4 +49,18 @@ struct ZoneTests {
         #expect(days.contains("2026-11-18  ") && days.contains("2026-11-19  ") && !days.contains("(UTC)"), "\(days)")
         #expect(try run("show", String(late.fingerprint.rawValue), fixture.path, "--utc").output.contains("Days (UTC)"))
     }
+
+    @Test("the gate's text has them in the local zone, with --utc in UTC; JSON always in UTC")
+    func gate() throws {
+        var killed = Sample.run()
+        (killed.state, killed.stoppedAt) = (.terminated, nil)
+        try fixture.store.write(killed)
+        let text = try run("gate", fixture.path)
+        #expect(
+            text.status == 1 && text.output.contains("nothing is known after 2026-11-18T16:36:40+05:30;"),
+            "\(text.output)"
+        )
+        #expect(try run("gate", fixture.path, "--utc").output.contains("nothing is known after 2026-11-18T11:06:40Z;"))
+        #expect(try run("gate", fixture.path, "--format", "json").output.contains("2026-11-18T11:06:40.123456789Z"))
+    }
 }

@@ -50,10 +50,13 @@ struct GateRunCommand: ParsableCommand {
     )
     var keep: String?
 
+    @OptionGroup var zone: ZoneOption
+
     @Argument(parsing: .postTerminator, help: ArgumentHelp("What to run.", valueName: "command"))
     var command: [String] = []
 
     func validate() throws {
+        zone.use()
         if command.isEmpty { throw ValidationError("give the command after '--'") }
         if !(1...1000).contains(repeats) { throw ValidationError("--repeat is from 1 to 1000") }
         if let warmUp, warmUp.nanoseconds > 3_600_000_000_000 { throw ValidationError("--warm-up is up to 1h") }

@@ -92,7 +92,7 @@ struct JudgeOptions: ParsableArguments {
 extension JudgeOptions {
     /// The gate's text for people.
     static func lines(of result: GateResult, width: Int?) -> [StyledText] {
-        result.text.split(separator: "\n").flatMap {
+        result.text(time: \.toSeconds).split(separator: "\n").flatMap {
             StyledText(String($0), limit: .max).wrapped(to: width, hanging: 6)
         }
     }
@@ -164,7 +164,7 @@ struct BudgetOptions: ParsableArguments {
         result.limits.maxBlockedPercent = maxBlockedPercent
         result.limits.maxTurnP99Ns = maxTurnP99?.nanoseconds
         result.limits.maxTurnNs = maxTurn?.nanoseconds
-        result.today = CalendarDay(String(Timestamp.now().description.prefix(10)))
+        result.today = CalendarDay(Timestamp.now().day)
         if let path = budget ?? Self.defaultFile {
             let file = try BudgetFile(path: path)
             (result.rules, result.allowances) = (file.rules, file.allowances)
