@@ -12,6 +12,9 @@ struct FlameGraph {
         var module: String?
         var isOwn: Bool
         var nanoseconds: Int64 = 0
+        /// The same in the earlier one of two compared sets.
+        var before: Int64 = 0
+        var both: Int64 { nanoseconds.addingSaturated(before) }
         var children: [Node] = []
     }
 
@@ -24,6 +27,7 @@ struct FlameGraph {
         let merging = Merging(stacks)
         root.children = merging.roots
         root.nanoseconds = root.children.map(\.nanoseconds).saturatingSum()
+        root.before = root.children.map(\.before).saturatingSum()
     }
 
     private static func depth(of node: Node) -> Int { 1 + (node.children.map(depth).max() ?? 0) }
@@ -83,9 +87,10 @@ private struct Merging {
         Dictionary(grouping: members, by: group).values.map { members in
             var box = node(members[0])
             box.nanoseconds = members.map { stacks[$0].weight.nanoseconds }.saturatingSum()
+            box.before = members.map { stacks[$0].weight.before }.saturatingSum()
             box.children = children(of: members, depth: depth)
             return box
-        }.sorted { ($1.nanoseconds, $0.name, $0.module ?? "") < ($0.nanoseconds, $1.name, $1.module ?? "") }
+        }.sorted { ($1.both, $0.name, $0.module ?? "") < ($0.both, $1.name, $1.module ?? "") }
     }
 
     private static func name(of key: WeightedStacks.Key) -> String {
@@ -178,8 +183,11 @@ struct FlameGraphPage: ReportExporter {
     mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try view.add(report) }
 
     func end() throws(ReportError) -> [UInt8] {
-        Array(Self.head.utf8) + (try view.end()) + Array(Self.tail.utf8)
+        Self.page(around: try view.end())
     }
+
+    /// A page around data that is already embedded.
+    static func page(around data: [UInt8]) -> [UInt8] { Array(head.utf8) + data + Array(tail.utf8) }
 
     private static let head = """
         <!doctype html>

@@ -20,8 +20,12 @@ public struct FlameGraphView: ReportExporter {
     /// Returns the data: JSON without `<`, so that it cannot end the script element that it is placed in.
     public func end() throws(ReportError) -> [UInt8] {
         let data = try line(Content(graph: Box(FlameGraph(stacks).root), stalls: rows))
-        // In a script element only this character could end the element.
-        return Array(String(decoding: data, as: UTF8.self).replacing("<", with: "\\u003c").utf8)
+        return Self.embedded(data)
+    }
+
+    /// JSON that can be placed into a script element: only this character could end the element.
+    static func embedded(_ json: [UInt8]) -> [UInt8] {
+        Array(String(decoding: json, as: UTF8.self).replacing("<", with: "\\u003c").utf8)
     }
 
     private struct Content: Encodable {
@@ -30,16 +34,19 @@ public struct FlameGraphView: ReportExporter {
     }
 
     /// With short keys, because a large graph has many.
-    private struct Box: Encodable {
+    struct Box: Encodable {
         var n: String
         var p: String?
         var o: Int?
         var t: Int64
+        /// In the earlier one of two compared sets.
+        var b: Int64?
         var c: [Box]?
 
-        init(_ node: FlameGraph.Node) {
+        init(_ node: FlameGraph.Node, isCompared: Bool = false) {
             (n, p, o, t) = (node.name, node.place, node.isOwn ? 1 : nil, node.nanoseconds)
-            c = node.children.isEmpty ? nil : node.children.map { Box($0) }
+            b = isCompared ? node.before : nil
+            c = node.children.isEmpty ? nil : node.children.map { Box($0, isCompared: isCompared) }
         }
     }
 
@@ -116,12 +123,24 @@ public struct FlameGraphView: ReportExporter {
         const element = id => document.getElementById(id);
         const time = ns => ns >= 1e9 ? (ns / 1e9).toFixed(2) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
         const share = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
-        let shown = [data.graph], words = "", order = "ns", falling = true;
+        // Boxes of a comparison have the time of the earlier set too. They are as wide as both together, and coloured by the change.
+        const sides = data.sides, weight = node => node.t + (node.b || 0);
+        let shown = [data.graph], words = "", order = sides ? null : "ns", falling = !sides;
 
         function matches(text) { return words !== "" && text.toLowerCase().includes(words); }
 
-        function tell(node) {
-          element("told").textContent = node.n + (node.p ? "\n" + node.p : "") + "\n" + time(node.t) + ", " + share(node.t, data.graph.t) + " of all";
+        function describe(node) {
+          const name = node.n + (node.p ? "\n" + node.p : "") + "\n";
+          if (!sides) return name + time(node.t) + ", " + share(node.t, data.graph.t) + " of all";
+          return name + time(node.b) + " → " + time(node.t) + (sides.rate ? " per hour watched" : "");
+        }
+
+        function tell(node) { element("told").textContent = describe(node); }
+
+        // From blue (gone) over grey (unchanged) to red (new).
+        function shade(node) {
+          const change = weight(node) > 0 ? (node.t - node.b) / weight(node) : 0;
+          return `hsl(${change > 0 ? 8 : 215} ${Math.round(85 * Math.abs(change))}% ${Math.round(78 - 18 * Math.abs(change))}%)`;
         }
 
         function draw() {
@@ -139,14 +158,15 @@ public struct FlameGraphView: ReportExporter {
             item.style.width = 100 * width + "%";
             item.style.top = 18 * level + "px";
             item.textContent = node.n;
-            item.title = node.n + (node.p ? "\n" + node.p : "") + "\n" + time(node.t) + ", " + share(node.t, data.graph.t);
+            item.title = describe(node);
+            if (sides && !item.classList.contains("hit")) { item.style.background = shade(node); item.style.color = "#222"; }
             item.addEventListener("click", () => { shown = path; tell(node); draw(); });
             item.addEventListener("mouseenter", () => tell(node));
             graph.append(item);
             if (isAbove) return;
             let x = left;
             for (const child of node.c || []) {
-              const part = node.t > 0 ? width * child.t / node.t : 0;
+              const part = weight(node) > 0 ? width * weight(child) / weight(node) : 0;
               box(child, path.concat([child]), x, part, level + 1, false);
               x += part;
             }
@@ -154,12 +174,12 @@ public struct FlameGraphView: ReportExporter {
           shown.slice(0, -1).forEach((node, level) => box(node, shown.slice(0, level + 1), 0, 1, level, true));
           box(top, shown, 0, 1, shown.length - 1, false);
           graph.style.height = 18 * (depth + 1) + "px";
-          const sum = node => matches(node.n) || (node.p && matches(node.p)) ? node.t : (node.c || []).reduce((all, child) => all + sum(child), 0);
-          element("found").textContent = words === "" ? "" : share(sum(data.graph), data.graph.t) + " of the time is under what was found";
+          const sum = node => matches(node.n) || (node.p && matches(node.p)) ? weight(node) : (node.c || []).reduce((all, child) => all + sum(child), 0);
+          element("found").textContent = words === "" ? "" : share(sum(data.graph), weight(data.graph)) + " of the time is in matching calls";
         }
 
         const most = 1000;
-        const columns = [["started", "Started"], ["ns", "Length"], ["kind", "Kind"], ["verdict", "Why"], ["service", "Service"], ["label", "Watched"], ["culprit", "Culprit"], ["cause", "Cause"], ["id", "Report"]];
+        const columns = sides ? sides.columns.map((name, index) => [index, name]) : [["started", "Started"], ["ns", "Length"], ["kind", "Kind"], ["verdict", "Why"], ["service", "Service"], ["label", "Watched"], ["culprit", "Culprit"], ["cause", "Cause"], ["id", "Report"]];
 
         function list() {
           const rows = data.stalls.filter(stall => words === "" || columns.some(([key]) => matches(String(stall[key]))));
@@ -188,7 +208,8 @@ public struct FlameGraphView: ReportExporter {
           head.append(cell);
         }
         element("heads").append(head);
-        element("summary").textContent = data.stalls.length + (data.stalls.length === 1 ? " stall, " : " stalls, ") + time(data.graph.t) + " together. Orange is the server's own code. Times are UTC.";
+        if (sides) document.querySelector("h1").textContent = document.title = sides.before + " → " + sides.after;
+        element("summary").textContent = sides ? sides.summary : data.stalls.length + (data.stalls.length === 1 ? " stall, " : " stalls, ") + time(data.graph.t) + " together. Orange is the server's own code. Times are UTC.";
         element("search").addEventListener("input", event => { words = event.target.value.trim().toLowerCase(); draw(); list(); });
         element("reset").addEventListener("click", () => { shown = [data.graph]; draw(); });
         draw();

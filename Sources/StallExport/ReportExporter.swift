@@ -23,7 +23,7 @@ extension ReportExporter {
 /// The formats to which reports can be exported, with the names that the command accepts.
 public enum ExportFormat: String, CaseIterable, Sendable {
     case html, svg, speedscope, pprof, collapsed
-    case chrome
+    case chrome, firefox
     case otlpLogs = "otlp-logs"
     case otlpMetrics = "otlp-metrics"
     case prometheus, sentry, csv, ndjson
@@ -36,7 +36,8 @@ public enum ExportFormat: String, CaseIterable, Sendable {
         case .speedscope: "speedscope.app, and editors that read its files"
         case .pprof: "go tool pprof, and services that take its profiles"
         case .collapsed: "a line for each stack with its microseconds: flamegraph.pl, inferno and others"
-        case .chrome: "a timeline with one track for each loop: ui.perfetto.dev, chrome://tracing, profiler.firefox.com"
+        case .chrome: "a timeline with one track for each loop: ui.perfetto.dev, chrome://tracing"
+        case .firefox: "profiler.firefox.com: a timeline of the stalls with their stacks, call tree, flame graph"
         case .otlpLogs: "OpenTelemetry log records as JSON lines, for any OTLP/HTTP receiver (/v1/logs)"
         case .otlpMetrics: "OpenTelemetry metrics as JSON lines, for any OTLP/HTTP receiver (/v1/metrics)"
         case .prometheus: "Prometheus' text format, for node_exporter's textfile collector"
@@ -58,6 +59,7 @@ public enum ExportFormat: String, CaseIterable, Sendable {
         case .pprof: PprofExporter()
         case .collapsed: CollapsedExporter()
         case .chrome: TraceEventExporter()
+        case .firefox: FirefoxExporter()
         case .otlpLogs: TelemetryLogExporter()
         case .otlpMetrics: TelemetryMetricExporter()
         case .prometheus: PrometheusExporter()

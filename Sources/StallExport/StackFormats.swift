@@ -116,6 +116,8 @@ package struct WeightedStacks {
 
     package struct Weight {
         package var nanoseconds: Int64 = 0
+        /// The same in the earlier one of two compared sets.
+        package var before: Int64 = 0
         /// The number of stalls in which it was seen.
         package var stalls: Int64 = 0
     }
@@ -138,7 +140,8 @@ package struct WeightedStacks {
         }
     }
 
-    package mutating func add(_ report: StallReport) {
+    /// - Parameter isBefore: Whether the report is of the earlier one of two compared sets.
+    package mutating func add(_ report: StallReport, isBefore: Bool = false) {
         let stalled = report.stacks.filter { $0.role == .stalled }
         let parts = stalled.isEmpty ? [nil] : stalled.map(Optional.some)
         let shares = Self.shares(of: parts, in: report.durationNs)
@@ -149,7 +152,11 @@ package struct WeightedStacks {
                 verdict: report.cause.verdict.rawValue,
                 calls: stack.map { callNumbers(of: $0, in: report) } ?? [number(of: Call(name: "(no stack)"))]
             )
-            weights[key, default: Weight()].nanoseconds.addSaturated(share)
+            if isBefore {
+                weights[key, default: Weight()].before.addSaturated(share)
+            } else {
+                weights[key, default: Weight()].nanoseconds.addSaturated(share)
+            }
             weights[key, default: Weight()].stalls.addSaturated(1)
         }
     }

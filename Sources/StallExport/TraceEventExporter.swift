@@ -12,7 +12,7 @@ struct TraceEventExporter: ReportExporter {
     }
 
     /// Every container has a process 1, and process numbers are reused after a restart.
-    private struct Process: Hashable {
+    struct Process: Hashable {
         var host: String
         var bootID: String?
         var pidNamespace: UInt64?

@@ -1,3 +1,4 @@
+import Foundation
 import StallReports
 import Testing
 
@@ -37,6 +38,26 @@ struct DiffTests {
         #expect(!same.output.contains("shop.Cart") && same.output.contains("1 unchanged"))
         #expect(try CommandRun("diff", many, many, "--all").output.contains("shop.Cart"))
         #expect(try CommandRun("diff", few, many, "--format", "json").output.contains("\"change\":\"worse\""))
+    }
+
+    @Test("--html: one page with both sides' stacks and the faults; a baseline's file has no stacks")
+    func page() throws {
+        let (few, many) = (try directory("few", stalls: 2), try directory("many", stalls: 40))
+        let file = fixture.root + "/diff.html"
+        let run = try CommandRun("diff", few, many, "--html", file)
+        #expect(run.status == 0 && run.output.contains("1 worse"), "\(run.errors)")
+        let page = try String(contentsOfFile: file, encoding: .utf8)
+        let data = page.components(separatedBy: #"id="data">"#)[1].components(separatedBy: "</script>")[0]
+        let content = try #require(try JSONSerialization.jsonObject(with: Data(data.utf8)) as? [String: Any])
+        let graph = try #require(content["graph"] as? [String: Any])
+        // Six runs of ten minutes make an hour.
+        #expect(graph["b"] as? Int == 612_345_678 * 2 * 6 && graph["t"] as? Int == 612_345_678 * 40 * 6)
+        #expect((content["stalls"] as? [[String]])?.map(\.first) == ["worse"])
+        #expect((content["sides"] as? [String: Any])?["rate"] as? Bool == true)
+        let baseline = fixture.root + "/baseline.json"
+        #expect(try CommandRun("gate", "baseline", "record", few, "--output", baseline).status == 0)
+        let refused = try CommandRun("diff", baseline, many, "--html", file)
+        #expect(refused.status == 1 && refused.errors.contains("is a baseline, which has no stacks"))
     }
 
     @Test("two releases of one directory, a baseline's file, and a day without anything")

@@ -57,6 +57,36 @@ struct StackFormatTests {
         #expect(names == [["main", "total()", "price()"], ["main", "total()", "tax()"]])
     }
 
+    @Test("Firefox: a thread for each loop; the columns of a table are of one length, and point at rows that are there")
+    func firefox() throws {
+        let file = try ExportSample.json(ExportSample.export(.firefox))
+        #expect((file["meta"] as? [String: Any])?["preprocessedProfileVersion"] as? Int == 48)
+        let threads = try #require(file["threads"] as? [[String: Any]])
+        #expect(threads.map { $0["name"] as? String } == ["main", "worker"])
+        for thread in threads {
+            func column(_ table: String, _ name: String) -> [Int] {
+                ((thread[table] as? [String: Any])?[name] as? [Any] ?? []).compactMap { $0 as? Int }
+            }
+            func rows(_ table: String) -> Range<Int> {
+                0..<((thread[table] as? [String: Any])?["length"] as? Int ?? -1)
+            }
+            for table in ["samples", "markers", "stackTable", "frameTable", "funcTable", "resourceTable"] {
+                let columns = (thread[table] as? [String: Any] ?? [:]).values.compactMap { $0 as? [Any] }
+                #expect(columns.count > 2 && columns.allSatisfy { $0.count == rows(table).count }, "\(table)")
+            }
+            let strings = try #require(thread["stringArray"] as? [String])
+            #expect(column("samples", "stack").allSatisfy(rows("stackTable").contains))
+            #expect(column("stackTable", "frame").allSatisfy(rows("frameTable").contains))
+            #expect(column("stackTable", "prefix").allSatisfy(rows("stackTable").contains))
+            #expect(column("frameTable", "func").allSatisfy(rows("funcTable").contains))
+            #expect(column("funcTable", "name").allSatisfy(strings.indices.contains))
+            let times = try #require((thread["samples"] as? [String: Any])?["time"] as? [Double])
+            #expect(times == times.sorted())
+        }
+        let weights = try #require((threads[0]["samples"] as? [String: Any])?["weight"] as? [Double])
+        #expect(abs(weights.reduce(0, +) - 600) < 0.001)
+    }
+
     @Test(
         "pprof: its own tool finds the functions, their times and the labels",
         .enabled(if: Tool.exists("go"), "go is not installed: apt-get install golang-go")

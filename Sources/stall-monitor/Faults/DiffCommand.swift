@@ -1,4 +1,5 @@
 import ArgumentParser
+import StallExport
 import StallGate
 import StallReports
 
@@ -10,7 +11,7 @@ struct DiffCommand: ParsableCommand {
             EXAMPLES
               stall-monitor diff ./before ./after
               stall-monitor diff release=1.4 release=1.5 --reports /var/lib/stalls
-              stall-monitor diff day=yesterday day=today
+              stall-monitor diff day=yesterday day=today --html diff.html
               stall-monitor diff host=web1,release=1.5 host=web2,release=1.5 --all
 
             A side is a report directory, a file from 'gate baseline record', or a choice of stalls: \(StallSet.keys), with = \
@@ -41,6 +42,15 @@ struct DiffCommand: ParsableCommand {
     @Flag(help: "Show unchanged faults too.")
     var all = false
 
+    @Option(
+        help: ArgumentHelp(
+            "Also write a page for a browser: a flame graph of both sides, coloured by what changed, and the faults.",
+            valueName: "file"
+        ),
+        completion: .file(extensions: ["html"])
+    )
+    var html: String?
+
     @OptionGroup var screen: ScreenOptions
     @OptionGroup var zone: ZoneOption
 
@@ -49,6 +59,7 @@ struct DiffCommand: ParsableCommand {
 
     func validate() throws {
         zone.use()
+        if html?.isEmpty == true { throw ValidationError("the page's file name is empty") }
         for path in [before, after] + reports { try ReportsArgument.refuseEmpty(path) }
         for side in [before, after] {
             do throws(CommandFailure) { _ = try StallSet(side) } catch { throw ValidationError(error.description) }
@@ -63,30 +74,54 @@ struct DiffCommand: ParsableCommand {
         var failures: [ReportError] = []
         let sides = try [before, after].map { try side($0, sources, &failures) }
         let difference = FaultDifference(sides[0], sides[1])
+        let terminal = screen.terminal()
+        let table = DifferenceTable(
+            before: .init(name: before, set: sides[0]),
+            after: .init(name: after, set: sides[1]),
+            difference: difference,
+            showsUnchanged: all,
+            width: terminal.width
+        )
+        if let html { try write(table, sources, to: html) }
         switch format {
         case .json:
             let document = DifferenceDocument(before: sides[0], after: sides[1], difference: difference)
             let text = String(decoding: try ReportJSON.encode(document).dropLast(), as: UTF8.self)
             try Output.write(JSONText.escaped(text) + "\n")
-        case .text:
-            let terminal = screen.terminal()
-            let table = DifferenceTable(
-                before: .init(name: before, set: sides[0]),
-                after: .init(name: after, set: sides[1]),
-                difference: difference,
-                showsUnchanged: all,
-                width: terminal.width
-            )
-            try screen.write(table.lines, on: terminal)
+        case .text: try screen.write(table.lines, on: terminal)
         }
         try ReportSources.report(failures)
     }
 
-    private func side(_ text: String, _ sources: ReportSources, _ failures: inout [ReportError]) throws -> Baseline {
-        let set = try StallSet(text)
-        if case .directory(let path) = set, !Folder.exists(path), OutputFile.exists(path) {
-            return try BaselineFile(path, for: nil).baseline
+    private func write(_ table: DifferenceTable, _ sources: ReportSources, to path: String) throws {
+        var page = FlameGraphDifference(
+            before: .init(name: before, watchedNs: table.before.set.watchedNs),
+            after: .init(name: after, watchedNs: table.after.set.watchedNs)
+        )
+        for (name, isBefore) in [(before, true), (after, false)] {
+            guard Self.baselineFile(name) == nil else {
+                throw CommandFailure("\(name) is a baseline, which has no stacks: --html needs reports on both sides")
+            }
+            try StallSet(name).forEachReport(in: sources) { page.add($0, isBefore: isBefore) }
         }
-        return try set.baseline(in: sources, named: text, &failures)
+        let (columns, rows) = table.plainTable
+        let bytes = try CommandFailure.wrapping { () throws(ReportError) in
+            try page.page(summary: table.summary.plain, columns: columns, rows: rows)
+        }
+        try OutputFile.write(String(decoding: bytes, as: UTF8.self), to: path)
+        Output.note("wrote \(path)")
+    }
+
+    /// The path, if the side is a file and not a directory or choice.
+    private static func baselineFile(_ text: String) -> String? {
+        guard case .directory(let path) = try? StallSet(text), !Folder.exists(path), OutputFile.exists(path) else {
+            return nil
+        }
+        return path
+    }
+
+    private func side(_ text: String, _ sources: ReportSources, _ failures: inout [ReportError]) throws -> Baseline {
+        if let path = Self.baselineFile(text) { return try BaselineFile(path, for: nil).baseline }
+        return try StallSet(text).baseline(in: sources, named: text, &failures)
     }
 }

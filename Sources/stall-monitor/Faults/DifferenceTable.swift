@@ -38,19 +38,30 @@ struct DifferenceTable {
             .init(title: "PER HOUR", rank: 1), .init(title: "MEDIAN", rank: 2),
             .init(title: "CHANCE", rank: 3), .init(title: "CULPRIT", minimum: 24),
         ])
-        for item in shown {
-            table.append([
-                StyledText(item.change.rawValue, style(of: item)),
-                StyledText(names.short(item.fingerprint), .yellow),
-                "\(item.before.count)",
-                "\(item.after.count)",
-                Self.change(item) { $0.count == 0 ? "0" : Self.short($0.perHour) },
-                Self.change(item) { $0.lengthsNs.isEmpty ? "–" : DurationText(nanoseconds: $0.medianNs).short },
-                StyledText(Self.chance(item)),
-                StyledText(item.function ?? "unknown code", limit: 120),
-            ])
-        }
+        for item in shown { table.append(cells(item, names)) }
         return table.lines(width: width) + [""]
+    }
+
+    private func cells(_ item: FaultDifference.Item, _ names: ShortFingerprints) -> [StyledText] {
+        [
+            StyledText(item.change.rawValue, style(of: item)),
+            StyledText(names.short(item.fingerprint), .yellow),
+            "\(item.before.count)",
+            "\(item.after.count)",
+            Self.change(item) { $0.count == 0 ? "0" : Self.short($0.perHour) },
+            Self.change(item) { $0.lengthsNs.isEmpty ? "–" : DurationText(nanoseconds: $0.medianNs).short },
+            StyledText(Self.chance(item)),
+            StyledText(item.function ?? "unknown code", limit: 120),
+        ]
+    }
+
+    /// The table's headings and all faults, for a page.
+    var plainTable: (columns: [String], rows: [[String]]) {
+        let names = ShortFingerprints(difference.items.map(\.fingerprint))
+        return (
+            ["Change", "Fault", "Before", "After", "Per hour", "Median", "Chance", "Culprit"],
+            difference.items.map { cells($0, names).map(\.plain) }
+        )
     }
 
     /// `2 → 6.5`
@@ -74,7 +85,7 @@ struct DifferenceTable {
         }
     }
 
-    private var summary: StyledText {
+    var summary: StyledText {
         let counts = FaultDifference.Change.allCases.map { change in
             let proven = difference.items.count { $0.change == change && $0.isProven }
             let count = difference.count(change)

@@ -144,15 +144,25 @@ enum StallSet: Hashable {
     ///   - name: the side's name for messages.
     ///   - failures: unreadable files are added, each once.
     func baseline(in sources: ReportSources, named name: String, _ failures: inout [ReportError]) throws -> Baseline {
-        let sources =
-            if case .directory(let path) = self {
-                try ReportSources([path], covering: [.everything])
-            } else {
-                sources
-            }
+        let sources = try places(or: sources)
         let whole = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
         for failure in whole.failures where !failures.contains(failure) { failures.append(failure) }
         return try baseline(of: whole, named: name)
+    }
+
+    /// The side's own directory, or those in which a choice is searched.
+    private func places(or sources: ReportSources) throws -> ReportSources {
+        guard case .directory(let path) = self else { return sources }
+        return try ReportSources([path], covering: [.everything])
+    }
+
+    /// Passes on the side's reports one by one. Unreadable ones are left out: the comparison has named them.
+    func forEachReport(in sources: ReportSources, _ use: (StallReport) -> Void) throws {
+        let places = try places(or: sources)
+        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try places.catalogs() }
+        for id in catalogs.stalls {
+            if let report = try? catalogs.report(id), selection.includes(report) { use(report) }
+        }
     }
 
     /// The side's part of all stalls.
