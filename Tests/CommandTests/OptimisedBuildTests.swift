@@ -12,14 +12,15 @@ private let optimisedCommand = ProcessInfo.processInfo.environment["RELEASE_COMM
 )
 struct OptimisedBuildTests {
     private static let formats = [
-        "html", "svg", "speedscope", "pprof", "collapsed", "chrome", "otlp-logs", "otlp-metrics", "prometheus",
+        "html", "svg", "speedscope", "pprof", "collapsed", "chrome", "firefox", "otlp-logs", "otlp-metrics",
+        "prometheus",
         "sentry", "csv", "ndjson",
     ]
     private static let calls =
         [
             ["list"], ["list", "--format", "json"], ["show", "latest"], ["show", "latest", "--format", "json"],
             ["tail", "--format", "json"],
-            ["faults"], ["gate"], ["gate", "--format", "json"],
+            ["faults"], ["faults", "--flame"], ["gate"], ["gate", "--format", "json"],
             ["gate", "--format", "junit"],
         ] + formats.map { ["export", "--format", $0] }
 

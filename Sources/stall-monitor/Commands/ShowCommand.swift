@@ -13,7 +13,7 @@ struct ShowCommand: ParsableCommand {
               stall-monitor show latest
               stall-monitor show latest --service shop --verdict deadlock
               stall-monitor show 01M7YF7P /var/lib/shop/stalls --full
-              stall-monitor show 8a0d3d4a --since yesterday
+              stall-monitor show 8a0d3d4a --since yesterday --flame
               stall-monitor show ./stall-reports/stall-01M7YF7P0000000000000000.json
               stall-monitor show latest --format json | jq .stacks
 
@@ -52,6 +52,9 @@ struct ShowCommand: ParsableCommand {
     @Flag(help: "Show everything in the report, and every frame.")
     var full = false
 
+    @Flag(help: "Show the stacks as a flame graph.")
+    var flame = false
+
     @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
@@ -60,6 +63,7 @@ struct ShowCommand: ParsableCommand {
             throw ValidationError("give the directory once: as an argument, or with --reports")
         }
         try ReportsArgument.refuseEmpty(named)
+        if flame, format == .json { throw ValidationError("--flame is text; 'export' writes flame graphs to files") }
         if file != nil {
             if named != nil || !reports.directories.isEmpty {
                 throw ValidationError("a report's file name contains the directory: do not give another one")
@@ -103,7 +107,7 @@ struct ShowCommand: ParsableCommand {
         guard format == .text else { return try Output.write(JSONText.of(report) + "\n") }
         let terminal = screen.terminal()
         var brief = StallBrief(report: report, repeats: catalog.repeats(of: found), showsAllFrames: full)
-        brief.width = terminal.width
+        (brief.width, brief.showsFlame, brief.hasColours) = (terminal.width, flame, terminal.hasColours)
         brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
         var lines = brief.lines
         if full {
@@ -130,7 +134,7 @@ struct ShowCommand: ParsableCommand {
         }
         let terminal = screen.terminal()
         var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalog.stalls), showsAllFrames: full)
-        page.width = terminal.width
+        (page.width, page.showsFlame, page.hasColours) = (terminal.width, flame, terminal.hasColours)
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
         try screen.write(page.lines, on: terminal)
         try ReportSources.report(survey.failures)

@@ -9,6 +9,9 @@ struct FaultPage {
     /// Lines of the culprit's source file, if it is on this machine.
     var source: [StyledText] = []
     var showsAllFrames = false
+    /// Show the stacks as a flame graph.
+    var showsFlame = false
+    var hasColours = false
     /// The terminal's width. Nil: unlimited.
     var width: Int?
 
@@ -67,9 +70,18 @@ struct FaultPage {
     }
 
     private var stacks: [StyledText] {
+        let count = evidence.treeReports == 1 ? "1 report" : "\(evidence.treeReports) reports"
+        if showsFlame {
+            return FlameChart(
+                tree: evidence.tree,
+                title: count,
+                showsAllFrames: showsAllFrames,
+                hasColours: hasColours,
+                width: width
+            ).lines + [""]
+        }
         let listing = StackTreeListing(tree: evidence.tree, showsAllFrames: showsAllFrames).lines
         guard !listing.isEmpty else { return ["No stack was captured.", ""] }
-        let count = evidence.treeReports == 1 ? "1 report" : "\(evidence.treeReports) reports"
         return ["\("Stacks", .bold) of \(count) by blocked time, outermost call first" as StyledText] + listing + [""]
     }
 

@@ -11,6 +11,7 @@ struct FaultsCommand: ParsableCommand {
               stall-monitor faults
               stall-monitor faults /var/lib/stalls --since yesterday --sort worst
               stall-monitor faults http://stalls:4319 --service shop --since 7d
+              stall-monitor faults --since yesterday --flame
               stall-monitor faults --service shop --format json | jq '.faults[0]'
 
             A fault is all stalls with one fingerprint: the same code, on any host and in any build. Stalls that were only \
@@ -33,6 +34,9 @@ struct FaultsCommand: ParsableCommand {
     @Option(name: .customShort("n"), parsing: .unconditional, help: "Show at most this many.")
     var number: Int?
 
+    @Flag(help: "Show one flame graph of all these stalls in place of the table.")
+    var flame = false
+
     @OptionGroup var screen: ScreenOptions
 
     @Option(help: "Text for people, or JSON for programs.")
@@ -40,9 +44,11 @@ struct FaultsCommand: ParsableCommand {
 
     func validate() throws {
         if let number, number < 0 { throw ValidationError("-n is a number from 0") }
+        if flame, format == .json { throw ValidationError("--flame is text; 'export' writes flame graphs to files") }
     }
 
     func run() throws {
+        if flame { return try showFlame() }
         let found = try find()
         var document = found.document
         document.faults = Array(document.faults.prefix(number ?? .max))
@@ -70,6 +76,40 @@ struct FaultsCommand: ParsableCommand {
         let sources = try reports.sources(covering: chosen)
         let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
         return (survey.document(survey.faults(by: sort)), survey.emptyNote, survey.failures)
+    }
+
+    /// The most reports merged, the latest ones: each is read whole.
+    private static let flameLimit = 10_000
+
+    private func showFlame() throws {
+        let chosen = selection.stalls
+        let sources = try reports.sources(covering: chosen)
+        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let names = catalogs.faultNames(for: chosen)
+        var (tree, count, failures) = (StackTree(), 0, catalogs.failures)
+        for id in catalogs.stalls.reversed() where count < Self.flameLimit {
+            do throws(ReportError) {
+                let report = try catalogs.report(id)
+                guard chosen.includes(report, names: names) else { continue }
+                tree.add(report, weight: report.durationNs)
+                count += 1
+            } catch {
+                // Deleted meanwhile to make room for a newer report.
+                if error.code != .missingFile { failures.append(error) }
+            }
+        }
+        if count == 0 {
+            Output.note(chosen.nothingFound)
+        } else {
+            let terminal = screen.terminal()
+            var chart = FlameChart(tree: tree, title: count == 1 ? "1 stall" : "\(count) stalls")
+            (chart.hasColours, chart.width) = (terminal.hasColours, terminal.width)
+            try screen.write(chart.lines, on: terminal)
+        }
+        if count == Self.flameLimit {
+            Output.note("these are the latest \(count) stalls; --since and others choose fewer")
+        }
+        try ReportSources.report(failures)
     }
 
     private func write(_ shown: [Fault], _ all: [Fault]) throws {

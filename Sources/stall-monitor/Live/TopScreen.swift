@@ -75,7 +75,10 @@ struct TopScreen {
     private var keys: StyledText {
         let known: [(String, String)] =
             if state.page != nil {
-                [("↑↓", "scroll"), ("space", "next page"), ("q", "back")]
+                [
+                    ("↑↓", "scroll"), ("space", "next page"), ("f", state.showsFlame ? "stacks" : "flame graph"),
+                    ("q", "back"),
+                ]
             } else if state.view == .live {
                 [
                     ("↑↓", "select"), ("Enter", "open"), ("f", "faults"),
@@ -119,6 +122,8 @@ struct TopState: Hashable {
     private(set) var page: Row?
     /// The first visible line of the page.
     private(set) var scroll = 0
+    /// Whether pages show stacks as flame graphs.
+    private(set) var showsFlame = false
     private(set) var isOver = false
 
     /// The selected row's index. If the row disappears, the one that takes its place is selected.
@@ -172,6 +177,7 @@ struct TopState: Hashable {
         case .home, .character("g"): scroll = 0
         case .end, .character("G"): scroll = end
         case .escape, .character("q"): page = nil
+        case .character("f"): showsFlame.toggle()
         case .character: break
         }
         scroll = max(0, min(scroll, end))

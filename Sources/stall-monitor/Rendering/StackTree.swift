@@ -66,6 +66,27 @@ struct StackTree {
     }
 }
 
+extension StackTree {
+    /// The heaviest first.
+    func heaviestFirst(_ nodes: [Int]) -> [Int] {
+        nodes.sorted { (self.nodes[$1].weight, $0) < (self.nodes[$0].weight, $1) }
+    }
+
+    /// The library calls to skip from a node on: those with a single child of the same weight, except those called by own functions.
+    /// A single call is not folded.
+    ///
+    /// - Returns: how many are skipped, and the node after them.
+    func folded(from node: Int, parentIsOwn: Bool) -> (count: Int, node: Int) {
+        var (count, next, parentIsOwn) = (0, node, parentIsOwn)
+        while case let call = nodes[next], !call.own, !parentIsOwn, call.children.count == 1,
+            nodes[call.children[0]].weight == call.weight
+        {
+            (count, next, parentIsOwn) = (count + 1, call.children[0], false)
+        }
+        return count > 1 ? (count, next) : (0, node)
+    }
+}
+
 extension StallReport.Module {
     fileprivate var shortName: String { path.split(separator: "/").last.map(String.init) ?? path }
 }
@@ -116,22 +137,11 @@ struct StackTreeListing {
             .map { Visit(node: $0, depth: depth, parentIsOwn: parent.own) }
     }
 
-    /// Skips library calls that have a single child, except those called by own functions. A single call is not folded.
+    /// Skips folded calls, and returns their number.
     private func fold(_ visit: inout Visit) -> Int {
-        let start = visit
-        var count = 0
-        while canFold(visit) {
-            count += 1
-            visit = Visit(node: tree.nodes[visit.node].children[0], depth: visit.depth)
-        }
-        if count == 1 { visit = start }
-        return count == 1 ? 0 : count
-    }
-
-    private func canFold(_ visit: Visit) -> Bool {
-        let node = tree.nodes[visit.node]
-        return !node.own && !visit.parentIsOwn && node.children.count == 1
-            && tree.nodes[node.children[0]].weight == node.weight
+        let (count, node) = tree.folded(from: visit.node, parentIsOwn: visit.parentIsOwn)
+        if count > 0 { visit = Visit(node: node, depth: visit.depth) }
+        return count
     }
 
     private func text(_ visit: Visit, _ share: Double?, _ text: StyledText) -> StyledText {

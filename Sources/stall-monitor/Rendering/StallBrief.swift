@@ -10,6 +10,9 @@ struct StallBrief {
     /// Lines of the culprit's source file, if it is on this machine.
     var source: [StyledText] = []
     var showsAllFrames = false
+    /// Show the stalled thread's stacks as a flame graph.
+    var showsFlame = false
+    var hasColours = false
     /// The terminal's width. Nil: unlimited.
     var width: Int?
 
@@ -82,14 +85,25 @@ struct StallBrief {
     private var stackLines: [StyledText] {
         if let pool = report.pool { return PoolTable(report: report, pool: pool, width: width).lines + owners }
         let stalled = report.stacks.filter { $0.role == .stalled }
-        guard stalled.count > 1 else { return stalled.flatMap(listing) + owners }
         var tree = StackTree()
-        tree.add(report)
+        tree.add(report, weight: report.durationNs)
+        if showsFlame { return flame(tree) + [""] + owners }
+        guard stalled.count > 1 else { return stalled.flatMap(listing) + owners }
         let samples = stalled.map { Int64($0.count) }.saturatingSum()
         let head =
             "\("Stacks", .bold) of thread \(report.thread.numberAndName), \(samples) samples, outermost call first"
             as StyledText
         return [head] + StackTreeListing(tree: tree, showsAllFrames: showsAllFrames).lines + [""] + owners
+    }
+
+    private func flame(_ tree: StackTree) -> [StyledText] {
+        FlameChart(
+            tree: tree,
+            title: "thread \(report.thread.numberAndName)",
+            showsAllFrames: showsAllFrames,
+            hasColours: hasColours,
+            width: width
+        ).lines
     }
 
     private var owners: [StyledText] {

@@ -13,6 +13,11 @@ struct StyledText: Hashable {
         case magenta = "35"
         case cyan = "36"
         case boldRed = "1;31"
+        /// Backgrounds, with a foreground that is readable on them.
+        case ownBox = "30;43"
+        case lightOwnBox = "30;103"
+        case libraryBox = "30;47"
+        case lightLibraryBox = "37;100"
     }
 
     private struct Run: Hashable {

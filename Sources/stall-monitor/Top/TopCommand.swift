@@ -18,6 +18,7 @@ struct TopCommand: ParsableCommand {
               Enter           open the picked process, stall or fault
               f, p            faults; processes and their stalls
               s               sort by the next column
+              f on a page     stacks as a flame graph, and back
               q, Escape       back; from the tables q quits
 
             On a terminal the screen is refreshed until you quit; elsewhere, with --once and as JSON it is shown once. ALIVE is \
@@ -134,6 +135,8 @@ struct TopRun {
                 includesFaults: state.view == .faults,
                 order: state.faultOrder,
                 page: state.page,
+                showsFlame: state.showsFlame,
+                hasColours: terminal.hasColours,
                 width: terminal.width ?? 80
             )
         )
@@ -151,9 +154,10 @@ struct TopRun {
         for key in keys {
             let (before, screen) = (state, screen)
             state.press(key, rows: screen.rows, room: screen.room, length: content.page?.count ?? 0)
-            guard before.page != state.page || before.view != state.view || before.faultOrder != state.faultOrder else {
-                continue
-            }
+            guard
+                before.page != state.page || before.view != state.view || before.faultOrder != state.faultOrder
+                    || before.showsFlame != state.showsFlame
+            else { continue }
             // The content for the new view is not read yet.
             if before.page != state.page { content.page = nil }
             if before.faultOrder != state.faultOrder { content.faults?.sort(by: state.faultOrder.isBefore) }

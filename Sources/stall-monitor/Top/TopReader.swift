@@ -13,6 +13,8 @@ final class TopReader: Sendable {
         var includesFaults: Bool
         var order: FaultOrder
         var page: TopState.Row?
+        var showsFlame: Bool
+        var hasColours: Bool
         var width: Int
     }
 
@@ -128,7 +130,7 @@ struct TopPage {
         do throws(ReportError) {
             let report = try catalogs.report(id)
             var brief = StallBrief(report: report, repeats: catalogs.repeats(of: report))
-            brief.width = request.width
+            (brief.width, brief.showsFlame, brief.hasColours) = (request.width, request.showsFlame, request.hasColours)
             brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
             return brief.lines
         } catch {
@@ -146,7 +148,7 @@ struct TopPage {
             try survey.evidence(of: fault, in: catalogs)
         }
         var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalogs.stalls))
-        page.width = request.width
+        (page.width, page.showsFlame, page.hasColours) = (request.width, request.showsFlame, request.hasColours)
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
         return page.lines
     }

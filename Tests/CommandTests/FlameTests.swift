@@ -1,0 +1,72 @@
+import StallReports
+import Testing
+
+@testable import stall_monitor
+
+@Suite("flame graph in the terminal")
+struct FlameTests {
+    /// Three of four parts of the time in one call, one in another, and a thousandth in a third.
+    private func chart(width: Int?, colours: Bool = false) -> FlameChart {
+        var tree = StackTree()
+        for (name, weight) in [("wide", 7500), ("narrow", 2490), ("dust", 10)] {
+            let frames = [(name, name == "wide"), ("main", true)].map { function, own in
+                StallReport.Frame(address: 0x1000, function: function, own: own)
+            }
+            let stack = StallReport.Stack(thread: Sample.thread, capturedAt: Sample.start, frames: frames)
+            tree.add(stack, modules: [], weight: Int64(weight))
+        }
+        return FlameChart(tree: tree, title: "3 stalls", hasColours: colours, width: width)
+    }
+
+    @Test("a call is as wide as its share and below its caller; what is narrower than a column is not drawn")
+    func layout() {
+        let lines = chart(width: 40).lines.map(\.plain)
+        #expect(lines[0] == "Flame graph of 3 stalls, outermost call first")
+        #expect(lines[1].hasPrefix("▏10µs ───") && lines[1].count == 40)
+        #expect(lines[2].hasPrefix("▏▶ main ───") && lines[2].count == 40)
+        let bars = Array(lines[3]).enumerated().filter { $0.element == "▏" }.map(\.offset)
+        #expect(bars == [0, 30] && lines[3].hasPrefix("▏▶ wide ") && lines[3].contains("▏narrow"))
+        #expect(lines[4].isEmpty && !lines.prefix(5).joined().contains("dust"))
+        #expect(lines[5] == "Innermost calls" && lines[6].contains("75 %") && lines[6].contains("wide"))
+    }
+
+    @Test("no line is wider than the terminal, with colours and without", arguments: [20, 60, 80, 120, 200])
+    func widths(width: Int) {
+        for colours in [false, true] {
+            let lines = chart(width: width, colours: colours).lines
+            #expect(lines.dropFirst().prefix(3).allSatisfy { $0.width <= width } && lines.count >= 8)
+        }
+    }
+
+    @Test("with colours own code and libraries have backgrounds; neighbours differ")
+    func colours() {
+        let line = chart(width: 40, colours: true).lines[3].coloured
+        #expect(line.contains("\u{1B}[30;43m") != line.contains("\u{1B}[30;103m"))
+        #expect(line.contains("\u{1B}[30;47m") != line.contains("\u{1B}[37;100m"))
+        #expect(!line.contains("▏"))
+    }
+
+    @Test("f on a page of top shows its stacks as a flame graph, and again the stacks")
+    func key() {
+        var state = TopState()
+        let rows = [TopState.Row.stall(ULID(rawValue: 1))]
+        for key in [KeyPress.enter, .character("f")] { state.press(key, rows: rows, room: 9, length: 1) }
+        #expect(state.showsFlame && state.page != nil && state.view == .live)
+        state.press(.character("f"), rows: rows, room: 9, length: 1)
+        #expect(!state.showsFlame)
+    }
+
+    @Test("show and faults draw it; it is text only")
+    func command() throws {
+        let fixture = try ReportsFixture()
+        for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }
+        for arguments in [["show", "latest", fixture.path], ["faults", fixture.path]] {
+            let run = try CommandRun(arguments: arguments + ["--flame"])
+            #expect(run.status == 0 && run.output.contains("Flame graph of") && run.output.contains("▶ main"))
+            #expect(try CommandRun(arguments: arguments + ["--flame", "--format", "json"]).status == 64)
+        }
+        #expect(
+            try CommandRun("faults", fixture.path, "--flame", "--service", "none").errors.contains("no matching stalls")
+        )
+    }
+}
