@@ -1,11 +1,24 @@
 import Foundation
+import Testing
 
 /// An external program, and files for it.
 enum Tool {
     static func exists(_ name: String) -> Bool { path(of: name) != nil }
 
+    /// Why a test of `reads` is skipped.
+    static let missing: Comment = "its reader is not installed: scripts/test --all installs it"
+
+    /// Whether the Python that `scripts/setup --all` makes has a module.
+    static func reads(_ module: String) -> Bool {
+        exists(readers) && (try? run(readers, ["-c", "import \(module)"]).status) == 0
+    }
+
+    static let readers = URL(filePath: #filePath).deletingLastPathComponent()
+        .appending(path: "../../.build-readers/bin/python3").standardized.path
+
     private static func path(of name: String) -> String? {
-        ["/usr/bin", "/usr/local/bin", "/bin"].map { "\($0)/\(name)" }.first {
+        if name.hasPrefix("/") { return FileManager.default.isExecutableFile(atPath: name) ? name : nil }
+        return ["/usr/bin", "/usr/local/bin", "/bin"].map { "\($0)/\(name)" }.first {
             FileManager.default.isExecutableFile(atPath: $0)
         }
     }
