@@ -1,4 +1,4 @@
-internal import StallReports
+import StallReports
 
 /// The Firefox Profiler's processed profile format, version 48: a thread per watched loop, with a marker per stall and its stacks
 /// as samples that are weighted by their time. Format: github.com/firefox-devtools/profiler, `docs-developer/CHANGELOG-formats.md`.

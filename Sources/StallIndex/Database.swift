@@ -1,4 +1,4 @@
-internal import CIndexSQLite
+import CIndexSQLite
 
 /// A SQLite database that holds blobs. One thread at a time.
 ///

@@ -1,6 +1,6 @@
-internal import Glibc
+import Glibc
 import StallReports
-internal import Synchronization
+import Synchronization
 
 /// A report directory, read through an index of its outlines: reports that were read before and have not changed are not read
 /// again. What is not in the index, or has changed, is read from the directory as without an index.

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 import StallReports
 
 /// Where the indexes are: in the user's cache, never in a report directory, which a reader leaves as it is. Each user has their

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 import StallReports
 
 /// An index while it is used: what is in its file, and what has to be written into it. For one thread at a time.

@@ -1,5 +1,5 @@
 package import StallReports
-internal import Synchronization
+import Synchronization
 
 /// Report directories for a command that reads them: through indexes where these help.
 ///

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A version of a directory: it changes whenever a name in the directory is added, removed or replaced.
 package struct DirectoryStamp: Hashable, Sendable {

@@ -1,6 +1,6 @@
-internal import Dispatch
-internal import Glibc
-internal import Synchronization
+import Dispatch
+import Glibc
+import Synchronization
 
 /// The list data of a directory's finished reports, read before and kept elsewhere. For one pass at a time.
 package protocol OutlineIndex: Sendable {
