@@ -54,6 +54,8 @@ enter(loop_wait wait, const loop_polled *polled, bool rests, bool is_unbounded) 
     // Only calls that may sleep show where a loop waits.
     if (!is_known && (!rests || !loop_rule_learn(thread, wait, polled, is_unbounded))) return false;
     thread->waits++;
+    if (polled && rests && __builtin_expect(loop_rule_has_news(thread->slot, polled, thread->waits), 0))
+        loop_rule_note_polled(thread->slot, polled);
     void *heartbeat = loop_slot_heartbeat(thread->slot);
     if (!heartbeat || !rests) return true;
     int saved = errno;

@@ -111,6 +111,21 @@ static bool is_of_a_loop(const loop_polled *polled, bool is_unbounded) {
     return is_unbounded && ((seen & 1u << WAKER) || ((seen & 1u << CHANNEL) && (seen & 1u << CONNECTION)));
 }
 
+void loop_rule_note_polled(loop_slot *slot, const loop_polled *polled) {
+    int saved = errno;
+    uint32_t found = 0;
+    unsigned long count = polled->count < FD_SETSIZE ? polled->count : FD_SETSIZE;
+    if (!can_be_looked_at(polled, count)) count = 0;
+    for (unsigned long i = 0; i < count && found < LOOP_HOOKS_POLLED; i++) {
+        int descriptor = descriptor_at(polled, i);
+        if (descriptor >= 0) atomic_store_explicit(&slot->polled[found++], descriptor, memory_order_relaxed);
+    }
+    slot->polled_array = polled->descriptors ? (const void *)polled->descriptors : polled->readable;
+    slot->polled_length = polled->count;
+    atomic_store_explicit(&slot->polled_count, found, memory_order_release);
+    errno = saved;
+}
+
 // MARK: The rule
 
 /// Whether it is the loop's call with another epoll set: the loop has created a new one.

@@ -55,6 +55,15 @@ extern _Thread_local __attribute__((tls_model("initial-exec"))) loop_thread loop
 /// \param polled  null unless it is a poll.
 bool loop_rule_learn(loop_thread *thread, loop_wait wait, const loop_polled *_Nullable polled, bool is_unbounded);
 
+/// Stores what the thread's loop polls, for `loop_hooks_polled`. Leaves errno unchanged; async-signal-safe.
+void loop_rule_note_polled(loop_slot *slot, const loop_polled *polled);
+
+/// Whether that has to be done again before this wait, the loop's `waits`th. Reading the whole array each time would cost more.
+static inline bool loop_rule_has_news(const loop_slot *slot, const loop_polled *polled, uint64_t waits) {
+    const void *array = polled->descriptors ? (const void *)polled->descriptors : polled->readable;
+    return waits % 64 == 0 || slot->polled_array != array || slot->polled_length != polled->count;
+}
+
 /// Whether memory can be read. A caller may pass a wrong address: the kernel then refuses the wait with EFAULT, and it must not be read here. One
 /// system call per page. Changes errno; async-signal-safe.
 bool loop_rule_can_read(const void *start, size_t length);

@@ -96,6 +96,8 @@ static void publish(loop_slot *slot, loop_slot **holder, int set) {
     slot->pthread = pthread_self();
     slot->holder = holder;
     atomic_store_explicit(&slot->set, set, memory_order_relaxed);
+    atomic_store_explicit(&slot->polled_count, 0, memory_order_relaxed);
+    slot->polled_array = NULL;
     own = *holder = slot;
     // Releasing, for the registrar.
     atomic_store(&slot->state, FOUND);
@@ -161,6 +163,14 @@ bool loop_hooks_next(uint32_t *cursor, loop_hooks_found *found) {
 
 int loop_hooks_set(uint32_t number) {
     return atomic_load_explicit(&slots[number % LOOP_HOOKS_CAPACITY].set, memory_order_relaxed);
+}
+
+uint32_t loop_hooks_polled(uint32_t number, int *descriptors) {
+    loop_slot *slot = &slots[number % LOOP_HOOKS_CAPACITY];
+    uint32_t count = atomic_load_explicit(&slot->polled_count, memory_order_acquire);
+    if (count > LOOP_HOOKS_POLLED) count = LOOP_HOOKS_POLLED;
+    for (uint32_t i = 0; i < count; i++) descriptors[i] = atomic_load_explicit(&slot->polled[i], memory_order_relaxed);
+    return count;
 }
 
 uint32_t loop_hooks_count_waiting_for(int set) {

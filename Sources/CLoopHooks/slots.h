@@ -16,6 +16,11 @@ typedef struct loop_slot {
     pthread_t pthread;
     _Atomic(void *_Nullable) heartbeat;  ///< Null until the registrar has bound one, and after the thread's end.
     const loop_hooks_publisher *_Nullable publisher;
+    /// For a loop that polls: the descriptors of one of its latest waits. They are read again when the array or its length changes.
+    _Atomic int polled[LOOP_HOOKS_POLLED];
+    _Atomic uint32_t polled_count;
+    const void *_Nullable polled_array;
+    unsigned long polled_length;
     _Atomic int set;  ///< The loop's epoll set; -1 for a poll, and while it is not known.
     /// The thread's own variable with a pointer to this slot, until the slot is freed.
     struct loop_slot *_Nullable *_Nullable holder;

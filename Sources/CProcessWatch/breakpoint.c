@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Registers of a sample: asm/perf_regs.h. It has them in this order.
+// The registers of a sample, numbered as in asm/perf_regs.h. The sample has them in the order of their numbers.
 #if defined(__x86_64__)
 enum { FIRST_ARGUMENT = 5, STACK_POINTER = 7 };
 #elif defined(__aarch64__)
@@ -51,7 +51,7 @@ static int open_breakpoint(pid_t thread, uint64_t address) {
     return open_event(&event, thread);
 }
 
-/// A new event each time: one that has reached its limit stays stopped, whatever it is told (Linux 6.18, PERF_HES_STOPPED).
+/// Opens a new event each time: an event that has reached its limit cannot be started again (Linux 6.18, PERF_HES_STOPPED).
 int process_watch_breakpoint_open(pid_t thread, uint64_t address, process_watch_breakpoint *opened) {
     int descriptor = open_breakpoint(thread, address);
     if (descriptor < 0)
@@ -70,7 +70,7 @@ int process_watch_breakpoint_open(pid_t thread, uint64_t address, process_watch_
     return 0;
 }
 
-/// Copies from the ring, which begins anew at its end.
+/// Copies from the ring buffer, whose end is followed by its beginning.
 static void copy_out(const char *data, size_t size, uint64_t from, void *to, size_t length) {
     size_t at = from % size, first = length < size - at ? length : size - at;
     memcpy(to, data + at, first);
@@ -93,7 +93,7 @@ bool process_watch_breakpoint_take(process_watch_breakpoint *breakpoint, process
         struct {
             uint64_t time, registers, first_argument, stack_pointer;
         } sample = {0};
-        // Without registers, and where the kernel has lost the sample, somebody came by all the same.
+        // Also without registers, and if the kernel has lost the sample: the breakpoint was hit anyway.
         if (!found && (record.type == PERF_RECORD_SAMPLE || record.type == PERF_RECORD_LOST)) {
             bool is_whole = record.type == PERF_RECORD_SAMPLE && record.size >= sizeof record + sizeof sample;
             if (is_whole)

@@ -12,9 +12,9 @@
 
 extern char **environ;
 
-/// What the program was started with: the first thread's, before anybody has made another.
+/// The signal mask with which the program was started.
 static sigset_t signals_before;
-/// Written by the handler, which any thread may run, and read by the watcher.
+/// The handler, which may run on any thread, writes to it. The watcher reads from it.
 static int signal_pipe[2] = {-1, -1};
 
 __attribute__((constructor)) static void remember_signals(void) { pthread_sigmask(SIG_BLOCK, NULL, &signals_before); }
@@ -26,7 +26,7 @@ int process_watch_open_process(pid_t process) {
 
 static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
 
-/// A full pipe loses the signal: then as many wait there as can be of use.
+/// If the pipe is full, the signal is lost: there are more than enough unread ones.
 static void note(int number, siginfo_t *info, void *context) {
     (void)context;
     int saved = errno;
@@ -38,14 +38,14 @@ static void note(int number, siginfo_t *info, void *context) {
 int process_watch_open_signals(void) {
     if (pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0)
         return -errno;
-    // A child that is stopped or goes on is no news.
+    // Only a child's end is of interest, not that it is stopped or continued.
     struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NOCLDSTOP};
     sigset_t set;
     sigemptyset(&action.sa_mask);
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         struct sigaction before;
-        // Who started us with a signal ignored, as nohup does, wants it so.
+        // A signal that was ignored when we were started, for example by nohup, stays ignored.
         bool is_ignored = sigaction(ours[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN && ours[i] != SIGCHLD;
         if (is_ignored)
             continue;
@@ -53,7 +53,7 @@ int process_watch_open_signals(void) {
             return -errno;
         sigaddset(&set, ours[i]);
     }
-    // At least one thread takes them.
+    // At least one thread has to receive them.
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     return signal_pipe[0];
 }
@@ -67,7 +67,7 @@ int process_watch_start(char *const *arguments, pid_t *process) {
     int error = posix_spawnattr_init(&attributes);
     if (error)
         return error;
-    // What we handle is the default's again in it; the calling thread may block signals that the program does not.
+    // Signals that we handle have their default action in the new program. The calling thread may block signals that the program must not.
     posix_spawnattr_setsigmask(&attributes, &signals_before);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     error = posix_spawnp(process, arguments[0], NULL, &attributes, arguments, environ);

@@ -130,7 +130,7 @@ struct EngineParts: Sendable {
             ledger: ledger,
             stackSource: stackSource,
             wakeFlags: watchdog.wakeFlags,
-            costs: CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger),
+            costs: makeCostGuard(),
             live: live,
             countsTraced: configuration.countsTracedStalls,
             supply: supply,
@@ -138,6 +138,10 @@ struct EngineParts: Sendable {
                 LastResort(limit: $0, abortPatience: configuration.abortPatience)
             }
         )
+    }
+
+    func makeCostGuard() -> CostGuard {
+        CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger)
     }
 
     func makeReporter(_ handler: @escaping @Sendable (StallEvent) -> Void) -> Reporter {
@@ -165,12 +169,14 @@ struct EngineParts: Sendable {
         )
     }
 
-    /// Counts the processor time of the calling thread as the watchdog's. The thread must do nothing else.
-    func noteWatchingCost() { meter.spent(.watching) }
-
     /// Takes a stack, and counts what that costs.
     func measure(_ capture: () -> Result<CapturedStack, CaptureError>) -> Result<CapturedStack, CaptureError> {
         meter.measure(capture) { (try? $0.get()).map { [$0.cost] } ?? [] }
+    }
+
+    /// The same for whatever takes several stacks.
+    func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
+        meter.measure(capture, costs: costs)
     }
 
     /// Keeps the live record from now on.

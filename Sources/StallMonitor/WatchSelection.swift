@@ -102,6 +102,12 @@ extension WatchableLoop {
 
 extension EventRunLoop: WatchableLoop {}
 
+/// A loop that may wait for a list of descriptors, and has no epoll set then.
+package protocol PollingLoop: WatchableLoop {
+    /// What it waits for in poll(2) or select(2). Empty for one that does not.
+    var polledDescriptors: [Int32] { get }
+}
+
 /// The watches by loop. Keeps no loop alive.
 final class WatchIndex: Sendable {
     private struct Entry: Sendable {

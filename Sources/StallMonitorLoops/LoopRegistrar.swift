@@ -155,7 +155,7 @@ struct LoopListeners: Sendable {
 }
 
 /// A loop that the hooks found by its waits. They publish its heartbeat, on its thread.
-final class FoundLoop: WatchableLoop {
+final class FoundLoop: PollingLoop {
     let label: String
     let heartbeat: LoopHeartbeat
     /// Nil after the thread has ended: another thread may then have its id.
@@ -173,6 +173,13 @@ final class FoundLoop: WatchableLoop {
     func waitSet(inMode index: Int) -> Int32? {
         let set = loop_hooks_set(slot)
         return set >= 0 && !heartbeat.hasEnded ? set : nil
+    }
+
+    var polledDescriptors: [Int32] {
+        guard !heartbeat.hasEnded else { return [] }
+        return unsafe [Int32](unsafeUninitializedCapacity: Int(LOOP_HOOKS_POLLED)) { buffer, count in
+            count = unsafe Int(loop_hooks_polled(slot, buffer.baseAddress!))
+        }
     }
 
     /// Whether another thread also waits for its epoll set.

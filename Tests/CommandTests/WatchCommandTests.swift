@@ -114,7 +114,7 @@ struct WatchCommandTests {
             let functions = report.stacks.first?.frames.compactMap(\.function) ?? []
             #expect(functions.contains(act.culprit), "\(act.order): \(functions)")
         }
-        #expect(watch.notes.count { $0.contains("nothing tells whether it turns") } == 1)
+        #expect(watch.notes.count { $0.contains("it is unknown whether its loop turns") } == 1)
     }
 
     @Test(
@@ -235,6 +235,52 @@ struct WatchCommandTests {
         #expect(try watch.line()?.contains("sleep_until") == true)
         #expect(try (0..<2).compactMap { _ in try watch.line() }.contains { $0.contains(text) })
         withExtendedLifetime(waiting) {}
+    }
+
+    @Test(
+        "The clients of a loop that polls a list are counted: at the sockets in the list, and in an epoll set in it",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func victimsOfPoll() throws {
+        let target = try LoopTarget("polling")
+        try target.tell("listen")
+        let port = try #require(UInt16(try target.answer()[1]))
+        let accepted = try (0..<2).map { _ in try Client(port) }
+        for client in accepted { #expect(try client.ask("hello")) }
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        // It has waited for the listener since.
+        _ = try target.counts()
+        usleep(110_000)
+        try target.tell("sleep 600")
+        usleep(50_000)
+        accepted[0].send("hello?")
+        let waiting = try (0..<3).map { _ in try Client(port) }
+        _ = try target.answer()
+        usleep(150_000)
+        let report = try #require(try watch.finish().first)
+        let victims = try #require(report.victims)
+        #expect(victims.unread == 1 && victims.unaccepted == 3 && victims.clients == 4, "\(victims)")
+        withExtendedLifetime(waiting) {}
+    }
+
+    @Test(
+        "Of a thread that waits for a mutex it is told who holds it, and where that thread is",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func lockOwner() throws {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        _ = try target.stall("lock 500")
+        usleep(150_000)
+        let report = try #require(try watch.finish().first)
+        let lock = try #require(report.cause.lock, "\(report.cause)")
+        #expect(lock.kind == .mutex && lock.owner?.name == "holder" && lock.knownBy == .mutexOwner, "\(lock)")
+        let owner = try #require(report.stacks.first { $0.role == .lockOwner })
+        #expect(owner.thread.id == lock.owner?.id && owner.thread.id != target.pid)
+        #expect(owner.frames.contains { $0.function == "hold_lock" }, "\(owner.frames)")
+        #expect(report.culprit?.function == "wait_for_lock_until", "\(report.culprit as Any)")
     }
 
     @Test(

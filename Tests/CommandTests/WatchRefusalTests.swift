@@ -73,6 +73,12 @@ struct WatchRefusalTests {
         let other = try CommandRun(tool: "/usr/bin/setpriv", nobody + command + ["\(own.pid)"])
         #expect(other.status == 1 && other.errors.contains(": other_user: "), "\(other.errors)")
         #expect(other.errors.split(separator: "\n").count == 1)
+        let setpriv = URL(filePath: "/usr/bin/setpriv")
+        let started = nobody + [TargetProcess.executable.path, "protected"]
+        let hidden = try TargetProcess(arguments: started, executable: setpriv)
+        let refused = try CommandRun(tool: "/usr/bin/setpriv", nobody + command + ["\(hidden.processID)"])
+        #expect(refused.status == 1 && refused.errors.contains(": protected_process: "), "\(refused.errors)")
+        #expect(refused.errors.split(separator: "\n").count == 1)
     }
 
     @Test("A process without a loop is watched, and it is said what its threads are at instead")

@@ -5,7 +5,26 @@ import Testing
 
 @testable import ProcessWatch
 
-@Suite("What a breakpoint has caught")
+@Suite("Breakpoints that cannot be set")
+struct BreakpointSupplyTests {
+    @Test(
+        "It is said why, what follows, and what to do",
+        arguments: [
+            (EACCES, "kernel.perf_event_paranoid"), (EPERM, "CAP_PERFMON"), (EPERM, "seccomp"), (ENOSPC, "a debugger"),
+            (EOPNOTSUPP, "no hardware breakpoints"),
+        ]
+    )
+    func problems(_ error: Int32, _ remedy: String) throws {
+        let problem = try #require(BreakpointSupply(error: error).problem)
+        #expect(problem.contains(remedy) && problem.contains("only an uninterrupted system call"), "\(problem)")
+        #expect(!BreakpointSupply(error: error).isThere)
+    }
+
+    @Test("Where they can be set nothing is said")
+    func none() { #expect(BreakpointSupply(error: 0).problem == nil && BreakpointSupply(error: 0).isThere) }
+}
+
+@Suite("What a breakpoint has hit")
 struct BreakpointTests {
     /// A kernel's ring of one page behind its head, as perf_event_open(2) has it, with records of our own.  Safe: its memory never leaves it but to calls.
     @safe private final class Ring {
@@ -70,10 +89,10 @@ struct BreakpointTests {
     @Test("By its descriptor, where a system call leaves it in its register; else by the stack pointer")
     func meaning() {
         let hit = process_watch_hit(time_ns: 9, stack_pointer: 0x7000, first_argument: 5, has_registers: true)
-        func meaning(_ stackPointer: UInt64, _ descriptor: Int32?, _ keeps: Bool) -> LoopRule.Catch {
+        func meaning(_ stackPointer: UInt64, _ descriptor: Int32?, _ keeps: Bool) -> LoopRule.Hit {
             Breakpoint.Target(stackPointer: stackPointer, descriptor: descriptor, keepsArgument: keeps).meaning(of: hit)
         }
-        let own = LoopRule.Catch.own(MonotonicInstant(nanoseconds: 9))
+        let own = LoopRule.Hit.own(MonotonicInstant(nanoseconds: 9))
         #expect(meaning(0x1, 5, true) == own && meaning(0x7000, 6, true) == .other)
         #expect(meaning(0x7000, 6, false) == own && meaning(0x1, 5, false) == .other)
         #expect(meaning(0x7000, nil, true) == own && meaning(0x1, nil, true) == .other)
@@ -82,9 +101,9 @@ struct BreakpointTests {
     @Test("Of several that mean the same, one's own catch is enough, the earliest")
     func several() {
         let (early, late) = (MonotonicInstant(nanoseconds: 5), MonotonicInstant(nanoseconds: 6))
-        #expect(LoopRule.Catch.first(of: []) == nil && LoopRule.Catch.first(of: [nil, nil]) == nil)
-        #expect(LoopRule.Catch.first(of: [nil, .other]) == .other)
-        #expect(LoopRule.Catch.first(of: [.other, .own(late), .own(early)]) == .own(early))
+        #expect(LoopRule.Hit.first(of: []) == nil && LoopRule.Hit.first(of: [nil, nil]) == nil)
+        #expect(LoopRule.Hit.first(of: [nil, .other]) == .other)
+        #expect(LoopRule.Hit.first(of: [.other, .own(late), .own(early)]) == .own(early))
     }
 }
 

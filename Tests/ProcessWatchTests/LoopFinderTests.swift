@@ -15,24 +15,25 @@ struct LoopFinderTests {
     private static let restart = number("restart_syscall")
 
     private func wait(_ call: Int = epoll, on descriptor: UInt64 = 5, sp: UInt64 = 0x7000, pc: UInt64 = 0x400)
-        -> ThreadSight
+        -> ThreadPosition
     {
         .calling(WaitPlace(call: call, argument: descriptor, stackPointer: sp, programCounter: pc))
     }
 
-    private func search(_ sights: ThreadSight..., isMainThread: Bool = false) -> LoopFinder {
+    private func search(_ positions: ThreadPosition..., isMainThread: Bool = false) -> LoopFinder {
         var search = LoopFinder(isMainThread: isMainThread)
-        for sight in sights { _ = search.note(sight) }
+        for position in positions { _ = search.note(position) }
         return search
     }
 
     /// A loop that was found, and then its thread elsewhere, every second so many times; it has run before each but where told.
-    private func later(_ sight: ThreadSight, seconds: Int, runs: Bool = true, turningAt turn: Int? = nil) -> LoopFinder
+    private func later(_ position: ThreadPosition, seconds: Int, runs: Bool = true, turningAt turn: Int? = nil)
+        -> LoopFinder
     {
         var search = search(wait(), wait())
         for second in 0...seconds {
             if second == turn { search.hasTurned() }
-            _ = search.note(sight, second: second, slices: runs ? UInt64(second) : 0)
+            _ = search.note(position, second: second, slices: runs ? UInt64(second) : 0)
         }
         return search
     }
@@ -50,8 +51,8 @@ struct LoopFinderTests {
     func otherCalls() {
         let names = ["read", "futex", "clock_nanosleep", "accept4", "recvfrom", "restart_syscall"]
         for name in names {
-            let sight = wait(Self.number(name))
-            #expect(search(sight, sight, sight, isMainThread: true).place == nil, "\(name)")
+            let position = wait(Self.number(name))
+            #expect(search(position, position, position, isMainThread: true).place == nil, "\(name)")
         }
         #expect(search(.running, .running, .halted(stackPointer: 1, programCounter: 2)).place == nil)
     }
@@ -59,9 +60,9 @@ struct LoopFinderTests {
     @Test("poll and select are believed of the main thread alone: others talk to servers in them, call by call")
     func lists() {
         for name in ["ppoll", "pselect6"] {
-            let sight = wait(Self.number(name))
-            #expect(search(sight, sight).place == nil)
-            #expect(search(sight, sight, isMainThread: true).place == sight.wait)
+            let position = wait(Self.number(name))
+            #expect(search(position, position).place == nil)
+            #expect(search(position, position, isMainThread: true).place == position.wait)
         }
         // A list of descriptors is another one each time.
         var main = search(wait(Self.poll, on: 1), wait(Self.poll, on: 2), isMainThread: true)
@@ -118,8 +119,8 @@ struct LoopFinderTests {
         var search = LoopFinder(isMainThread: true)
         var asked: [Int] = []
         for time in 1...20 {
-            let lesson = search.note(wait(Self.poll), isOfLoop: false) { asked.append(time) }
-            #expect(lesson == .nothing)
+            let outcome = search.note(wait(Self.poll), isOfLoop: false) { asked.append(time) }
+            #expect(outcome == .nothing)
         }
         #expect(asked == [2, 4, 8, 16] && search.place == nil)
         for _ in 21...32 { _ = search.note(wait(Self.poll)) }
@@ -148,7 +149,7 @@ struct LoopFinderTests {
     @Test(
         "The kernel's line on a thread is read, and another text is none",
         arguments: [
-            ("running\n", ThreadSight.running),
+            ("running\n", ThreadPosition.running),
             ("-1 0x7ffe10 0x55aa\n", .halted(stackPointer: 0x7ffe10, programCounter: 0x55aa)),
             (
                 "281 0x5 0x1 0x2 0xffffffffffffffff 0x0 0x8 0x7ffe10 0x55aa\n",
@@ -157,9 +158,11 @@ struct LoopFinderTests {
             ("", nil), ("\n", nil), ("0x5", nil), ("-1", nil), ("-1 0x1", nil), ("281 5 0x1", nil),
             ("281 0x5 0x1 0x2 0x3 0x0 0x8 0x7ffe10", nil), ("99999999999999999999 0x1 0 0 0 0 0 0x1 0x2", nil),
             ("281 0x5 0x1 0x2 0x3 0x0 0x8 0x1ffffffffffffffff 0x1", nil), ("281 0xg 0x1 0x2 0x3 0x0 0x8 0x1 0x1", nil),
-        ] as [(String, ThreadSight?)]
+        ] as [(String, ThreadPosition?)]
     )
-    func sight(_ text: String, _ expected: ThreadSight?) { #expect(ThreadSight(Array(text.utf8)[...]) == expected) }
+    func position(_ text: String, _ expected: ThreadPosition?) {
+        #expect(ThreadPosition(Array(text.utf8)[...]) == expected)
+    }
 
     @Test("The kernel's counts are read, and another text is none")
     func schedule() {
@@ -173,15 +176,15 @@ struct LoopFinderTests {
 extension LoopFinder {
     /// - Parameter isOfLoop: what is said of a list, if that is asked.
     fileprivate mutating func note(
-        _ sight: ThreadSight,
+        _ position: ThreadPosition,
         second: Int = 0,
         slices: UInt64 = 0,
         isOfLoop: Bool = true,
         asked: () -> Void = {}
-    ) -> Lesson {
+    ) -> Outcome {
         let time = MonotonicInstant(nanoseconds: UInt64(second) * 1_000_000_000)
         let schedule = Schedule(ran: slices, waited: 0, slices: slices)
-        return note(Sighting(sight: sight, schedule: schedule, time: time)) { _ in
+        return note(Reading(position: position, schedule: schedule, time: time)) { _ in
             asked()
             return isOfLoop
         }

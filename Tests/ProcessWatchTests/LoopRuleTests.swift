@@ -24,7 +24,7 @@ struct RuleRow: Sendable, CustomTestStringConvertible {
     var ended: MonotonicInstant
     /// Looks at the stack find no more than the wait.
     var findsLoop = true
-    /// Whether a breakpoint catches the end.
+    /// Whether a breakpoint hits the end.
     var endIsExact = true
     /// How far apart the earliest and the latest beginning told may be: looks.
     var looksUntilBegin = 1
@@ -144,7 +144,7 @@ struct LoopRuleTests {
         let (began, ended) = (stall.times.began, stall.times.ended)
         #expect(began.contains(row.began), "\(phase): \(began), in truth \(row.began)")
         #expect(ended.contains(row.ended), "\(phase): \(ended), in truth \(row.ended)")
-        // Two looks bracket the beginning; the end, where no breakpoint caught it.
+        // Two looks bracket the beginning; the end, where no breakpoint hit it.
         #expect(began.upperBound - began.lowerBound <= .milliseconds(50) * row.looksUntilBegin, "\(phase)")
         #expect(ended.upperBound - ended.lowerBound <= .milliseconds(50), "\(phase)")
         if isExact, row.endIsExact { #expect(ended.lowerBound == ended.upperBound, "\(phase)") }
@@ -167,7 +167,7 @@ struct LoopRuleTests {
         let time = LoopStory.start
         #expect(rule.maturity == nil)
         let schedule = Schedule(ran: 1, waited: 0, slices: 1)
-        _ = rule.look(.init(time: time, schedule: schedule, sight: .running, rests: false))
+        _ = rule.look(.init(time: time, schedule: schedule, position: .running, rests: false))
         #expect(rule.maturity == nil)
         rule.armed(true, at: time + .milliseconds(7))
         rule.discount(.milliseconds(20))

@@ -38,7 +38,7 @@ struct RestStackTests {
     }
 
     @Test(
-        "A turn is caught where the wait returns; of a process with one thread, or on a list, where its caller goes on"
+        "A turn is hit where the wait returns; of a process with one thread, or on a list, where its caller goes on"
     )
     func turnPlaces() throws {
         let rest = try rest()

@@ -57,9 +57,9 @@ struct RuleRun {
     private mutating func look(at time: MonotonicInstant) {
         let being = story.being(at: time)
         let schedule = story.schedule(at: time)
-        var look = LoopRule.Look(time: time, schedule: schedule, sight: nil, rests: false)
-        if rule.needsSight(schedule) {
-            look.sight = Self.sight(of: being)
+        var look = LoopRule.Look(time: time, schedule: schedule, position: nil, rests: false)
+        if rule.needsPosition(schedule) {
+            look.position = Self.position(of: being)
             look.rests = being == .rest
             look.isStopped = being == .stopped
         }
@@ -70,9 +70,9 @@ struct RuleRun {
         for order in rule.look(look) { carryOut(order, time, being) }
     }
 
-    /// What a breakpoint caught since it was set, once.
+    /// What a breakpoint hit since it was set, once.
     private func take(_ armed: inout MonotonicInstant?, _ wanted: Set<LoopStory.Passage>, _ time: MonotonicInstant)
-        -> LoopRule.Catch?
+        -> LoopRule.Hit?
     {
         guard let since = armed, let hit = story.first(wanted, after: since, until: time) else { return nil }
         armed = nil
@@ -116,7 +116,7 @@ struct RuleRun {
         stacksAtRest += being == .rest ? 1 : 0
     }
 
-    private static func sight(of being: LoopStory.Being) -> ThreadSight {
+    private static func position(of being: LoopStory.Being) -> ThreadPosition {
         switch being {
         case .rest: .calling(WaitPlace(call: 232, argument: 5, stackPointer: 0x7000, programCounter: 0x400))
         case .running: .running

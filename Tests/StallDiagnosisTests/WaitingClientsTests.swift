@@ -59,7 +59,7 @@ struct WaitingClientsTests {
         #expect(unsafe write(other, "answer", 6) == 6)
         for _ in 0..<4 { _ = try server.dial() }
         for descriptor in [server.set, Int32(-1)] {
-            let victims = WaitingClients(process: .own, set: descriptor).count()
+            let victims = WaitingClients(process: .own, awaited: .set(descriptor)).count()
             guard descriptor >= 0 else {
                 #expect(victims == nil)
                 continue
@@ -72,14 +72,27 @@ struct WaitingClientsTests {
         }
     }
 
+    @Test("In a list the sockets count, and those in an epoll set among it; each once")
+    func list() throws {
+        let server = try Server(AF_INET)
+        let (client, connection) = try server.connect()
+        #expect(unsafe write(client, "1234567", 7) == 7)
+        func count(_ list: [Int32]) -> StallReport.Victims? {
+            WaitingClients(process: .own, awaited: .list(list)).count()
+        }
+        #expect(count([connection])?.unread == 1 && count([connection, connection])?.sockets == 1)
+        #expect(count([server.set])?.unread == 1)
+        #expect(count([]) == nil && count([-1, .max]) == nil)
+    }
+
     @Test("An epoll set without clients' sockets, and a descriptor that is no epoll set, give no victims")
     func nothing() {
         let set = epoll_create1(Int32(EPOLL_CLOEXEC))
-        #expect(WaitingClients(process: .own, set: set).count() == nil)
-        #expect(WaitingClients(process: .own, set: 0).count() == nil)
+        #expect(WaitingClients(process: .own, awaited: .set(set)).count() == nil)
+        #expect(WaitingClients(process: .own, awaited: .set(0)).count() == nil)
         close(set)
-        #expect(WaitingClients(process: .own, set: set).count() == nil)
-        #expect(WaitingClients(process: ObservedProcess(otherID: 2), set: 3).count() == nil)
+        #expect(WaitingClients(process: .own, awaited: .set(set)).count() == nil)
+        #expect(WaitingClients(process: ObservedProcess(otherID: 2), awaited: .set(3)).count() == nil)
     }
 }
 

@@ -44,6 +44,9 @@ struct EveryLoopTests {
                 let report = try contents.report(label)
                 #expect(report.culprit?.function?.contains(function) == true, "\(label): \(report.culprit as Any)")
                 #expect(report.cause.verdict == .blocked, "\(label): \(report.cause)")
+                // Also of a loop that has no epoll set.
+                let clients: Int64 = ["poll": 3, "select": 2][label] ?? 0
+                #expect((report.victims?.unaccepted ?? 0) == clients, "\(label): \(report.victims as Any)")
             }
         }
     }

@@ -19,6 +19,9 @@
 /// How many threads with a loop can be known at a time.
 #define LOOP_HOOKS_CAPACITY 1024
 
+/// How many of the descriptors that a loop polls are known.
+#define LOOP_HOOKS_POLLED 64
+
 /// The functions that publish a heartbeat, called on its loop's thread. `rest`, `leave` and `turn` are called in the wait functions, so they must be
 /// async-signal-safe. `end` is called when the thread ends, and takes the ownership of the heartbeat.
 typedef struct loop_hooks_publisher {
@@ -55,6 +58,9 @@ void loop_hooks_bind(uint32_t number, const loop_hooks_publisher *publisher, voi
 /// The epoll set for which the loop of a slot's thread waits; -1 for a poll. After the thread's end the slot may belong to another thread. Any
 /// thread.
 int loop_hooks_set(uint32_t number);
+/// The descriptors that a slot's loop polls: writes up to LOOP_HOOKS_POLLED of them, and returns how many. They are those of its latest wait, or of
+/// one of the 64 waits before it. 0 for a loop that waits for an epoll set. Any thread.
+uint32_t loop_hooks_polled(uint32_t number, int *descriptors);
 /// How many threads have a loop that waits for this epoll set. Any thread.
 uint32_t loop_hooks_count_waiting_for(int set);
 

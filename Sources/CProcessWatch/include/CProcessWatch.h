@@ -1,6 +1,7 @@
 #pragma once
-// What watching another process needs of Linux and has no name in Swift: hardware breakpoints of perf's on its threads, and signals that
-// say who sent them. Times are CLOCK_MONOTONIC nanoseconds. No function here is async-signal-safe; errno is not part of the interface.
+// Parts of Linux's interface that are needed to watch another process and cannot be called from Swift: perf's hardware breakpoints on its
+// threads, and signals with their senders. Times are CLOCK_MONOTONIC nanoseconds. No function is async-signal-safe; errno is undefined
+// afterwards.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,24 +9,25 @@
 
 #pragma clang assume_nonnull begin
 
-/// A hardware breakpoint on one thread that its first hit switches off: the thread pays for one, however often it comes by. Nothing is
-/// written to the process, and the breakpoint goes with the descriptor, whatever becomes of us (perf_event_open(2)).
+/// A hardware breakpoint on one thread, which is disabled by its first hit: the thread pays for one hit only. Nothing is written to the
+/// process. The kernel removes the breakpoint when the descriptor is closed, also if this process is killed (perf_event_open(2)).
 typedef struct process_watch_breakpoint {
     int descriptor;
     void *_Nullable ring;
 } process_watch_breakpoint;
 
-/// Sets one where the thread is about to execute `address`. Takes one of its debug registers, of which there are four on most machines.
-/// \returns 0 or an error number: EACCES and EPERM for what is not permitted, ENOSPC without a free register, ESRCH without such a thread.
+/// Sets a breakpoint that is hit when the thread is about to execute `address`. It takes one of the thread's debug registers: most machines
+/// have four.
+/// \returns 0 or an error number: EACCES or EPERM if it is not permitted, ENOSPC without a free register, ESRCH without such a thread.
 int process_watch_breakpoint_open(pid_t thread, uint64_t address, process_watch_breakpoint *opened);
 
-/// When the thread came by, with which stack pointer, and with what in the register of a first argument; all 0 where the kernel has not told.
+/// When the thread hit the breakpoint, its stack pointer, and the register of a first argument. All are 0 if the kernel did not record them.
 typedef struct process_watch_hit {
     uint64_t time_ns, stack_pointer, first_argument;
     bool has_registers;
 } process_watch_hit;
 
-/// Whether a system call leaves its first argument where it was. Else its result is there.
+/// Whether the register of the first argument keeps its value in a system call. If not, it contains the result afterwards.
 #if defined(__aarch64__)
 enum { PROCESS_WATCH_KEEPS_ARGUMENT = 0 };
 #else
@@ -35,42 +37,42 @@ enum { PROCESS_WATCH_KEEPS_ARGUMENT = 1 };
 /// Takes the hit, if there was one. \returns whether there was.
 bool process_watch_breakpoint_take(process_watch_breakpoint *breakpoint, process_watch_hit *hit);
 
-/// Takes it away. The owner's to call, once.
+/// Removes the breakpoint. To be called once, by the owner.
 void process_watch_breakpoint_close(process_watch_breakpoint *breakpoint);
 
-/// An event that counts nothing. While one is held, opening the others does not make the kernel wait for a grace period.
-/// \returns a descriptor, the caller's to close, or the negative of an error number.
+/// Opens an event that counts nothing. While it is open, the kernel does not wait for a grace period when other events are opened.
+/// \returns a descriptor, which the caller closes, or a negative error number.
 int process_watch_hold_events(void);
 
-/// Whether the kernel takes breakpoints on our own thread. \returns 0 or an error number.
+/// Tries to set a breakpoint on the calling thread. \returns 0 or an error number.
 int process_watch_try_breakpoint(void);
 
-/// A descriptor for a process that its end makes readable: pidfd_open(2). \returns the caller's to close, or the negative of an error number.
+/// Opens a descriptor that becomes readable when the process ends: pidfd_open(2).
+/// \returns a descriptor, which the caller closes, or a negative error number.
 int process_watch_open_process(pid_t process);
 
-/// Takes SIGINT, SIGTERM and SIGHUP, but for those that are ignored, and SIGCHLD, whichever thread they come to, so that they can be read.
-/// Once in a process.
-/// \returns a descriptor, or the negative of an error number.
+/// Makes SIGINT, SIGTERM and SIGHUP, unless they are ignored, and SIGCHLD readable, whichever thread they come to. Once in a process.
+/// \returns a descriptor, or a negative error number.
 int process_watch_open_signals(void);
 
 typedef struct process_watch_signal {
     int number;
-    bool is_from_terminal;  ///< Sent by the kernel to the whole foreground group, our children included.
+    bool is_from_terminal;  ///< The kernel has sent it to the whole foreground process group, including our children.
 } process_watch_signal;
 
-/// Takes one signal, without waiting. \returns whether there was one.
+/// Reads one signal, without waiting. \returns whether there was one.
 bool process_watch_take_signal(int descriptor, process_watch_signal *signal);
 
-/// Starts a program with the signals as they were before process_watch_open_signals, in our process group, with our standard descriptors.
-/// \param arguments ends with null; the first one is looked for along PATH.
+/// Starts a program in our process group, with our standard descriptors, and with the signal mask that we were started with.
+/// \param arguments ends with null. The program is the first one, found in PATH.
 /// \returns 0 or an error number.
 int process_watch_start(char *_Nullable const *_Nonnull arguments, pid_t *process);
 
-/// Whether a child of ours has ended. Takes its status then, once. \returns 1 with an exit status as a shell has it, 0, or -1 if it is no
-/// child of ours.
+/// Takes the exit status of a child that has ended, once. \returns 1 and the status in the form that shells use; 0 if it still runs; -1 if
+/// there is no such child.
 int process_watch_take_status(pid_t process, int *status);
 
-/// Waits until one of the descriptors can be read, or the deadline. \returns how many can, 0 at the deadline.
+/// Waits until one of the descriptors is readable, or until the deadline. \returns how many are readable, 0 at the deadline.
 int process_watch_wait(const int *_Nullable descriptors, int count, uint64_t deadline_ns);
 
 #pragma clang assume_nonnull end

@@ -2,21 +2,21 @@ import CProcessWatch
 import Glibc
 import RunLoopKit
 
-/// A one-shot hardware breakpoint on one thread: see `process_watch_breakpoint`. Confined to the watcher's thread. Safe: the mapping is
-/// read by the calls below alone, and goes with it.
+/// A one-shot hardware breakpoint on one thread: see `process_watch_breakpoint`. Confined to the watcher's thread. Safe: only the calls
+/// below read the mapping, which is removed together with this object.
 @safe final class Breakpoint {
     private var event: process_watch_breakpoint
     private let target: Target
 
-    /// Which of the activations that come by is meant.
+    /// Which activation of the code at that address is meant.
     struct Target: Hashable {
         let stackPointer: UInt64
         let descriptor: Int32?
         /// Whether a system call leaves its first argument where it was.
         var keepsArgument = PROCESS_WATCH_KEEPS_ARGUMENT != 0
 
-        /// One of which nothing is known proves nothing.
-        func meaning(of hit: process_watch_hit) -> LoopRule.Catch {
+        /// A hit without registers may be any activation's, and proves nothing.
+        func meaning(of hit: process_watch_hit) -> LoopRule.Hit {
             guard hit.has_registers else { return .other }
             let isMeant =
                 if keepsArgument, let descriptor {
@@ -29,10 +29,10 @@ import RunLoopKit
     }
 
     /// - Parameters:
-    ///   - place: where, and with which stack pointer the thread is meant.
-    ///   - descriptor: where a system call on it returns to, the thread is meant with any stack pointer, if the processor still tells the
-    ///     descriptor there.
-    /// - Returns: nil where none is to be had; `error` then says why.
+    ///   - place: the address, and the stack pointer of the activation that is meant.
+    ///   - descriptor: if a system call on this descriptor returns to that address, any stack pointer counts, as long as the processor still
+    ///     has the descriptor in a register there.
+    /// - Returns: nil if the breakpoint cannot be set; `error` then says why.
     init?(onThread threadID: Int32, at place: RestStack.Place, callOn descriptor: Int32? = nil, error: inout Int32) {
         var opened = unsafe process_watch_breakpoint()
         error = unsafe process_watch_breakpoint_open(threadID, place.address, &opened)
@@ -43,17 +43,17 @@ import RunLoopKit
 
     deinit { unsafe process_watch_breakpoint_close(&event) }
 
-    /// What it has caught, once.
-    func take() -> LoopRule.Catch? {
+    /// The hit, if there was one. Once.
+    func take() -> LoopRule.Hit? {
         var hit = process_watch_hit()
         guard unsafe process_watch_breakpoint_take(&event, &hit) else { return nil }
         return target.meaning(of: hit)
     }
 }
 
-/// Whether there are breakpoints at all, and what to do where there are none.
+/// Whether this process can set breakpoints, and what to do if it cannot.
 struct BreakpointSupply {
-    /// Keeps the kernel from making us wait each time. A descriptor, or the negative of an error number.
+    /// While it is open, the kernel sets breakpoints without a delay. A descriptor, or a negative error number.
     private let held: Int32
     let error: Int32
 
@@ -62,15 +62,18 @@ struct BreakpointSupply {
         error = process_watch_try_breakpoint()
     }
 
+    /// For tests: as if the kernel had answered so.
+    init(error: Int32) { (held, self.error) = (-1, error) }
+
     func close() { if held >= 0 { _ = Glibc.close(held) } }
 
     var isThere: Bool { error == 0 }
 
-    /// Why not, and what to do. Nil if all is well.
+    /// Why not, and what to do. Nil if it can.
     var problem: String? {
         guard error != 0 else { return nil }
         let consequence =
-            "Without them only an uninterrupted system call is told as a stall; everything else is unproven."
+            "Without them only an uninterrupted system call is reported as a stall; everything else is unproven."
         switch error {
         case EACCES, EPERM:
             let level = readText("/proc/sys/kernel/perf_event_paranoid").map { ", now \($0)" } ?? ""
@@ -81,7 +84,7 @@ struct BreakpointSupply {
             return "All hardware breakpoints are in use, perhaps by a debugger. \(consequence)"
         default:
             let reason = unsafe String(cString: strerror(error))
-            return "This machine has no hardware breakpoints to give (\(reason)). \(consequence)"
+            return "This machine offers no hardware breakpoints (\(reason)). \(consequence)"
         }
     }
 }

@@ -1,21 +1,21 @@
 import Glibc
 import StallReports
 
-/// What /proc tells of a process as a whole.
+/// What /proc says about a process as a whole.
 struct ProcessFiles: Hashable, Sendable {
     let processID: Int32
 
     private var directory: String { "/proc/\(processID)" }
-    /// Where its memory and its program are: of a process whose first thread has ended, another thread's directory.
+    /// Where its memory and its program are. If its first thread has ended, this is the directory of another thread.
     private var livingDirectory: String { ProcessIdentity.directory(of: processID) }
 
     /// Nil once it has ended.
     var threads: [Int32]? { readNumbers(directory + "/task").flatMap { $0.isEmpty ? nil : $0 } }
 
-    /// As it calls itself.
+    /// The name that the process uses for itself.
     var name: String? { readText(directory + "/comm") }
 
-    /// The program's file, as it is called now.
+    /// The program's file, by its present name.
     var executable: String? {
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, count in
             count = unsafe buffer.withMemoryRebound(to: CChar.self) {
@@ -25,7 +25,7 @@ struct ProcessFiles: Hashable, Sendable {
         return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The children that its threads have started and that live. Empty where the kernel does not tell.
+    /// The living children of all its threads. Empty if the kernel does not list them.
     var children: [Int32] {
         (threads ?? []).flatMap { thread in
             (readText("\(directory)/task/\(thread)/children", limit: 1 << 16) ?? "").split(separator: " ").compactMap {
@@ -34,8 +34,8 @@ struct ProcessFiles: Hashable, Sendable {
         }
     }
 
-    /// What is another one after every execve(2), and stays between: where the program's code and stack lie. Nil where that is not to be
-    /// read, as of a thread that ends.
+    /// Changes with every execve(2), and only then: the addresses of the program's code and stack. Nil if they cannot be read, for example
+    /// because a thread is ending.
     var program: Program? {
         guard let executable, let stat = readText(livingDirectory + "/stat"), let end = stat.lastIndex(of: ")") else {
             return nil

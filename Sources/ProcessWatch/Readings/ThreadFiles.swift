@@ -1,14 +1,15 @@
 import Glibc
 import StackCapture
 
-/// One thread's files in /proc, kept open: a look at a thread that rests is one system call. Confined to the watcher's thread.
+/// One thread's files in /proc. They are kept open, so that a look at a resting thread is one system call. Confined to the watcher's
+/// thread.
 final class ThreadFiles {
     private let schedule: Int32
     private let call: Int32
     private let state: Int32
     let name: String
 
-    /// Nil where there is no such thread, or it may not be read.
+    /// Nil if there is no such thread, or its files may not be read.
     init?(threadID: Int32, ofProcess processID: Int32) {
         let task = "/proc/\(processID)/task/\(threadID)"
         func file(_ name: String) -> Int32 { unsafe open("\(task)/\(name)", O_RDONLY | O_CLOEXEC) }
@@ -24,13 +25,13 @@ final class ThreadFiles {
     /// Nil once the thread has ended.
     func readSchedule() -> Schedule? { read(schedule, 96, Schedule.init) }
 
-    /// Nil once the thread has ended, and for what makes no sense.
-    func readSight() -> ThreadSight? { read(call, 256, ThreadSight.init) }
+    /// Nil once the thread has ended, and if the text cannot be parsed.
+    func readPosition() -> ThreadPosition? { read(call, 256, ThreadPosition.init) }
 
-    /// The call that it sleeps in. Nil for one that sleeps in none.
+    /// The system call in which the thread sleeps. Nil if it sleeps in none.
     func readCall() -> SystemCall? { read(call, 256, SystemCall.init) }
 
-    /// Whether it is stopped by a signal, or by a tracer.
+    /// Whether the thread is stopped, by a signal or by a tracer.
     func isStopped() -> Bool {
         read(state, 256) { text in
             guard let end = text.lastIndex(of: UInt8(ascii: ")")), end + 2 < text.endIndex else { return nil }
@@ -46,7 +47,7 @@ final class ThreadFiles {
     }
 }
 
-/// A short file of /proc, without its last line feed. Nil where it cannot be read.
+/// The contents of a short file in /proc, without the last line feed. Nil if it cannot be read.
 func readText(_ path: String, limit: Int = 4096) -> String? {
     let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard file >= 0 else { return nil }
@@ -59,7 +60,7 @@ func readText(_ path: String, limit: Int = 4096) -> String? {
     return String(decoding: bytes, as: UTF8.self)
 }
 
-/// The numbers that are names in a directory of /proc. Nil where there is none.
+/// The entries of a directory in /proc whose names are numbers. Nil if it cannot be read.
 func readNumbers(_ path: String) -> [Int32]? {
     guard let list = unsafe opendir(path) else { return nil }
     defer { unsafe _ = closedir(list) }

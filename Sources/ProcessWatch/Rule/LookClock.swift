@@ -1,6 +1,6 @@
 import RunLoopKit
 
-/// When the next sample is due, and how late a sample begins. Pure.
+/// When the next sample is due, and how late a sample began. Pure.
 struct LookClock: Hashable, Sendable {
     private let tick: Duration
     /// When the next sample is to begin.

@@ -21,35 +21,36 @@ struct WaitCalls: Hashable, Sendable {
         restarts = numbers(["restart_syscall"])
     }
 
-    /// What a wait with a time is called once it goes on after a stop.
+    /// Whether it is the call by which the kernel continues a wait with a timeout after a stop.
     func isRestart(_ call: Int) -> Bool { restarts.contains(call) }
 }
 
-/// Finds out where one thread's event loop waits, if it turns one: the place at which it was found twice. Pure.
+/// Finds the wait of the event loop that a thread runs, if it runs one: the place at which the thread was found twice. Pure.
 ///
-/// Of several places the outermost is the loop's: a wait further in is a callout's, and no rest. Only if the thread is found to come back to
-/// that for five seconds, and never to its loop in between, the loop is over, and the inner one is the next. `CLoopHooks/rule.c` decides the
-/// same within the process.
+/// Of several places the outermost on the stack is the loop's. A wait further in belongs to a callout, and is no rest. If the thread comes
+/// back only to that inner wait for five seconds, the outer loop counts as ended, and the inner one as its successor. `CLoopHooks/rule.c`
+/// uses the same rule inside a process.
 struct LoopFinder: Hashable, Sendable {
-    /// What was read at one look.
-    struct Sighting: Hashable, Sendable {
-        var sight: ThreadSight
-        /// Tells whether the thread has run since an earlier one.
+    /// What was read in one look.
+    struct Reading: Hashable, Sendable {
+        var position: ThreadPosition
+        /// If it differs from that of an earlier reading, the thread has run in between.
         var schedule: Schedule
         var time: MonotonicInstant
     }
 
-    /// What a sighting taught.
-    enum Lesson: Hashable, Sendable {
+    /// What follows from a reading.
+    enum Outcome: Hashable, Sendable {
         case nothing
-        /// A loop is known now, or another place of its own wait: the C library waits by another instruction once there is a second thread.
+        /// The loop waits here: a newly found loop, or another place of a known loop's wait. (The C library waits at another instruction once
+        /// the process has a second thread.)
         case place(WaitPlace)
     }
 
-    /// A place that may be the loop's, as often as it was found.
+    /// A place that may be the loop's, and how often the thread was found there.
     private struct Candidate: Hashable, Sendable {
         var place: WaitPlace
-        let first: Sighting
+        let first: Reading
         var count = 1
     }
 
@@ -57,7 +58,7 @@ struct LoopFinder: Hashable, Sendable {
 
     private let isMainThread: Bool
     private let calls: WaitCalls
-    /// Where the loop waits. Nil as long as none is known.
+    /// Where the loop waits. Nil while no loop is known.
     private(set) var place: WaitPlace?
     private var candidate: Candidate?
 
@@ -65,10 +66,10 @@ struct LoopFinder: Hashable, Sendable {
         (self.isMainThread, self.calls) = (isMainThread, calls)
     }
 
-    /// The descriptor that it waits on. Nil for a loop on a list of them.
+    /// The descriptor on which the loop waits. Nil for a loop that waits for a list of descriptors.
     var descriptor: Int32? { descriptor(of: place) }
 
-    /// The same, while it is not certain.
+    /// The same, or that of a candidate while no loop is known.
     var likelyDescriptor: Int32? { descriptor(of: place ?? candidate?.place) }
 
     private func descriptor(of place: WaitPlace?) -> Int32? {
@@ -76,25 +77,26 @@ struct LoopFinder: Hashable, Sendable {
     }
 
     /// Whether the thread rests in the loop's own wait.
-    func isRest(_ sight: ThreadSight) -> Bool {
-        guard let place, let wait = sight.wait else { return false }
+    func isRest(_ position: ThreadPosition) -> Bool {
+        guard let place, let wait = position.wait else { return false }
         guard wait.stackPointer == place.stackPointer, wait.programCounter == place.programCounter else { return false }
         if calls.isRestart(wait.call) { return true }
         return wait.call == place.call && (calls.onList.contains(wait.call) || wait.argument == place.argument)
     }
 
-    /// Takes what the thread was found at, once for each time that it was.
+    /// Takes a reading into account. To be called once for each reading.
     ///
-    /// - Parameter isOfLoop: of a wait for a list, whether a loop would wait for that. A thread that talks to a server, call by call, waits so
-    ///   at one place, too: only the main thread is asked. Costs system calls, and so is asked at the second, fourth, eighth … time.
-    mutating func note(_ sighting: Sighting, isOfLoop: (WaitPlace) -> Bool) -> Lesson {
-        guard let wait = sighting.sight.wait, isWait(wait.call) else { return .nothing }
+    /// - Parameter isOfLoop: whether a loop would wait for such a list of descriptors. A client that asks its server call by call also waits
+    ///   at one place, so lists are considered only on the main thread. The answer costs system calls, and is asked for at the second,
+    ///   fourth, eighth … time.
+    mutating func note(_ reading: Reading, isOfLoop: (WaitPlace) -> Bool) -> Outcome {
+        guard let wait = reading.position.wait, isWait(wait.call) else { return .nothing }
         if let place {
             if isSamePlace(wait, place) {
                 hasTurned()
                 return .nothing
             }
-            // The same place on another descriptor is a loop that has made itself a new set.
+            // The same place with another descriptor: the loop has made a new epoll set.
             if isOnSameDescriptor(wait, place) || isSameCode(wait, place) {
                 hasTurned()
                 self.place = wait
@@ -102,13 +104,13 @@ struct LoopFinder: Hashable, Sendable {
             }
         }
         guard var candidate, isCandidate(wait, candidate.place) else {
-            candidate = Candidate(place: wait, first: sighting)
+            candidate = Candidate(place: wait, first: reading)
             return .nothing
         }
         candidate.place = wait
         candidate.count += 1
         self.candidate = candidate
-        guard replaces(candidate, sighting) else { return .nothing }
+        guard replaces(candidate, reading) else { return .nothing }
         if calls.onList.contains(wait.call) {
             guard candidate.count & (candidate.count - 1) == 0, isOfLoop(wait) else { return .nothing }
         }
@@ -116,26 +118,26 @@ struct LoopFinder: Hashable, Sendable {
         return .place(wait)
     }
 
-    /// The loop has come by its own wait: what waits further in is within one of its turns after the other.
+    /// The loop has returned to its own wait. Waits further in belong to its callouts.
     mutating func hasTurned() {
         if let place, let inner = candidate?.place, inner.stackPointer <= place.stackPointer { candidate = nil }
     }
 
-    /// The descriptor belongs to several threads: what it waits for tells nothing of this one.
+    /// Several threads wait for the descriptor, so this thread's waits for it say nothing about a loop.
     mutating func forget() { (place, candidate) = (nil, nil) }
 
-    /// Whether a place, in which the thread was found before, is the loop's from now on.
-    private func replaces(_ candidate: Candidate, _ sighting: Sighting) -> Bool {
+    /// Whether a place at which the thread was found before becomes the loop's.
+    private func replaces(_ candidate: Candidate, _ reading: Reading) -> Bool {
         guard let place, candidate.place.stackPointer <= place.stackPointer else { return true }
-        // One that has not run in between has not come back: it still waits there, once.
-        return sighting.time - candidate.first.time >= Self.nestedFor && sighting.schedule != candidate.first.schedule
+        // A thread that has not run in between has not come back. It still waits there for the first time.
+        return reading.time - candidate.first.time >= Self.nestedFor && reading.schedule != candidate.first.schedule
     }
 
     private func isWait(_ call: Int) -> Bool {
         calls.onDescriptor.contains(call) || (isMainThread && calls.onList.contains(call))
     }
 
-    /// Of a thread with a loop one descriptor is one wait, wherever in a callout.
+    /// Once a loop is known, waits for one descriptor are one candidate, from whatever function they are called.
     private func isCandidate(_ one: WaitPlace, _ other: WaitPlace) -> Bool {
         isSamePlace(one, other) || (place != nil && isOnSameDescriptor(one, other))
     }

@@ -1,8 +1,8 @@
 import StackCapture
 
-/// The stack of a loop's thread while it rested: what of a later stack is the loop itself, and what it called. Pure.
+/// The stack of a loop's thread while the loop rested. Shows which frames of a later stack are the loop's, and what the loop called. Pure.
 struct RestStack: Hashable, Sendable {
-    /// A place in a function that has been called there: where the call returns to, with which stack pointer.
+    /// Where a call returns to, and the stack pointer there.
     struct Place: Hashable, Sendable {
         var address: UInt64
         var stackPointer: UInt64
@@ -11,10 +11,10 @@ struct RestStack: Hashable, Sendable {
     /// Innermost first; the first is the wait itself.
     private let places: [Place]
     private let outer: Set<Place>
-    /// Whether the frame behind the wait is surely its caller's.
+    /// Whether the frame after the wait's is certainly its caller's.
     private let knowsCaller: Bool
 
-    /// Nil for a stack that shows something else than this wait.
+    /// Nil if the stack does not show this wait.
     init?(_ stack: CapturedStack, waitingAt wait: WaitPlace) {
         let places = stack.places
         guard let first = places.first, first.address == wait.programCounter, first.stackPointer == wait.stackPointer
@@ -26,58 +26,60 @@ struct RestStack: Hashable, Sendable {
         knowsCaller = places.count > 1 && stack.frames[1].found == .unwindTable
     }
 
-    /// Without more than where the thread waits.
+    /// For a stack of which only the wait is known.
     init(waitingAt wait: WaitPlace) {
         places = [Place(address: wait.programCounter, stackPointer: wait.stackPointer)]
         (outer, knowsCaller) = ([], false)
     }
 
-    /// Where every turn comes by: the wait's return to the loop. The C library has several ways into the kernel, and one way back.
+    /// Where the wait returns to the loop. Every turn passes here, though the C library may enter the kernel at several places.
     var turn: Place { knowsCaller ? places[1] : places[0] }
 
-    /// Where the wait itself returns from the kernel. Other calls of the loop's code come by there, too: one that waits, and one that only looks.
+    /// Where the wait returns from the kernel. Other calls of the loop pass here too: one that waits, and one that only polls.
     private var wait: Place { places[0] }
 
-    /// A place that proves a turn once the thread has come by it.
+    /// A place that proves a turn when the thread passes it.
     struct TurnPlace: Hashable, Sendable {
         var place: Place
-        /// Not nil: a system call on this descriptor returns there, with any stack pointer.
+        /// If not nil, a system call on this descriptor returns there, with any stack pointer.
         var descriptor: Int32?
     }
 
-    /// Where the thread is to be caught; each place takes a debug register.
+    /// Where breakpoints have to be set to see a turn. Each takes a debug register.
     ///
     /// - Parameters:
-    ///   - descriptor: what the loop waits on. Nil for one that waits for a list, made anew each time.
-    ///   - mayWaitElsewhere: the C library may wait by another instruction from now on, which it does once there is a second thread. Then
-    ///     only its return to the loop is common to both.
+    ///   - descriptor: what the loop waits on. Nil for a loop that waits for a list of descriptors, made anew each time.
+    ///   - mayWaitElsewhere: the process has one thread. Once it has a second one, the C library waits at another instruction, and both
+    ///     ways have only the return to the loop in common.
     func turnPlaces(on descriptor: Int32?, mayWaitElsewhere: Bool) -> [TurnPlace] {
         guard let descriptor else { return [TurnPlace(place: turn)] }
         let own = TurnPlace(place: wait, descriptor: descriptor)
         return mayWaitElsewhere && turn != wait ? [own, TurnPlace(place: turn)] : [own]
     }
 
-    /// Where a thread is that does not rest.
+    /// Where a thread is whose loop does not rest.
     enum Finding: Hashable, Sendable {
-        /// In the loop's own wait, on the way in or out: it turns.
+        /// In the loop's own wait, about to sleep or to return: the loop turns.
         case inWait
-        /// The loop called something. Where that will return to, and what it called itself, outermost first; and the loop's own frame.
+        /// The loop has called a function. Where that function and those that it called will return to, outermost first, and the loop's
+        /// own frame.
         case callout(returns: [Place], loopFrame: Int)
-        /// The loop computes itself.
+        /// In the loop's own function.
         case inLoop
         /// The two stacks have nothing in common.
         case unknown
 
-        /// The loop's own frame, where it called something.
+        /// The loop's own frame, if it has called a function.
         var loopFrame: Int? { if case .callout(_, let frame) = self { frame } else { nil } }
     }
 
-    /// Most returns that are watched: a thread has four debug registers, and one is the turn's.
+    /// How many returns are watched at most. A thread has four debug registers, and one is needed to see turns.
     static let returnLimit = 3
 
     func find(in stack: CapturedStack) -> Finding {
         let now = stack.places
-        // A frame whose caller's place has not changed since the rest is the same activation: the innermost such is the loop's.
+        // If the place to which a frame returns is the same as while the loop rested, the frame is the same activation. The innermost such
+        // frame is the loop's.
         guard let caller = now.indices.dropFirst().first(where: { outer.contains(now[$0]) }) else { return .unknown }
         let loop = caller - 1
         if loop == 0 { return now[caller] == places[1] ? .inWait : .inLoop }
@@ -87,7 +89,7 @@ struct RestStack: Hashable, Sendable {
 }
 
 extension CapturedStack {
-    /// Empty where the stack pointers were not told.
+    /// Empty if the stack pointers are not known.
     fileprivate var places: [RestStack.Place] {
         guard stackPointers.count == frames.count else { return [] }
         return zip(frames, stackPointers).map { .init(address: UInt64($0.address), stackPointer: UInt64($1)) }

@@ -1,51 +1,54 @@
 import RunLoopKit
 import StackCapture
+import StallDiagnosis
 import StallMonitor
 
-/// What all loops of one process are watched with. Confined to the watcher's thread.
+/// What all loops of one process have in common. Confined to the watcher's thread.
 struct WatchContext {
     let processID: Int32
     let process: OutsideProcess
-    let desk: OutsideReporter
+    let reporter: OutsideReporter
     let rule: LoopRule
-    /// Whether there are breakpoints to be had.
+    /// Whether breakpoints can be set.
     let hasBreakpoints: Bool
-    /// By how much the watcher itself came late to this look.
+    /// By how much the watcher was late for this look.
     var lateness: Duration = .zero
-    /// Whether another thread of the process waits on this descriptor right now: then events are served, whatever this thread does.
+    /// Whether another thread of the process waits on this descriptor right now. If so, that thread serves its events.
     var isServed: (Int32, _ except: Int32) -> Bool = { _, _ in false }
-    /// The loop is busy, and nothing tells whether it turns.
+    /// Called for a loop that is busy, and of which nothing shows whether it turns.
     var tellUnproven: (ObservedLoop) -> Void = { _ in }
 }
 
-/// One loop of another process under watch: carries out what the rule orders. Confined to the watcher's thread.
+/// One watched loop of another process. Carries out what ``LoopRule`` decides. Confined to the watcher's thread.
 final class ObservedLoop {
     let threadID: Int32
     let label: String
-    private let deskNumber: Int
+    private let watchNumber: Int
     private var rule: LoopRule
     private var rest: RestStack
     private var turns: [Breakpoint] = []
-    /// The process had one thread when the loop's wait was learned.
+    /// The process had one thread when the loop's wait was found.
     private var isAlone = false
-    /// What the locating look found: places, and the breakpoints there.
+    /// The watched returns of the callout, with their breakpoints.
     private var returns: [(place: RestStack.Place, breakpoint: Breakpoint?)] = []
     private var account: OutsideProcess.Account?
     private var samples: [OutsideProcess.Sample] = []
     private var pace = SamplePace()
     private var stall: (number: Int, times: LoopRule.StallTimes)?
     private(set) var isUnproven = false
+    /// The descriptors of a loop that polls, as of the last time it was found at rest after it had run.
+    private var polled: [Int32] = []
 
-    /// - Parameter time: when it was last seen to rest there.
+    /// - Parameter time: when it was last seen at rest there.
     init(threadID: Int32, label: String, place: WaitPlace, at time: MonotonicInstant, _ context: WatchContext) {
         (self.threadID, self.label, rule) = (threadID, label, context.rule)
         rule.foundAtRest(at: time)
         rest = RestStack(waitingAt: place)
-        deskNumber = context.desk.enter(label, of: context.process)
+        watchNumber = context.reporter.enter(label, of: context.process)
         learn(place, context)
     }
 
-    /// How the loop looks while it rests. The thread does not notice: of one that does not rest any more nothing is taken.
+    /// Remembers the loop's stack while it rests. The thread is not stopped: if it no longer rests, nothing is taken.
     private func learn(_ place: WaitPlace, _ context: WatchContext) {
         rest = RestStack(waitingAt: place)
         isAlone = ProcessFiles(processID: context.processID).threads.map { $0.count < 2 } ?? true
@@ -59,16 +62,17 @@ final class ObservedLoop {
     /// - Returns: false once the thread has ended.
     func look(_ files: ThreadFiles, _ search: inout LoopFinder, _ context: WatchContext) -> Bool {
         guard let schedule = files.readSchedule() else { return false }
-        var look = LoopRule.Look(time: .now, schedule: schedule, sight: nil, rests: false)
-        look.turn = LoopRule.Catch.first(of: turns.map { $0.take() })
+        var look = LoopRule.Look(time: .now, schedule: schedule, position: nil, rests: false)
+        look.turn = LoopRule.Hit.first(of: turns.map { $0.take() })
         if case .own? = look.turn { search.hasTurned() }
-        if rule.needsSight(schedule) {
-            guard let sight = files.readSight() else { return false }
-            let sighting = LoopFinder.Sighting(sight: sight, schedule: schedule, time: look.time)
-            let lesson = search.note(sighting) { context.process.isOfLoop($0, files) }
-            if case .place(let place) = lesson { learn(place, context) }
-            (look.sight, look.rests) = (sight, search.isRest(sight))
-            look.isStopped = !look.rests && sight != .running && (files.isStopped() || context.process.isFrozen)
+        if rule.needsPosition(schedule) {
+            guard let position = files.readPosition() else { return false }
+            let reading = LoopFinder.Reading(position: position, schedule: schedule, time: look.time)
+            let outcome = search.note(reading) { context.process.isOfLoop($0, files) }
+            if case .place(let place) = outcome { learn(place, context) }
+            (look.position, look.rests) = (position, search.isRest(position))
+            if look.rests, search.descriptor == nil { notePolled(files, context) }
+            look.isStopped = !look.rests && position != .running && (files.isStopped() || context.process.isFrozen)
         }
         if context.lateness > .zero { rule.discount(context.lateness) }
         look.returns = returns.map { $0.breakpoint?.take() }
@@ -76,14 +80,21 @@ final class ObservedLoop {
         return true
     }
 
+    /// To be read while the loop rests: its array may be overwritten later.
+    private func notePolled(_ files: ThreadFiles, _ context: WatchContext) {
+        guard let call = files.readCall() else { return }
+        let found = context.process.polledDescriptors(in: call)
+        if files.readCall() == call { polled = found }
+    }
+
     var maturity: MonotonicInstant? { rule.maturity }
     func isSuspect(at time: MonotonicInstant) -> Bool { rule.isSuspect(at: time) }
 
-    /// Nobody looks any more.
+    /// The loop is no longer watched.
     func release(_ end: OutsideEnd, _ context: WatchContext) {
-        if let stall { context.desk.end(stall.number, OutsideSpan(stall.times), end) }
+        if let stall { context.reporter.end(stall.number, OutsideSpan(stall.times), end) }
         stall = nil
-        context.desk.leave(deskNumber)
+        context.reporter.leave(watchNumber)
         (turns, returns) = ([], [])
     }
 
@@ -111,7 +122,7 @@ final class ObservedLoop {
         }
     }
 
-    /// All of the places or none: where one is not watched, a turn would go unseen.
+    /// Sets a breakpoint at each of the places, or none: with one missing, a turn could go unseen.
     private func armTurn(_ descriptor: Int32?, _ context: WatchContext) {
         var error: Int32 = 0
         turns = []
@@ -135,21 +146,23 @@ final class ObservedLoop {
 
     // Stacks
 
-    /// A stack, and what it shows of the loop.
+    /// A stack, and what it shows about the loop.
     private typealias Capture = (outcome: OutsideStack, finding: RestStack.Finding)
 
-    /// - Parameter patience: how long it may take. All other loops wait for it.
+    /// - Parameter patience: how long it may take. Meanwhile no other loop is looked at.
     private func capture(
         _ time: MonotonicInstant,
         _ context: WatchContext,
-        within patience: Duration = .milliseconds(20)
+        within patience: Duration = .milliseconds(20),
+        isSample: Bool = false
     ) -> Capture {
         pace.note(time)
-        switch context.desk.capture(threadID, of: context.process, within: patience) {
-        case .failure(let error): return (.failed(error), .unknown)
-        case .success(let stack):
+        switch context.reporter.capture(threadID, of: context.process, within: patience, isSample: isSample) {
+        case .failed(let error): return (.failed(error), .unknown)
+        case .refused(let reason): return (.refused(reason), .unknown)
+        case .taken(let stack):
             let finding = rest.find(in: stack)
-            // It is over: what was taken shows something else.
+            // The loop has turned, so the stack does not show the stall.
             if finding == .inWait { return (.raced, finding) }
             return (
                 .taken(context.process.sample(stack, ofThread: threadID, at: .now, loopFrame: finding.loopFrame)),
@@ -159,7 +172,7 @@ final class ObservedLoop {
     }
 
     private func keepSample(_ time: MonotonicInstant, _ context: WatchContext) {
-        if case .taken(let sample) = capture(time, context).outcome { samples.append(sample) }
+        if case .taken(let sample) = capture(time, context, isSample: true).outcome { samples.append(sample) }
     }
 
     private func locate(_ time: MonotonicInstant, _ context: WatchContext) {
@@ -173,7 +186,7 @@ final class ObservedLoop {
         }
     }
 
-    /// As many of the places as there are registers for, the outermost first.
+    /// Watches as many of the places as there are free debug registers, the outermost first.
     private func watch(_ places: [RestStack.Place]) {
         var error: Int32 = 0
         returns = []
@@ -195,19 +208,19 @@ final class ObservedLoop {
     ) {
         if let descriptor = search.descriptor, context.isServed(descriptor, threadID) { return }
         let found = OutsideStall(
-            loop: deskNumber,
+            loop: watchNumber,
             threadID: threadID,
-            waitSet: search.descriptor,
+            awaited: search.descriptor.map { .set($0) } ?? .list(polled),
             isCongested: isCongested,
             span: OutsideSpan(times),
             detectedAt: time,
             account: account,
-            // The report's one stack: a thread of low priority needs a while until it stands.
+            // The only stack of the report. A thread of low priority takes a while to stop.
             stack: capture(time, context, within: .milliseconds(150)).outcome,
             samples: samples
         )
         samples = []
-        stall = context.desk.begin(found).map { ($0, times) }
+        stall = context.reporter.begin(found).map { ($0, times) }
     }
 
     private func goOn(
@@ -218,22 +231,24 @@ final class ObservedLoop {
     ) {
         guard let number = stall?.number else { return }
         stall = (number, times)
-        context.desk.see(number, OutsideSpan(times))
-        if pace.isDue(at: time, context.rule.tick), case .taken(let sample) = capture(time, context).outcome {
-            context.desk.add(sample, to: number)
+        context.reporter.see(number, OutsideSpan(times))
+        if pace.isDue(at: time, context.rule.tick),
+            case .taken(let sample) = capture(time, context, isSample: true).outcome
+        {
+            context.reporter.add(sample, to: number)
         }
-        if isWorthTelling { context.desk.grow(number, OutsideSpan(times)) }
+        if isWorthTelling { context.reporter.grow(number, OutsideSpan(times)) }
     }
 
     private func end(_ times: LoopRule.StallTimes, _ context: WatchContext) {
         guard let number = stall?.number else { return }
         stall = nil
-        context.desk.end(number, OutsideSpan(times), .turned)
+        context.reporter.end(number, OutsideSpan(times), .turned)
     }
 }
 
 extension OutsideProcess {
-    /// Whether what a thread polls there is what loops poll. Not if it does not sleep there any more.
+    /// Whether a thread polls there what loops poll. False if it no longer sleeps there.
     func isOfLoop(_ place: WaitPlace, _ files: ThreadFiles) -> Bool {
         guard let call = files.readCall(), call.number == place.call, call.arguments.first == UInt(place.argument)
         else {
@@ -244,7 +259,7 @@ extension OutsideProcess {
     }
 }
 
-/// When to take another sample of what stands still: every tick at first, then at growing distances.
+/// When to take another stack sample of a stall: every tick at first, later less and less often.
 private struct SamplePace {
     private var first: MonotonicInstant?
     private var last: MonotonicInstant?

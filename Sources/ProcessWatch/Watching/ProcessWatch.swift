@@ -7,21 +7,21 @@ package import Symbolication
 
 /// How processes are watched.
 package struct WatchOptions: Sendable {
-    /// The distance between two looks: 10 ms to 10 s.
+    /// The time between two looks: 10 ms to 10 s.
     package var tick: Duration
-    /// From how long on a loop that stands still is stalled: two ticks at least.
+    /// A loop that does not turn for this long is stalled. At least two ticks.
     package var threshold: Duration
     /// Whether children of a watched process are watched, too.
     package var followsChildren: Bool
-    /// Where symbols may be found.
+    /// Where to look for symbols.
     package var symbols: SymbolSearch
-    /// Whether breakpoints are used. Without, only an uninterrupted call is told.
+    /// Whether breakpoints are used. Without them, only an uninterrupted system call is reported as a stall.
     package var usesBreakpoints = true
 
-    /// Between two looks at which threads and children there are.
+    /// The number of looks after which new threads and children are searched for.
     var looksPerScan: Int { max(1, Int((.seconds(1) / tick).rounded())) }
 
-    /// Looks that make a stall.
+    /// The threshold, in ticks.
     package var ticks: Int { Int((threshold / tick).rounded(.up)) }
 
     package init(
@@ -35,33 +35,34 @@ package struct WatchOptions: Sendable {
     }
 }
 
-/// What is told of the watching itself.
+/// A message about the watching itself.
 package enum WatchNote: Sendable {
     case watching(processID: Int32, name: String)
     case foundLoop(processID: Int32, threadID: Int32, loop: String)
-    /// After a few seconds. What its threads are at, and how many.
+    /// No loop was found for some seconds: what its threads do instead, and how many of them.
     case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)])
-    /// Beside the loops that were found: threads that may turn one, as far as can be seen, and what each is at. After a few seconds.
+    /// Threads that may run a loop, though none was found for some seconds, and what each of them does. The process has other threads with
+    /// loops.
     case unjudged(processID: Int32, threads: [(name: String, what: String)])
-    /// Several threads take turns at one epoll descriptor: none of them is a loop of its own.
+    /// Several threads wait for one epoll descriptor in turn: none of them runs a loop of its own.
     case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
-    /// Busy, and nothing tells whether it turns. Once for each loop.
+    /// A loop is busy, and nothing shows whether it turns. Once for each loop.
     case unproven(processID: Int32, threadID: Int32, loop: String)
     case newProgram(processID: Int32, name: String)
     case ended(processID: Int32, name: String)
-    /// A child that may not be watched.
+    /// A child that cannot be watched.
     case refused(processID: Int32, error: CaptureError)
-    /// Breakpoints are not to be had, and what to do.
+    /// Breakpoints cannot be set: why not, and what to do.
     case unarmed(String)
 }
 
-/// Watches the event loops of other processes, with nothing put into them: looks each tick, decides by ``LoopRule``, and brings what it
-/// finds to the desk. All calls from one thread.
+/// Watches the event loops of other processes, in which nothing is installed: looks at them each tick, decides by ``LoopRule``, and hands
+/// stalls to ``OutsideReporter``. All calls come from one thread.
 package final class ProcessWatch {
     /// The processor time of the watching thread when the previous sample began.
     private var lastProcessorTime = Duration.zero
     private let options: WatchOptions
-    private let desk: OutsideReporter
+    private let reporter: OutsideReporter
     private let tell: (WatchNote) -> Void
     private let supply: BreakpointSupply
     private var processes: [Int32: WatchedProcess] = [:]
@@ -69,8 +70,8 @@ package final class ProcessWatch {
     private var clock: LookClock
     private var ticks = 0
 
-    package init(_ options: WatchOptions, _ desk: OutsideReporter, tell: @escaping (WatchNote) -> Void) {
-        (self.options, self.desk, self.tell) = (options, desk, tell)
+    package init(_ options: WatchOptions, _ reporter: OutsideReporter, tell: @escaping (WatchNote) -> Void) {
+        (self.options, self.reporter, self.tell) = (options, reporter, tell)
         clock = LookClock(tick: options.tick, firstAt: .now)
         supply = BreakpointSupply()
         if options.usesBreakpoints, let problem = supply.problem { tell(.unarmed(problem)) }
@@ -84,7 +85,7 @@ package final class ProcessWatch {
         let process = try WatchedProcess(
             processID,
             options,
-            desk,
+            reporter,
             hasBreakpoints: options.usesBreakpoints && supply.isThere,
             tell: tell
         )
@@ -92,16 +93,16 @@ package final class ProcessWatch {
         tell(.watching(processID: processID, name: process.name))
     }
 
-    /// Those that are watched, and have not ended.
+    /// The watched processes that have not ended.
     package var processIDs: [Int32] { processes.keys.sorted() }
 
     /// When the next look is due.
     package var nextLook: MonotonicInstant { clock.due }
 
-    /// To be readable before the next look is due, when a process has ended.
+    /// Each becomes readable when its process ends.
     package var handles: [Int32] { processes.values.compactMap(\.handle) }
 
-    /// Looks at all processes. To be called when `nextLook` has come, or a handle is readable.
+    /// Looks at all processes. To be called at `nextLook`, or when a handle is readable.
     package func look() {
         let now = MonotonicInstant.now
         let processorTime = Duration.nanoseconds(Int64(clamping: ThreadClock.nanoseconds))
@@ -119,11 +120,11 @@ package final class ProcessWatch {
             }
         }
         if options.followsChildren, ticks % options.looksPerScan == 0 { follow() }
-        desk.looked(at: loops, late: lateness > .zero)
+        reporter.looked(at: loops, late: lateness > .zero)
         clock.end(at: .now, maturity: processes.values.compactMap(\.maturity).min())
     }
 
-    /// Waits until the next look is due, a process has ended, or one of the descriptors can be read.
+    /// Waits until the next look is due, a process has ended, or one of the descriptors is readable.
     package func wait(_ descriptors: [Int32]) {
         let all = descriptors + handles
         _ = unsafe process_watch_wait(all, Int32(all.count), clock.due.nanoseconds)
@@ -143,7 +144,7 @@ package final class ProcessWatch {
         }
     }
 
-    /// Nobody looks any more: what is under way is closed as it is.
+    /// Ends the watching. Stalls that go on are closed as they are.
     package func end() {
         for process in processes.values { process.release(.unwatched) }
         processes = [:]

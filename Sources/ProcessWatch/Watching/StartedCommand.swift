@@ -1,15 +1,15 @@
 import CProcessWatch
 import Glibc
 
-/// Signals that come as data from here on, in whatever thread. Once in a process.
+/// Turns signals into data that can be read from a descriptor, whichever thread they come to. Once in a process.
 package struct WatchSignals {
-    /// Readable when there is one.
+    /// Readable when a signal has come.
     package let descriptor: Int32
 
     /// SIGINT, SIGTERM, SIGHUP, or SIGCHLD.
     package struct Signal: Hashable, Sendable {
         package let number: Int32
-        /// The terminal has sent it to our children, too.
+        /// The terminal has sent it to our children too.
         package let isFromTerminal: Bool
     }
 
@@ -27,18 +27,18 @@ package struct WatchSignals {
     }
 }
 
-/// Why a program could not be started, or signals not be read.
+/// Why a program could not be started, or signals could not be read.
 package struct StartError: Error, Hashable, CustomStringConvertible {
     package let errorNumber: Int32
 
     package var description: String { unsafe String(cString: strerror(errorNumber)) }
 }
 
-/// A command that was started to be watched: a child of this process.
+/// A command that this process has started as a child, to be watched.
 package struct StartedCommand {
     package let processID: Int32
 
-    /// Finds it along PATH. It has our terminal, our process group, and the signals as they were.
+    /// Starts the command, found in PATH. It gets our terminal, our process group, and the signal settings with which we were started.
     package init(_ arguments: [String]) throws(StartError) {
         var pointers = unsafe arguments.map { unsafe strdup($0) } + [nil]
         defer { unsafe pointers.forEach { unsafe free($0) } }
@@ -48,12 +48,12 @@ package struct StartedCommand {
         processID = started
     }
 
-    /// What a terminal sent, the command has been sent, too.
+    /// Sends the signal to the command, unless it has had it from the terminal.
     package func pass(on signal: WatchSignals.Signal) {
         if signal.number != SIGCHLD, !signal.isFromTerminal { kill(processID, signal.number) }
     }
 
-    /// Its exit status as a shell has it, once. Nil while it runs.
+    /// The command's exit status in the form that shells use, once. Nil while it runs.
     package func takeStatus() -> Int32? {
         var status: Int32 = 0
         switch unsafe process_watch_take_status(processID, &status) {

@@ -6,15 +6,15 @@ import StallMonitor
 import StallReports
 import Symbolication
 
-/// One process under watch, for as long as it lives; it may run one program after the other. Confined to the watcher's thread.
+/// One watched process, until it ends. It may run several programs one after the other. Confined to the watcher's thread.
 final class WatchedProcess {
     let processID: Int32
     let files: ProcessFiles
-    private let desk: OutsideReporter
+    private let reporter: OutsideReporter
     private let options: WatchOptions
     private let hasBreakpoints: Bool
     private let tell: (WatchNote) -> Void
-    /// Readable once the process has ended. Nil where the kernel has none.
+    /// Readable once the process has ended. Nil if the kernel offers no such descriptor.
     let handle: Int32?
     private var process: OutsideProcess
     private var program: ProcessFiles.Program?
@@ -22,20 +22,20 @@ final class WatchedProcess {
     private var ticks = 0
     private var hasToldMissing = false
 
-    /// - Throws: what is in the way: no such process, a permission, another architecture.
+    /// - Throws: why it cannot be watched: no such process, a missing permission, another architecture.
     init(
         _ processID: Int32,
         _ options: WatchOptions,
-        _ desk: OutsideReporter,
+        _ reporter: OutsideReporter,
         hasBreakpoints: Bool,
         tell: @escaping (WatchNote) -> Void
     ) throws(CaptureError) {
         (self.processID, files) = (processID, ProcessFiles(processID: processID))
-        (self.options, self.desk, self.hasBreakpoints, self.tell) = (options, desk, hasBreakpoints, tell)
+        (self.options, self.reporter, self.hasBreakpoints, self.tell) = (options, reporter, hasBreakpoints, tell)
         process = try Self.open(processID, options)
         let opened = process_watch_open_process(processID)
         handle = opened >= 0 ? opened : nil
-        desk.note(process)
+        reporter.note(process)
     }
 
     deinit { if let handle { close(handle) } }
@@ -51,7 +51,7 @@ final class WatchedProcess {
         WatchContext(
             processID: processID,
             process: process,
-            desk: desk,
+            reporter: reporter,
             rule: LoopRule(tick: options.tick, threshold: options.threshold),
             hasBreakpoints: hasBreakpoints
         )
@@ -61,7 +61,7 @@ final class WatchedProcess {
     ///
     /// - Returns: how many loops are watched. Nil once the process has ended.
     func look(lateness: Duration) -> Int? {
-        // Before a stall is told: the loop of a program that is over does not turn any more.
+        // Before a stall is reported: if the process runs another program now, its old loop is gone and not stalled.
         let time = MonotonicInstant.now
         let isDoubtful = threads.values.contains { $0.loop?.isSuspect(at: time) == true }
         if isDoubtful || ticks % options.looksPerScan == 0, !scan() { return nil }
@@ -77,7 +77,7 @@ final class WatchedProcess {
             case .nothing: break
             case .foundLoop: foundLoop(thread, context)
             case .ended:
-                // All of them end at once with the process, and in its middle: no loop has turned then.
+                // If the process has ended, all its threads have, wherever they were: no loop has turned.
                 if files.hasEnded { return nil }
                 thread.loop?.release(.turned, context)
                 threads[id] = nil
@@ -87,15 +87,15 @@ final class WatchedProcess {
         return threads.values.count { $0.loop != nil }
     }
 
-    /// When the first of its loops will be stalled, if it goes on standing still.
+    /// When the first of its loops will count as stalled, if it does not turn before.
     var maturity: MonotonicInstant? { threads.values.compactMap { $0.loop?.maturity }.min() }
 
-    /// Takes note of new threads, and of another program.
+    /// Finds new threads, and notices when the process runs another program.
     private func scan() -> Bool {
         guard let present = files.threads else { return false }
         guard !files.hasEnded else { return false }
         if let now = files.program, now != program {
-            // At first it may be halfway to its first program.
+            // A new process may not have reached its first program yet.
             if program == nil { begin(with: now) } else { replace(by: now) }
         }
         for id in present where threads[id] == nil {
@@ -104,23 +104,23 @@ final class WatchedProcess {
         return true
     }
 
-    /// What was opened may have been what it ran before.
+    /// What was opened may belong to the program before the first one.
     private func begin(with first: ProcessFiles.Program) {
         program = first
         guard let opened = try? Self.open(processID, options),
             opened.identity.executable != process.identity.executable
         else { return }
         process = opened
-        desk.note(process)
+        reporter.note(process)
     }
 
-    /// The process runs another program by now: of the old one's loops nothing is left.
+    /// The process runs another program now. The loops of the old one are gone.
     private func replace(by now: ProcessFiles.Program) {
         let old = context
         for thread in threads.values { thread.loop?.release(.turned, old) }
         (threads, program, ticks, hasToldMissing) = ([:], now, 1, false)
         if let opened = try? Self.open(processID, options) { process = opened }
-        desk.note(process)
+        reporter.note(process)
         tell(.newProgram(processID: processID, name: name))
     }
 
@@ -144,7 +144,7 @@ final class WatchedProcess {
         }
     }
 
-    /// What was not found so far: any loop, or what else its threads may turn.
+    /// Says once that no loop was found, or which threads are not judged.
     private func tellMissing() {
         guard !hasToldMissing else { return }
         hasToldMissing = true
@@ -158,7 +158,7 @@ final class WatchedProcess {
         if !doubtful.isEmpty { tell(.unjudged(processID: processID, threads: doubtful)) }
     }
 
-    /// What its threads are at instead.
+    /// Says what its threads do instead.
     private func tellThatThereIsNone() {
         let waits = threads.values.map { thread -> String in
             switch thread.present {
@@ -173,7 +173,7 @@ final class WatchedProcess {
         tell(.noLoop(processID: processID, name: name, threads: counts.map { ($0.key, $0.value) }))
     }
 
-    /// Nobody looks any more.
+    /// The process is no longer watched.
     func release(_ end: OutsideEnd) {
         for thread in threads.values { thread.loop?.release(end, context) }
         threads = [:]

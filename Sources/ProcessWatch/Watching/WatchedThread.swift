@@ -2,20 +2,19 @@ import RunLoopKit
 import StackCapture
 import StallMonitor
 
-/// One thread of a watched process: what is read of it, the loop that it turns, if it does, and the stall under way. Confined to the
-/// watcher's thread.
+/// One thread of a watched process, and the loop that it runs, if it runs one. Confined to the watcher's thread.
 final class WatchedThread {
     let threadID: Int32
     private let files: ThreadFiles
     private var search: LoopFinder
-    /// Looks until the next one of a thread that turns no loop, as far as is known.
+    /// How many looks to skip. A thread without a known loop is looked at less and less often.
     private var pause = 0
     private var looks = 0
     private(set) var loop: ObservedLoop?
-    /// Its descriptor is waited on by other threads, too: nothing can be told of this one.
+    /// Other threads wait for the same descriptor, so nothing can be said about this thread.
     private(set) var sharesItsDescriptor = false
 
-    /// Nil where there is no such thread any more.
+    /// Nil if the thread has ended.
     init?(threadID: Int32, ofProcess processID: Int32) {
         guard let files = ThreadFiles(threadID: threadID, ofProcess: processID) else { return nil }
         (self.threadID, self.files) = (threadID, files)
@@ -24,16 +23,16 @@ final class WatchedThread {
 
     var name: String { files.name }
 
-    /// What a look found.
-    enum Sighting {
+    /// The outcome of a look.
+    enum Outcome {
         case nothing
-        /// It turns a loop, as is known now.
+        /// The thread runs a loop.
         case foundLoop
         case ended
     }
 
-    /// Of a thread that turns no loop it is looked at less and less often.
-    func look(_ context: WatchContext) -> Sighting {
+    /// A thread without a known loop is looked at less and less often.
+    func look(_ context: WatchContext) -> Outcome {
         if let loop { return loop.look(files, &search, context) ? .nothing : .ended }
         guard pause == 0 else {
             pause -= 1
@@ -44,19 +43,19 @@ final class WatchedThread {
         guard !sharesItsDescriptor else { return .nothing }
         let time = MonotonicInstant.now
         guard let schedule = files.readSchedule() else { return .ended }
-        guard let sight = files.readSight() else { return .nothing }
-        let sighting = LoopFinder.Sighting(sight: sight, schedule: schedule, time: time)
-        let lesson = search.note(sighting) { context.process.isOfLoop($0, files) }
-        guard case .place(let place) = lesson else { return .nothing }
+        guard let position = files.readPosition() else { return .nothing }
+        let reading = LoopFinder.Reading(position: position, schedule: schedule, time: time)
+        let outcome = search.note(reading) { context.process.isOfLoop($0, files) }
+        guard case .place(let place) = outcome else { return .nothing }
         loop = ObservedLoop(threadID: threadID, label: name, place: place, at: time, context)
         return .foundLoop
     }
 
-    /// What it waits in now, for one that nobody knows a loop of.
-    var present: ThreadSight? { files.readSight() }
+    /// Where the thread is now.
+    var present: ThreadPosition? { files.readPosition() }
 
-    /// Why nobody knows whether it turns a loop, in a word: it never rested so far, or it waits as clients do, too. Nil for one that turns a
-    /// known one, and for one that waits for something else.
+    /// Why it is not known whether the thread runs a loop, in a word: it has never rested so far, or it waits as both loops and clients do.
+    /// Nil if it runs a known loop, or waits for something else.
     var doubtful: String? {
         guard loop == nil, !sharesItsDescriptor else { return nil }
         switch present {
@@ -70,7 +69,7 @@ final class WatchedThread {
     var descriptor: Int32? { search.likelyDescriptor }
     var loopDescriptor: Int32? { search.descriptor }
 
-    /// Several threads take turns at its descriptor.
+    /// Several threads wait for its descriptor in turn.
     func giveUp(_ context: WatchContext) {
         loop?.release(.unwatched, context)
         loop = nil

@@ -3,34 +3,52 @@ import Glibc
 import RunLoopKit
 package import StallReports
 
-/// The clients that wait for a loop: sockets of its epoll set with unread data, and connections to be accepted. Only the kernel
+/// The clients that wait for a loop: sockets that it waits for with unread data, and connections to be accepted. Only the kernel
 /// is asked; nothing is read from the sockets.
 ///
 /// A connection is a client's if it came in by a port that the process listens on, or to a local socket with a name. Connections
 /// that the server itself opened receive answers, for which no client waits.
 package struct WaitingClients: Sendable {
     let process: ObservedProcess
-    /// The loop's epoll set (epoll(7)).
-    let set: Int32
+    let awaited: AwaitedDescriptors
 
-    package init(process: ObservedProcess, set: Int32) { (self.process, self.set) = (process, set) }
+    package init(process: ObservedProcess, awaited: AwaitedDescriptors) {
+        (self.process, self.awaited) = (process, awaited)
+    }
 
     /// How many descriptors are looked at, and how long that may take. Each takes some microseconds.
     private static let limit = 4096
     private static let patience = Duration.milliseconds(50)
 
-    /// May wait for a socket's lock, which a thread in a page fault holds. Nil where the set cannot be read, or has no sockets of
-    /// clients.
+    /// May wait for a socket's lock, which a thread in a page fault holds. Nil where the descriptors cannot be read, or none is a client's
+    /// socket.
     package func count() -> StallReport.Victims? {
-        guard let text = readFile("\(process.livingDirectory)/fdinfo/\(set)", limit: 1 << 20) else { return nil }
+        let entries = entries
+        guard !entries.isEmpty else { return nil }
         let ports = listeningPorts()
         let deadline = MonotonicInstant.now + Self.patience
         var victims = StallReport.Victims(unread: 0, unreadBytes: 0, unaccepted: 0, sockets: 0)
-        for entry in PollEntry.all(in: text).prefix(Self.limit) {
+        for entry in entries.prefix(Self.limit) {
             guard MonotonicInstant.now < deadline else { break }
             if let queue = queue(of: entry) { victims.add(queue, ports) }
         }
         return victims.sockets > 0 ? victims : nil
+    }
+
+    /// Of a list, also what is in the epoll sets among it: Foundation's run loop polls such a set.
+    private var entries: [PollEntry] {
+        switch awaited {
+        case .set(let set): return members(of: set)
+        case .list(let list):
+            var known = Set<Int32>()
+            let entries = list.flatMap { [PollEntry(descriptor: $0, inode: nil)] + members(of: $0) }
+            return entries.filter { known.insert($0.descriptor).inserted }
+        }
+    }
+
+    /// Empty for a descriptor that is no epoll set.
+    private func members(of set: Int32) -> [PollEntry] {
+        readFile("\(process.livingDirectory)/fdinfo/\(set)", limit: 1 << 20).map(PollEntry.all(in:)) ?? []
     }
 
     private func queue(of entry: PollEntry) -> monitor_queue? {
@@ -45,7 +63,7 @@ package struct WaitingClients: Sendable {
     private static func look(_ descriptor: Int32, _ entry: PollEntry) -> monitor_queue? {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK,
-            UInt64(status.st_ino) == entry.inode
+            entry.inode.map({ $0 == UInt64(status.st_ino) }) ?? true
         else { return nil }
         var queue = monitor_queue()
         return unsafe monitor_look_at_queue(descriptor, &queue) ? queue : nil
@@ -74,10 +92,18 @@ extension StallReport.Victims {
     }
 }
 
+/// What a loop waits for while it rests.
+package enum AwaitedDescriptors: Hashable, Sendable {
+    /// What is in this epoll set (epoll(7)).
+    case set(Int32)
+    case list([Int32])
+}
+
 /// A descriptor in an epoll set, from `/proc/PID/fdinfo` (proc(5)). Pure.
 struct PollEntry: Hashable, Sendable {
     var descriptor: Int32
-    var inode: UInt64
+    /// Of what the set refers to, whatever the descriptor refers to by now. Nil for a descriptor that is not in a set.
+    var inode: UInt64?
 
     /// Parses lines such as `tfd:       11 events:       19 data: 7f0000000b  pos:0 ino:3a5 sdev:8`. Others are left out.
     static func all(in text: String) -> [PollEntry] {

@@ -3,7 +3,7 @@ import StackCapture
 import StallReports
 
 /// Keeps the watchdog's captures within the budget, and reports when it cannot. Confined to the watchdog's thread.
-struct CostGuard {
+struct CostGuard: Sendable {
     private var budget: CostBudget
     private let limits: StallMonitor.CostLimits
     private let meter: CostMeter
@@ -52,12 +52,14 @@ struct CostGuard {
         meter.measure(capture) { $0.captured.map { [$0.cost] } ?? [] }
     }
 
-    private mutating func permits(_ purpose: CostBudget.Purpose, at now: MonotonicInstant) -> Bool {
+    /// Whether a stack may be taken now.
+    mutating func permits(_ purpose: CostBudget.Purpose, at now: MonotonicInstant) -> Bool {
         defer { ledger.update { [account = budget.account] in $0.budget = account } }
         return budget.permits(purpose, at: now)
     }
 
-    private var refusal: String {
+    /// Why not.
+    var refusal: String {
         "No stack was taken: the monitor has used up its budget (\(Self.percent(limits.processorShare)) of a processor; "
             + "watched threads held for \(Self.percent(limits.heldShare)) of the time)."
     }

@@ -96,7 +96,7 @@ extension WatchedLoop {
             others: others(stack, with: services),
             lock: lock,
             watchdogCPU: standstill?.watchdogCPU,
-            waitSet: loop.waitSet(at: pulse)
+            awaited: loop.awaited(at: pulse)
         )
         services.live.begin(observation)
         services.ledger.update { [name = identity.name] in $0.ongoing[stall.number] = (name, span.earliestStart) }

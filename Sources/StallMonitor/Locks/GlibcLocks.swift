@@ -121,14 +121,15 @@ struct GlibcStreamLock: Hashable {
 
 /// Offset of the thread number in glibc's thread descriptor (`struct pthread`, `tid`): nptl/descr.h.
 enum GlibcThread {
-    /// Found in the calling thread's own descriptor. Nil in another libc.
+    #if arch(x86_64)
+        static let numberOffset: UInt = 720
+    #else
+        static let numberOffset: UInt = 208
+    #endif
+
+    /// The same, if it is true of the calling thread's own descriptor. Nil in another libc.
     static func numberOffset(ofSelf descriptor: UInt, _ threadID: Int32, _ memory: LockMemory) -> UInt? {
-        #if arch(x86_64)
-            let offset: UInt = 720
-        #else
-            let offset: UInt = 208
-        #endif
-        return memory.word(at: descriptor &+ offset) == UInt32(bitPattern: threadID) ? offset : nil
+        memory.word(at: descriptor &+ numberOffset) == UInt32(bitPattern: threadID) ? numberOffset : nil
     }
 }
 

@@ -1,4 +1,3 @@
-import Glibc
 import RunLoopKit
 import StackCapture
 import StallDiagnosis
@@ -6,8 +5,7 @@ import StallDiagnosis
 /// Follows a thread that waits in futex(2) to the owner of what it waits for, and on from there. On the watchdog's thread: only
 /// reads that cannot fault, and captures of stacks.
 struct LockProbe {
-    private let capturer: StackCapturer
-    private let memory: LockMemory
+    private let threads: LockThreads
 
     /// How many owners in a row are followed.
     private static let longestChain = 8
@@ -16,20 +14,14 @@ struct LockProbe {
     /// No new step is begun after this time.
     private static let budget: Duration = .milliseconds(100)
 
+    /// Among the threads of this process.
+    ///
     /// - Parameter words: reads memory. Replaced in tests of memory that changes meanwhile.
     init(capturer: StackCapturer, words: ((_ address: UInt, _ count: Int) -> [UInt32]?)? = nil) {
-        self.capturer = capturer
-        var memory = LockMemory(
-            words: words ?? { capturer.words(at: $0, count: $1) },
-            hasThread: { unsafe access("/proc/self/task/\($0)", F_OK) == 0 }
-        )
-        memory.threadNumberOffset = GlibcThread.numberOffset(
-            ofSelf: UInt(pthread_self()),
-            StackCapturer.callingThread,
-            memory
-        )
-        self.memory = memory
+        threads = LockThreads(capturer: capturer, words: words)
     }
+
+    init(_ threads: LockThreads) { self.threads = threads }
 
     /// What the thread waits for, if it is still in the futex(2) in which its stack was captured. Nil otherwise.
     func follow(_ threadID: Int32, capturedIn call: SystemCall?) -> LockFinding? {
@@ -64,46 +56,46 @@ struct LockProbe {
             guard let number = wait.reading.owner else { return (wait, nil) }
             let waitsItself = number == threadID || waits.contains { $0.threadID == number }
             let owner = waitsItself ? nil : owner(number)
-            let again = LockReading(futex, waiter: threadID, memory)
+            let again = LockReading(futex, waiter: threadID, threads.memory)
             // In this order: the lock was read again while the thread was still asleep.
-            let after = StackCapturer.sighting(ofThread: threadID)
+            let after = threads.sighting(threadID)
             if again == wait.reading, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
             (wait.reading.owner, wait.reading.knownBy, wait.changedHands) = (nil, nil, true)
             last = wait
         }
         return last.flatMap { wait in
-            StackCapturer.sighting(ofThread: threadID)?.systemCall.flatMap(FutexWait.init) == futex ? (wait, nil) : nil
+            threads.sighting(threadID)?.systemCall.flatMap(FutexWait.init) == futex ? (wait, nil) : nil
         }
     }
 
     private func wait(of threadID: Int32, in futex: FutexWait) -> LockFinding.Wait? {
-        guard let sighting = StackCapturer.sighting(ofThread: threadID),
+        guard let sighting = threads.sighting(threadID),
             sighting.systemCall.flatMap(FutexWait.init) == futex
         else { return nil }
         return LockFinding.Wait(
             threadID: threadID,
-            evidence: .read(threadID: threadID),
+            evidence: threads.evidence(threadID),
             futex: futex,
-            reading: LockReading(futex, waiter: threadID, memory),
+            reading: LockReading(futex, waiter: threadID, threads.memory),
             sighting: sighting
         )
     }
 
     private func owner(_ threadID: Int32) -> LockFinding.Owner {
-        let stack = capturer.capture(threadID: threadID)
+        let stack = threads.capture(threadID)
         var owner = LockFinding.Owner(
             threadID: threadID,
-            evidence: .read(threadID: threadID),
+            evidence: threads.evidence(threadID),
             time: .now,
             stack: stack
         )
         owner.site = owner.call.map { call in
-            WaitSite(call, state: owner.evidence?.state) { capturer.readMemory(at: $0, count: $1) }
+            threads.site(call, owner.evidence?.state)
         }
         return owner
     }
 
     private func allSleepOn(_ waits: ArraySlice<LockFinding.Wait>) -> Bool {
-        waits.allSatisfy { StackCapturer.sighting(ofThread: $0.threadID)?.sleepsOn(since: $0.sighting) == true }
+        waits.allSatisfy { threads.sighting($0.threadID)?.sleepsOn(since: $0.sighting) == true }
     }
 }

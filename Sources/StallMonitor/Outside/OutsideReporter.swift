@@ -1,5 +1,5 @@
 import RunLoopKit
-package import StackCapture
+import StackCapture
 import StallDiagnosis
 package import StallReports
 import Synchronization
@@ -16,6 +16,14 @@ package final class OutsideReporter: Sendable {
         package var rule: StallRule
         package var repeats = RepeatRule()
         package var limits = ReportDirectory.Limits()
+        /// More than a monitor inside a process may use: this process is no server, and the time for which it stops a thread is longer, since
+        /// it includes the time for which this process waits for a processor itself.
+        package var cost = StallMonitor.CostLimits(
+            processorShare: 0.05,
+            processorBurst: .seconds(30),
+            heldShare: 0.005,
+            heldBurst: .milliseconds(500)
+        )
         /// The name of the run. Nil: the executable's.
         package var service: ServiceIdentity?
 
@@ -42,6 +50,7 @@ package final class OutsideReporter: Sendable {
     private let parts: EngineParts
     private let reporter: MonitorThread
     private let state = Mutex(State())
+    private let costs: Mutex<CostGuard>
 
     /// Starts the threads of the reporter and of the writer.
     ///
@@ -54,9 +63,11 @@ package final class OutsideReporter: Sendable {
         self.configuration = configuration
         var own = StallMonitor.Configuration(directory: configuration.directory)
         (own.rule, own.repeats, own.limits) = (configuration.rule, configuration.repeats, configuration.limits)
+        own.cost = configuration.cost
         own.service = configuration.service
         let parts = EngineParts(own)
         self.parts = parts
+        costs = Mutex(parts.makeCostGuard())
         reporter = try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }
         // For good: there is no watchdog here to start it again when the process ends.
         parts.startRecording(patience: nil)
@@ -111,7 +122,7 @@ package final class OutsideReporter: Sendable {
             return (state.loops.count, state.looks % 200 == 1)
         }
         parts.live.note(watched: watched, lastLook: .now)
-        parts.noteWatchingCost()
+        costs.withLock { $0.update(at: .now) }
         guard isTime else { return }
         parts.live.refresh()
         parts.notices.add(.checkpoint, mayBeDropped: true)
@@ -146,14 +157,28 @@ package final class OutsideReporter: Sendable {
 // MARK: - Stalls
 
 extension OutsideReporter {
-    /// Takes a thread's stack, and counts the cost.
-    package func capture(_ threadID: Int32, of process: OutsideProcess, within patience: Duration)
-        -> Result<CapturedStack, CaptureError>
-    {
-        parts.measure { process.sampler.capture(threadID: threadID, within: patience) }
+    /// Takes a thread's stack if the budget permits, and counts the cost.
+    ///
+    /// - Parameters:
+    ///   - patience: how long it may take.
+    ///   - isSample: it is one of several samples, which are given up first.
+    package func capture(
+        _ threadID: Int32,
+        of process: OutsideProcess,
+        within patience: Duration,
+        isSample: Bool
+    ) -> OutsideCapture {
+        let refusal = costs.withLock { costs in
+            costs.permits(isSample ? .sample : .detection, at: .now) ? nil : costs.refusal
+        }
+        if let refusal { return .refused(refusal) }
+        switch parts.measure({ process.sampler.capture(threadID: threadID, within: patience) }) {
+        case .success(let stack): return .taken(stack)
+        case .failure(let error): return .failed(error)
+        }
     }
 
-    /// Begins a stall, which is proven and ongoing.
+    /// Begins a stall, which is proven and ongoing. If the thread waits for a lock, this finds out who holds it.
     ///
     /// - Returns: its number. Nil if the loop was not added.
     package func begin(_ stall: OutsideStall) -> Int? {
@@ -179,6 +204,11 @@ extension OutsideReporter {
     ) -> StallObservation {
         let loop = SilentLoop(label: identity.name.label)
         let sample = stall.stack.sample
+        let lock = parts.measure {
+            sample.flatMap { process.lock(holding: stall.threadID, $0.stack) }
+        } costs: {
+            $0?.costs ?? []
+        }
         return StallObservation(
             number: number,
             reportID: .make(),
@@ -203,10 +233,10 @@ extension OutsideReporter {
             busy: nil,
             site: sample?.site,
             others: nil,
-            lock: nil,
+            lock: lock,
             watchdogCPU: nil,
             otherProcess: process,
-            waitSet: stall.waitSet,
+            awaited: stall.awaited,
             loopFrame: sample?.loopFrame
         )
     }
@@ -270,6 +300,7 @@ extension StackOutcome {
         switch stack {
         case .taken(let sample): self = .captured(sample.stack)
         case .failed(let error): self = .failed(error)
+        case .refused(let reason): self = .unavailable(reason)
         case .raced: self = .raced
         }
     }

@@ -1,5 +1,6 @@
 package import RunLoopKit
 package import StackCapture
+package import StallDiagnosis
 import StallReports
 
 /// A stall of another process, at the moment it was proven.
@@ -7,8 +8,8 @@ package struct OutsideStall: Sendable {
     /// The loop's number: see ``OutsideReporter``.
     package var loop: Int
     package var threadID: Int32
-    /// The epoll descriptor for which the loop waits. Nil for a loop that polls a list of descriptors.
-    package var waitSet: Int32?
+    /// What the loop waits for while it rests.
+    package var awaited: AwaitedDescriptors
     /// Whether the turn has many callouts: the stall is `congested`, otherwise `blocked`.
     package var isCongested: Bool
     package var span: OutsideSpan
@@ -23,7 +24,7 @@ package struct OutsideStall: Sendable {
     package init(
         loop: Int,
         threadID: Int32,
-        waitSet: Int32?,
+        awaited: AwaitedDescriptors,
         isCongested: Bool,
         span: OutsideSpan,
         detectedAt: MonotonicInstant,
@@ -31,16 +32,26 @@ package struct OutsideStall: Sendable {
         stack: OutsideStack,
         samples: [OutsideProcess.Sample]
     ) {
-        (self.loop, self.threadID, self.waitSet, self.isCongested) = (loop, threadID, waitSet, isCongested)
+        (self.loop, self.threadID, self.awaited, self.isCongested) = (loop, threadID, awaited, isCongested)
         (self.span, self.detectedAt) = (span, detectedAt)
         (self.account, self.stack, self.samples) = (account, stack, samples)
     }
+}
+
+/// The result of a capture.
+package enum OutsideCapture: Sendable {
+    case taken(CapturedStack)
+    case failed(CaptureError)
+    /// The budget is used up, in words.
+    case refused(String)
 }
 
 /// The result of taking a stack.
 package enum OutsideStack: Sendable {
     case taken(OutsideProcess.Sample)
     case failed(CaptureError)
+    /// The budget is used up, in words.
+    case refused(String)
     /// The loop had turned before it was taken.
     case raced
 

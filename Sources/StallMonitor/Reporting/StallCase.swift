@@ -158,7 +158,7 @@ struct CaseFindings {
         let process = stall.otherProcess?.observed ?? .own
         self.process = process
         // First, because the loop may go on at any moment.
-        let clients = isOver ? nil : stall.waitSet.map { WaitingClients(process: process, set: $0) }
+        let clients = isOver ? nil : stall.awaited.map { WaitingClients(process: process, awaited: $0) }
         victims = clients.flatMap { clients in lookup.ask { clients.count() } } ?? nil
         tally = SampleTally(samples, detected: stall.pool?.stacks.count ?? 1)
         locks = stall.pool?.locks ?? []

@@ -87,6 +87,11 @@ package final class OutsideProcess: Sendable {
         return done == count ? bytes : nil
     }
 
+    /// The owners of the lock that a thread waits for, if its stack was just captured in futex(2). Takes up to 100 ms.
+    func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
+        LockProbe(LockThreads(of: self)).follow(threadID, capturedIn: stack.systemCall)
+    }
+
     /// The kernel's counts for a thread at one moment.
     package struct Account: Sendable {
         let time: MonotonicInstant
@@ -104,41 +109,57 @@ package final class OutsideProcess: Sendable {
     }
 }
 
-/// What a thread of another process waits for in poll or select, as far as it tells a server's loop from a client's wait.
+/// What a thread of another process waits for in poll or select: distinguishes a server's loop from a client's wait.
 package struct PolledSet: Hashable, Sendable {
-    /// What the descriptors are. Of a long list the first few.
+    /// The kinds of the descriptors. Of a long list, the first few.
     package var kinds: [DescriptorKind]
-    /// Whether one of them is a socket that connections come in by.
+    /// Whether one of them is a listening socket.
     package var hasListener: Bool
-    /// Whether the wait has no limit of time.
+    /// Whether the wait has no timeout.
     package var isUnbounded: Bool
 
     package init(kinds: [DescriptorKind], hasListener: Bool = false, isUnbounded: Bool) {
         (self.kinds, self.hasListener, self.isUnbounded) = (kinds, hasListener, isUnbounded)
     }
 
-    /// No client polls so many.
+    /// A client does not poll this many descriptors.
     private static let many = 8
-    /// What only loops wait for.
+    /// Kinds for which only loops wait.
     private static let own: Set<DescriptorKind> = [.epoll, .timerfd, .signalfd, .inotify]
 
-    /// Servers poll what tells them of clients, of time and of other threads. A client polls its connection, its terminal or a child's
-    /// output, which is as often as it asks for something, and between two questions it may do or await anything: it is no loop.
+    /// Servers poll descriptors that announce clients, times and other threads. A client polls its connection, its terminal or a child's
+    /// output whenever it has asked for something. Between two questions it may do anything, so its waits are no loop's.
     ///
-    /// `CLoopHooks/rule.c` decides the same within the process.
+    /// `CLoopHooks/rule.c` uses the same rule inside a process.
     package var isOfLoop: Bool {
         if hasListener || kinds.count >= Self.many { return true }
         if kinds.contains(where: Self.own.contains) { return true }
-        // Clients poll these, too, to be cancelled or to follow a child's output, but seldom so and without a limit of time.
+        // Clients also poll these, to be cancelled or to follow a child's output, but seldom in this way and without a timeout.
         return isUnbounded && (kinds.contains(.eventfd) || (kinds.contains(.pipe) && kinds.contains(.socket)))
     }
 }
 
 extension OutsideProcess {
-    /// What a poll or select waits for, by its arguments. To be asked while a thread sleeps in it: its memory is another one's later.
+    /// How many descriptors of a poll are read.
+    private static let pollLimit = 1024
+
+    /// The descriptors for which a poll or select waits. To be called while a thread sleeps in it.
+    package func polledDescriptors(in call: SystemCall) -> [Int32] {
+        guard ["poll", "ppoll"].contains(call.name), call.arguments.count > 1 else {
+            return WaitSite(call, state: nil, of: observed) { read($0, $1) }.descriptors.map(\.number)
+        }
+        // struct pollfd: the number, and four bytes of events.
+        let count = Int(min(call.arguments[1], UInt(Self.pollLimit)))
+        let bytes = read(call.arguments[0], count * 8) ?? []
+        return stride(from: 0, to: bytes.count - 7, by: 8).map { index in
+            Int32(bitPattern: (0..<4).reduce(0) { $0 | UInt32(bytes[index + $1]) << (UInt32($1) * 8) })
+        }
+    }
+
+    /// What a poll or select waits for, by its arguments. To be called while a thread sleeps in it: the memory may be reused later.
     package func polled(in call: SystemCall) -> PolledSet {
         let site = WaitSite(call, state: nil, of: observed) { read($0, $1) }
-        // One that is selected for reading and for writing is one.
+        // A descriptor that is selected for reading and for writing is listed twice.
         let each = Dictionary(site.descriptors.map { ($0.number, $0.kind) }) { first, _ in first }
         return PolledSet(
             kinds: Array(each.values),

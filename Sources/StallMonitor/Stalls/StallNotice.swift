@@ -96,8 +96,8 @@ struct StallObservation: Sendable {
     var watchdogCPU: UInt64?
     /// The process in which the loop stalled, if that is not this one.
     var otherProcess: OutsideProcess?
-    /// The epoll set on which the loop rests, if it is known. The clients that wait there are counted.
-    var waitSet: Int32?
+    /// What the loop waits for while it rests, if it is known. The clients that wait there are counted.
+    var awaited: AwaitedDescriptors?
     /// Of `stack`: see ``StackSample/loopFrame``.
     var loopFrame: Int?
 }

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDiagnosis
 import StallReports
 
 /// What is watched: a loop; a task pool, which to the watchdog is a loop that rests while a worker is free; or the jobs of a pool
@@ -40,9 +41,11 @@ enum WatchedThing: Sendable {
     /// Nil for a pool, which has no modes.
     func modeName(at index: Int) -> String? { if case .loop(let loop) = self { loop.modeName(at: index) } else { nil } }
 
-    /// The epoll set on which it rests at a pulse, if it is a loop and that is known.
-    func waitSet(at pulse: LoopHeartbeat.Pulse) -> Int32? {
-        if case .loop(let loop) = self { loop.waitSet(inMode: pulse.modeIndex) } else { nil }
+    /// What it waits for while it rests, if it is a loop and that is known.
+    func awaited(at pulse: LoopHeartbeat.Pulse) -> AwaitedDescriptors? {
+        guard case .loop(let loop) = self else { return nil }
+        if let set = loop.waitSet(inMode: pulse.modeIndex) { return .set(set) }
+        return (loop as? any PollingLoop).map { .list($0.polledDescriptors) }
     }
 
     /// Whether a wait on this descriptor is the loop's own. Never for a worker, which rests elsewhere.

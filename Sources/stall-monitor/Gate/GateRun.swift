@@ -113,7 +113,7 @@ struct GateRun {
     private let signals: WatchSignals
     private let child: StartedCommand
     private let watcher: ProcessWatch
-    private let desk: OutsideReporter
+    private let reporter: OutsideReporter
     private let start = MonotonicInstant.now
     private let grace: Duration
     /// Reports of the command's own monitors, and of the watcher outside.
@@ -137,10 +137,10 @@ struct GateRun {
         }
         let watching = WatchOptions(followsChildren: true)
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
-        desk = try OutsideReporter(.init(directory: outside.path, rule: rule)) { event in
+        reporter = try OutsideReporter(.init(directory: outside.path, rule: rule)) { event in
             if case .fault(let error) = event { Output.note(error.message) }
         }
-        watcher = ProcessWatch(watching, desk) { note in
+        watcher = ProcessWatch(watching, reporter) { note in
             if case .unarmed(let problem) = note { Output.note(problem) }
         }
     }
@@ -166,7 +166,7 @@ struct GateRun {
             }
         }
         if !hasOwn { watcher.end() }
-        desk.close()
+        reporter.close()
         return ending
     }
 

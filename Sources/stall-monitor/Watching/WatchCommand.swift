@@ -32,8 +32,9 @@ struct WatchCommand: ParsableCommand {
             note says that it is unproven. Loops that were never seen at rest are unknown. Threads that share one epoll \
             descriptor, as in Go and tokio, have no loop of their own and are not judged.
 
-            A report also says how many clients waited at least when the stall was found, as far as the kernel knows them. Code \
-            generated at run time has names if its runtime writes /tmp/perf-PID.map: node --perf-basic-prof, python -X perf, \
+            A report also says how many clients waited at least when the stall was found, as far as the kernel knows them, and \
+            which thread held the lock for which the loop waited. Code generated at run time has names if its runtime writes \
+            /tmp/perf-PID.map: node --perf-basic-prof, python -X perf, \
             agents of the JVM.
 
             Time in which this command itself had no CPU does not count as a stall: on an overloaded machine, stalls are \

@@ -18,7 +18,7 @@ struct WatchRun {
     private let options: WatchCommand
     private let signals: WatchSignals
     private let view: WatchView
-    private let desk: OutsideReporter
+    private let reporter: OutsideReporter
     private let watcher: ProcessWatch
     private let started = Timestamp.now()
     private var child: StartedCommand?
@@ -39,8 +39,8 @@ struct WatchRun {
         try CommandFailure.wrapping { () throws(ReportError) in
             try ReportDirectory(path: options.directory).prepare()
         }
-        desk = try OutsideReporter(.init(directory: options.directory, rule: rule)) { view.show($0) }
-        watcher = ProcessWatch(watching, desk) { view.show($0) }
+        reporter = try OutsideReporter(.init(directory: options.directory, rule: rule)) { view.show($0) }
+        watcher = ProcessWatch(watching, reporter) { view.show($0) }
         do {
             try begin()
         } catch {
@@ -124,7 +124,7 @@ struct WatchRun {
     @discardableResult
     func close(isQuiet: Bool = false) -> Int {
         watcher.end()
-        let lost = desk.close()
+        let lost = reporter.close()
         if !isQuiet { view.close(after: Timestamp.now().nanoseconds(since: started), options.directory, lost: lost) }
         return lost
     }
@@ -203,18 +203,24 @@ final class WatchView: Sendable {
         case .unjudged(let id, let threads):
             "of process \(id) these threads are not judged, because it is unknown whether they run a loop: "
                 + threads.prefix(8).map { "\($0.name) (\($0.what))" }.joined(separator: ", ")
-                + (threads.count > 8 ? " and \(threads.count - 8) more" : "")
+                + (threads.count > 8 ? " and \(threads.count - 8) more" : "") + "; " + remedy(id)
         case .sharedDescriptor(let id, let descriptor, let threads):
             "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them has a loop of its own, "
-                + "so they are not judged"
+                + "so they are not judged; " + remedy(id)
         case .unproven(let id, let thread, let loop):
             "thread \(thread) (\(loop)) of process \(id) is busy, and it is unknown whether its loop turns: only uninterrupted "
-                + "system calls of this loop are reported as stalls"
+                + "system calls of this loop are reported as stalls; with hardware breakpoints it could be judged, see 'stall-monitor watch --help'"
         case .newProgram(let id, let name): "process \(id) runs another program: \(name)"
         case .ended(let id, let name): "process \(id) (\(name)) has ended"
         case .refused(let id, let error): "process \(id) is a child of a watched one, and cannot be watched: \(error)"
         case .unarmed(let problem): problem
         }
+    }
+
+    /// What to do about threads that cannot be judged.
+    private static func remedy(_ process: Int32) -> String {
+        "'stall-monitor sample \(process) --all --for 5s' shows what they do, and a Swift program that links StallMonitorLoops "
+            + "reports their stalls itself"
     }
 
     /// The last line.

@@ -109,6 +109,15 @@ static void *run(void *context) {
     return NULL;
 }
 
+int event_loop_listener(event_loop *loop) { return loop->listener; }
+
+void event_connect(int listener, int count) {
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    check(getsockname(listener, (struct sockaddr *)&address, &length));
+    for (int i = 0; i < count; i++) check(connect(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), (struct sockaddr *)&address, length));
+}
+
 static int listening_socket(void) {
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -2,6 +2,7 @@
 /// prints when: a substitute for a server that is not prepared in any way.
 ///
 ///     NAME MS         stalls in this way for MS, and prints DID NAME BEGIN END (CLOCK_MONOTONIC, ns)
+///     lock MS         stalls for MS in a mutex that another thread holds meanwhile, and prints the same
 ///     call NAME MS    one of the blocking calls of calls.c; prints DID NAME BEGIN END WHOLE or CUT
 ///     mix MS          rests for 10 ms and stalls for MS, in each way one after the other, until `mix 0`
 ///     listen          accepts from now on; prints PORT NUMBER
@@ -34,6 +35,8 @@
 #include <unistd.h>
 
 static int set, listener = -1;
+/// Waits in poll, on the set and on the listener itself, which is not in the set then.
+static bool polls;
 static unsigned long turns, cut;
 static volatile uint64_t sum;
 
@@ -95,6 +98,33 @@ __attribute__((noinline)) static void poll_without_waiting_until(uint64_t end) {
 __attribute__((noinline)) static void run_callback(void) { compute_until(now_ns() + 1000000); }
 static unsigned long callbacks;
 
+// A lock.
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t held_until;
+
+__attribute__((noinline)) static void *hold_lock(void *held) {
+    prctl(PR_SET_NAME, "holder");
+    pthread_mutex_lock(&lock);
+    sem_post(held);
+    sleep_until(held_until);
+    pthread_mutex_unlock(&lock);
+    return held;
+}
+
+__attribute__((noinline)) static void wait_for_lock_until(uint64_t end) {
+    sem_t held;
+    pthread_t holder;
+    sem_init(&held, 0, 0);
+    held_until = end;
+    pthread_create(&holder, NULL, hold_lock, &held);
+    while (sem_wait(&held) != 0)
+        continue;
+    pthread_mutex_lock(&lock);
+    pthread_mutex_unlock(&lock);
+    pthread_join(holder, NULL);
+}
+
 // Code generated at run time, with names for perf.
 
 static uint64_t made_until;
@@ -131,6 +161,7 @@ static const struct { const char *name; void (*stall)(uint64_t end); } stalls[] 
     {"compute", compute_until},           {"sleep", sleep_until},
     {"short", sleep_shortly_until},       {"calls", call_until},
     {"made", run_made_code_until},        {"nested", turn_inner_loop_until},    {"poll0", poll_without_waiting_until},
+    {"lock", wait_for_lock_until},
 };
 
 // Busy turns that are not stalls.
@@ -184,8 +215,8 @@ static uint64_t mixed;
 static void stall_in_next_way(void) {
     static size_t next;
     size_t way = next++ % (sizeof stalls / sizeof *stalls);
-    // The names of its code would outlive the code.
-    if (stalls[way].stall != run_made_code_until)
+    // The names of generated code would outlive it, and a second thread changes how the first one waits.
+    if (stalls[way].stall != run_made_code_until && stalls[way].stall != wait_for_lock_until)
         stalls[way].stall(now_ns() + mixed);
 }
 
@@ -216,7 +247,8 @@ static void start_listening(void) {
     bind(listener, (struct sockaddr *)&address, length);
     listen(listener, 128);
     getsockname(listener, (struct sockaddr *)&address, &length);
-    watch_input(listener);
+    if (!polls)
+        watch_input(listener);
     printf("PORT %d\n", ntohs(address.sin_port));
 }
 
@@ -275,6 +307,11 @@ int turn_loop_beside(void) {
 static void end_first_thread(void) {
     sem_post(&first_ends);
     puts("HEADLESS");
+}
+
+int turn_loop_that_polls(void) {
+    polls = true;
+    return turn_loop();
 }
 
 int turn_loop_after(unsigned long ms) {
@@ -348,11 +385,21 @@ static void dispatch(int file) {
         serve(file);
 }
 
+/// As in a loop that polls a few descriptors, the set among them.
+static void wait_in_poll(void) {
+    struct pollfd polled[2] = {{set, POLLIN, 0}, {listener, POLLIN, 0}};
+    poll(polled, 2, -1);
+    if (polled[1].revents)
+        dispatch(listener);
+}
+
 __attribute__((noinline)) static void turn_once(void) {
     struct epoll_event events[16];
     int count;
+    if (polls)
+        wait_in_poll();
     // Polls at one place and waits at another, like SwiftNIO. The statement in between keeps the compiler from merging the two calls.
-    if (busy.end && urge < 0) {
+    if (polls || (busy.end && urge < 0)) {
         count = epoll_wait(set, events, 16, 0);
         __asm__ volatile("");
     } else {

@@ -301,6 +301,8 @@ int main(int count_of_arguments, char **arguments) {
         return trace_child(strcmp(more, "computing") == 0);
     if (strcmp(what, "loop") == 0)
         return turn_loop_after(strtoul(more, NULL, 10));
+    if (strcmp(what, "polling") == 0)
+        return turn_loop_that_polls();
     if (strcmp(what, "beside") == 0)
         return turn_loop_beside();
     if (strcmp(what, "zombie") == 0)

@@ -12,6 +12,8 @@ bool call_once(const char *name, double seconds);
 
 /// Runs an event loop that is controlled by standard input: see loop.c. First computes for the given time.
 int turn_loop_after(unsigned long milliseconds);
+/// The same, waiting in poll.
+int turn_loop_that_polls(void);
 
 /// The same on a second thread, while the first one waits until it is ended.
 int turn_loop_beside(void);

@@ -33,6 +33,9 @@ import Synchronization
         done.wait()
     }
 
+    /// Clients connect to the socket that it listens on, and wait to be accepted. Any thread.
+    func connectClients(_ count: Int32) { unsafe event_connect(event_loop_listener(loop), count) }
+
     func end() { unsafe event_loop_end(loop) }
 }
 

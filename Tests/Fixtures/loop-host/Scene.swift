@@ -53,9 +53,10 @@ enum Scene: String, CaseIterable {
 extension Scene {
     private func playStalls(_ directory: String) {
         let monitor = LoopHost.start(directory)
+        let (polling, selecting) = (Loop("poll", EVENT_POLL), Loop("select", EVENT_SELECT))
         let stalled: [(Loop, @Sendable () -> Void)] = [
             (Loop("epoll", EVENT_EPOLL), sleepInEpoll), (Loop("pwait2", EVENT_PWAIT2), sleepInPwait2),
-            (Loop("poll", EVENT_POLL), sleepInPoll), (Loop("select", EVENT_SELECT), sleepInSelect),
+            (polling, { sleepInPoll(polling) }), (selecting, { sleepInSelect(selecting) }),
             (Loop("nested", EVENT_EPOLL), waitInNestedLoop),
             (Loop("client", EVENT_POLL), askPeer), (Loop("many", EVENT_MANY), sleepAmongMany),
             (Loop("asking", EVENT_ASKING), sleepInAsking),
@@ -217,7 +218,20 @@ extension Scene {
 @inline(never) func sleepInEpoll() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInPwait2() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInPoll() { slept.add(Int(usleep(700_000))) }
-@inline(never) func sleepInSelect() { slept.add(Int(usleep(700_000))) }
+
+// Clients come meanwhile.
+
+@inline(never)
+func sleepInPoll(_ loop: Loop) {
+    loop.connectClients(3)
+    slept.add(Int(usleep(700_000)))
+}
+
+@inline(never)
+func sleepInSelect(_ loop: Loop) {
+    loop.connectClients(2)
+    slept.add(Int(usleep(700_000)))
+}
 
 @inline(never) func sleepAmongMany() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInAsking() { slept.add(Int(usleep(700_000))) }

@@ -34,6 +34,10 @@ event_loop *_Nullable event_early_loop(void);
 void event_loop_run(event_loop *loop, event_job job, void *_Nullable context);
 /// Whether a job is still pending.
 bool event_loop_has_job(event_loop *loop);
+/// The socket that a loop with EVENT_POLL or EVENT_SELECT listens on. It accepts no connection.
+int event_loop_listener(event_loop *loop);
+/// Connects so many clients to it. None is closed.
+void event_connect(int listener, int count);
 /// Ends the loop and its thread, and waits for the thread's end.
 void event_loop_end(event_loop *loop);
 /// The kernel's number of its thread.

@@ -1,11 +1,11 @@
 import StackCapture
 
-/// What the kernel counts of a thread: `/proc/PID/task/TID/schedstat`. Two that are equal show a thread that has not run in between.
+/// What the kernel counts for a thread: `/proc/PID/task/TID/schedstat`. If two readings are equal, the thread has not run in between.
 struct Schedule: Hashable, Sendable {
     /// Time on a processor, and ready to run without one. Nanoseconds.
     var ran: UInt64
     var waited: UInt64
-    /// How often it was given one.
+    /// How often it was given a processor.
     var slices: UInt64
 
     init(ran: UInt64, waited: UInt64, slices: UInt64) {
@@ -23,12 +23,12 @@ struct Schedule: Hashable, Sendable {
 }
 
 /// Where a thread is: `/proc/PID/task/TID/syscall`.
-enum ThreadSight: Hashable, Sendable {
-    /// On a processor, or ready for one; perhaps inside a call.
+enum ThreadPosition: Hashable, Sendable {
+    /// On a processor or ready to run, perhaps inside a system call.
     case running
     /// Asleep in a system call.
     case calling(WaitPlace)
-    /// Asleep outside of any: in a page fault, or stopped.
+    /// Asleep outside of any system call: in a page fault, or stopped.
     case halted(stackPointer: UInt64, programCounter: UInt64)
 
     /// `running`; `-1 sp pc`; or the call's number, six arguments, sp and pc. Nil for another text.
@@ -56,7 +56,7 @@ enum ThreadSight: Hashable, Sendable {
 }
 
 extension SystemCall {
-    /// The call that a thread sleeps in, with all its arguments, from the same text. Nil for a thread that sleeps in none.
+    /// The system call in which a thread sleeps, with all its arguments, from the same text. Nil if it sleeps in none.
     init?(_ text: ArraySlice<UInt8>) {
         var fields = Fields(text)
         guard let number = fields.decimal().flatMap({ Int(exactly: $0) }) else { return nil }
@@ -73,17 +73,17 @@ struct WaitPlace: Hashable, Sendable {
     /// Its first argument: a descriptor, for those that wait on one.
     var argument: UInt64
     var stackPointer: UInt64
-    /// Where the thread goes on.
+    /// Where the thread will continue.
     var programCounter: UInt64
 
-    /// The same, called again by the kernel after a stop under a name of its own, or not.
+    /// Whether it is the same call, or the one by which the kernel continues it after a stop.
     func isSame(as other: WaitPlace, _ calls: WaitCalls) -> Bool {
         stackPointer == other.stackPointer && programCounter == other.programCounter
             && (call == other.call ? argument == other.argument : calls.isRestart(call) || calls.isRestart(other.call))
     }
 }
 
-/// Numbers between blanks. What is too large is none.
+/// Numbers between blanks. A number that is too large is not accepted.
 private struct Fields {
     private var rest: ArraySlice<UInt8>
 
