@@ -199,7 +199,9 @@ let othersInC: [Target] = [
     .target(name: "CTrials", dependencies: ["CStackCapture"], path: "Tests/Fixtures/CTrials", cSettings: trials),
 ]
 
-let yaml = Package.Dependency.Trait.trait(name: "YAML", condition: .when(traits: ["YAML"]))
+let yaml = Set(
+    ["Reloading", "YAML"].map { Package.Dependency.Trait.trait(name: $0, condition: .when(traits: ["YAML"])) }
+)
 func library(_ name: String) -> Product { .library(name: name, targets: [name]) }
 
 let package = Package(
@@ -220,11 +222,15 @@ let package = Package(
         .trait(name: "Symbols", description: "Lines and inlined calls in a server's own reports: libdw and libelf."),
         .trait(name: "Service", description: "StallMonitorService: swift-configuration, -log, -metrics and others."),
         .trait(name: "Tracing", description: "Its spans: swift-distributed-tracing.", enabledTraits: ["Service"]),
-        .trait(name: "YAML", description: "Its configuration files in YAML: Yams.", enabledTraits: ["Service"]),
+        .trait(
+            name: "YAML",
+            description: "Its configuration files in YAML, also while it runs: Yams.",
+            enabledTraits: ["Service"]
+        ),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: [yaml]),
+        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: yaml),
         .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.3.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),

@@ -121,6 +121,10 @@ public struct ConfigurationRangeError: Error, Hashable, Sendable, CustomStringCo
     /// The values that are allowed: `1 to 100000`.
     public let range: String
 
+    package init(key: String, value: String, range: String) {
+        (self.key, self.value, self.range) = (key, value, range)
+    }
+
     /// The value that was set, and what to set instead.
     public var description: String { "\(key) is \(value); set it to \(range)" }
 }

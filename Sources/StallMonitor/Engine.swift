@@ -46,6 +46,13 @@ struct Engine: Sendable {
         WorkTable.addReader(1)
     }
 
+    /// Hands each part what has changed for it. Any thread; returns at once.
+    func adopt(_ new: StallMonitor.Configuration, insteadOf old: StallMonitor.Configuration) {
+        watchdog.give(.adopt(WatchSettings(new)))
+        if new.repeats != old.repeats { notices.add(.adopt(new.repeats)) }
+        if new.limits != old.limits { parts.writer.adopt(new.limits) }
+    }
+
     /// From now on for so long, nothing is a stall.
     func allowStart(_ grace: Duration) {
         guard grace > .zero else { return }
@@ -134,9 +141,7 @@ struct EngineParts: Sendable {
             live: live,
             countsTraced: configuration.countsTracedStalls,
             supply: supply,
-            lastResort: configuration.abortsAfter.map {
-                LastResort(limit: $0, abortPatience: configuration.abortPatience)
-            }
+            lastResort: WatchSettings(configuration).lastResort
         )
     }
 

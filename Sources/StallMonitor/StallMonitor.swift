@@ -21,7 +21,8 @@ public final class StallMonitor: Sendable {
     /// The version in reports.
     public static let version = "0.1.0"
 
-    private let configuration: Configuration
+    let settings: ForkSafeMutex<Configuration>
+    private var configuration: Configuration { settings.withLock { $0 } }
     let feed: EventFeed
     private let lifecycle = ForkSafeMutex(Lifecycle.idle)
     /// The watched loops, for other threads than the watchdog.
@@ -42,7 +43,8 @@ public final class StallMonitor: Sendable {
     }
 
     private init(_ configuration: Configuration, _ feed: EventFeed) {
-        (self.configuration, self.feed) = (configuration, feed)
+        settings = ForkSafeMutex(configuration)
+        self.feed = feed
     }
 
     /// Starts to watch. Any thread; returns at once.
@@ -108,7 +110,7 @@ public final class StallMonitor: Sendable {
         label: String? = nil,
         rule: StallRule? = nil
     ) throws(StallMonitorError) -> Watch {
-        try watch(.loop(loop), WatchName(type: loop.type, label: label ?? loop.label), rule ?? configuration.rule)
+        try watch(.loop(loop), WatchName(type: loop.type, label: label ?? loop.label), rule, configuration.rule)
     }
 
     /// Watches a task pool. It is stalled when as many workers as it is wide are in one job each for the threshold. Any thread.
@@ -126,18 +128,17 @@ public final class StallMonitor: Sendable {
         label: String? = nil,
         rule: StallRule? = nil
     ) throws(StallMonitorError) -> Watch {
-        let rule = rule ?? configuration.rule
-        let pools = StallRule(tick: rule.tick, ticks: rule.ticks, repeated: nil, congested: nil)
         let name = WatchName(type: .taskPool, label: label ?? pool.label)
-        var watch = try watch(.pool(pool), name, pools)
+        var watch = try watch(.pool(pool), name, rule?.forPools, configuration.rule.forPools)
         if let length = configuration.reportsJobsLongerThan {
             // Under a name of its own: the record adds up watches with the same name.
             let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs")
+            let rule = rule ?? configuration.rule
             // Within the rule's bounds, so that the length fits into an integer.
             let ticks = Int(min(max((length / rule.tick).rounded(.up), 1), 10_000))
             let long = StallRule(tick: rule.tick, ticks: ticks, repeated: nil, congested: nil)
             do throws(StallMonitorError) {
-                watch.jobs = try self.watch(.job(OldestJob(of: pool)), jobs, long).number
+                watch.jobs = try self.watch(.job(OldestJob(of: pool)), jobs, long, long).number
             } catch {
                 // Its watch is not returned, so it cannot be cancelled.
                 watch.cancel()
@@ -147,8 +148,15 @@ public final class StallMonitor: Sendable {
         return watch
     }
 
-    private func watch(_ thing: WatchedThing, _ name: WatchName, _ rule: StallRule) throws(StallMonitorError) -> Watch {
+    /// - Parameter own: the watch's own rule. Nil: the general one, also where that changes later.
+    private func watch(
+        _ thing: WatchedThing,
+        _ name: WatchName,
+        _ own: StallRule?,
+        _ general: StallRule
+    ) throws(StallMonitorError) -> Watch {
         guard generation.isCurrent else { return .nobody(name) }
+        let rule = own ?? general
         if let error = rule.broughtIntoRange().errors.first { throw StallMonitorError(error) }
         return try lifecycle.withLock { lifecycle throws(StallMonitorError) in
             switch lifecycle {
@@ -161,7 +169,12 @@ public final class StallMonitor: Sendable {
                     engine.watchdog.wakeFlags.remove(wakeFlag)
                     throw StallMonitorError(.loopAlreadyWatched)
                 }
-                let identity = WatchIdentity(number: watches + 1, name: name, since: .now)
+                let identity = WatchIdentity(
+                    number: watches + 1,
+                    name: name,
+                    since: .now,
+                    followsConfiguration: own == nil
+                )
                 let slowness = ExpectedSlowness(ledger: engine.ledger)
                 let scopes = [slowness] + engine.scopes
                 engine.watchdog.give(.watch(identity, thing, rule, wakeFlag, scopes))

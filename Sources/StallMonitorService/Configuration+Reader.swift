@@ -1,4 +1,5 @@
 public import Configuration
+import Logging
 import StallDetection
 public import StallMonitor
 import StallReports
@@ -13,9 +14,7 @@ extension StallMonitor.Configuration {
     ///   `STALL_MONITOR_TICK_MILLISECONDS`.
     /// - Throws: a `ConfigurationRangeError` with the key and its range, or the reader's error for a value of the wrong form.
     public init(config: ConfigReader) async throws {
-        var draft = ConfigurationDraft()
-        for option in ConfigurationOption.all { try await option.read(config, &draft) }
-        self = try draft.configuration()
+        self = try await ConfigurationDraft(config).configuration()
     }
 }
 
@@ -51,6 +50,22 @@ struct ConfigurationDraft: Sendable {
     var healthPort: Int?
     var health = StallMonitor.Configuration.HealthOptions(port: 0)
     var captureSignal = Int(StallMonitor.Configuration.defaultCaptureSignal)
+    var logLevel: String?
+
+    init() {}
+
+    init(_ config: ConfigReader) async throws {
+        self.init()
+        for option in ConfigurationOption.all { try await option.read(config, &self) }
+    }
+
+    /// Nil if none is set.
+    func level() throws -> Logger.Level? {
+        guard let logLevel else { return nil }
+        if let level = Logger.Level(rawValue: logLevel) { return level }
+        let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
+        throw ConfigurationRangeError(key: "logLevel", value: logLevel, range: levels)
+    }
 
     /// - Throws: a `ConfigurationRangeError` for the first value out of range.
     func configuration() throws -> StallMonitor.Configuration {
@@ -77,6 +92,7 @@ extension ConfigurationOption {
     static let all: [ConfigurationOption] = [
         .bool("enabled", \.whole.enabled, "false: the monitor does nothing at all"),
         .text("directory", \.whole.directory, "the directory for reports", "`./stall-reports`"),
+        .text("logLevel", \.logLevel, "level of the log lines about stalls, of `StallMonitorService(config:)`", "info"),
         .duration("tickMilliseconds", \.whole.rule.tick, 1...60_000, "how often a busy loop is sampled"),
         .integer(
             "ticks",

@@ -41,14 +41,19 @@ struct ConfigurationOption: Sendable {
         }
     }
 
+    /// Whether a running monitor takes a new value: see `StallMonitor.reconfigure(_:)`.
+    var isLive: Bool {
+        key == "logLevel" || ConfigurationChange.liveKeys.contains(String(key.prefix { $0 != "." }))
+    }
+
     /// A line of the documentation's table.
     var row: String {
-        "| `\(key)` | \(formText) | \(defaultText) | \(summary) |"
+        "| `\(key)` | \(formText) | \(defaultText) | \(isLive ? "at once" : "at a restart") | \(summary) |"
     }
 
     /// The table in the documentation.
     static var table: String {
-        (["| key | form | default | what it is |", "|---|---|---|---|"] + all.map(\.row))
+        (["| key | form | default | changes | what it is |", "|---|---|---|---|---|"] + all.map(\.row))
             .map { $0 + "\n" }.joined()
     }
 

@@ -16,6 +16,10 @@ public struct StallMonitorService: Service {
     public let monitor: StallMonitor
     private let metrics: StallMetrics?
     private let interval: Duration
+    let logger: Logger?
+    let level: LogLevel
+    /// Where the configuration comes from, if it is followed while the service runs.
+    private let source: ConfigurationSource?
 
     /// Starts to watch, and returns at once. Any thread.
     ///
@@ -37,23 +41,50 @@ public struct StallMonitorService: Service {
         every interval: Duration = .seconds(10),
         onEvent: (@Sendable (StallEvent) -> Void)? = nil
     ) {
-        let log = logger.map { StallLog($0, level: level) }
+        self.init(
+            configuration,
+            from: nil,
+            watching: selection,
+            logger: logger,
+            level: level,
+            metrics: metrics,
+            every: interval,
+            onEvent: onEvent
+        )
+    }
+
+    init(
+        _ configuration: StallMonitor.Configuration,
+        from source: ConfigurationSource?,
+        watching selection: WatchSelection,
+        logger: Logger?,
+        level: Logger.Level,
+        metrics: StallMetrics?,
+        every interval: Duration,
+        onEvent: (@Sendable (StallEvent) -> Void)?
+    ) {
+        let level = LogLevel(level)
         monitor = StallMonitor.start(configuration, watching: selection) { event in
-            log?(event)
+            if let logger { StallLog(logger, level: level.value)(event) }
             metrics?.note(event)
             onEvent?(event)
         }
         (self.metrics, self.interval) = (metrics, max(interval, .milliseconds(100)))
+        (self.source, self.logger, self.level) = (source, logger, level)
     }
 
     /// Runs until the group shuts down or the task is cancelled, then ends the monitor. Called by the service group, once.
     public func run() async {
-        await cancelWhenGracefulShutdown {
-            while !Task.isCancelled {
-                metrics?.update(from: monitor)
-                // Without metrics there is nothing to do until the end.
-                try? await Task.sleep(for: metrics == nil ? .seconds(86_400) : interval)
+        await withTaskGroup(of: Void.self) { group in
+            if let source { group.addTask { await follow(source) } }
+            await cancelWhenGracefulShutdown {
+                while !Task.isCancelled {
+                    metrics?.update(from: monitor)
+                    // Without metrics there is nothing to do in between.
+                    try? await Task.sleep(for: metrics == nil ? .seconds(86_400) : interval)
+                }
             }
+            group.cancelAll()
         }
         await stop()
         // The final figures, including the reports that were lost at the end.

@@ -44,6 +44,16 @@ struct WatchList {
         thresholds.remove(watched.policy.rule.threshold)
     }
 
+    /// From now on the loop is judged by another rule. It is awake then, as after it was added.
+    mutating func change(_ watched: WatchedLoop, to rule: StallRule, missed: Duration) {
+        ticks.remove(watched.policy.rule.tick)
+        thresholds.remove(watched.policy.rule.threshold)
+        watched.adopt(rule, at: .now)
+        ticks.add(rule.tick)
+        thresholds.add(rule.threshold)
+        wake(watched, restedUntil: nil, missed: missed)
+    }
+
     /// The loop has left its rest.
     ///
     /// - Parameters:

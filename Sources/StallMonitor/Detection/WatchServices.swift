@@ -9,15 +9,22 @@ struct WatchServices {
     let notices: Mailbox<StallNotice>
     let ledger: WatchdogLedger
     let live: LiveBoard
-    let stackSource: StackSource
+    private(set) var stackSource: StackSource
     var costs: CostGuard
     var supply: SupplyMeter
     /// Whether a stall counts though a tracer is attached to its thread.
-    let countsTraced: Bool
+    private(set) var countsTraced: Bool
     /// Nil: no stall ends the process.
     var lastResort: LastResort?
     /// How many stalls have begun: the number of the latest one.
     var stalls = 0
+
+    mutating func adopt(_ settings: WatchSettings) {
+        countsTraced = settings.countsTraced
+        stackSource.followsLocks = settings.followsLocks
+        stackSource.capturesAllThreads = settings.capturesAllThreads
+        if lastResort?.limit != settings.abortsAfter { lastResort = settings.lastResort }
+    }
 
     /// Records a time that does not count.
     ///
@@ -106,7 +113,7 @@ struct StackSource: Sendable {
     /// Nil when stacks cannot be taken, for the reason in `problem`.
     let capturer: StackCapturer?
     /// Whether to find out who holds a lock that a thread waits for.
-    let followsLocks: Bool
+    var followsLocks: Bool
     private let problem: String
     /// Whether a stall's other threads are captured, too.
     var capturesAllThreads = false

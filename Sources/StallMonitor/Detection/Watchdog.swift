@@ -15,6 +15,8 @@ final class Watchdog: Sendable {
     enum Order: Sendable {
         case watch(WatchIdentity, WatchedThing, StallRule, WakeFlag, [ExpectedSlowness])
         case cancel(Int)
+        /// The configuration has changed.
+        case adopt(WatchSettings)
         /// From a moment on one watch, or all, is not looked at.
         case pause(Int?, MonotonicInstant)
         case resume(Int?, MonotonicInstant)
@@ -27,7 +29,7 @@ final class Watchdog: Sendable {
             switch self {
             case .watch(let identity, _, _, _, _): identity.since
             case .resume(_, let time): time
-            case .cancel, .pause, .settle, .stop: nil
+            case .cancel, .adopt, .pause, .settle, .stop: nil
             }
         }
     }
@@ -98,6 +100,7 @@ final class Watchdog: Sendable {
             case .pause(let number, let time): state.pause(number, at: time)
             case .resume(let number, let time): state.resume(number, at: time, missed: missed)
             case .cancel(let number): state.remove(number)
+            case .adopt(let settings): state.adopt(settings)
             case .settle(let done): state.settle(done)
             case .stop:
                 orders.withLock { $0 = nil }

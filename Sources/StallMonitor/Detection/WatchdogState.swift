@@ -113,6 +113,7 @@ struct WatchdogState: ~Copyable {
         if isCrashing || seen.contains(where: { $0.stall != nil }) { noticeCrash() }
         guard !isCrashing else { return schedule = LookSchedule(first: woken + tick) }
         for watched in seen { look(at: watched) }
+        adoptRules(of: seen)
         services.live.note(watched: watchList.count, lastLook: .now)
         services.ledger.update { counts in
             counts.looks += 1
@@ -161,6 +162,25 @@ struct WatchdogState: ~Copyable {
     /// Removes the loops that have ended. Such a loop raises its flag, so it is awake.
     private mutating func forgetEndedLoops(among awake: [WatchedLoop]) {
         for watched in awake where watched.loop.heartbeat.hasEnded { remove(watched.identity.number) }
+    }
+
+    // MARK: - Another configuration
+
+    mutating func adopt(_ settings: WatchSettings) {
+        services.adopt(settings)
+        for watched in watchList.all where watched.identity.followsConfiguration {
+            watched.nextRule = watched.loop.pool == nil ? settings.rule : settings.rule.forPools
+        }
+        adoptRules(of: watchList.all)
+        // The new tick may be shorter.
+        schedule.advance(to: .now + tick)
+    }
+
+    private mutating func adoptRules(of loops: [WatchedLoop]) {
+        for watched in loops where watched.stall == nil {
+            guard let rule = watched.nextRule.take(), rule != watched.policy.rule else { continue }
+            watchList.change(watched, to: rule, missed: selfCheck.missed)
+        }
     }
 
     // MARK: - Coming and going

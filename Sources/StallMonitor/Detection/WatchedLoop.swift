@@ -18,6 +18,8 @@ final class WatchedLoop {
     var isAwake = false
     /// Since when this watch is paused. The whole monitor may be paused, too.
     var pausedSince: MonotonicInstant?
+    /// The rule that takes the place of the present one once there is no stall: a stall is judged to its end by the rule by which it began.
+    var nextRule: StallRule?
     /// The confirmed stall, if there is one.
     var stall: Stall?
     /// The latest time for which the loop did not move.
@@ -49,6 +51,11 @@ final class WatchedLoop {
         excludedTime = ExcludedTimeMeter(scopes)
         policy = KindsPolicy(rule: rule)
         nextTurn = loop.heartbeat.longTurnCount
+        keepLongTurns()
+    }
+
+    private func keepLongTurns() {
+        let rule = policy.rule
         loop.heartbeat.keepTurns(longerThan: min(rule.longTurn, rule.congestion ?? rule.longTurn))
     }
 
@@ -159,6 +166,13 @@ final class WatchedLoop {
         policy.resume(at: time)
         (standstill, busySpan, lastLook) = (nil, nil, nil)
         nextTurn = loop.heartbeat.longTurnCount
+    }
+
+    /// Another rule from now on. What the loop did before does not count by it.
+    func adopt(_ rule: StallRule, at time: MonotonicInstant) {
+        policy = KindsPolicy(rule: rule)
+        keepLongTurns()
+        resume(at: time)
     }
 
     /// Closes the stall, because the loop is no longer watched.

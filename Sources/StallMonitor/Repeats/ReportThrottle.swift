@@ -4,7 +4,7 @@ import StallReports
 
 /// Decides which stalls are reported, and counts the others. A function of its state and its arguments: no clock, no thread.
 struct ReportThrottle {
-    private let rule: RepeatRule
+    private var rule: RepeatRule
     private var faults: [Fingerprint: KnownFault] = [:]
     /// The later names of faults whose further samples showed another culprit.
     private var renamed: [Fingerprint: Fingerprint] = [:]
@@ -19,6 +19,12 @@ struct ReportThrottle {
     static let faultLimit = 1024
 
     init(rule: RepeatRule) {
+        self.rule = rule
+        adopt(rule)
+    }
+
+    /// Another rule from now on: also for the faults that are known, once their present windows are over.
+    mutating func adopt(_ rule: RepeatRule) {
         self.rule = rule
         reportRate = rule.reportsPerMinute.map { RateLimit(perMinute: $0, burst: rule.burst) }
         byteRate = rule.bytesPerMinute.map { RateLimit(perMinute: $0, burst: $0) }

@@ -68,6 +68,7 @@ struct Reporter: ~Copyable {
         case .checkpoint:
             supply.search()
             recordChanges += 1
+        case .adopt(let rule): throttle.adopt(rule)
         case .settled(let done): done()
         case .fault(let error): tell(.fault(error))
         case .mended(let error): tell(.mended(error))

@@ -25,6 +25,8 @@ enum StallNotice: Sendable {
     case aborting(Int, AbortNotice)
     /// Call this: everything from before it was reported.
     case settled(@Sendable () -> Void)
+    /// From now on this rule says which stalls are reported.
+    case adopt(RepeatRule)
     /// Update the run record.
     case checkpoint
     /// The monitor cannot do part of its work.
@@ -158,6 +160,8 @@ struct WatchIdentity: Hashable, Sendable {
     var name: WatchName
     /// When it was asked for.
     var since: MonotonicInstant
+    /// Whether its rule is the configuration's, which may change while it is watched.
+    var followsConfiguration = false
 }
 
 /// Who reports. The same in every report of a run.

@@ -47,6 +47,8 @@ final class ReportWriter: Sendable {
         var status = Status()
         var isAwaited = false
         var givesUpAt: MonotonicInstant?
+        /// What the sink is to hold from the next step on.
+        var newLimits: ReportDirectory.Limits?
     }
 
     /// Locked while it works, by the thread that carries out steps: one at a time.
@@ -94,6 +96,9 @@ final class ReportWriter: Sendable {
         _ = hasThread
         orders.signal()
     }
+
+    /// How much the directory may hold, from the next write on. Any thread; never waits for the disk.
+    func adopt(_ limits: ReportDirectory.Limits) { state.withLock { $0.newLimits = limits } }
 
     /// Whether the thread runs, started if need be.
     private var hasThread: Bool { thread?.demand { [self] in run() } ?? true }
@@ -187,7 +192,11 @@ final class ReportWriter: Sendable {
 
     private func carryOut(_ step: WriteQueue.Step, onOwnThread: Bool) {
         let start = MonotonicInstant.now
-        let result = sink.withLock { self.result(of: step, &$0) }
+        let limits = state.withLock { $0.newLimits.take() }
+        let result = sink.withLock { sink in
+            if let limits { sink.adopt(limits) }
+            return self.result(of: step, &sink)
+        }
         let end = MonotonicInstant.now
         if onOwnThread { meter.spent(.writing) }
         let didChange = state.withLock { state in

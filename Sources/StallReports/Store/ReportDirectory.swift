@@ -218,13 +218,20 @@ package protocol ReportSink: Sendable {
     /// - Returns: The problems that it has, although it accepts reports.
     mutating func prepare(closing: Bool) throws(ReportError) -> Set<ReportDirectory.Concern>
 
+    /// How much it may hold from now on. A sink without limits ignores that.
+    mutating func adopt(_ limits: ReportDirectory.Limits)
+
     /// Writes a document whole or not at all, replacing an earlier version of it.
     mutating func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> ReportDirectory.Written
 }
 
+extension ReportSink {
+    package mutating func adopt(_ limits: ReportDirectory.Limits) {}
+}
+
 /// A directory, with the data that is kept about it between writes.
 package struct DirectorySink: ReportSink {
-    private let directory: ReportDirectory
+    private var directory: ReportDirectory
     private var memory = WriterMemory()
     /// As of the last write.
     private var isFilled = false
@@ -232,6 +239,10 @@ package struct DirectorySink: ReportSink {
     package init(_ directory: ReportDirectory) { self.directory = directory }
 
     package var name: String { directory.path }
+
+    package mutating func adopt(_ limits: ReportDirectory.Limits) {
+        directory = ReportDirectory(path: directory.path, limits: limits)
+    }
 
     package mutating func prepare(closing: Bool) throws(ReportError) -> Set<ReportDirectory.Concern> {
         try directory.prepare()

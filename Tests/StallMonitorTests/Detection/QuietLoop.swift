@@ -39,11 +39,16 @@ struct RoundUnderTest: ~Copyable {
 
     /// Watches a loop; returns the watch's number.
     @discardableResult
-    mutating func watch(_ loop: QuietLoop, rule: StallRule = StallRule()) -> Int {
+    mutating func watch(_ loop: QuietLoop, rule: StallRule = StallRule(), followsConfiguration: Bool = false) -> Int {
         let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
         precondition(loop.heartbeat.attach(wakeFlag))
         added += 1
-        let identity = WatchIdentity(number: added, name: .init(type: .runLoop, label: loop.label), since: .now)
+        let identity = WatchIdentity(
+            number: added,
+            name: .init(type: .runLoop, label: loop.label),
+            since: .now,
+            followsConfiguration: followsConfiguration
+        )
         round.add(WatchedLoop(identity: identity, loop: .loop(loop), rule: rule, wakeFlag: wakeFlag))
         return added
     }

@@ -1,0 +1,126 @@
+import Locking
+import StallDetection
+import StallReports
+
+/// What became of the configuration that a running monitor was given.
+public struct ConfigurationChange: Hashable, Sendable {
+    /// The settings with new values, by their keys in a file: `ticks`, `limits`.
+    public var applied: [String]
+    /// The settings whose new values a running monitor cannot take: they keep the old ones until the server is started again.
+    public var needsRestart: [String]
+
+    /// Nothing by default.
+    public init(applied: [String] = [], needsRestart: [String] = []) {
+        (self.applied, self.needsRestart) = (applied, needsRestart)
+    }
+
+    /// The first parts of the keys that a running monitor takes.
+    package static let liveKeys: Set<String> = Set(Setting.all.filter(\.isLive).map(\.key))
+
+    /// Whether the new configuration was the same as the old one.
+    public var isEmpty: Bool { applied.isEmpty && needsRestart.isEmpty }
+}
+
+extension StallMonitor {
+    /// Goes on with another configuration. Any thread; returns at once.
+    ///
+    /// These settings change: the rule of all watches without one of their own (`tickMilliseconds`, `ticks`, `repeated`, `congested`),
+    /// `repeats`, `limits`, `abortsAfterSeconds`, `capturesAllThreads`, `countsTracedStalls` and `followsLocks`. A stall that is under way
+    /// is judged to its end by the rule by which it began. All others keep their values, because threads, files or ports depend on them;
+    /// `details` is not compared. A value out of its range is replaced as at the start, and reported as a fault.
+    ///
+    /// - Returns: what changed, and what takes a new start. Empty if the monitor does not run.
+    @discardableResult
+    public func reconfigure(_ configuration: Configuration) -> ConfigurationChange {
+        guard let engine else { return ConfigurationChange() }
+        let (wanted, errors) = configuration.broughtIntoRange()
+        for error in errors { engine.notices.add(.fault(StallMonitorError(error))) }
+        return settings.withLock { present in
+            let (before, different) = (present, Setting.all.filter { $0.isChanged((present, wanted)) })
+            present.takeLiveSettings(of: wanted)
+            // Under the lock, so that the parts see changes in the order in which they are made.
+            if different.contains(where: \.isLive) { engine.adopt(present, insteadOf: before) }
+            return ConfigurationChange(
+                applied: different.filter(\.isLive).map(\.key),
+                needsRestart: different.filter { !$0.isLive }.map(\.key)
+            )
+        }
+    }
+}
+
+/// What the watchdog needs of a configuration.
+struct WatchSettings: Sendable {
+    let rule: StallRule
+    let countsTraced: Bool
+    let capturesAllThreads: Bool
+    let followsLocks: Bool
+    let abortsAfter: Duration?
+    private let abortPatience: Duration
+
+    init(_ configuration: StallMonitor.Configuration) {
+        rule = configuration.rule
+        countsTraced = configuration.countsTracedStalls
+        capturesAllThreads = configuration.capturesAllThreads
+        followsLocks = configuration.followsLocks
+        (abortsAfter, abortPatience) = (configuration.abortsAfter, configuration.abortPatience)
+    }
+
+    var lastResort: LastResort? { abortsAfter.map { LastResort(limit: $0, abortPatience: abortPatience) } }
+}
+
+extension StallMonitor.Configuration {
+    fileprivate mutating func takeLiveSettings(of other: Self) {
+        (rule, repeats, limits, abortsAfter) = (other.rule, other.repeats, other.limits, other.abortsAfter)
+        capturesAllThreads = other.capturesAllThreads
+        countsTracedStalls = other.countsTracedStalls
+        followsLocks = other.followsLocks
+    }
+}
+
+extension StallRule {
+    /// The same for a task pool, in which jobs come and go however long they are.
+    var forPools: StallRule { StallRule(tick: tick, ticks: ticks, repeated: nil, congested: nil) }
+}
+
+/// One setting of a configuration.
+private struct Setting: Sendable {
+    typealias Pair = (old: StallMonitor.Configuration, new: StallMonitor.Configuration)
+
+    let key: String
+    /// Whether it can change while the monitor runs.
+    let isLive: Bool
+    let isChanged: @Sendable (Pair) -> Bool
+
+    private static func live(_ key: String, _ isChanged: @escaping @Sendable (Pair) -> Bool) -> Setting {
+        Setting(key: key, isLive: true, isChanged: isChanged)
+    }
+
+    private static func fixed(_ key: String, _ isChanged: @escaping @Sendable (Pair) -> Bool) -> Setting {
+        Setting(key: key, isLive: false, isChanged: isChanged)
+    }
+
+    static let all: [Setting] = [
+        .live("tickMilliseconds") { $0.old.rule.tick != $0.new.rule.tick },
+        .live("ticks") { $0.old.rule.ticks != $0.new.rule.ticks },
+        .live("repeated") { $0.old.rule.repeated != $0.new.rule.repeated },
+        .live("congested") { $0.old.rule.congested != $0.new.rule.congested },
+        .live("repeats") { $0.old.repeats != $0.new.repeats },
+        .live("limits") { $0.old.limits != $0.new.limits },
+        .live("abortsAfterSeconds") { $0.old.abortsAfter != $0.new.abortsAfter },
+        .live("capturesAllThreads") { $0.old.capturesAllThreads != $0.new.capturesAllThreads },
+        .live("countsTracedStalls") { $0.old.countsTracedStalls != $0.new.countsTracedStalls },
+        .live("followsLocks") { $0.old.followsLocks != $0.new.followsLocks },
+        .fixed("enabled") { $0.old.enabled != $0.new.enabled },
+        .fixed("directory") { $0.old.directory != $0.new.directory },
+        .fixed("memory") { $0.old.memory != $0.new.memory },
+        .fixed("cost") { $0.old.cost != $0.new.cost },
+        .fixed("service") { $0.old.service != $0.new.service },
+        .fixed("ownCode") { $0.old.ownCode != $0.new.ownCode },
+        .fixed("captureSignal") { $0.old.captureSignal != $0.new.captureSignal },
+        .fixed("startupGraceMilliseconds") { $0.old.startupGrace != $0.new.startupGrace },
+        .fixed("keepsLiveRecord") { $0.old.keepsLiveRecord != $0.new.keepsLiveRecord },
+        .fixed("reportsJobsLongerThanMilliseconds") { $0.old.reportsJobsLongerThan != $0.new.reportsJobsLongerThan },
+        .fixed("health") { $0.old.health != $0.new.health },
+        .fixed("metadata") { $0.old.metadata != $0.new.metadata },
+    ]
+}

@@ -1,0 +1,174 @@
+public import Configuration
+public import Logging
+import ServiceLifecycle
+public import StallMonitor
+import Synchronization
+
+#if YAML
+    import SystemPackage
+#endif
+
+// A configuration that changes while the server runs.
+
+extension StallMonitorService {
+    /// Starts to watch with the configuration that a reader gives, and takes over what changes there while the service runs, if its
+    /// provider reports changes: `ReloadingFileProvider` does, and is itself a service of the group.
+    ///
+    ///     let file = try await ReloadingFileProvider<JSONSnapshot>(filePath: "server.json")
+    ///     let config = ConfigReader(providers: [EnvironmentVariablesProvider(), file])
+    ///     let stalls = try await StallMonitorService(config: config.scoped(to: "stallMonitor"), logger: logger)
+    ///     try await ServiceGroup(services: [stalls, file, server], gracefulShutdownSignals: [.sigterm], logger: logger).run()
+    ///
+    /// Which keys change at once: <doc:ConfigurationKeys>. For the others the log says that they take a restart. A configuration with a
+    /// value that is not allowed is refused as a whole, which the log says too: the monitor keeps the one that it has.
+    ///
+    /// - Parameters:
+    ///   - config: scoped to where the keys are, as for `Configuration(config:)`; `logLevel` is among them.
+    ///   - customize: sets what a file cannot, such as `details`. Called after each reading.
+    /// - Throws: as `Configuration(config:)`.
+    public init(
+        config: ConfigReader,
+        watching selection: WatchSelection = .main,
+        logger: Logger? = nil,
+        metrics: StallMetrics? = nil,
+        every interval: Duration = .seconds(10),
+        customize: @escaping @Sendable (inout StallMonitor.Configuration) -> Void = { _ in },
+        onEvent: (@Sendable (StallEvent) -> Void)? = nil
+    ) async throws {
+        let source = ConfigurationSource(config: config, customize: customize)
+        try await self.init(source, selection, logger, metrics, interval, onEvent)
+    }
+
+    private init(
+        _ source: ConfigurationSource,
+        _ selection: WatchSelection,
+        _ logger: Logger?,
+        _ metrics: StallMetrics?,
+        _ interval: Duration,
+        _ onEvent: (@Sendable (StallEvent) -> Void)?
+    ) async throws {
+        let (configuration, level) = try await source.read()
+        self.init(
+            configuration,
+            from: source,
+            watching: selection,
+            logger: logger,
+            level: level,
+            metrics: metrics,
+            every: interval,
+            onEvent: onEvent
+        )
+    }
+
+    #if YAML
+        /// The same with a YAML file under the environment: a variable wins over the file, the file over the defaults.
+        ///
+        /// - Parameters:
+        ///   - file: may be missing, and may come later.
+        ///   - pause: how long after a look at the file comes the next one. SIGHUP makes one at once.
+        /// - Throws: what the file's parser says, or as `Configuration(config:)`.
+        public init(
+            file: String,
+            checkedEvery pause: Duration = .seconds(15),
+            watching selection: WatchSelection = .main,
+            logger: Logger? = nil,
+            metrics: StallMetrics? = nil,
+            every interval: Duration = .seconds(10),
+            customize: @escaping @Sendable (inout StallMonitor.Configuration) -> Void = { _ in },
+            onEvent: (@Sendable (StallEvent) -> Void)? = nil
+        ) async throws {
+            let provider = try await ReloadingFileProvider<YAMLSnapshot>(
+                filePath: FilePath(file),
+                allowMissing: true,
+                pollInterval: pause
+            )
+            let config = ConfigReader(providers: [EnvironmentVariablesProvider(), provider])
+            let source = ConfigurationSource(
+                config: config.scoped(to: "stallMonitor"),
+                provider: provider,
+                customize: customize
+            )
+            try await self.init(source, selection, logger, metrics, interval, onEvent)
+        }
+    #endif
+
+    /// Lasts until it is cancelled.
+    func follow(_ source: ConfigurationSource) async {
+        await withTaskGroup(of: Void.self) { group in
+            if let provider = source.provider {
+                group.addTask { await tellingErrors { try await provider.run() } }
+            }
+            await tellingErrors {
+                try await source.config.watchSnapshot { updates in
+                    // The first one is the present state.
+                    for await _ in updates { await reload(from: source) }
+                }
+            }
+            group.cancelAll()
+        }
+    }
+
+    private func tellingErrors(_ work: () async throws -> Void) async {
+        do { try await work() } catch {
+            logger?.warning("stall monitor no longer follows its configuration", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func reload(from source: ConfigurationSource) async {
+        do {
+            let (configuration, level) = try await source.read()
+            var change = monitor.reconfigure(configuration)
+            if self.level.replace(by: level) { change.applied.append("logLevel") }
+            tell(change)
+        } catch {
+            logger?.warning("stall monitor keeps its configuration", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func tell(_ change: ConfigurationChange) {
+        if !change.applied.isEmpty {
+            let keys = change.applied.joined(separator: ", ")
+            logger?.notice("stall monitor has a new configuration", metadata: ["keys": "\(keys)"])
+        }
+        if !change.needsRestart.isEmpty {
+            let keys = change.needsRestart.joined(separator: ", ")
+            logger?.warning(
+                "restart the server for the stall monitor to take these settings",
+                metadata: ["keys": "\(keys)"]
+            )
+        }
+    }
+}
+
+/// Where a service reads its configuration, again and again.
+struct ConfigurationSource: Sendable {
+    let config: ConfigReader
+    /// A provider that nobody else runs.
+    var provider: (any Service)?
+    let customize: @Sendable (inout StallMonitor.Configuration) -> Void
+
+    func read() async throws -> (StallMonitor.Configuration, Logger.Level) {
+        let draft = try await ConfigurationDraft(config)
+        var configuration = try draft.configuration()
+        let level = try draft.level() ?? .info
+        customize(&configuration)
+        return (configuration, level)
+    }
+}
+
+/// The level of the lines about stalls, which may change.
+final class LogLevel: Sendable {
+    private let level: Mutex<Logger.Level>
+
+    init(_ level: Logger.Level) { self.level = Mutex(level) }
+
+    var value: Logger.Level { level.withLock { $0 } }
+
+    /// Whether it was another one.
+    func replace(by new: Logger.Level) -> Bool {
+        level.withLock { level in
+            defer { level = new }
+            return level != new
+        }
+    }
+}

@@ -1,0 +1,32 @@
+import Logging
+import Synchronization
+
+/// The lines of a log, in memory.
+final class LogLines: Sendable {
+    struct Line: Sendable {
+        var level: Logger.Level
+        var text: String
+        var metadata: Logger.Metadata
+    }
+
+    private let lines = Mutex<[Line]>([])
+    var all: [Line] { lines.withLock { $0 } }
+    func add(_ line: Line) { lines.withLock { $0.append(line) } }
+}
+
+struct MemoryLog: LogHandler {
+    let lines: LogLines
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.trace
+
+    init(lines: LogLines) { self.lines = lines }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        lines.add(.init(level: event.level, text: "\(event.message)", metadata: event.metadata ?? [:]))
+    }
+}

@@ -1,0 +1,99 @@
+import Configuration
+import Foundation
+import Logging
+import StallMonitor
+import TestSupport
+import Testing
+
+@testable import StallMonitorService
+
+@Suite("A configuration that changes while the service runs", .serialized, .captureSignal, .timeLimit(.minutes(5)))
+struct ReloadTests {
+    private let directory = FileManager.default.temporaryDirectory.appending(path: "stall-monitor-reload-\(UUID())")
+    private let lines = LogLines()
+    private var file: URL { directory.appending(path: "stall-monitor.yaml") }
+
+    private var logger: Logger { Logger(label: "reload") { [lines] _ in MemoryLog(lines: lines) } }
+
+    init() throws { try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true) }
+
+    /// In the place of the file that was there, as an editor or a deployment does it, and with a time of its own.
+    private func write(_ values: String) throws {
+        let text = "stallMonitor:\n  directory: \(directory.path)/reports\n\(values)"
+        try Data(text.utf8).write(to: file, options: .atomic)
+    }
+
+    /// What the log says about the configuration.
+    private var told: [LogLines.Line] {
+        lines.all.filter { $0.metadata["keys"] != nil || $0.text.contains("configuration") }
+    }
+
+    /// Waits for such a line after so many.
+    private func line(after count: Int) async throws -> LogLines.Line? {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while told.count <= count, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
+        return told.dropFirst(count).first
+    }
+
+    private func keys(_ line: LogLines.Line?) -> String? { line?.metadata["keys"].map { "\($0)" } }
+
+    /// Runs the service while `work` is done.
+    private func running(_ work: (StallMonitorService) async throws -> Void) async throws {
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let service = try await StallMonitorService(
+            file: file.path,
+            checkedEvery: .milliseconds(10),
+            watching: .loops([]),
+            logger: logger
+        )
+        let run = Task { await service.run() }
+        do { try await work(service) } catch {
+            run.cancel()
+            throw error
+        }
+        run.cancel()
+        await run.value
+        #expect(!service.monitor.isRunning)
+    }
+
+    @Test("Thresholds, limits and the log's level change without a restart; a log line names them")
+    func change() async throws {
+        try write("  ticks: 3\n")
+        try await running { service in
+            try write("  ticks: 8\n  logLevel: error\n  limits:\n    reports: 7\n")
+            let line = try await line(after: 0)
+            #expect(line?.text == "stall monitor has a new configuration" && line?.level == .notice)
+            #expect(keys(line) == "ticks, limits, logLevel")
+            #expect(service.level.value == .error)
+            // Nothing is left to change.
+            #expect(service.monitor.reconfigure(try await StallMonitor.Configuration.load(file: file.path)).isEmpty)
+        }
+    }
+
+    @Test("What cannot change is named, with what to do")
+    func restart() async throws {
+        try write("  captureSignal: 27\n")
+        try await running { service in
+            try write("  captureSignal: 34\n  health:\n    port: 0\n")
+            let line = try await line(after: 0)
+            #expect(line?.text == "restart the server for the stall monitor to take these settings")
+            #expect(line?.level == .warning && keys(line) == "captureSignal, health")
+            #expect(service.monitor.healthPort == nil)
+        }
+    }
+
+    @Test("A configuration with a wrong value is refused as a whole; the next right one is taken")
+    func refusal() async throws {
+        try write("  ticks: 3\n")
+        try await running { service in
+            try write("  ticks: 8\n  logLevel: loud\n")
+            let line = try await line(after: 0)
+            #expect(line?.text == "stall monitor keeps its configuration" && service.level.value == .info)
+            #expect(
+                line?.metadata["error"].map { "\($0)" }?.contains("logLevel is loud; set it to trace, debug") == true
+            )
+            try write("  ticks: 9\n")
+            #expect(keys(try await self.line(after: 1)) == "ticks")
+        }
+    }
+}

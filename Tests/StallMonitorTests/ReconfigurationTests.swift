@@ -1,0 +1,123 @@
+import RunLoopKit
+import StallDetection
+import StallReports
+import TestSupport
+import Testing
+
+@testable import StallMonitor
+
+@Suite("Another configuration for a running monitor")
+struct ReconfigurationTests {
+    private let quick = StallRule(tick: .milliseconds(1), ticks: 2, repeated: nil, congested: nil)
+    private let patient = StallRule(tick: .milliseconds(2), ticks: 10_000, repeated: nil, congested: nil)
+
+    private func settings(_ rule: StallRule) -> WatchSettings { WatchSettings(.init(rule: rule)) }
+
+    @Test(
+        "A loop gets the new rule at once, one with a rule of its own keeps that, and the shortest tick is found again"
+    )
+    func rules() {
+        var test = RoundUnderTest()
+        let (general, own) = (QuietLoop("general"), QuietLoop("own"))
+        test.watch(general, rule: patient, followsConfiguration: true)
+        test.watch(own, rule: patient)
+        test.round.adopt(settings(quick))
+        #expect(test.round.watchList.loop(number: 1)?.policy.rule == quick)
+        #expect(test.round.watchList.loop(number: 2)?.policy.rule == patient)
+        #expect(test.round.watchList.tick == quick.tick && test.round.watchList.threshold == quick.threshold)
+        test.round.finish()
+    }
+
+    @Test("A loop that sleeps is looked at again, and a stall after that is one by the new rule")
+    func asleep() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        test.watch(loop, rule: patient, followsConfiguration: true)
+        loop.rest()
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while !test.round.isAtRest, .now < deadline { test.round.look() }
+        let isAtRest = test.round.isAtRest
+        #expect(isAtRest)
+        test.round.adopt(settings(quick))
+        loop.leaveRest()
+        #expect(number(of: { if case .began = $0 { true } else { false } }, in: &test) == 1)
+        loop.rest()
+        test.round.finish()
+    }
+
+    @Test("A stall under way is judged to its end by the rule by which it began; the next one by the new rule")
+    func underWay() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        test.watch(loop, rule: quick, followsConfiguration: true)
+        loop.leaveRest()
+        #expect(number(of: { if case .began = $0 { true } else { false } }, in: &test) == 1)
+        test.round.adopt(settings(patient))
+        test.round.look()
+        #expect(test.round.watchList.loop(number: 1)?.policy.rule == quick)
+        loop.rest()
+        #expect(number(of: { if case .ended = $0 { true } else { false } }, in: &test) == 1)
+        #expect(test.round.watchList.loop(number: 1)?.policy.rule == patient)
+        test.round.finish()
+    }
+
+    /// Looks until there is such a notice, for a minute at most.
+    private func number(of isWanted: (StallNotice) -> Bool, in test: inout RoundUnderTest) -> Int {
+        let deadline = MonotonicInstant.now + .seconds(60)
+        var found = 0
+        while found == 0, .now < deadline {
+            test.round.look()
+            found = test.takeNotices().count(where: isWanted)
+        }
+        return found
+    }
+
+    @Test("More reports are permitted at once where the new rule says so")
+    func repeats() {
+        let name = Fingerprint(rawValue: "v2:0000000000000001")!
+        var throttle = ReportThrottle(
+            rule: RepeatRule(window: .zero, longestWindow: .zero, reportsPerMinute: 1, burst: 1)
+        )
+        let now = MonotonicInstant.now
+        _ = throttle.begin(.make(), name, at: now)
+        #expect(throttle.refusal(of: name, lasting: .seconds(1), at: now) == .reportRate)
+        throttle.adopt(.everyStall)
+        #expect(throttle.refusal(of: name, lasting: .seconds(1), at: now) == nil)
+    }
+}
+
+@Suite("A monitor that is given another configuration", .serialized, .captureSignal, .timeLimit(.minutes(2)))
+struct ReconfiguredMonitorTests {
+    private let directory = TemporaryDirectory(inMemory: true)
+
+    @Test("It says what has changed, and what takes a new start; the same configuration again changes nothing")
+    func change() throws {
+        let plain = StallMonitor.Configuration(directory: directory.path)
+        let monitor = StallMonitor.start(plain, watching: [])
+        var other = plain
+        (other.rule.ticks, other.limits.reports, other.followsLocks) = (9, 7, false)
+        (other.directory, other.captureSignal) = ("/elsewhere", 34)
+        let change = monitor.reconfigure(other)
+        #expect(change.applied == ["ticks", "limits", "followsLocks"])
+        #expect(change.needsRestart == ["directory", "captureSignal"])
+        // What was not taken is still not as it is.
+        let again = monitor.reconfigure(other)
+        #expect(again.applied.isEmpty && again.needsRestart == change.needsRestart)
+        monitor.stop()
+        #expect(monitor.reconfigure(plain).isEmpty)
+    }
+
+    @Test("A value out of its range is replaced by the nearest one, and told as a fault")
+    func range() {
+        let log = EventLog()
+        let plain = StallMonitor.Configuration(directory: directory.path)
+        let monitor = StallMonitor.start(plain, watching: [], onEvent: log.handler)
+        var other = plain
+        other.rule.ticks = -5
+        #expect(monitor.reconfigure(other).applied == ["ticks"])
+        #expect(log.wait { $0.faults.map(\.code).contains(.configurationOutOfRange) })
+        other.rule.ticks = 1
+        #expect(monitor.reconfigure(other).isEmpty)
+        monitor.stop()
+    }
+}
