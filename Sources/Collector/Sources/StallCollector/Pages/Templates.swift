@@ -155,8 +155,10 @@ enum Templates {
         <link rel="icon" href="/assets/icon.svg">
         </head>
         <body>
+        <main>
         <p><a href="{{back}}">{{title}}</a></p>
         {{{markup}}}
+        </main>
         <script type="application/json" id="data">{{{data}}}</script>
         <script src="/assets/flame.js"></script>
         </body>
