@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 
 /// The rows that answer a query, as one table called `part`: sums for the whole hours or days of the range, single stalls at its ends.
@@ -97,16 +98,16 @@ struct SQLiteParts {
             filterArguments += StatementArguments(values)
         }
 
+        /// As JSON in one argument: SQLite limits the number of terms in a list of VALUES.
         private mutating func choose(_ fingerprints: [String]) {
-            let values =
-                fingerprints.isEmpty
-                ? "SELECT NULL WHERE 0" : "VALUES \(fingerprints.map { _ in "(?)" }.joined(separator: ", "))"
+            let chosen = (try? JSONEncoder().encode(fingerprints)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
             names = """
                 name (value) AS (
-                    \(values) UNION ALL SELECT alias FROM alias WHERE team = ? AND fingerprint IN (\(Self.marks(fingerprints)))
+                    SELECT value FROM json_each(?)
+                    UNION ALL SELECT alias FROM alias WHERE team = ? AND fingerprint IN (SELECT value FROM json_each(?))
                 ),
                 """
-            namesArguments = StatementArguments(fingerprints) + [team] + StatementArguments(fingerprints)
+            namesArguments = [chosen, team, chosen]
             filter += " AND fingerprint IN (SELECT value FROM name)"
         }
 

@@ -56,6 +56,21 @@ extension StoreContract {
         }
     }
 
+    func manyFaults() async throws {
+        try await withStore { store in
+            let reports = (0..<1001).map { Self.report(function: "function\($0)()", host: "web\($0)") }
+            _ = try await store.insert(reports.map { try Self.arrival($0) })
+            for isSettled in [false, true] {
+                if isSettled { try await self.store.settle(store) }
+                let faults = try await store.faults(Self.query(), by: .total, limit: 1000).faults
+                #expect(Set(faults.map(\.fingerprint)).count == 1000)
+                let hosts = Dictionary(reports.map { ($0.fingerprint, [$0.host.name: 1 as Int64]) }) { first, _ in first
+                }
+                #expect(faults.allSatisfy { $0.hosts == hosts[$0.fingerprint] })
+            }
+        }
+    }
+
     func choices() async throws {
         try await withStore { store in
             let reports = [("a", "1", "web1"), ("b", "2", "web2"), ("b", "2", "web3"), ("b", "3", "web3")].map {
