@@ -125,7 +125,7 @@ extension ExportFormat {
         case .svg: "image/svg+xml"
         case .pprof: "application/octet-stream"
         case .csv: "text/csv; charset=utf-8"
-        case .speedscope, .chrome: "application/json"
+        case .speedscope, .chrome, .firefox: "application/json"
         case .otlpLogs, .otlpMetrics, .sentry, .ndjson: "application/x-ndjson"
         case .collapsed, .prometheus: "text/plain; charset=utf-8"
         }
