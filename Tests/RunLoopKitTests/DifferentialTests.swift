@@ -1,4 +1,5 @@
 import LoopTestSupport
+import TestSupport
 import Testing
 
 /// Compares the loop with Foundation's: random scripts of loop operations run on both, and the traces are compared. The program
@@ -41,6 +42,30 @@ struct DifferentialTests {
         #expect(run.status == 0 || !again.isEmpty, "seed \(seed):\n\(run.lines.joined(separator: "\n"))")
         #expect(run.number("scripts") == 100)
         #expect(run.number("mainQueueBlock") > 20)
+    }
+
+    @Test(
+        "On the real clock, callouts that nest, stop, invalidate and re-arm at once do what a model of the loop allows"
+    )
+    func realClock() async {
+        var counts: [String: Int] = [:]
+        var seeds = SplitMix64.ofThisRun()
+        for _ in 0..<(testsAllForms ? 2000 : 100) {
+            let seed = seeds.next()
+            let played = await onLoopThread { loop in
+                let script = RealClockScript(loop, seed: seed)
+                script.play()
+                return (script.problems, script.counts)
+            }
+            #expect(played.0.isEmpty, "seed \(seed): \(played.0.prefix(5))")
+            counts.merge(played.1, uniquingKeysWith: +)
+        }
+        for event in ["turn", "source", "timer", "block", "re-armed", "stop", "nested", "invalidated"] {
+            #expect(counts[event, default: 0] > 20, "\(event): \(counts)")
+        }
+        for result in ["stopped", "timedOut", "handledSource"] {
+            #expect(counts[result, default: 0] > 10, "\(result): \(counts)")
+        }
     }
 
     @Test(
