@@ -49,6 +49,37 @@ struct StallPolicyTests {
         #expect(span.longest == .milliseconds(250))
     }
 
+    @Test(
+        "Of several callouts since the stamp the last began later, at an unknown time",
+        arguments: [1, 2, 3] as [UInt64]
+    )
+    mutating func laterCallout(_ count: UInt64) {
+        _ = policy.decideAndConfirm(look(0, .waiting))
+        var next = look(50, .beforeSources, stamp: 10, transition: 12)
+        (next.callouts, next.calloutsAtTurn) = (4 + count, 4)
+        _ = policy.decideAndConfirm(next)
+        guard case .candidate(let segment) = policy.state else {
+            Issue.record("no candidate")
+            return
+        }
+        #expect(segment.earliestStart == at(count == 1 ? 10 : 12) && segment.latestStart == at(count == 1 ? 10 : 50))
+    }
+
+    @Test("What is excluded of a span is in none of its lengths but the longest")
+    func excludedOfSpan() {
+        let span = StallSpan(
+            earliestStart: at(0),
+            latestStart: at(10),
+            earliestEnd: at(500),
+            latestEnd: at(520),
+            excluded: .milliseconds(100)
+        )
+        #expect(
+            span.shortest == .milliseconds(390) && span.length == .milliseconds(420)
+                && span.longest == .milliseconds(520)
+        )
+    }
+
     @Test("A departure is the exact start, though it woke the watchdog only later; without a stamp the waking is")
     mutating func departureBeforeWaking() {
         _ = policy.decideAndConfirm(look(0, .waiting))

@@ -1,6 +1,7 @@
-import StallReports
 import TestSupport
 import Testing
+
+@testable import StallReports
 
 @Suite("Fingerprint")
 struct FingerprintTests {
@@ -15,6 +16,12 @@ struct FingerprintTests {
     func isStable() {
         // FNV-1a of "blocked\0shop $s4shop4CartV5totalSiyF\0", by an independent implementation.
         #expect(make(Sample.frames).rawValue == "v2:f84de0a6bf35c456")
+    }
+
+    @Test("has sixteen digits, with zeros in front of a small number")
+    func padding() {
+        #expect(Fingerprint(digest: 0xabc).rawValue == "v2:0000000000000abc")
+        #expect(Fingerprint(digest: .max).rawValue == "v2:ffffffffffffffff")
     }
 
     @Test("addresses, offsets, paths, build ids and library frames do not matter")

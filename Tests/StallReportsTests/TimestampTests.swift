@@ -67,6 +67,9 @@ struct TimestampTests {
         #expect(early.advanced(byNanoseconds: 1_200_000_000) == late)
         let (first, last) = (Timestamp(seconds: .min), Timestamp(seconds: .max, nanoseconds: .max))
         #expect(last.nanoseconds(since: first) == .max)
+        // The seconds alone still fit.
+        let (epoch, year2262) = (Timestamp(seconds: 0), Timestamp(seconds: 9_223_372_036, nanoseconds: 900_000_000))
+        #expect(year2262.nanoseconds(since: epoch) == .max && epoch.nanoseconds(since: year2262) == .min)
         #expect(first.nanoseconds(since: last) == .min)
     }
 }

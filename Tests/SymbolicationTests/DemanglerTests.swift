@@ -48,6 +48,7 @@ struct DemanglerTests {
             "dispatch thunk of app.Server.run() -> ()",
             "type metadata accessor for app.Server",
             "outlined copy of Foundation.Data",
+            "__C.qos_class_t.init(rawValue: Swift.UInt32) -> __C.qos_class_t",
             "",
             "$sbroken",
         ]

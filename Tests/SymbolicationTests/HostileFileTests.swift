@@ -42,6 +42,11 @@ struct HostileFileTests {
         #expect(try problems(workshop, Self.id) == [.notELF])
         try workshop.run("truncate", ["-s", "8G", "file"])
         #expect(try problems(workshop, Self.id) == [.notELF])
+        // Refused by its length alone: nothing is reserved for it.
+        try workshop.run("truncate", ["-s", "\(FileImage.sizeLimit + 1)", "file"])
+        #expect(throws: SymbolProblem(.notELF, path: workshop.path("file"))) {
+            try FileImage(path: workshop.path("file"), Allowance(.tool))
+        }
     }
 
     @Test("Too long for the memory there is: a matter of the budget, which the note of what is loaded counts in, too")

@@ -229,7 +229,13 @@ struct Trial {
             var record = row.record
             if dice.happens(2, in: 3) { record.writer.host = .current() }
             let run = index < runs.count ? runs[index].id : record.run
-            let file = try LiveFile(in: path, run, record)
+            // A host's names are too long for a record only in what the schema allows; its writer refuses them.
+            let file: LiveFile
+            do {
+                file = try LiveFile(in: path, run, record)
+            } catch let error as ReportError where error.code == .tooLarge {
+                continue
+            }
             for (place, stall) in zip(LiveRecordFile.places, record.stalls) {
                 var stall = stall
                 if dice.happens(1, in: 2), let report = reports.first { stall.report = report.id }
