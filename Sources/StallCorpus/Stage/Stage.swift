@@ -8,8 +8,10 @@ import Synchronization
 /// The environment of a scenario: a separate process, with a monitor that watches its main loop and one worker.
 final class Stage: Sendable {
     static let workerLabel = "worker"
-    /// The duration of most stalls: more than twice the threshold, so that the report has additional samples.
-    static let usualLength = Duration.milliseconds(600)
+    /// The duration of most stalls: more than twice the threshold, so that the report has additional samples. `STALL_LENGTH_MS` sets another.
+    static let usualLength = Duration.milliseconds(
+        unsafe getenv("STALL_LENGTH_MS").flatMap { unsafe Int(String(cString: $0)) } ?? 600
+    )
 
     let monitor: StallMonitor
     let watch: StallMonitor.Watch?
