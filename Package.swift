@@ -32,7 +32,7 @@ let products: [(trait: String, package: String, names: Set<String>)] = [
 /// What some targets have besides: files beside their sources, a folder of another name.
 let excluded = [
     "RunLoopKit": ["README.md"], "RunLoopKitTests": ["Foreign/README.md"], "capture-trials": ["compare_stacks.py"],
-    "CommandTests": ["Collector/canned_server.py", "Shipping/otlp_receiver.py"],
+    "CommandTests": ["Collector/canned_server.py", "Shipping/otlp_receiver.py"], "report-flood": ["measure.py"],
 ]
 let paths = ["TestSupport": "Tests/Support", "LoopTestSupport": "Tests/LoopSupport"]
 
@@ -173,8 +173,8 @@ let tests = targets([
     ],
     "StallCorpusTests": ["StallCorpus", "StallReports", "TestSupport", "stall-corpus"],
     "CommandTests": [
-        "ProcessWatch", "StallGate", "StallReports", "StallShipping", "TestSupport", "reader-fuzz", "sample-target",
-        "stall-corpus", "stall-monitor",
+        "ProcessWatch", "StallGate", "StallReports", "StallShipping", "TestSupport", "reader-fuzz", "report-flood",
+        "sample-target", "stall-corpus", "stall-monitor",
     ],
 ]) { .testTarget(name: $0, dependencies: $1) }
 

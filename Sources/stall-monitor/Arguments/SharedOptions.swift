@@ -1,6 +1,7 @@
 public import ArgumentParser
 import Glibc
 public import StallGate
+import StallIndex
 public import StallReports
 import Symbolication
 
@@ -15,7 +16,12 @@ struct ReportsArgument: ParsableArguments {
     )
     var directories: [String] = []
 
-    func validate() throws { try directories.forEach(Self.refuseEmpty) }
+    @OptionGroup var index: IndexOption
+
+    func validate() throws {
+        index.use()
+        try directories.forEach(Self.refuseEmpty)
+    }
 
     /// The collector's address, if that is the only argument.
     var onlyAddress: String? {
@@ -43,6 +49,21 @@ struct ReportsArgument: ParsableArguments {
     /// The same, with the chosen stalls fetched from collectors.
     func sources(covering selections: StallSelection...) throws -> ReportSources {
         try ReportSources(paths, covering: selections)
+    }
+}
+
+/// Whether large directories are read through an index.
+struct IndexOption: ParsableArguments {
+    @Flag(
+        inversion: .prefixedNo,
+        help:
+            "Read each report once, and keep what lists need of it in $XDG_CACHE_HOME. (default: from 2000 reports on)"
+    )
+    var index: Bool?
+
+    /// To be called before anything is read.
+    func use() {
+        if let index { ReportIndexes.use(index ? .always : .never) }
     }
 }
 

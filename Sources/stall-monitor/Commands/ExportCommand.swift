@@ -66,7 +66,10 @@ struct ExportCommand: ParsableCommand {
         var exporter = format.makeExporter()
         var count = 0
         try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.begin(runs) })
-        for id in catalogs.stalls {
+        let wanted = try CommandFailure.wrapping { () throws(ReportError) in
+            try catalogs.stalls(of: chosen, names: names, &failures)
+        }
+        for id in wanted {
             let report = attempt(&failures) { () throws(ReportError) in try catalogs.report(id) }
             guard let report, chosen.includes(report, names: names) else { continue }
             count += 1

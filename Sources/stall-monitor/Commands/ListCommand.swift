@@ -38,7 +38,8 @@ struct ListCommand: ParsableCommand {
         let overview = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
         let chosen = selection.stalls
         let names = chosen.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)
-        let all = chosen.isEverything ? overview.stalls : overview.stalls.filter { chosen.includes($0, names: names) }
+        var filter = StallFilter(chosen, names: names)
+        let all = chosen.isEverything ? overview.stalls : overview.stalls.filter { filter.includes($0) }
         let shown = sort.sorted(all)
         var failures = overview.failures
         switch format {
@@ -52,7 +53,7 @@ struct ListCommand: ParsableCommand {
                 let list = StallList(
                     stalls: shown,
                     ids: ids,
-                    faults: ShortFingerprints(overview.stalls.lazy.map(\.fingerprint)),
+                    faults: ShortFingerprints(overview.stalls.oncePerTraits.lazy.map(\.fingerprint)),
                     repeats: overview.repeats,
                     width: terminal.width
                 )
@@ -109,7 +110,8 @@ struct ListCommand: ParsableCommand {
 
     /// Notes faults that have no report here, so that they are not silently missing.
     private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection, _ names: FaultNames?) {
-        let ids = Set(overview.stalls.lazy.map(\.id))
+        let counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
+        let ids = Set(overview.stalls.lazy.map(\.id).filter { counted.contains($0) })
         let traits = FaultTraits(overview.stalls)
         let faults = overview.runs.filter { chosen.includes($0) }.flatMap { $0.repeated ?? [] }.filter { fault in
             fault.repeats.report.map(ids.contains) != true && fault.isIncluded(in: chosen, names: names, traits: traits)

@@ -61,11 +61,13 @@ struct TailView {
         try showLatest(sources, followers)
         for next in followers { try takeOngoing(next) }
         var tried = Set(sources.paths + sources.hidden.compactMap(\.path))
-        var lastLook = ContinuousClock.now
+        var nextLook = ContinuousClock.now + Self.lookInterval
         while true {
-            if ContinuousClock.now - lastLook >= Self.lookInterval {
+            let now = ContinuousClock.now
+            if now >= nextLook {
                 followers += Self.added(below: sources.given, &tried)
-                lastLook = .now
+                // To look into a directory of very many files takes its time.
+                nextLook = .now + max(Self.lookInterval, (ContinuousClock.now - now) * Self.looks)
             }
             // Shows the longest ongoing stall while there are no news.
             let hasMore = try drain(followers)
@@ -125,6 +127,8 @@ struct TailView {
     private static let round = Duration.milliseconds(200)
     /// Between two searches for new directories below the given ones.
     private static let lookInterval = Duration.seconds(3)
+    /// The pause between two searches is at least so many times as long as a search.
+    private static let looks = 1000
     /// The most events of one directory before the next one is polled.
     private static let turn = 1000
 

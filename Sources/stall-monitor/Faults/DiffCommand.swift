@@ -53,12 +53,14 @@ struct DiffCommand: ParsableCommand {
 
     @OptionGroup var screen: ScreenOptions
     @OptionGroup var zone: ZoneOption
+    @OptionGroup var index: IndexOption
 
     @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
 
     func validate() throws {
         zone.use()
+        index.use()
         if html?.isEmpty == true { throw ValidationError("the page's file name is empty") }
         for path in [before, after] + reports { try ReportsArgument.refuseEmpty(path) }
         for side in [before, after] {

@@ -66,33 +66,65 @@ extension [String: Int64] {
 /// Sums stalls by fault, one at a time: memory grows with the faults, not with the stalls.
 struct FaultTally {
     let span: TimeSpan
-    private var faults: [Fingerprint: Fault] = [:]
+    private var faults: [Fault] = []
+    private var indices: [Fingerprint: Int] = [:]
+    /// Stalls that have their names in common, each group with its fault, in the order in which they came.
+    private var groups: [(fault: Int, first: StallOutline, count: Int64)] = []
+    private var groupIndices: [Group: Int] = [:]
+    private var latest: [Int: StallOutline] = [:]
+
+    private struct Group: Hashable {
+        let traits: Shared<OutlineTraits>.Identity
+        let origin: Shared<OutlineOrigin>.Identity
+    }
 
     init(span: TimeSpan) { self.span = span }
 
     mutating func add(_ stall: StallOutline) {
-        faults[
-            stall.fingerprint,
-            default: Fault(fingerprint: stall.fingerprint, firstAt: stall.startedAt, lastAt: stall.startedAt)
-        ].add(stall, in: span)
+        let key = Group(traits: .init(stall.traits), origin: .init(stall.origin))
+        let group = groupIndices[key] ?? newGroup(key, stall)
+        groups[group].count += 1
+        let fault = groups[group].fault
+        faults[fault].add(figuresOf: stall, in: span)
+        if latest[fault].map({ $0.id < stall.id }) ?? true { latest[fault] = stall }
+    }
+
+    private mutating func newGroup(_ key: Group, _ stall: StallOutline) -> Int {
+        let fault = index(of: stall.fingerprint, from: stall.startedAt, to: stall.startedAt)
+        groups.append((fault, stall, 0))
+        groupIndices[key] = groups.count - 1
+        return groups.count - 1
+    }
+
+    private mutating func index(of fingerprint: Fingerprint, from first: Timestamp, to last: Timestamp) -> Int {
+        if let index = indices[fingerprint] { return index }
+        faults.append(Fault(fingerprint: fingerprint, firstAt: first, lastAt: last))
+        indices[fingerprint] = faults.count - 1
+        return faults.count - 1
     }
 
     /// Adds stalls that were only counted and have no report.
     mutating func add(_ repeated: RunRecord.Repeated) {
         let repeats = repeated.repeats
-        faults[
-            repeated.fingerprint,
-            default: Fault(fingerprint: repeated.fingerprint, firstAt: repeats.firstAt, lastAt: repeats.lastAt)
-        ].add(repeats, in: span)
+        faults[index(of: repeated.fingerprint, from: repeats.firstAt, to: repeats.lastAt)].add(repeats, in: span)
+    }
+
+    /// With the names of all stalls, and the latest one's culprit.
+    private var named: [Fault] {
+        var faults = faults
+        for group in groups { faults[group.fault].add(namesOf: group.first, times: group.count) }
+        for (fault, stall) in latest { faults[fault].show(stall) }
+        return faults
     }
 
     /// All faults, with aliases merged.
     ///
     /// - Parameter watchedNs: the watched time; 0 if unknown.
     func all(watchedNs: Int64, by order: FaultOrder) -> [Fault] {
-        let names = FaultNames(pairs: faults.values.map { ($0.fingerprint, $0.aliases) })
+        let faults = named
+        let names = FaultNames(pairs: faults.map { ($0.fingerprint, $0.aliases) })
         var merged: [Set<Fingerprint>: Fault] = [:]
-        for fault in faults.values.sorted(by: { $0.fingerprint.rawValue < $1.fingerprint.rawValue }) {
+        for fault in faults.sorted(by: { $0.fingerprint.rawValue < $1.fingerprint.rawValue }) {
             let group = names.all(of: fault.fingerprint)
             if merged[group] == nil { merged[group] = fault } else { merged[group]?.add(fault) }
         }

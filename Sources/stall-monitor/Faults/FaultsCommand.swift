@@ -142,11 +142,11 @@ struct FaultSurvey {
         // A stall's fault is known only when all aliases are known, so fingerprints are compared later.
         var loose = selection
         loose.fingerprints = []
-        var seen: Set<ULID> = []
+        var (seen, filter): (Set<ULID>, StallFilter) = ([], StallFilter(loose))
         for catalog in catalogs.all {
             failures += try catalog.forEachOutline { stall in
                 guard catalogs.all.count == 1 || seen.insert(stall.id).inserted else { return }
-                if loose.includes(stall) { tally.add(stall) }
+                if filter.includes(stall) { tally.add(stall) }
             }
         }
         let chosen = runs.filter { selection.includes($0) }
@@ -173,12 +173,13 @@ struct FaultSurvey {
         let names = Set([fault.fingerprint] + fault.aliases)
         var loose = selection
         loose.fingerprints = []
-        var (evidence, seen): (FaultEvidence, Set<ULID>) = (FaultEvidence(), [])
+        var (evidence, seen, filter): (FaultEvidence, Set<ULID>, StallFilter) = (
+            FaultEvidence(), [], StallFilter(loose)
+        )
         for catalog in catalogs.all {
             _ = try catalog.forEachOutline { stall in
-                guard names.contains(stall.fingerprint), loose.includes(stall), seen.insert(stall.id).inserted else {
-                    return
-                }
+                guard names.contains(stall.fingerprint), filter.includes(stall) else { return }
+                guard catalogs.all.count == 1 || seen.insert(stall.id).inserted else { return }
                 evidence.add(stall)
             }
         }

@@ -13,10 +13,32 @@ struct StallList {
     /// Lazy: there may be a hundred thousand lines.
     var lines: some Sequence<StyledText> {
         let hasRepeats = stalls.contains { repeats[$0.id] != nil }
-        let layout = TableLayout(columns(hasRepeats), fitting: stalls.lazy.map { cells($0, hasRepeats) }, width: width)
+        let layout = TableLayout(columns(hasRepeats), fitting: widest.lazy.map { cells($0, hasRepeats) }, width: width)
         return (-1..<stalls.count).lazy.map {
             $0 < 0 ? layout.header : layout.line(cells(stalls[$0], hasRepeats))
         }
+    }
+
+    /// Stalls whose rows need as much room as those of all: there are not many different durations, ages, and functions.
+    private var widest: [StallOutline] {
+        struct Length: Hashable { let duration: DurationText, isWhole: Bool }
+        var (traits, lengths, ages): (Set<Shared<OutlineTraits>.Identity>, Set<Length>, Set<Int64>) = ([], [], [])
+        return stalls.filter { stall in
+            let length = Length(
+                duration: DurationText(nanoseconds: stall.durationNs).rounded,
+                isWhole: stall.state == .recovered
+            )
+            let isNew = traits.insert(.init(stall.traits)).inserted
+            let isLonger = lengths.insert(length).inserted
+            let isOlder = ages.insert(Self.coarse(now.nanoseconds(since: stall.startedAt) / 1_000_000_000)).inserted
+            return isNew || isLonger || isOlder || repeats[stall.id] != nil
+        }
+    }
+
+    /// The same number for ages that are shown alike.
+    private static func coarse(_ seconds: Int64) -> Int64 {
+        for unit in [86_400, 3600, 60] as [Int64] where seconds >= 2 * unit { return seconds / unit * unit }
+        return seconds
     }
 
     private func columns(_ hasRepeats: Bool) -> [TextTable.Column] {

@@ -17,7 +17,7 @@ struct FaultTraits {
     static let unknown = FaultTraits([])
 
     init(_ stalls: [StallOutline]) {
-        for stall in stalls {
+        for stall in stalls.oncePerTraits {
             stall.culpritName.map { _ = functions[stall.fingerprint, default: []].insert($0) }
             verdicts[stall.fingerprint, default: []].insert(stall.verdict.canonical)
         }

@@ -1,5 +1,7 @@
 import ArgumentParser
+import StallIndex
 import StallReports
+import Synchronization
 
 /// Report directories that are read as if they were one. One that cannot be read does not hide the others.
 struct ReportSources: Hashable {
@@ -13,7 +15,7 @@ struct ReportSources: Hashable {
     /// Finds each path and the directories below it that contain reports.
     init(_ paths: [String]) {
         var known: Set<String> = []
-        let trees = paths.map { ReportTree($0) }
+        let trees = paths.map { ReportIndexes.shared.tree($0) }
         given = paths
         self.paths = trees.flatMap(\.directories).filter { known.insert(ReportTree.resolved($0)).inserted }
         hidden = trees.flatMap(\.failures)
@@ -32,14 +34,14 @@ struct ReportSources: Hashable {
     func overview() throws(ReportError) -> ReportReader.Overview {
         var sum = ReportReader.Overview()
         if paths.count == 1 {
-            sum = try ReportReader(path: paths[0]).overview()
+            sum = try ReportIndexes.shared.reader(paths[0]).overview()
             sum.failures += hidden
             return sum
         }
         sum.failures = hidden
         for path in paths {
             do throws(ReportError) {
-                let next = try ReportReader(path: path).overview()
+                let next = try ReportIndexes.shared.reader(path).overview()
                 sum.stalls += next.stalls
                 sum.runs += next.runs
                 sum.failures += next.failures
@@ -54,10 +56,10 @@ struct ReportSources: Hashable {
 
     /// The file names in all directories. Throws if there is only one and it cannot be read.
     func catalogs() throws(ReportError) -> Catalogs {
-        if paths.count == 1 { return Catalogs([try ReportReader(path: paths[0]).catalog()], hidden) }
+        if paths.count == 1 { return Catalogs([try ReportIndexes.shared.reader(paths[0]).catalog()], hidden) }
         var (found, failures): ([ReportCatalog], [ReportError]) = ([], hidden)
         for path in paths {
-            do throws(ReportError) { found.append(try ReportReader(path: path).catalog()) } catch {
+            do throws(ReportError) { found.append(try ReportIndexes.shared.reader(path).catalog()) } catch {
                 failures.append(error)
             }
         }
@@ -121,6 +123,24 @@ struct Catalogs {
         return FaultNames(pairs: pairs)
     }
 
+    /// Those that are wanted: the others need not be read as a whole.
+    ///
+    /// - Parameter failures: Errors of reports that cannot be read are added.
+    func stalls(
+        of selection: StallSelection,
+        names: FaultNames?,
+        _ failures: inout [ReportError]
+    ) throws(ReportError) -> [ULID] {
+        guard !selection.isEverything else { return stalls }
+        var (found, filter): (Set<ULID>, StallFilter) = ([], StallFilter(selection, names: names))
+        for catalog in all {
+            failures += try catalog.forEachOutline { stall in
+                if filter.includes(stall) { found.insert(stall.id) }
+            }
+        }
+        return found.sorted()
+    }
+
     func repeats(of report: StallReport) -> StallReport.Repeats? { catalog(of: report.id)?.repeats(of: report) }
 
     /// Returns an optional instead of throwing: Swift 6.2's optimiser miscompiles a typed error that passes through two calls.
@@ -135,18 +155,6 @@ extension Array {
     }
 }
 
-extension [ULID] {
-    /// Binary search in a sorted array.
-    fileprivate func hasSorted(_ id: ULID) -> Bool {
-        var (low, high) = (0, count)
-        while low < high {
-            let middle = low + (high - low) / 2
-            if self[middle] < id { low = middle + 1 } else { high = middle }
-        }
-        return low < count && self[low] == id
-    }
-}
-
 extension ReportSources {
     /// The state of the processes of all directories. Throws if there is only one directory and it cannot be read.
     func snapshot(_ failures: inout [ReportError]) throws(ReportError) -> LiveSnapshot {
@@ -155,7 +163,7 @@ extension ReportSources {
         var last = ReportError(.missingDirectory)
         for path in paths {
             do throws(ReportError) {
-                let next = try LiveSnapshot(ReportReader(path: path), failures: &failures)
+                let next = try LiveSnapshot(ReportIndexes.shared.reader(path), failures: &failures)
                 if sum == nil { sum = next } else { sum?.add(next) }
             } catch {
                 last = error
@@ -185,4 +193,32 @@ extension LiveSnapshot {
         }
         return chosen
     }
+}
+
+/// The indexes through which this process reads large directories.
+enum ReportIndexes {
+    private static let wanted = Mutex(IndexedReports.Use.ifLarge)
+    /// Nil if nothing may be shown.
+    private static let line = Mutex(TransientLine?.some(TransientLine()))
+
+    /// To be called before anything is read.
+    static func use(_ use: IndexedReports.Use) { wanted.withLock { $0 = use } }
+
+    /// For a command that draws on the whole screen.
+    static func beQuiet() { line.withLock { $0 = nil } }
+
+    static let shared = IndexedReports(
+        use: wanted.withLock { $0 },
+        progress: { read, all in
+            line.withLock { $0?.show("reading \(read) of \(all) reports; the next time only what is new") }
+        },
+        done: { line.withLock { $0?.clear() } },
+        tell: { text in
+            line.withLock { line in
+                guard line != nil else { return }
+                line?.clear()
+                Output.note(text)
+            }
+        }
+    )
 }

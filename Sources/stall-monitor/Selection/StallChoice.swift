@@ -41,7 +41,7 @@ struct StallChoice: Hashable {
     /// Reads outlines only if the text may be a fingerprint.
     func pick(from catalog: Catalogs) throws(CommandFailure) -> Found {
         if let before { return .latest(before: before) }
-        let ids = idPrefix.map { prefix in catalog.stalls.filter { $0.description.hasPrefix(prefix) } } ?? []
+        let ids = idPrefix.map { Self.ids(beginningWith: $0, in: catalog.stalls) } ?? []
         let faults = faults(in: catalog)
         switch (ids.count, faults.count) {
         case (1, 0): return .stall(ids[0])
@@ -49,6 +49,13 @@ struct StallChoice: Hashable {
         case (0, 0): throw CommandFailure(nothing)
         default: throw CommandFailure(ambiguous(ids, faults, catalog))
         }
+    }
+
+    /// They are sorted, and so is their text.
+    private static func ids(beginningWith prefix: String, in stalls: [ULID]) -> [ULID] {
+        let first = ULID(prefix + String(repeating: "0", count: max(0, 26 - prefix.utf8.count)))
+        guard let first else { return [] }
+        return Array(stalls[stalls.firstSorted(notBefore: first)...].prefix { $0.description.hasPrefix(prefix) })
     }
 
     private var nothing: String {

@@ -33,8 +33,8 @@ struct StallSelection: Hashable {
 
     /// - Parameter names: aliases of faults; without them only the stall's own are used.
     func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
-        isInTime(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
-            && includes(label: stall.label, type: stall.type) && matchesCause(stall) && isOfFault(stall, names)
+        includesFigures(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
+            && includesTraits(stall, names)
     }
 
     func includes(_ report: StallReport, names: FaultNames? = nil) -> Bool {
@@ -57,6 +57,15 @@ struct StallSelection: Hashable {
         labels.allow(label) && (types.isEmpty || types.contains(type))
     }
 
+    /// The part of ``includes(_:names:)`` that is the same for all stalls with the same traits.
+    fileprivate func includesTraits(_ stall: StallOutline, _ names: FaultNames?) -> Bool {
+        includes(label: stall.label, type: stall.type) && matchesCause(stall) && isOfFault(stall, names)
+    }
+
+    fileprivate func includesFigures(_ stall: StallOutline) -> Bool {
+        isInTime(stall) && (minDurationNs.map { stall.durationNs >= $0 } ?? true)
+    }
+
     private func isInTime(_ stall: StallOutline) -> Bool {
         if let until, stall.startedAt > until { return false }
         guard let since else { return true }
@@ -67,7 +76,6 @@ struct StallSelection: Hashable {
         (kinds.isEmpty || kinds.contains(stall.kind)) && (states.isEmpty || states.contains(stall.state))
             && (verdicts.isEmpty || verdicts.contains(stall.verdict.canonical))
             && (severity.map { stall.severity.rank >= $0.rank } ?? true)
-            && (minDurationNs.map { stall.durationNs >= $0 } ?? true)
     }
 
     private func isOfFault(_ stall: StallOutline, _ names: FaultNames?) -> Bool {
@@ -79,6 +87,41 @@ struct StallSelection: Hashable {
         guard !fingerprints.isEmpty else { return true }
         let known = (names?.all(of: fault) ?? [fault]).union(aliases)
         return fingerprints.contains { known.contains(where: $0.matches) }
+    }
+}
+
+/// A selection for many stalls: what they have in common is compared once.
+struct StallFilter {
+    private let selection: StallSelection
+    private let names: FaultNames?
+    private let isOpen: Bool
+    private var traits: [Shared<OutlineTraits>.Identity: Bool] = [:]
+    private var origins: [Shared<OutlineOrigin>.Identity: Bool] = [:]
+
+    /// - Parameter names: What else faults are known by.
+    init(_ selection: StallSelection, names: FaultNames? = nil) {
+        (self.selection, self.names, isOpen) = (selection, names, selection.isEverything)
+    }
+
+    mutating func includes(_ stall: StallOutline) -> Bool {
+        if isOpen { return true }
+        return selection.includesFigures(stall) && includesOrigin(of: stall) && includesTraits(of: stall)
+    }
+
+    private mutating func includesOrigin(of stall: StallOutline) -> Bool {
+        let key = Shared.Identity(stall.origin)
+        if let known = origins[key] { return known }
+        let answer = selection.includes(service: stall.service, release: stall.release, host: stall.host)
+        origins[key] = answer
+        return answer
+    }
+
+    private mutating func includesTraits(of stall: StallOutline) -> Bool {
+        let key = Shared.Identity(stall.traits)
+        if let known = traits[key] { return known }
+        let answer = selection.includesTraits(stall, names)
+        traits[key] = answer
+        return answer
     }
 }
 
@@ -101,7 +144,8 @@ extension ReportReader.Overview {
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
         let traits = FaultTraits(stalls)
         var chosen = self
-        chosen.stalls = stalls.filter { selection.includes($0, names: names) }
+        var filter = StallFilter(selection, names: names)
+        chosen.stalls = stalls.filter { filter.includes($0) }
         chosen.runs = runs.compactMap { $0.chosen(by: selection, names: names, traits: traits) }
         return chosen
     }

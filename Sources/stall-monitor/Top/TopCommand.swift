@@ -63,6 +63,7 @@ struct TopCommand: ParsableCommand {
     }
 
     private func watch() throws {
+        ReportIndexes.beQuiet()
         var run = try TopRun(reports.paths, selection.stalls, every: .nanoseconds(every.nanoseconds), colour)
         if let signal = try run.run() { throw ExitCode(128 + signal) }
     }

@@ -1,0 +1,102 @@
+import Foundation
+import StallReports
+import Testing
+
+@Suite("Readers with an index", .serialized, .timeLimit(.minutes(10)))
+struct IndexedReadersTests {
+    private let fixture: ReportsFixture
+    private var cache: [String: String] { ["XDG_CACHE_HOME": fixture.root + "/cache"] }
+
+    init() throws {
+        fixture = try ReportsFixture()
+        try FileManager.default.createDirectory(atPath: fixture.path, withIntermediateDirectories: true)
+    }
+
+    @Test("each reader prints the same with and without an index, and after reports came and went")
+    func same() throws {
+        try flood(300)
+        let ids = try ReportReader(path: fixture.path).catalog().stalls
+        let fault = try ReportReader(path: fixture.path).catalog().outline(ids[0]).fingerprint.rawValue.dropFirst(3)
+        let readers = [
+            ["list"], ["list", "--sort", "duration"], ["list", "--service", "shop", "--verdict", "waiting"],
+            ["list", "--fingerprint", String(fault)], ["list", "--format", "json", "--since", "20d"],
+            ["faults"], ["faults", "--since", "20d", "--sort", "worst"],
+            ["show", "\(ids[100])"], ["show", "latest", "--service", "shop"], ["show", String(fault)],
+            ["gate", "--max-stalls", "0"], ["gate", "--max-duration", "10s", "--service", "mail"],
+            ["tail", "-n", "5"], ["export", "--format", "csv", "--service", "search"],
+        ]
+        for round in 0..<2 {
+            for reader in readers { try compare(reader + [fixture.path]) }
+            try compare(["diff", "service=shop", "service=mail", "--reports", fixture.path])
+            try flood(10, first: 1000)
+            let removed = ReportFileName(.stall, ids[1 + 10 * round])
+            try FileManager.default.removeItem(atPath: "\(fixture.path)/\(removed)")
+            let damaged = ReportFileName(.stall, ids[2 + 10 * round])
+            try Data("{".utf8).write(to: URL(filePath: "\(fixture.path)/\(damaged)"))
+        }
+        #expect(!FileManager.default.fileExists(atPath: fixture.path + "/cache"))
+    }
+
+    private func compare(_ arguments: [String]) throws {
+        let plain = try CommandRun(arguments: arguments + ["--no-index"], environment: cache)
+        let made = try CommandRun(arguments: arguments + ["--index"], environment: cache)
+        let used = try CommandRun(arguments: arguments + ["--index"], environment: cache)
+        for indexed in [made, used] {
+            #expect(Self.timeless(indexed.output) == Self.timeless(plain.output), "\(arguments)")
+            #expect(indexed.errors == plain.errors, "\(arguments)")
+            #expect(indexed.status == plain.status, "\(arguments)")
+        }
+    }
+
+    /// Without what tells how long ago something was.
+    private static func timeless(_ text: String) -> [Substring] {
+        text.split(separator: "\n").map { line in
+            let words = line.split(separator: " ").filter {
+                !$0.contains("ago") && $0.last.map { !"smhd".contains($0) } ?? true
+            }
+            return words.joined(separator: " ")[...]
+        }
+    }
+
+    @Test("kill -9 while an index is made: the next reader goes on, and says what is there")
+    func killed() throws {
+        // More than the reports that are written to the index together.
+        try flood(20_000)
+        let plain = try CommandRun("list", fixture.path, "--no-index", environment: cache)
+        let folder = fixture.root + "/cache/stall-monitor/index"
+        for size in [1, 100_000, 1_000_000] {
+            try? FileManager.default.removeItem(atPath: folder)
+            let reader = CommandRun.process(["list", fixture.path], environment: cache)
+            (reader.standardOutput, reader.standardError) = (FileHandle.nullDevice, FileHandle.nullDevice)
+            try reader.runWithSignals()
+            while reader.isRunning, Self.size(of: folder) < size {}
+            kill(reader.processIdentifier, SIGKILL)
+            reader.waitUntilExit()
+            let next = try CommandRun("list", fixture.path, environment: cache)
+            #expect(next.output == plain.output && next.errors == plain.errors, "killed at \(size) bytes")
+        }
+    }
+
+    private static func size(of folder: String) -> Int {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        return names.map { name in
+            let file = try? FileManager.default.attributesOfItem(atPath: "\(folder)/\(name)")
+            return file?[.size] as? Int ?? 0
+        }.reduce(0, +)
+    }
+
+    /// Adds reports of a realistic mix, older than what an index leaves out.
+    private func flood(_ count: Int, first: Int = 0) throws {
+        let process = Process()
+        process.executableURL = CommandRun.executable.deletingLastPathComponent().appending(path: "report-flood")
+        process.arguments = [fixture.path, "\(count)", "\(first)", "5"]
+        try process.run()
+        process.waitUntilExit()
+        for name in try FileManager.default.contentsOfDirectory(atPath: fixture.path) {
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date.now.addingTimeInterval(-1000)],
+                ofItemAtPath: "\(fixture.path)/\(name)"
+            )
+        }
+    }
+}

@@ -1,0 +1,24 @@
+"""measure.py FIGURES COMMAND…: runs it until it ends, or until nobody reads its output any more; writes wall time, processor time and peak memory
+into the file FIGURES."""
+import os
+import resource
+import subprocess
+import sys
+import time
+
+start = time.monotonic()
+process = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE)
+first = None
+while block := os.read(process.stdout.fileno(), 1 << 16):
+    first = first or time.monotonic()
+    try:
+        os.write(1, block)
+    except BrokenPipeError:
+        break
+# The first screen is there; the rest is not waited for.
+process.stdout.close()
+process.wait()
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+with open(sys.argv[1], "w") as figures:
+    wall = (first or time.monotonic()) - start
+    figures.write(f"{wall:7.2f}s {used.ru_utime + used.ru_stime:7.2f}s {used.ru_maxrss / 1024:6.0f}MB")
