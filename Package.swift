@@ -33,6 +33,7 @@ let products: [(trait: String, package: String, names: Set<String>)] = [
 let excluded = [
     "RunLoopKit": ["README.md"], "RunLoopKitTests": ["Foreign/README.md"], "capture-trials": ["compare_stacks.py"],
     "CommandTests": ["Collector/canned_server.py", "Shipping/otlp_receiver.py"], "report-flood": ["measure.py"],
+    "peer-host": ["check_spans.py"],
 ]
 let paths = ["TestSupport": "Tests/Support", "LoopTestSupport": "Tests/LoopSupport"]
 
@@ -126,6 +127,11 @@ let programs = targets([
     "doc-examples": ["RunLoopKit", "RunLoopPorts", "StallMonitor", "StallMonitorLoops", "StallReports"],
     "loop-host": ["CEventLoops", "CLoopHooks", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"],
     "mortal-host": ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReports"],
+    "peer-host": [
+        "StallMonitor", "StallMonitorService", "CoreMetrics", "InMemoryTracing", "Logging", "ServiceLifecycle",
+        "Tracing",
+        "UnixSignals",
+    ],
     "pause-host": ["RunLoopKit", "StallMonitor", "StallReports"],
     "pool-host": ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"],
     "report-flood": ["StallReports"],
