@@ -150,7 +150,8 @@ struct ConfigurationTests {
             key.replacing(/(Milliseconds|Seconds)$/, with: "")
                 .replacing("megabytes", with: "bytes").replacing("Percent", with: "Share")
         }
-        #expect(Set(named) == Set(Self.properties(of: whole)).subtracting(withoutKey))
+        // The log's level is the service's.
+        #expect(Set(named) == Set(Self.properties(of: whole)).subtracting(withoutKey).union(["logLevel"]))
     }
 
     /// The paths of all values; those of `rule` have no prefix.
