@@ -19,7 +19,7 @@ struct SampleCommandTests {
         #expect(run.output.contains("  keep_threads"))
         #expect(run.output.contains("\nCost to the process: none. No thread was stopped.\n"))
         let last = try #require(run.output.split(separator: "\n").last)
-        #expect(last.wholeMatch(of: /Cost of stall-monitor itself: \S+ of a processor\./) != nil, "\(last)")
+        #expect(last.wholeMatch(of: /Cost of stall-monitor itself: \S+ of CPU time\./) != nil, "\(last)")
         #expect(!run.output.contains("\u{1B}"))
     }
 
@@ -38,7 +38,7 @@ struct SampleCommandTests {
         _ = sleepers[1].status()
         let one = try CommandRun("sample", "--name", "sampled-\(getpid())")
         #expect(one.status == 0 && one.output.hasPrefix("Process \(sleepers[0].pid)"), "\(one.output)\(one.errors)")
-        #expect(try CommandRun("sample", "--name", "no-such-program").errors.contains("no process is called"))
+        #expect(try CommandRun("sample", "--name", "no-such-program").errors.contains("there is no process named no-such-program"))
         #expect(try CommandRun("sample", "1", "--name", "x").status == 64)
         #expect(try CommandRun("sample").status == 64)
     }

@@ -44,7 +44,7 @@ struct WatchRefusalTests {
     func noName() throws {
         let run = try watch("--name", "no-such-program-*")
         #expect(run.status == 1 && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
-        #expect(run.errors.contains("no process is called no-such-program-*"))
+        #expect(run.errors.contains("there is no process named no-such-program-*"))
     }
 
     @Test(
