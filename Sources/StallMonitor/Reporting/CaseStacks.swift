@@ -131,38 +131,35 @@ struct SymbolicatedStacks {
         thread: StallReport.Thread,
         clock: WallClockAnchor,
         name: ([ResolvableAddress]) -> Resolution,
-        isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
+        isOwn: @escaping (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
         let captured = samples.map(\.stack) + companions.compactMap(\.captured)
         let resolution = name(captured.flatMap(\.resolvableAddresses))
-        let (named, loaded) = (resolution.frames, resolution.modules)
         problems = resolution.problems
-        modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
-        var rest = named[...]
-        func makeStack(_ capture: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant)
-            -> StallReport.Stack
-        {
-            let names = rest.prefix(capture.resolvableAddresses.count)
-            rest = rest.dropFirst(names.count)
-            let calls = zip(names, capture.frames).map { name, frame in
-                StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
-            }
-            let awaiting = names.dropFirst(calls.count).flatMap { name in
-                StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
-            }
-            return StallReport.Stack(capture, calls, awaiting, thread, clock.time(of: time))
+        modules = resolution.modules.map {
+            .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase)))
         }
+        var maker = StackMaker(resolution, clock: clock, isOwn: isOwn)
         let all = samples.weighted.map { sample, span in
-            var stack = makeStack(sample.stack, pool.thread(of: sample) ?? thread, sample.time)
+            var stack = maker.stack(sample.stack, pool.thread(of: sample) ?? thread, sample.time)
             stack.count = sample.count
             stack.loop = sample.loopFrame.flatMap(stack.index(ofCall:))
             return CulpritSearch.Sample(stack: stack, span: span, states: sample.stack.frames.map(\.state))
         }
-        let others = companions.map { companion in companion.stack(clock) { makeStack($0, $1, $2) } }
-        var (distinct, detected) = Self.merged(all, detected: max(1, pool.size))
+        let others = companions.map { companion in companion.stack(clock) { maker.stack($0, $1, $2) } }
+        choose(from: all, in: pool.order(samples, all.map(\.stack)), detected: max(1, pool.size))
+        stacks += others
+    }
+
+    /// Finds the culprit, and keeps the distinct stacks that matter most.
+    ///
+    /// - Parameters:
+    ///   - order: indices of the samples in which the culprit is looked for.
+    ///   - detected: how many samples are from the detection: one, or a pool's workers.
+    private mutating func choose(from all: [CulpritSearch.Sample], in order: [Int], detected: Int) {
+        var (distinct, detected) = Self.merged(all, detected: detected)
         let limit = max(Self.stackLimit, detected)
         culpritFrames = distinct.first?.stack.callers(from: 0) ?? []
-        let order = pool.order(samples, all.map(\.stack))
         if let blame = CulpritSearch(order.map { all[$0] }) {
             let stack = all[order[blame.sample]].stack
             let position = distinct.firstIndex { $0.stack.identity == stack.identity } ?? 0
@@ -180,7 +177,6 @@ struct SymbolicatedStacks {
         }
         let identities = stacks.map(\.identity)
         places = all.map { identities.firstIndex(of: $0.stack.identity) }
-        stacks += others
     }
 
     /// Merges equal stacks into one with a count. Those at detection come first, then those with the most time.
@@ -262,4 +258,33 @@ extension StallReport.Stack {
 extension StallReport.Frame {
     /// What is equal for two calls of the same function.
     fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
+}
+
+/// Makes stacks of captured ones and of the names that were found for all their addresses, in the same order.
+private struct StackMaker {
+    private var names: ArraySlice<SymbolicatedFrame>
+    private let modules: [LoadedModule]
+    private let clock: WallClockAnchor
+    private let isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
+
+    init(_ resolution: Resolution, clock: WallClockAnchor, isOwn: @escaping (SymbolicatedFrame, LoadedModule?) -> Bool)
+    {
+        (names, modules) = (resolution.frames[...], resolution.modules)
+        (self.clock, self.isOwn) = (clock, isOwn)
+    }
+
+    /// The next stack. Call it once for each captured stack, in the order in which their addresses were resolved.
+    mutating func stack(_ captured: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant)
+        -> StallReport.Stack
+    {
+        let own = names.prefix(captured.resolvableAddresses.count)
+        names = names.dropFirst(own.count)
+        let calls = zip(own, captured.frames).map { name, frame in
+            StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { modules[$0] }) }
+        }
+        let awaiting = own.dropFirst(calls.count).flatMap { name in
+            StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { modules[$0] }) }
+        }
+        return StallReport.Stack(captured, calls, awaiting, thread, clock.time(of: time))
+    }
 }

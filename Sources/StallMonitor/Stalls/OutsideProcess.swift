@@ -168,3 +168,34 @@ extension OutsideProcess {
         )
     }
 }
+
+extension LockThreads {
+    /// Another process. Its running threads are stopped for a moment while their stacks are copied.
+    init(of process: OutsideProcess) {
+        let observed = process.observed
+        // The numbers in its memory are those of its own pid namespace. In another one than ours they mean nothing here.
+        let isInOurNamespace = Self.namespace(of: .own) == Self.namespace(of: observed)
+        var memory = LockMemory(
+            words: { address, count in process.read(address, count * 4).map(Self.words) },
+            hasThread: { unsafe isInOurNamespace && access("\(observed.directory)/task/\($0)", F_OK) == 0 }
+        )
+        // What it leads to counts only if it is the number of a thread.
+        memory.threadNumberOffset = GlibcThread.numberOffset
+        self.memory = memory
+        capture = { process.sampler.capture(threadID: $0) }
+        sighting = { process.sampler.sighting(ofThread: $0) }
+        evidence = { .read(threadID: $0, of: observed) }
+        site = { call, state in WaitSite(call, state: state, of: observed) { process.read($0, $1) } }
+    }
+
+    private static func namespace(of process: ObservedProcess) -> ino_t? {
+        var status = stat()
+        return unsafe stat("\(process.livingDirectory)/ns/pid", &status) == 0 ? status.st_ino : nil
+    }
+
+    private static func words(_ bytes: [UInt8]) -> [UInt32] {
+        stride(from: 0, to: bytes.count - 3, by: 4).map { index in
+            (0..<4).reduce(0) { $0 | UInt32(bytes[index + $1]) << (UInt32($1) * 8) }
+        }
+    }
+}
