@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Advice")
 struct AdviceTests {
-    /// A stall of one verdict, with what a rule may look at.
+    /// A stall with one verdict and the fields that a rule may look at.
     struct Case: Sendable {
         let rule: String
         let verdict: Verdict
@@ -69,13 +69,13 @@ struct AdviceTests {
         Case(rule: "unknown", verdict: .unknown),
     ]
 
-    @Test("each rule fits the stall it is for", arguments: cases)
+    @Test("each rule matches the stall it is meant for", arguments: cases)
     func rules(_ one: Case) { #expect(Advice.ruleName(for: one.report) == one.rule) }
 
-    @Test("every rule has its case, and a name of its own")
+    @Test("every rule has a test case and a unique name")
     func complete() { #expect(Advice.rules.map(\.name) == Self.cases.map(\.rule)) }
 
-    @Test("what was only starved is not blamed on the code it stood in")
+    @Test("a stall that was only starved is not blamed on the code that was running")
     func starvedInDecoder() {
         let report = Case(rule: "", verdict: .starved, function: "Foundation.JSONDecoder.decode").report
         #expect(Advice.ruleName(for: report) == "starved")
@@ -104,7 +104,7 @@ struct StackTreeTests {
         }
     }
 
-    @Test("what stacks share stands once; each way on has its share, the widest first")
+    @Test("shared frames are printed once; each branch shows its share, the widest first")
     func shares() {
         #expect(
             lines([stack("aBm", count: 3), stack("cDm", count: 1)]) == [
@@ -113,14 +113,14 @@ struct StackTreeTests {
         )
     }
 
-    @Test("libraries' calls in a row are folded, but for the one that own code calls")
+    @Test("consecutive library frames are folded, except the one that own code calls")
     func folds() {
         let folded = ["… 3 library calls (--full shows them)", "100 % ▶ D", "100 % c", "100 % b", "100 % a"]
         #expect(lines([stack("abcDefg")]) == folded)
         #expect(!lines([stack("abcDefg")], full: true).contains { $0.hasPrefix("…") })
     }
 
-    @Test("a function without a name is one way, wherever in it the samples were; what awaits it stands behind it")
+    @Test("samples anywhere in a function without a name are one branch; its awaiting caller is printed outside it")
     func nameless() {
         var stacks = [0x10, 0x24, 0x38].map { offset in
             StallReport.Stack(
@@ -144,7 +144,7 @@ struct StackTreeTests {
         #expect(lines(stacks) == ["100 % handler", "100 % shop+0x1000 (no symbols) shop"])
     }
 
-    @Test("a stack of a hundred thousand calls, and a hundred thousand stacks, are told in bounded space")
+    @Test("a stack of 100,000 calls and 100,000 stacks are printed in bounded space")
     func huge() {
         let deep = StallReport.Stack(
             thread: Sample.thread,

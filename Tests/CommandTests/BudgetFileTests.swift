@@ -17,7 +17,7 @@ struct BudgetFileTests {
         return try CommandRun("gate", fixture.path, "--budget", path)
     }
 
-    @Test("is judged by, and is found in the working directory; limits of the command line hold on top")
+    @Test("the gate uses the file, also from the working directory; command-line limits apply on top")
     func judges() throws {
         var report = Sample.report()
         report.run = try #require(try ReportReader(path: fixture.path).overview().runs.first).id
@@ -39,7 +39,7 @@ struct BudgetFileTests {
     }
 
     @Test(
-        "a mistake is told with file, line, key and what to write: exit code 1",
+        "a mistake is reported with file, line, key and what to write: exit code 1",
         arguments: [
             ("budgets:\n  - maxStalls: -1\n", ":2: maxStalls: '-1' is not a number of stalls; write 0 or more"),
             ("budgets:\n  - maxDuration: 5\n", ":2: maxDuration: '5' is not a length of time; write one like 500ms"),
@@ -63,7 +63,7 @@ struct BudgetFileTests {
         #expect(run.errors.contains("stall-budget.yaml" + words), "\(run.errors)")
     }
 
-    @Test("the file in config is taken, and is as its schema says")
+    @Test("the file in config is accepted and matches its schema")
     func shipped() throws {
         let config = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../config").standardized
             .path

@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-@Suite("The command's defaults from a file", .timeLimit(.minutes(5)))
+@Suite("Command defaults from a file", .timeLimit(.minutes(5)))
 struct CommandDefaultsTests {
     private let fixture: ReportsFixture
     private var file: String { fixture.root + "/config.yaml" }
@@ -25,7 +25,7 @@ struct CommandDefaultsTests {
         run.output.split(separator: "\n").count { $0.contains("shop.Cart") }
     }
 
-    @Test("hold for the subcommand they are of, or for all; the command line wins")
+    @Test("a default applies to its subcommand or to all; the command line wins")
     func apply() throws {
         let reports = "reports: \(fixture.path)\n"
         #expect(try count(run(reports, "list")) == 2)
@@ -37,12 +37,12 @@ struct CommandDefaultsTests {
         #expect(try run(reports + "all: {color: always}", "list").output.contains("\u{1B}[32m"))
         #expect(try !run(reports + "all: {color: always}", "list", "--color", "never").output.contains("\u{1B}["))
         #expect(try !run(reports + "all: {no-pager: false, utc: true}", "list").output.isEmpty)
-        // A directory that is given, or the environment's, comes before the file's.
+        // A directory given as an argument, or by the environment, comes before the file's.
         #expect(try run(reports, "list", fixture.root + "/none").status == 1)
         #expect(try run("gate judge: {max-stalls: 99}", "gate", fixture.path).output.contains("no run record"))
     }
 
-    @Test("a mistake is told with its line, also of another subcommand, and is wrong usage")
+    @Test("a mistake is reported with its line, even in another subcommand's part, and is wrong usage")
     func mistakes() throws {
         let unknown = try run("list:\n  colour: always\n", "tail", fixture.path)
         #expect(unknown.status == 64 && unknown.output.isEmpty)
@@ -67,7 +67,7 @@ struct CommandDefaultsTests {
         #expect(missing.status == 64 && missing.errors.contains("/no/such"))
     }
 
-    @Test("the user's own file is read where none is named; a variable that is set to nothing names none")
+    @Test("without a named file the user's own is read; a variable set to nothing means no file")
     func places() throws {
         let folder = fixture.root + "/home/.config/stall-monitor"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -81,7 +81,7 @@ struct CommandDefaultsTests {
         #expect(try shown(["HOME": fixture.root + "/nowhere"]) == 2)
     }
 
-    @Test("the example has no mistake")
+    @Test("the example file has no mistakes")
     func example() throws {
         let example = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "config/stall-monitor-command.yaml")

@@ -1,10 +1,10 @@
 import Foundation
 
-/// One run of the built command, to its end.
+/// One run of the built command until it exits.
 struct CommandRun {
     let output: String
     let errors: String
-    /// The exit code, or 128 and the signal's number, as a shell tells it.
+    /// The exit code, or 128 plus the signal's number, as a shell reports it.
     let status: Int32
 
     init(_ arguments: String..., environment: [String: String] = [:], directory: String? = nil) throws {
@@ -17,7 +17,7 @@ struct CommandRun {
         try self.init(process)
     }
 
-    /// Runs a tool of the system.
+    /// Runs a system tool.
     init(tool: String, _ arguments: [String]) throws {
         let process = Process()
         process.executableURL = URL(filePath: tool)
@@ -40,7 +40,7 @@ struct CommandRun {
         let process = Process()
         process.executableURL = executable
         process.arguments = arguments
-        // MUTANT: which mutation is played (scripts/mutate).
+        // MUTANT: which mutation is active (scripts/mutate).
         process.environment = ProcessInfo.processInfo.environment.filter { $0.key == "MUTANT" }
             .merging(["PATH": "/usr/bin:/bin", "TZ": "UTC"]) { $1 }.merging(environment) { $1 }
         process.standardInput = FileHandle.nullDevice
@@ -57,8 +57,8 @@ struct CommandRun {
 }
 
 extension Process {
-    /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it would
-    /// hear no Ctrl-C.
+    /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it
+    /// would not receive Ctrl-C.
     func runWithSignals() throws {
         var none = sigset_t()
         var before = sigset_t()

@@ -10,7 +10,7 @@ struct CompletionTests {
 
     init() throws { fixture = try ReportsFixture() }
 
-    /// What the command offers for the last of the words, as the shells' scripts ask for it.
+    /// The completions that the command offers for the last of the words, as the shells' scripts ask for them.
     private func offered(_ words: [String], for argument: [String], environment: [String: String] = [:]) throws -> Set<
         String
     > {
@@ -21,7 +21,7 @@ struct CompletionTests {
         return Set(run.output.split(separator: "\n").map(String.init))
     }
 
-    @Test("show completes ids, faults and 'latest' from the directory of the line, or from the default one")
+    @Test("show completes ids, faults and 'latest' from the directory on the line, or from the default one")
     func stalls() throws {
         let report = Sample.report(id: .make())
         try fixture.store.write(report)
@@ -44,7 +44,7 @@ struct CompletionTests {
         )
     }
 
-    @Test("names are completed from the reports, and one that a shell would take apart is not offered")
+    @Test("names are completed from the reports; a name that a shell would split is not offered")
     func names() throws {
         try fixture.store.write(Sample.report(id: .make()))
         var hostile = Sample.report(id: .make())
@@ -59,7 +59,7 @@ struct CompletionTests {
         #expect(Completions.offered(["a b", "-f", "a\nb", "", "ok", "OK1", "ok"], "o") == ["ok", "OK1"])
     }
 
-    @Test("sample completes the numbers of processes")
+    @Test("sample completes process ids")
     func processes() throws {
         let found = try offered(["stall-monitor", "sample", ""], for: ["sample", "--", "positional@0"])
         #expect(found.contains("\(getpid())") && found.allSatisfy { Int32($0) != nil })

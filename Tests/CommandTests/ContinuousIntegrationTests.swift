@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The jobs in config/ci, whose gate is run as it stands there.
+/// The jobs in config/ci; their gate commands run as written there.
 @Suite("CI jobs", .serialized, .timeLimit(.minutes(5)), .repeatedWhenLate(by: .milliseconds(50)))
 struct ContinuousIntegrationTests {
     private let fixture: ReportsFixture
@@ -12,7 +12,7 @@ struct ContinuousIntegrationTests {
     private static let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../config/ci")
         .standardized.path
 
-    /// The lines of the job's shell that run the gate.
+    /// The shell lines of the job that run the gate.
     private func commands(_ file: String) throws -> String {
         let read = """
             import sys, yaml
@@ -25,7 +25,7 @@ struct ContinuousIntegrationTests {
     }
 
     @Test(
-        "run the gate as they are written, and leave the files that they hand on",
+        "the gate runs as written in the job and leaves the files that the job passes on",
         arguments: ["github-actions.yml", "gitlab-ci.yml"]
     )
     func runs(file: String) throws {

@@ -2,8 +2,8 @@ import Foundation
 import StallReports
 import Testing
 
-/// gdb as the witness for what stood on the stack. Calls that wait stand still: there every frame must agree. Where the
-/// thread runs, it has moved on below the culprit: from the culprit outwards every frame must agree.
+/// Compares our stacks with gdb's. A thread in a waiting call does not move: there every frame must agree. A running
+/// thread has moved on below the culprit: there every frame outside the culprit must agree.
 @Suite("Stacks against gdb", .serialized, .timeLimit(.minutes(10)))
 struct DebuggerComparisonTests {
     private let fixture: ReportsFixture
@@ -11,7 +11,7 @@ struct DebuggerComparisonTests {
     init() throws { fixture = try ReportsFixture() }
 
     @Test(
-        "The same functions in the same order",
+        "the same functions in the same order",
         arguments: [
             ("json", "decodeDocument("), ("lock", "waitForSwiftMutex("), ("pipe", "readFromPipe("),
             ("sleep", "sleepInHandler("), ("fsync", "syncFile("), ("loop", "transformTable("),
@@ -35,7 +35,8 @@ struct DebuggerComparisonTests {
             // The stalled function's own frame has moved on within the function.
             let outer = Array(ours[(stalled + 1)...])
             #expect(outer.count > 4)
-            // Interrupted anywhere, the debugger can lose its way in code without unwind information: three looks.
+            // The thread can be interrupted anywhere, and gdb can get lost in code without unwind information: three
+            // tries.
             #expect(
                 try (1...3).contains { _ in try Self.frames(of: host.pid).suffix(outer.count).elementsEqual(outer)
                 }

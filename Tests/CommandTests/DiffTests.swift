@@ -10,7 +10,7 @@ struct DiffTests {
 
     init() throws { fixture = try ReportsFixture() }
 
-    /// A directory with a run of ten minutes and so many stalls.
+    /// A directory with a run of ten minutes and this many stalls.
     private func directory(_ name: String, stalls: Int, release: String = "1.2") throws -> String {
         let path = "\(fixture.root)/\(name)"
         var run = Sample.run()
@@ -26,7 +26,7 @@ struct DiffTests {
         return path
     }
 
-    @Test("two directories: a fault that comes more often is worse; twice the same directory, nothing is")
+    @Test("two directories: a fault that occurs more often is worse; a directory against itself shows no change")
     func directories() throws {
         let (few, many) = (try directory("few", stalls: 2), try directory("many", stalls: 40))
         let run = try CommandRun("diff", few, many)
@@ -40,7 +40,7 @@ struct DiffTests {
         #expect(try CommandRun("diff", few, many, "--format", "json").output.contains("\"change\":\"worse\""))
     }
 
-    @Test("--html: one page with both sides' stacks and the faults; a baseline's file has no stacks")
+    @Test("--html: one page with the stacks and faults of both sides; a baseline file has no stacks")
     func page() throws {
         let (few, many) = (try directory("few", stalls: 2), try directory("many", stalls: 40))
         let file = fixture.root + "/diff.html"
@@ -60,7 +60,7 @@ struct DiffTests {
         #expect(refused.status == 1 && refused.errors.contains("is a baseline, which has no stacks"))
     }
 
-    @Test("two releases of one directory, a baseline's file, and a day without anything")
+    @Test("two releases in one directory, a baseline file, and a day without reports")
     func choices() throws {
         _ = try directory("all/a", stalls: 2, release: "1.4")
         _ = try directory("all/b", stalls: 40, release: "1.5")
@@ -75,7 +75,7 @@ struct DiffTests {
     }
 
     @Test(
-        "a wrong side is wrong usage, and says what there is",
+        "an invalid side is wrong usage; the error lists what exists",
         arguments: ["colour=red", "release=", "release", "day=soon"]
     )
     func wrong(_ side: String) throws {

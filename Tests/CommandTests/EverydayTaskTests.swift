@@ -2,11 +2,12 @@ import Foundation
 import StallReports
 import Testing
 
-/// The table of everyday tasks in ReadingReports.md: each command is run as it is written there, on two days of two releases.
-@Suite("everyday tasks", .timeLimit(.minutes(5)))
+/// The table of everyday tasks in ReadingReports.md: each command runs as written there, on two days with two
+/// releases.
+@Suite("Everyday tasks", .timeLimit(.minutes(5)))
 struct EverydayTaskTests {
     private let fixture: ReportsFixture
-    /// The fault that release 1.5 brought.
+    /// The fault that release 1.5 introduced.
     private let fault = Fingerprint(rawValue: "v2:8a0d3d4acbfa9be8")
 
     init() throws {
@@ -62,7 +63,7 @@ struct EverydayTaskTests {
         "processes watched", "web2", "This machine", "file-format-schema",
     ]
 
-    @Test("are done in at most two commands each")
+    @Test("each takes at most two commands")
     func table() throws {
         let rows = try Self.rows()
         #expect(rows.count == Self.wanted.count)

@@ -11,7 +11,7 @@ struct ExportCommandTests {
         try fixture.store.write(Sample.report())
     }
 
-    @Test("Standard output has the data alone")
+    @Test("standard output contains only the data")
     func standardOutput() throws {
         let run = try CommandRun("export", fixture.path, "--format", "collapsed")
         #expect(run.status == 0 && run.errors.isEmpty)
@@ -26,7 +26,7 @@ struct ExportCommandTests {
     }
 
     @Test(
-        "A fault is exported and shown by a name that only another of its stalls has; 'show latest' takes the newest that fits"
+        "export and show find a fault by an alias of another of its stalls; 'show latest' picks the newest match"
     )
     func names() throws {
         var named = Sample.report(id: .make())
@@ -44,14 +44,14 @@ struct ExportCommandTests {
         }
     }
 
-    @Test("'-' is standard output; that there is nothing is said beside it")
+    @Test("'-' is standard output; a note that there are no stalls goes to standard error")
     func nothing() throws {
         let run = try CommandRun("export", fixture.path, "--format", "ndjson", "--service", "none", "-o", "-")
         #expect(run.status == 0 && run.output.isEmpty)
         #expect(run.errors == "stall-monitor: no matching stalls\n")
     }
 
-    @Test("A directory and its copy tell each stall and each run once")
+    @Test("a directory and its copy give each stall and each run once")
     func copies() throws {
         try fixture.store.write(Sample.run())
         let copy = "\(fixture.root)/copy"
@@ -61,7 +61,7 @@ struct ExportCommandTests {
         #expect(run.status == 0 && series.count == 1, "\(run.output)")
     }
 
-    @Test("A file takes its name when it is whole, and replaces another")
+    @Test("a file gets its name when it is complete, and replaces an existing one")
     func file() throws {
         let file = "\(fixture.root)/stalls.csv"
         try "old".write(toFile: file, atomically: true, encoding: .utf8)
@@ -74,7 +74,7 @@ struct ExportCommandTests {
         #expect(try CommandRun("export", fixture.path, "--format", "csv", "-o", "/dev/null").status == 0)
     }
 
-    @Test("What cannot be read is told and left out; what cannot be written leaves nothing behind")
+    @Test("unreadable files are reported and skipped; a failed write leaves nothing behind")
     func failures() throws {
         try fixture.plant("{ torn".utf8)
         let run = try CommandRun("export", fixture.path, "--format", "ndjson")

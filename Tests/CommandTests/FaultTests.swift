@@ -40,7 +40,7 @@ struct FaultTests {
         #expect(fault.verdicts == ["waiting": 2, "starved": 1] && fault.latest == stall(7).id)
     }
 
-    @Test("stalls that were only counted are counted, with their times")
+    @Test("stalls that were only counted are included, with their times")
     func countedOnly() throws {
         let repeats = Sample.repeats(of: .make(), count: 37)
         let fault = try #require(faults([stall(1) { $0.repeats = repeats }]).first)
@@ -50,7 +50,7 @@ struct FaultTests {
         #expect(old.count == 4 && old.totalNs == 500_000_000)
     }
 
-    @Test("fingerprints that mean the same are one fault, under the latest one's")
+    @Test("fingerprints that are aliases form one fault, under the latest fingerprint")
     func aliases() throws {
         let names = try ["v2:1111111111111111", "v2:2222222222222222", "v2:3333333333333333"].map {
             try #require(Fingerprint(rawValue: $0))
@@ -75,7 +75,7 @@ struct FaultTests {
         #expect(first(.worst) == other && first(.last) == other)
     }
 
-    @Test("trend: what chance explains is steady; few are no trend")
+    @Test("trend: changes that chance explains are steady; few stalls give no trend")
     func trend() {
         func direction(_ early: Int, _ late: Int) -> Trend.Direction {
             var trend = Trend()
@@ -87,7 +87,7 @@ struct FaultTests {
         #expect(direction(10, 14) == .steady && direction(4, 20) == .rising && direction(20, 4) == .falling)
     }
 
-    @Test("numbers as large as there are trap nothing")
+    @Test("the largest possible numbers cause no trap")
     func extremes() throws {
         let huge = Timestamp(seconds: .max)
         let found = faults([
@@ -105,7 +105,7 @@ struct FaultTests {
         #expect(table.lines.allSatisfy { $0.width <= 20 })
     }
 
-    @Test("short fingerprints: as long as it takes to tell them apart")
+    @Test("short fingerprints: as long as needed to be unique")
     func short() throws {
         let names = try ["v2:1111111111111111", "v2:1111111112222222"].map { try #require(Fingerprint(rawValue: $0)) }
         #expect(ShortFingerprints(names.prefix(1)).short(names[0]) == "11111111")
@@ -119,7 +119,7 @@ struct FaultsCommandTests {
 
     init() throws { fixture = try ReportsFixture() }
 
-    @Test("text and JSON tell the same; --fingerprint, -n and --sort choose")
+    @Test("text and JSON agree; --fingerprint, -n and --sort work")
     func output() throws {
         for second in 0..<3 {
             var report = Sample.report(id: ULID(rawValue: UInt128(second + 1) << 90))

@@ -3,9 +3,9 @@ import Testing
 
 @testable import stall_monitor
 
-@Suite("flame graph in the terminal")
+@Suite("Flame graph in the terminal")
 struct FlameTests {
-    /// Three of four parts of the time in one call, one in another, and a thousandth in a third.
+    /// Three quarters of the time in one call, the rest in another, and a thousandth in a third.
     private func chart(width: Int?, colours: Bool = false) -> FlameChart {
         var tree = StackTree()
         for (name, weight) in [("wide", 7500), ("narrow", 2490), ("dust", 10)] {
@@ -18,7 +18,7 @@ struct FlameTests {
         return FlameChart(tree: tree, title: "3 stalls", hasColours: colours, width: width)
     }
 
-    @Test("a call is as wide as its share and below its caller; what is narrower than a column is not drawn")
+    @Test("a call is as wide as its share and below its caller; calls narrower than a column are not drawn")
     func layout() {
         let lines = chart(width: 40).lines.map(\.plain)
         #expect(lines[0] == "Flame graph of 3 stalls, outermost call first")
@@ -38,7 +38,7 @@ struct FlameTests {
         }
     }
 
-    @Test("with colours own code and libraries have backgrounds; neighbours differ")
+    @Test("with colours, own code and libraries have backgrounds; neighbours differ")
     func colours() {
         let line = chart(width: 40, colours: true).lines[3].coloured
         #expect(line.contains("\u{1B}[30;43m") != line.contains("\u{1B}[30;103m"))
@@ -46,7 +46,7 @@ struct FlameTests {
         #expect(!line.contains("▏"))
     }
 
-    @Test("f on a page of top shows its stacks as a flame graph, and again the stacks")
+    @Test("the f key on a page of top switches its stacks to a flame graph and back")
     func key() {
         var state = TopState()
         let rows = [TopState.Row.stall(ULID(rawValue: 1))]
@@ -56,7 +56,7 @@ struct FlameTests {
         #expect(!state.showsFlame)
     }
 
-    @Test("show and faults draw it; it is text only")
+    @Test("show and faults draw it, in text format only")
     func command() throws {
         let fixture = try ReportsFixture()
         for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }

@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-/// Files that a later version wrote, beside some of this one.
+/// Files that a later version wrote, beside some of this version.
 @Suite("Reports of a later version", .timeLimit(.minutes(3)))
 struct FutureSchemaTests {
     private let fixture: ReportsFixture
@@ -17,7 +17,7 @@ struct FutureSchemaTests {
         try fixture.store.write(later)
     }
 
-    /// Gives a file a schema, and a key that is not known.
+    /// Sets a file's schema and adds an unknown key.
     private func rewrite(_ name: ReportFileName, _ old: String, _ new: String) throws {
         let file = "\(fixture.path)/\(name)"
         let text = try String(contentsOfFile: file, encoding: .utf8)
@@ -31,7 +31,7 @@ struct FutureSchemaTests {
         ["gate", "--max-stalls", "9", "--format", "json"], ["symbolicate"], ["symbolicate", "--print"],
     ]
 
-    @Test("of a later minor one are read as far as they are known", arguments: readers)
+    @Test("reports of a later minor version are read as far as they are known", arguments: readers)
     func minor(_ reader: [String]) throws {
         try rewrite(ReportFileName(.stall, later.id), "stall-report/1", "stall-report/1.7")
         try rewrite(ReportFileName(.run, run.id), "stall-run/1", "stall-run/1.12")
@@ -42,7 +42,7 @@ struct FutureSchemaTests {
         #expect(try CommandRun("show", "\(later.id)", fixture.path).status == 0)
     }
 
-    @Test("of a later major one are told in one line each, and hide nothing", arguments: readers)
+    @Test("reports of a later major version are reported in one line each and hide no others", arguments: readers)
     func major(_ reader: [String]) throws {
         try rewrite(ReportFileName(.stall, later.id), "stall-report/1", "stall-report/2")
         try rewrite(ReportFileName(.run, run.id), "stall-run/1", "stall-run/2")
@@ -58,7 +58,7 @@ struct FutureSchemaTests {
     }
 
     @Test(
-        "and what only looks like a version is none",
+        "a malformed version counts as another schema",
         arguments: ["stall-report/1.", "stall-report/1.x", "stall-report/11", "stall-report/1.-1", "stall-report", ""]
     )
     func noVersion(_ schema: String) throws {

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Readers and what is valid", .timeLimit(.minutes(10)))
+@Suite("Readers and generated documents", .timeLimit(.minutes(10)))
 struct FuzzTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().path
@@ -12,14 +12,17 @@ struct FuzzTests {
         try CommandRun(tool: Self.program.path, ["--schemas", Self.root + "/config"] + arguments)
     }
 
-    @Test("documents that the schemas permit trap no reader and command no terminal", arguments: [1, 1_000_000])
+    @Test(
+        "documents that the schemas permit make no reader trap and send no commands to the terminal",
+        arguments: [1, 1_000_000]
+    )
     func valid(seed: Int) throws {
         let run = try fuzz("--inputs", "30", "--seed", "\(seed)")
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
         #expect(run.output.contains("30 inputs, 0 problems"))
     }
 
-    @Test("damaged documents trap no reader and hold none up", arguments: [1, 1_000_000])
+    @Test("damaged documents make no reader trap or hang", arguments: [1, 1_000_000])
     func broken(seed: Int) throws {
         let run = try fuzz("--broken", "--inputs", "30", "--seed", "\(seed)")
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
@@ -32,14 +35,14 @@ struct FuzzTests {
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
     }
 
-    // Seeds. What they make changes with the schemas; the cause of each has a test of its own.
+    // Seeds. The documents made from them change with the schemas; the cause of each failure has its own test.
     @Test("inputs that once failed", arguments: [1])
     func failed(seed: Int) throws {
         let run = try fuzz("--inputs", "1", "--seed", "\(seed)")
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
     }
 
-    @Test("what the fuzzer makes is valid by the schemas")
+    @Test("the fuzzer's documents are valid by the schemas")
     func schemas() throws {
         let documents = try fuzz("--inputs", "60", "--seed", "5", "--print")
         let file = "\(NSTemporaryDirectory())/reader-fuzz-\(UUID().uuidString)"

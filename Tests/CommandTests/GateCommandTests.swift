@@ -11,7 +11,7 @@ struct GateCommandTests {
         try fixture.store.write(Sample.run())
     }
 
-    @Test("exit codes: 0 within, 2 over, 64 wrong usage")
+    @Test("exit codes: 0 within budget, 2 over budget, 64 wrong usage")
     func exitCodes() throws {
         #expect(try CommandRun("gate", fixture.path).status == 0)
         let report = Sample.report()
@@ -45,7 +45,7 @@ struct GateCommandTests {
         )
     }
 
-    @Test("a process that was killed is judged by what it left, and told; without its live record it cannot be judged")
+    @Test("a killed process is judged by its live record, with a note; without one it cannot be judged")
     func killed() throws {
         var run = Sample.run()
         (run.id, run.state, run.stoppedAt) = (.make(), .terminated, nil)
@@ -63,7 +63,7 @@ struct GateCommandTests {
         #expect(doubted.status == 1 && doubted.output.contains("run \(run.id): its process ended without closing it"))
     }
 
-    @Test("a torn report cannot be judged, and what is over budget is listed all the same")
+    @Test("a torn report prevents a judgement; what is over budget is listed anyway")
     func torn() throws {
         try fixture.store.write(Sample.report())
         try fixture.plant(try Sample.report().json().dropLast(100))
@@ -73,7 +73,7 @@ struct GateCommandTests {
         #expect(run.output.contains("over budget: 4 stalls, 0 permitted"))
     }
 
-    @Test("stalls that were only counted belong to their loop; an older record that does not name it is a doubt")
+    @Test("counted-only stalls belong to their loop; an older record that does not name it prevents a judgement")
     func countedOfLoop() throws {
         var run = Sample.run()
         run.watched.append(.init(type: .eventLoop, label: "nio", watchedNs: 60_000_000_000))
@@ -94,7 +94,7 @@ struct GateCommandTests {
         #expect(try CommandRun("gate", fixture.path, "--max-stalls", "40").status == 0)
     }
 
-    @Test("--tighten takes no choice: what is left out would count as gone")
+    @Test("--tighten refuses a selection: what it leaves out would count as gone")
     func tightensWholeRuns() throws {
         let baseline = fixture.root + "/baseline.json"
         #expect(try CommandRun("gate", "baseline", "record", fixture.path, "-o", baseline).status == 0)
@@ -104,13 +104,13 @@ struct GateCommandTests {
         #expect(refused.status == 64 && refused.errors.contains("--tighten needs a whole run"))
     }
 
-    @Test("--against takes other stalls of the same directories in place of a baseline")
+    @Test("--against compares with other stalls of the same directories instead of a baseline")
     func against() throws {
         for (release, stalls) in [("1.4", 2), ("1.5", 40)] {
             var run = Sample.run()
             (run.id, run.suppressed, run.repeated) = (.make(), 0, [])
             run.service = .init(name: "shop", version: release)
-            // Of two machines, as in a fleet.
+            // From two machines, as in a fleet.
             run.host.kernel = "\(release).0"
             run.watched = [.init(label: "main", watchedNs: 600_000_000_000)]
             try fixture.store.write(run)
@@ -136,7 +136,7 @@ struct GateCommandTests {
         )
     }
 
-    @Test("--format json and junit are read by other programs")
+    @Test("--format json and junit can be read by other programs")
     func formats() throws {
         try fixture.store.write(Sample.report())
         let json = try CommandRun("gate", fixture.path, "--format", "json").output

@@ -6,7 +6,7 @@ import Testing
 struct GateOutputTests {
     private let fixture: ReportsFixture
 
-    /// A report with a place in the source, and one that is allowed.
+    /// A report with a source location, and one that is allowed.
     init() throws {
         fixture = try ReportsFixture()
         var run = Sample.run()
@@ -42,7 +42,7 @@ struct GateOutputTests {
         try String(contentsOfFile: fixture.root + "/" + file, encoding: .utf8)
     }
 
-    @Test("all files at once, each for its reader")
+    @Test("all output files in one run, each in its format")
     func files() throws {
         let names = ["junit.xml", "gate.sarif", "gate.md", "gate.html"]
         let paths = names.map { fixture.root + "/" + $0 }
@@ -80,7 +80,7 @@ struct GateOutputTests {
         #expect((place?["region"] as? [String: Int]) == ["startLine": 42])
     }
 
-    @Test("GitHub: an annotation at the culprit's line, no name can begin another; the summary is added to the job's")
+    @Test("GitHub: an annotation at the culprit's line; a name cannot start another; the job gets the summary")
     func github() throws {
         let run = try gate("--github", "--format", "json")
         let lines = run.errors.split(separator: "\n")
@@ -95,7 +95,7 @@ struct GateOutputTests {
         #expect(try JSONSerialization.jsonObject(with: Data(run.output.utf8)) is [String: Any])
     }
 
-    @Test("GitHub: at most ten errors, the last of which says how many more there are")
+    @Test("GitHub: at most ten errors; the last one says how many more there are")
     func limits() throws {
         for index in 0..<20 {
             var report = Sample.report(id: .make())
@@ -108,7 +108,7 @@ struct GateOutputTests {
         #expect(lines.count == 10 && lines.last == "::error title=stall-monitor::12 more: see the job's summary")
     }
 
-    @Test("exit codes: 0, 1, 2, 3 and 64, each for its reasons")
+    @Test("exit codes: the reasons for 0, 1, 2, 3 and 64")
     func exitCodes() throws {
         let allow = ["--allow", "v2:aaaa000000000000"]
         let code = { (arguments: [String]) in try CommandRun(arguments: ["gate"] + arguments).status }
@@ -136,7 +136,7 @@ struct GateOutputTests {
         #expect(try code([fixture.path, "--baseline", fixture.root + "/other.json"]) == 3)
     }
 
-    @Test("a folder of baselines: the one that is like the run is taken; a report directory is one, too")
+    @Test("a folder of baselines: the one that matches the run is used; a report directory also works")
     func folder() throws {
         let folder = fixture.root + "/baselines"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)

@@ -13,10 +13,10 @@ private enum Readers {
     }
 }
 
-/// The gate's files read by programs that others wrote. `scripts/test --all` installs them.
-@Suite("gate: outputs read by others")
+/// The gate's files, read by third-party programs. `scripts/test --all` installs them.
+@Suite("gate: outputs read by other programs")
 struct GateReaderTests {
-    /// Runs a script over a file of a gate that is over its budget.
+    /// Runs a script on an output file of a gate that is over its budget.
     private func read(_ option: String, _ script: String) throws -> String {
         let fixture = try ReportsFixture()
         let run = Sample.run()
@@ -44,7 +44,7 @@ struct GateReaderTests {
     }
 
     @Test(
-        "junitparser counts the cases, and finds the failed one",
+        "junitparser counts the cases and finds the failed one",
         .enabled(if: Readers.have("junitparser"), Readers.missing)
     )
     func junit() throws {
@@ -60,7 +60,7 @@ struct GateReaderTests {
         #expect(output == "True ['number of stalls'] 0\n")
     }
 
-    @Test("sarif-tools counts one error, in its file and line", .enabled(if: Readers.have("sarif"), Readers.missing))
+    @Test("sarif-tools counts one error, at its file and line", .enabled(if: Readers.have("sarif"), Readers.missing))
     func sarif() throws {
         let output = try read(
             "--sarif",
@@ -75,7 +75,7 @@ struct GateReaderTests {
         #expect(output == "1 error a%20b.swift 42\n" || output == "1 error a b.swift 42\n", "\(output)")
     }
 
-    @Test("SARIF fits the types of its schema", .enabled(if: Readers.have("sarif_pydantic"), Readers.missing))
+    @Test("SARIF matches the types of its schema", .enabled(if: Readers.have("sarif_pydantic"), Readers.missing))
     func types() throws {
         let script = """
             import sys, sarif_pydantic

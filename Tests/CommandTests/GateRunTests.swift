@@ -3,8 +3,8 @@ import StallReports
 import TestSupport
 import Testing
 
-/// Real commands: `stall-corpus --host`, which embeds a monitor, and programs that do not.
-/// A machine that is late stalls the watched server, too, or is over before it is watched.
+/// Real commands: `stall-corpus --host`, which embeds a monitor, and programs without one. On a slow machine the
+/// watched server stalls as well, or ends before it is watched.
 @Suite("gate run", .serialized, .timeLimit(.minutes(10)), .repeatedWhenLate(by: .milliseconds(50)))
 struct GateRunTests {
     private static let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
@@ -13,12 +13,12 @@ struct GateRunTests {
 
     init() throws { fixture = try ReportsFixture() }
 
-    /// A shell's words that wait for a watched server's live record, for a minute at most.
+    /// Shell code that waits up to a minute for a watched server's live record.
     static let untilWatched =
         #"i=0; until ls "$STALL_MONITOR_DIRECTORY"/live-* >/dev/null 2>&1 || [ $i -ge 600 ]; do i=$((i+1)); sleep 0.1; done;"#
 
-    /// A shell's line that has the watched server do something, and ends it in order. It is watched for more than a second, however late it
-    /// begins.
+    /// A shell line that gives the watched server orders and ends it cleanly. The server is watched for more than a
+    /// second, however late it starts.
     private func server(_ orders: String) -> [String] {
         return [
             "--", "/bin/sh", "-c",
@@ -32,7 +32,7 @@ struct GateRunTests {
 
     private var leftovers: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: fixture.root) } }
 
-    @Test("a server that stalls is over and its reports stay; one that does not is within and leaves nothing")
+    @Test("a stalling server is over budget and its reports stay; one without stalls is within and leaves nothing")
     func embedded() throws {
         let well = try gate(server(""))
         #expect(well.status == 0 && well.errors.hasPrefix("within budget: 0 stalls"), "\(well.errors)")
@@ -47,7 +47,7 @@ struct GateRunTests {
         #expect(try ReportReader(path: "\(fixture.root)/\(folder)/run-1/inside").overview().stalls.count == 1)
     }
 
-    @Test("a command's own exit status is not lost, and what nobody watched cannot be judged")
+    @Test("a command's own exit status is kept; a program that nobody watched cannot be judged")
     func endings() throws {
         let failed = try gate(["--", "/bin/sh", "-c", "exit 7"])
         #expect(failed.status == 7 && failed.errors.contains("/bin/sh ended with exit status 7"))
@@ -68,7 +68,7 @@ struct GateRunTests {
         #expect(try !ReportReader(path: fixture.root + "/kept/run-1/outside").overview().runs.isEmpty)
     }
 
-    @Test("several runs: a baseline of them, what is as it was, and a regression that they prove")
+    @Test("several runs: recording a baseline, an unchanged result, and a proven regression")
     func baseline() throws {
         let (kept, file) = (fixture.root + "/kept", fixture.root + "/baseline.json")
         #expect(try gate(["--repeat", "3", "--keep", kept] + server("")).status == 0)
@@ -77,7 +77,7 @@ struct GateRunTests {
         #expect(record.status == 0 && record.errors.contains("recorded 0 faults of 3 runs"), "\(record.errors)")
         let same = try gate(["--baseline", file] + server(""))
         #expect(same.status == 0, "\(same.errors)")
-        // Once in a run as long as each of the baseline's may be chance.
+        // One occurrence in a run as long as each of the baseline's may be chance.
         let once = try gate(["--baseline", file] + server("echo sleep 500; sleep 0.7;"))
         #expect(
             once.status == 3 && once.errors.contains("inconclusive: ") && once.errors.contains(" is new: 1 stall in ")

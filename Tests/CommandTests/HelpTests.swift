@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-/// What `--help` says of each subcommand, on a terminal of 80 columns.
+/// The output of `--help` for each subcommand, on a terminal of 80 columns.
 @Suite("--help", .timeLimit(.minutes(2)))
 struct HelpTests {
     static let subcommands = [
@@ -18,7 +18,7 @@ struct HelpTests {
         return run.output.components(separatedBy: "\n")
     }
 
-    @Test("lists every subcommand, and tells of each exit code", arguments: subcommands)
+    @Test("it lists every subcommand and explains each exit code", arguments: subcommands)
     func listed(_ subcommand: String) throws {
         #expect(try help("list").count > 5)
         let all = try CommandRun("--help", environment: ["COLUMNS": "80"]).output
@@ -28,7 +28,7 @@ struct HelpTests {
     }
 
     @Test(
-        "has examples that fit on a line each, with options that there are",
+        "the examples fit on one line each and use existing options",
         // The gate's examples are those of its subcommands.
         arguments: subcommands.filter { $0 != "gate" }
     )
@@ -39,7 +39,7 @@ struct HelpTests {
         let options = lines.drop { !$0.hasPrefix("USAGE:") }.joined(separator: "\n")
         #expect(!examples.isEmpty)
         for example in examples {
-            // One that was broken goes on at the margin.
+            // A wrapped example would continue at the margin.
             #expect(
                 example.hasPrefix("  stall-monitor \(subcommand.replacing(" judge", with: ""))") && example.count <= 80,
                 "\(example)"
@@ -55,7 +55,7 @@ struct HelpTests {
 
 @Suite("An empty or missing directory", .timeLimit(.minutes(2)))
 struct NoReportsTests {
-    @Test("is told by top: nobody is watched there; a missing one is an error")
+    @Test("top reports that nothing is watched there; a missing directory is an error")
     func top() throws {
         let fixture = try ReportsFixture()
         try fixture.store.prepare()

@@ -12,7 +12,7 @@ struct IndexedReadersTests {
         try FileManager.default.createDirectory(atPath: fixture.path, withIntermediateDirectories: true)
     }
 
-    @Test("each reader prints the same with and without an index, and after reports came and went")
+    @Test("each reader prints the same with and without an index, also after reports were added and removed")
     func same() throws {
         try flood(300)
         let ids = try ReportReader(path: fixture.path).catalog().stalls
@@ -48,7 +48,7 @@ struct IndexedReadersTests {
         }
     }
 
-    /// Without what tells how long ago something was.
+    /// Without parts that say how long ago something was.
     private static func timeless(_ text: String) -> [Substring] {
         text.split(separator: "\n").map { line in
             let words = line.split(separator: " ").filter {
@@ -58,9 +58,9 @@ struct IndexedReadersTests {
         }
     }
 
-    @Test("kill -9 while an index is made: the next reader goes on, and says what is there")
+    @Test("after a kill -9 while an index is written, the next reader continues and prints everything")
     func killed() throws {
-        // More than the reports that are written to the index together.
+        // More than the number of reports that are written to the index at a time.
         try flood(20_000)
         let plain = try CommandRun("list", fixture.path, "--no-index", environment: cache)
         let folder = fixture.root + "/cache/stall-monitor/index"
@@ -85,7 +85,7 @@ struct IndexedReadersTests {
         }.reduce(0, +)
     }
 
-    /// Adds reports of a realistic mix, older than what an index leaves out.
+    /// Adds a realistic mix of reports, older than the recent ones that an index leaves out.
     private func flood(_ count: Int, first: Int = 0) throws {
         let process = Process()
         process.executableURL = CommandRun.executable.deletingLastPathComponent().appending(path: "report-flood")

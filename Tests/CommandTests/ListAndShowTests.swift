@@ -8,7 +8,7 @@ struct ListAndShowTests {
 
     init() throws { fixture = try ReportsFixture() }
 
-    @Test("list: a table, the newest last, with ids long enough to tell apart")
+    @Test("list: a table, the newest last, with ids long enough to be unique")
     func table() throws {
         let ids = [ULID(rawValue: 1 << 90), ULID(rawValue: 1 << 90 + 1 << 80)]
         for id in ids { try fixture.store.write(Sample.report(id: id)) }
@@ -24,7 +24,7 @@ struct ListAndShowTests {
         #expect(run.status == 0 && run.errors.isEmpty)
     }
 
-    @Test("list and show: stalls that were only counted stand beside the report that they repeat")
+    @Test("list and show: counted-only stalls appear with the report that they repeat")
     func repeats() throws {
         let (first, second) = (Sample.report(), Sample.report(id: .make()))
         var (next, run) = (second, Sample.run())
@@ -42,7 +42,7 @@ struct ListAndShowTests {
         #expect(page.contains("3 more stalls were only counted before it: ×3 since 2026-11-18T11:06:41Z"))
     }
 
-    @Test("list: stalls that were only counted are told also where no report is there for them to stand beside")
+    @Test("list: counted-only stalls are also reported when there is no report to show them with")
     func countedOnly() throws {
         var run = Sample.run()
         let fault = Sample.report().fingerprint
@@ -55,7 +55,7 @@ struct ListAndShowTests {
         #expect(!later.errors.contains("only counted"))
     }
 
-    @Test("list --sort: what matters most stands last; JSON has the same order")
+    @Test("list --sort: the most important comes last; JSON has the same order")
     func sorted() throws {
         var reports = (0..<3).map { _ in Sample.report(id: .make()) }
         (reports[0].durationNs, reports[0].severity, reports[0].watched.label) = (9_000_000_000, .warning, "b")
@@ -75,7 +75,7 @@ struct ListAndShowTests {
         #expect(try CommandRun("list", fixture.path, "--sort", "size").status == 64)
     }
 
-    @Test("show latest~1: the stall before the latest one of those chosen; before the first there is none")
+    @Test("show latest~1: the stall before the latest selected one; before the first there is none")
     func beforeLatest() throws {
         let ids = (0..<3).map { _ in ULID.make() }
         for id in ids { try fixture.store.write(Sample.report(id: id)) }
@@ -90,7 +90,7 @@ struct ListAndShowTests {
         #expect(try shown("latest~x").status == 64 && shown("latest~-1").status == 64)
     }
 
-    @Test("list --format json: one array of whole reports")
+    @Test("list --format json: one array of complete reports")
     func json() throws {
         let reports = (0..<3).map { _ in Sample.report(id: .make()) }
         for report in reports { try fixture.store.write(report) }
@@ -99,7 +99,7 @@ struct ListAndShowTests {
         #expect(array?.map { $0["id"] as? String } == reports.map(\.id.description))
     }
 
-    @Test("no stalls, and no sign of a monitor, are told apart")
+    @Test("'no stalls' and 'no sign of a monitor' are distinguished")
     func empty() throws {
         try fixture.store.prepare()
         #expect(try CommandRun("list", fixture.path).errors.contains("no monitor has ever written here"))
@@ -110,7 +110,7 @@ struct ListAndShowTests {
         #expect(try CommandRun("list", fixture.path, "--format", "json").output == "[]\n")
     }
 
-    @Test("torn and hostile files: a line each, the rest is shown, exit code 1")
+    @Test("torn and hostile files: one line each; the rest is shown; exit code 1")
     func badFiles() throws {
         let report = Sample.report(id: .make())
         try fixture.store.write(report)
@@ -128,7 +128,7 @@ struct ListAndShowTests {
         )
     }
 
-    @Test("a report with terminal commands in every string commands no terminal, in any format")
+    @Test("a report with terminal commands in every string sends none to the terminal, in any format")
     func hostileStrings() throws {
         let hostile = try Sample.hostile()
         try fixture.store.write(hostile)
@@ -144,7 +144,7 @@ struct ListAndShowTests {
         #expect(try StallReport(json: Array(json.utf8)) == hostile)
     }
 
-    @Test("show: latest, by prefix in either case, from the environment's directory")
+    @Test("show: latest, by id prefix in either case, from the environment's directory")
     func choice() throws {
         let (old, new) = (Sample.report(), Sample.report(id: .make()))
         try fixture.store.write(old)
@@ -156,7 +156,7 @@ struct ListAndShowTests {
         #expect(try CommandRun("show", prefix, environment: environment).output.contains(new.id.description))
     }
 
-    @Test("show: an ambiguous or unknown id is an error that helps; nonsense is wrong usage")
+    @Test("show: an ambiguous or unknown id is a helpful error; an invalid id is wrong usage")
     func badChoice() throws {
         for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }
         let ambiguous = try CommandRun("show", "01", fixture.path)
@@ -166,7 +166,7 @@ struct ListAndShowTests {
         #expect(try CommandRun("show", "latest", fixture.path, "--reports", fixture.path).status == 64)
     }
 
-    @Test("symbol files that are not there are an error, for show and for symbolicate")
+    @Test("missing symbol files are an error, for show and for symbolicate")
     func missingSymbols() throws {
         try fixture.store.write(Sample.report(id: .make()))
         for arguments in [["show", "latest"], ["symbolicate"]] {
@@ -182,7 +182,7 @@ struct ListAndShowTests {
         #expect(run.output.contains("shop.Cart.total()"))
     }
 
-    @Test("on a terminal: colours and a fitted width; with NO_COLOR none")
+    @Test("on a terminal: colours and a fitted width; no colours with NO_COLOR")
     func terminal() throws {
         try fixture.store.write(Sample.report())
         func onTerminal(_ environment: String) throws -> String {
@@ -218,7 +218,7 @@ struct ListAndShowTests {
         #expect(text.contains("cannot write to standard output"))
     }
 
-    @Test("a pipe that does not block is waited for: everything comes through, however slow its reader")
+    @Test("a full non-blocking pipe is waited for: all output arrives, however slow its reader")
     func nonBlockingOutput() throws {
         var report = Sample.report(id: .make())
         report.metadata = ["long": String(repeating: "x", count: 1 << 20)]
@@ -230,7 +230,8 @@ struct ListAndShowTests {
         process.standardOutput = output
         try process.runWithSignals()
         try output.fileHandleForWriting.close()
-        // Read only when nothing more comes, so that the command has met with a full pipe. How much goes in is the kernel's affair.
+        // Read only when nothing more arrives, so that the command has met a full pipe. The kernel decides how much
+        // fits.
         var (waiting, before, unchanged): (Int32, Int32, Int) = (0, 0, 0)
         while unchanged < 100, process.isRunning {
             usleep(1000)
@@ -245,7 +246,7 @@ struct ListAndShowTests {
         #expect(array?.count == 1)
     }
 
-    @Test("show latest: a file with a later name that is no report is told, and the latest report is shown")
+    @Test("show latest: a later-named file that is no report is mentioned; the latest report is shown")
     func latestReadable() throws {
         let report = Sample.report()
         try fixture.store.write(report)
@@ -255,7 +256,7 @@ struct ListAndShowTests {
         #expect(run.status == 0 && run.output.contains("\(report.id)") && run.errors.contains("7ZZZZZZZZZZZZ"))
     }
 
-    @Test("an empty directory name is wrong usage; of a long path the reason is seen")
+    @Test("an empty directory name is wrong usage; the error for a long path shows the reason")
     func odd() throws {
         for arguments in [["tail", "-f", ""], ["list", ""], ["gate", ""], ["show", "latest", "--reports", ""]] {
             let run = try CommandRun(arguments: arguments)

@@ -14,7 +14,7 @@ struct ManPageTests {
         return run.output.split(separator: "\n").map(String.init)
     }
 
-    @Test("there is one for each subcommand, with its options, examples and exit codes")
+    @Test("each subcommand has one, with its options, examples and exit codes")
     func complete() throws {
         let fixture = try ReportsFixture()
         let pages = try pages(in: fixture.root)
@@ -31,7 +31,7 @@ struct ManPageTests {
     }
 
     @Test(
-        "man finds nothing to warn of",
+        "man gives no warnings",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/man"), "man is not installed")
     )
     func warnings() throws {

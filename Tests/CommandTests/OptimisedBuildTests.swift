@@ -4,7 +4,7 @@ import Testing
 
 private let optimisedCommand = ProcessInfo.processInfo.environment["RELEASE_COMMAND"]
 
-/// The command as users build it: `RELEASE_COMMAND` names a release build of it.
+/// The command as users build it: `RELEASE_COMMAND` names a release build.
 @Suite(
     "The command, optimised",
     .timeLimit(.minutes(5)),
@@ -24,7 +24,7 @@ struct OptimisedBuildTests {
             ["gate", "--format", "junit"],
         ] + formats.map { ["export", "--format", $0] }
 
-    @Test("says the same of the same reports as the one for debugging", arguments: calls)
+    @Test("it prints the same for the same reports as the debug build", arguments: calls)
     func same(call: [String]) throws {
         let fixture = try ReportsFixture()
         for index in 0..<3 {
@@ -40,7 +40,7 @@ struct OptimisedBuildTests {
         #expect(optimised.status <= 2)
     }
 
-    /// Without what depends on when it was said.
+    /// Without parts that depend on the time of printing.
     private func masked(_ text: String) -> String {
         text.replacing(/\d+ ?(d|h|m|s|min|days|hours)\b ?(ago)?/, with: "#")
             .replacing(/"at":"[^"]*"/, with: "at").replacing(/\d{10,}/, with: "#")

@@ -3,9 +3,9 @@ import Testing
 
 @testable import stall_monitor
 
-@Suite("A task pool on a page")
+@Suite("Printing a task pool")
 struct PoolRenderingTests {
-    /// Three workers of a pool three wide: two at the same, one without a stack.
+    /// Three workers of a pool with three threads: two at the same place, one without a stack.
     private func report(_ change: (inout StallReport.Pool) -> Void = { _ in }) -> StallReport {
         var report = Sample.report()
         report.watched = .init(type: .taskPool, label: "medium-priority tasks")
@@ -51,7 +51,7 @@ struct PoolRenderingTests {
         PoolTable(report: report, pool: try #require(report.pool), width: width).lines.map(\.plain)
     }
 
-    @Test("In full: a row for each worker with how long it stood, its task, why, at what and for whom it waits")
+    @Test("full form: a row per worker with its job's duration, task, cause, place and what it waits for")
     func full() throws {
         let name =
             "shop.Orders.confirm(_: shop.Order, with: Swift.String) async throws -> shop.Receipt  Orders.swift:118"
@@ -67,7 +67,7 @@ struct PoolRenderingTests {
     }
 
     @Test(
-        "No line is wider than the terminal, and what tells the workers apart is on each",
+        "no line is wider than the terminal; each row has what distinguishes the workers",
         arguments: [60, 72, 80, 100, 120]
     )
     func widths(width: Int) throws {
@@ -86,7 +86,7 @@ struct PoolRenderingTests {
         for line in lines { #expect(text.contains(line)) }
     }
 
-    @Test("The page counts jobs, says how wide the pool is, who waited and how many stand at the culprit")
+    @Test("the page has job counts, the pool's width, who waited, and how many workers are at the culprit")
     func page() {
         var report = report()
         report.watched.turnDurations = .init(count: 12, p50Ns: 40_000, p99Ns: 2_000_000, maxNs: 612_000_000)
@@ -107,13 +107,13 @@ struct PoolRenderingTests {
         )
     }
 
-    @Test("A report of before there were pools has no such lines")
+    @Test("a report from before pools were watched has no such lines")
     func older() {
         let page = StallPage(report: Sample.report()).lines.map(\.plain)
         #expect(!page.contains { $0.hasPrefix("  pool") || $0.contains("WORKER") })
     }
 
-    @Test("Jobs are told by pool, the longest with its function, and where there was a long one in a note")
+    @Test("jobs are listed by pool, the longest with its function; a note mentions long ones")
     func jobs() {
         var watched = RunRecord.Watched(type: .taskPool, label: "medium-priority tasks")
         func table(_ count: Int = 1, width: Int? = nil) -> JobTable {
@@ -144,7 +144,7 @@ struct PoolRenderingTests {
     }
 
     @Test(
-        "Hostile names and any numbers: nothing commands the terminal, no line is wider than it, and rows are bounded"
+        "hostile names and extreme numbers: no terminal commands, no line too wide, a bounded number of rows"
     )
     func hostile() throws {
         let text = Sample.hostileText

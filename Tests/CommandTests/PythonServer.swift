@@ -1,12 +1,13 @@
 import Foundation
 import Testing
 
-/// A server of the tests' own, in a process of its own: a program in Python that writes its port into FOLDER/port when it listens.
+/// A server for the tests, in a separate process: a Python program that writes its port into FOLDER/port once it
+/// listens.
 final class PythonServer {
     let url: String
     private let process = Process()
 
-    /// - Parameter program: its path from here.
+    /// - Parameter program: its path relative to this folder.
     init(_ program: String, in folder: String) throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         let port = folder + "/port"

@@ -15,7 +15,7 @@ struct RecursionTests {
         }
     }
 
-    @Test("of one function is told once, with its number")
+    @Test("recursion of one function is printed once, with its count")
     func one() {
         let names = ["leaf"] + Array(repeating: "walk", count: 998) + ["main"]
         #expect(
@@ -24,7 +24,7 @@ struct RecursionTests {
         )
     }
 
-    @Test("of several functions that call each other, too")
+    @Test("so is mutual recursion of several functions")
     func cycle() {
         let names = Array(repeating: ["parse", "value", "list"], count: 5).flatMap { $0 } + ["parse", "main"]
         #expect(
@@ -35,14 +35,14 @@ struct RecursionTests {
         )
     }
 
-    @Test("is none where a function comes only twice, or at other lines")
+    @Test("two calls in a row, or calls at different lines, are not folded")
     func none() {
         #expect(listing(["walk", "walk", "main"]).count == 3)
         #expect(listing(["a", "b", "a", "b", "main"]).count == 5)
         #expect(listing([]).isEmpty)
     }
 
-    @Test("An inlined call is marked, and shows its line in place of an offset")
+    @Test("an inlined call is marked and shows its line instead of an offset")
     func inlined() {
         let frame = StallReport.Frame(
             kind: .inlined,

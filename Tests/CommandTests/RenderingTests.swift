@@ -7,7 +7,7 @@ import Testing
 struct RenderingTests {
     init() { ShownTime.useUTC() }
 
-    @Test("show: the server's names for the work that stood, from outside in, short and in full")
+    @Test("show: the server's labels for the stalled work, from outside in, short and in full")
     func labels() {
         var report = Sample.report()
         report.labels = ["checkout", "charge"]
@@ -58,7 +58,7 @@ struct RenderingTests {
         )
     }
 
-    @Test("show: a thread that computed did not do so in the call that it was found in")
+    @Test("show: for a thread on the CPU the system call is only where its stack was taken")
     func callOfBusyThread() {
         var report = Sample.report()
         report.cause.verdict = .onCPU
@@ -66,7 +66,7 @@ struct RenderingTests {
         #expect(page.contains("on_cpu; its stack was taken in system call clock_nanosleep(0x1, 0x0)"))
     }
 
-    @Test("sample, collapsed: those that await a function stand where they would if they had called it")
+    @Test("sample, collapsed: functions that await another are printed as if they had called it")
     func collapsedAwaiting() {
         let frame = { StallReport.Frame(address: 1, function: $0) }
         let document = SampleDocument(
@@ -108,7 +108,7 @@ struct RenderingTests {
         )
     }
 
-    @Test("show: why there is no stack, and what state a stall is in")
+    @Test("show: why there is no stack, and the stall's state")
     func withoutStack() {
         var report = Sample.report(state: .terminated)
         report.stacks = [
@@ -121,7 +121,7 @@ struct RenderingTests {
         #expect(page.contains("Stack of the stalled thread 4711 main\n  no stack: refused (EPERM)\n"))
     }
 
-    @Test("show: figures that stand alone: user and system time without their sum, a window without anything in it")
+    @Test("show: incomplete evidence: user and system time without their sum, a window without figures")
     func partialEvidence() {
         func evidence(_ evidence: StallReport.Evidence) -> String? {
             var report = Sample.report()
@@ -139,7 +139,7 @@ struct RenderingTests {
         #expect(evidence(.init(cpuNs: 7, userNs: 1)) == "7ns on CPU")
     }
 
-    @Test("tail -f: a count as large as there is, again and again")
+    @Test("tail -f: the largest possible count, again and again")
     func hugeRepeats() {
         var (lines, run) = (RepeatLines(), Sample.run())
         let fault = Sample.report().fingerprint
@@ -150,7 +150,7 @@ struct RenderingTests {
         #expect(told.count == 3 && told[1].contains("×3 ") && told[2].contains("×6 "))
     }
 
-    @Test("stacks: libraries' frames are folded from two on, --full shows all")
+    @Test("stacks: two or more library frames in a row are folded; --full shows all")
     func folding() {
         let stack = Sample.report().stacks[0]
         typealias Part = StackListing.Part
@@ -174,7 +174,7 @@ struct RenderingTests {
         #expect(all.parts == (0..<7).map(Part.frame))
     }
 
-    @Test("the frames that a deep stack leaves out are a line of their own, and nothing is folded across it")
+    @Test("the frames left out of a deep stack are one line, and nothing is folded across it")
     func leftOut() {
         var stack = Sample.report().stacks[0]
         stack.frames = "lolllllo".enumerated().map { .init(address: Address(UInt64($0)), own: $1 == "o") }
@@ -188,7 +188,7 @@ struct RenderingTests {
         #expect(listing.lines[4].plain == "       … 98,976 frames left out …")
     }
 
-    @Test("recursion is told on each side of the frames that were left out, not across them")
+    @Test("recursion is folded on each side of the left-out frames, not across them")
     func recursionAroundGap() {
         var stack = Sample.report().stacks[0]
         stack.frames = Array(repeating: .init(address: Address(1), function: "walk", own: true), count: 8)
@@ -205,7 +205,7 @@ struct RenderingTests {
         )
     }
 
-    @Test("frames left out are told also at the end, behind it, and among those cut", arguments: [7, 9, Int.max])
+    @Test("left-out frames are also mentioned at the end, after it, and among cut frames", arguments: [7, 9, Int.max])
     func leftOutAtTheEnd(after: Int) {
         var stack = Sample.report().stacks[0]
         stack.leftOut = .init(after: after, count: 90)
@@ -220,7 +220,7 @@ struct RenderingTests {
         )
     }
 
-    @Test("libraries' functions that await are folded from two on, beside own ones; --full shows all")
+    @Test("two or more awaiting library functions are folded, beside own ones; --full shows all")
     func foldedAwaits() {
         var stack = Sample.report().stacks[0]
         stack.async = .init(
@@ -238,7 +238,7 @@ struct RenderingTests {
         #expect(listing.lines.count { $0.plain.contains("await") } == 6)
     }
 
-    @Test("a stack of a hundred thousand frames is printed with its length bounded")
+    @Test("a stack of 100,000 frames is printed with bounded length")
     func hugeStack() {
         var stack = Sample.report().stacks[0]
         stack.frames = (0..<100_000).map { .init(address: Address(UInt64($0)), own: true) }
@@ -256,7 +256,7 @@ struct RenderingTests {
         #expect(listing.lines[1].plain == "      0  clock_nanosleep + 0x10  libc.so.6")
     }
 
-    @Test("hostile strings are visible in every line, with and without colours")
+    @Test("hostile characters are made visible in every line, with and without colours")
     func hostile() throws {
         let report = try Sample.hostile()
         let lines =
@@ -278,7 +278,7 @@ struct RenderingTests {
 
 @Suite("Text table")
 struct TextTableTests {
-    @Test("fits by shrinking the columns that may, in their order, to their minimum")
+    @Test("it fits by shrinking the columns that may shrink, in their order, to their minimum")
     func fits() {
         var table = TextTable([.init(title: "A"), .init(title: "B", minimum: 4), .init(title: "C", minimum: 3)])
         table.append(["aaaa", "bbbbbbbb", "cccccc"])
@@ -289,7 +289,7 @@ struct TextTableTests {
         #expect(lines(5) == ["A   …", "aaaa…"])
     }
 
-    @Test("wide characters count double, accents not")
+    @Test("wide characters count double, combining accents do not count")
     func widths() {
         #expect(StyledText("数据").width == 4)
         #expect(StyledText("e\u{301}a").width == 2)
@@ -300,7 +300,7 @@ struct TextTableTests {
 
 @Suite("Small parts")
 struct SmallPartsTests {
-    @Test("short ids: eight characters, or as many as tell them apart")
+    @Test("short ids: eight characters, or as many as needed to be unique")
     func shortIDs() {
         #expect(ShortIDs([]).length == 8)
         let base = ULID(rawValue: 1 << 100)
@@ -312,7 +312,7 @@ struct SmallPartsTests {
     }
 
     @Test(
-        "JSON escapes what a terminal obeys, and means the same",
+        "JSON escapes characters that a terminal obeys; the value stays the same",
         arguments: ["\u{7F}", "\u{9B}", "\u{202E}", "\u{E0041}"]
     )
     func jsonText(text: String) throws {

@@ -14,7 +14,7 @@ final class ReportsFixture: Sendable {
 
     deinit { try? FileManager.default.removeItem(atPath: root) }
 
-    /// Puts a file of any content under a report's name.
+    /// Writes a file with any content under a report's name.
     func plant(_ bytes: some Sequence<UInt8>) throws {
         try Data(bytes).write(to: URL(filePath: "\(path)/\(ReportFileName(.stall, .make()))"))
     }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A run of the built command that goes on, read line by line as it writes.
+/// A run of the built command that continues, read line by line as it writes.
 final class RunningCommand {
     private let process: Process
     private let output = Pipe()
@@ -27,9 +27,11 @@ final class RunningCommand {
         try process.runWithSignals()
     }
 
-    /// On a terminal of its own, without colours: what it shows, standard error too, is the output. What is sent is typed.
+    /// On a terminal of its own, without colours: what it shows, including standard error, is the output; what the
+    /// test sends is typed.
     ///
-    /// - Parameter settings: the terminal's are written before and after it (stty -g), and Ctrl-C ends nothing else.
+    /// - Parameter settings: print the terminal's settings before and after the run (stty -g); Ctrl-C ends nothing
+    ///   else.
     init(
         onTerminal arguments: String...,
         columns: Int = 80,
@@ -53,7 +55,7 @@ final class RunningCommand {
     /// The next line of standard error.
     func errorLine() throws -> String? { try line(of: errors) }
 
-    /// What comes up to a text, with it; waits for it. Nil if the output ends before.
+    /// The output up to and including a text; waits for it. Nil if the output ends first.
     func output(until text: String) throws -> String? {
         let key = ObjectIdentifier(output)
         while true {

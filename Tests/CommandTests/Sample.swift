@@ -54,7 +54,7 @@ enum Sample {
         )
     }
 
-    /// So many like `report`, after it.
+    /// This many copies of `report`, each later than the one before.
     static func repeats(of report: ULID, count: Int) -> StallReport.Repeats {
         .init(
             count: count,
@@ -66,7 +66,7 @@ enum Sample {
         )
     }
 
-    /// A stall that still lasts, in the test's own process.
+    /// An ongoing stall, in the test's own process.
     static func ongoing() -> StallReport {
         var report = report(id: .make(), state: .ongoing)
         (report.host, report.process) = (.current(), .current())
@@ -86,7 +86,7 @@ enum Sample {
         )
     }
 
-    /// What a hostile writer puts wherever a string goes.
+    /// What a hostile writer puts into every string.
     static let hostileText = "\u{1B}]0;owned\u{7}\u{1B}[2J\u{9B}31m\r\n\u{202E}\u{200B}\u{2028}x"
 
     /// A report all of whose strings are hostile.
@@ -131,7 +131,7 @@ enum Sample {
 }
 
 extension String {
-    /// Characters that a terminal obeys or hides, line feeds apart.
+    /// Characters that a terminal obeys or hides, except line feeds.
     var commandsTerminal: Bool {
         unicodeScalars.contains { $0 != "\n" && VisibleText.of(String($0)) != String($0) }
     }

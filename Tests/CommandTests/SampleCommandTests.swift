@@ -9,7 +9,7 @@ struct SampleCommandTests {
         try CommandRun(arguments: ["sample", "\(target.processID)"] + options)
     }
 
-    @Test("shows the first thread, and that a sleeping one notices nothing")
+    @Test("it shows the first thread; a sleeping thread is not disturbed")
     func once() throws {
         let target = try TargetProcess("threads", "3")
         let run = try sample(target)
@@ -23,7 +23,7 @@ struct SampleCommandTests {
         #expect(!run.output.contains("\u{1B}"))
     }
 
-    @Test("--name finds a process by what it is called; of several it names the numbers; of none it says so")
+    @Test("--name finds a process by its name; several matches are listed by id; no match is reported")
     func named() throws {
         let fixture = try ReportsFixture()
         let program = fixture.root + "/sampled-\(getpid())"
@@ -38,12 +38,16 @@ struct SampleCommandTests {
         _ = sleepers[1].status()
         let one = try CommandRun("sample", "--name", "sampled-\(getpid())")
         #expect(one.status == 0 && one.output.hasPrefix("Process \(sleepers[0].pid)"), "\(one.output)\(one.errors)")
-        #expect(try CommandRun("sample", "--name", "no-such-program").errors.contains("there is no process named no-such-program"))
+        #expect(
+            try CommandRun("sample", "--name", "no-such-program").errors.contains(
+                "there is no process named no-such-program"
+            )
+        )
         #expect(try CommandRun("sample", "1", "--name", "x").status == 64)
         #expect(try CommandRun("sample").status == 64)
     }
 
-    @Test("shows equal stacks of several threads once")
+    @Test("equal stacks of several threads are shown once")
     func merged() throws {
         let target = try TargetProcess("threads", "12")
         let run = try sample(target, "--all")
@@ -52,7 +56,7 @@ struct SampleCommandTests {
         #expect(run.output.contains(" waiter, …, asleep in pause, quiet capture"))
     }
 
-    @Test("gives programs one object of a known schema")
+    @Test("JSON is one object of a known schema")
     func json() throws {
         let target = try TargetProcess("threads", "12")
         let run = try sample(target, "--all", "--format", "json")
@@ -70,7 +74,7 @@ struct SampleCommandTests {
         #expect(frames.contains { $0["function"] as? String == "wait_forever" })
     }
 
-    @Test("counts stacks over a time, for flame graphs")
+    @Test("--every and --for count stacks over a time, for flame graphs")
     func collapsed() throws {
         let target = try TargetProcess("compute", "4")
         let run = try sample(target, "--every", "5ms", "--for", "500ms", "--format", "collapsed")
@@ -84,7 +88,7 @@ struct SampleCommandTests {
         }
     }
 
-    @Test("says what the process has noticed")
+    @Test("it says what it cost the process")
     func cost() throws {
         let target = try TargetProcess("compute", "4")
         let run = try sample(target, "--every", "10ms", "--for", "300ms")
@@ -98,14 +102,14 @@ struct SampleCommandTests {
     }
 
     @Test(
-        "gives up a thread that does not stop in time: told once, with what to do",
+        "a thread that does not stop in time is skipped, reported once, with advice",
         arguments: ["text", "json", "collapsed"]
     )
     func deadline(_ format: String) throws {
         let target = try TargetProcess("compute", "4", onProcessor: 0, isIdle: true)
         let rival = try TargetProcess("compute", "4", onProcessor: 0)
         defer { _ = rival.finish() }
-        // It may have the processor just then, and stop in time.
+        // The thread may be on a CPU just then and stop in time.
         var run = try sample(target, "--deadline", "1ms", "--format", format)
         for _ in 0..<200 where run.status == 0 { run = try sample(target, "--deadline", "1ms", "--format", format) }
         #expect(run.status == 1)
@@ -118,7 +122,7 @@ struct SampleCommandTests {
         #expect(patient.output.contains("spin"), "\(patient.output)")
     }
 
-    @Test("of a process whose first thread has ended shows the others, and says so", arguments: [[], ["--all"]])
+    @Test("of a process whose first thread has ended it shows the others and says so", arguments: [[], ["--all"]])
     func withoutFirst(_ options: [String]) throws {
         let target = try TargetProcess("headless")
         try target.proceed()
@@ -134,18 +138,18 @@ struct SampleCommandTests {
         #expect(json.output.contains(#""first_thread_ended":true"#))
     }
 
-    @Test("ended by Ctrl-C shows what there is")
+    @Test("Ctrl-C ends it; it shows what it has")
     func interrupted() throws {
         let target = try TargetProcess("threads", "1")
         let run = try RunningCommand("sample", "\(target.processID)", "--for", "1h", "--format", "json")
-        // Before it has a handler the signal ends it.
+        // Before the command has installed its handler the signal ends it.
         while !Self.handlesInterrupt(run.pid) { usleep(1000) }
         run.send(SIGINT)
         #expect(try run.line()?.contains(#""ended":"interrupted""#) == true)
         #expect(run.status() == 130)
     }
 
-    @Test("of a single look is ended by Ctrl-C at once, and leaves no thread stopped", arguments: [[], ["--all"]])
+    @Test("Ctrl-C ends a single sample at once and leaves no thread stopped", arguments: [[], ["--all"]])
     func cutShort(_ options: [String]) throws {
         let target = try TargetProcess("compute", "4", onProcessor: 0, isIdle: true)
         let rival = try TargetProcess("compute", "4", onProcessor: 0)
@@ -154,10 +158,10 @@ struct SampleCommandTests {
         for _ in 0..<200 where caught < 3 {
             let arguments = ["sample", "\(target.processID)", "--deadline", "1h"] + options
             let run = try RunningCommand(arguments: arguments)
-            // It waits for the thread to stop; or it has been quicker.
+            // It waits for the thread to stop, unless it has been quicker.
             while target.tracer == "0", run.isRunning { usleep(200) }
             run.send(SIGINT)
-            // What it has it shows only where it was quicker.
+            // It shows a result only if it was quicker.
             let line = try run.line()
             let status = run.status()
             #expect(status == (line == nil ? 130 : 0))
@@ -173,13 +177,13 @@ struct SampleCommandTests {
         return mask.flatMap { UInt64($0, radix: 16) }.map { $0 & 1 << (SIGINT - 1) != 0 } ?? false
     }
 
-    @Test("killed while it holds a thread leaves that running")
+    @Test("killed while it holds a thread, it leaves that thread running")
     func killed() throws {
         let target = try TargetProcess("compute", "30")
         var caught = 0
         for _ in 0..<20 {
             let run = try RunningCommand("sample", "\(target.processID)", "--every", "1ms", "--for", "1h")
-            // Stopped when last seen; so it is, most often, when the signal comes.
+            // The thread was stopped when last seen; most often it still is when the signal arrives.
             var looks = 0
             while target.state != "t" && looks < 3000 { looks += 1 }
             run.send(SIGKILL)
@@ -192,21 +196,21 @@ struct SampleCommandTests {
         #expect(target.finish().hasPrefix("ROUNDS"))
     }
 
-    @Test("of a process that ends shows what there was")
+    @Test("if the process ends it shows what it has")
     func ended() throws {
         let target = try TargetProcess("call", "nanosleep", "0.3")
         let run = try sample(target, "--for", "1m", "--format", "json")
         #expect(run.status == 0)
         #expect(run.output.contains(#""ended":"process_ended""#))
         #expect(run.errors.contains("ended after"))
-        // It lasted at least until the look that found it ended was due.
+        // It lasted at least until the sample that found the process ended was due.
         let object = try JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [String: Any]
         let numbers = try ["samples", "missed", "interval_ns", "duration_ns"].map { try #require(object?[$0] as? Int) }
         #expect((numbers[0] + numbers[1]) * numbers[2] <= numbers[3], "\(numbers)")
     }
 
     @Test(
-        "says what is in the way",
+        "it says why it cannot sample",
         arguments: [
             ("2147483646", "no_such_process"), ("2", "kernel_process"), ("$$", "own_process"),
         ]
@@ -219,7 +223,7 @@ struct SampleCommandTests {
     }
 
     @Test(
-        "needs sensible numbers",
+        "invalid numbers are wrong usage",
         arguments: [
             ["0"], ["4711", "--every", "1us"], ["4711", "--for", "0s"], ["4711", "--deadline", "1us"], ["x"], [],
         ]
@@ -229,7 +233,7 @@ struct SampleCommandTests {
     }
 
     @Test(
-        "tells another user's process from a protected one",
+        "it distinguishes another user's process from a protected one",
         .enabled(if: getuid() == 0 && FileManager.default.isExecutableFile(atPath: "/usr/bin/setpriv"))
     )
     func permission() throws {

@@ -6,7 +6,7 @@ import StallReports
 // What the screens of top, gate and sample show.
 
 extension ScreenTests {
-    /// A screen of 24 lines after a key.
+    /// The screen after a key press.
     static func top(_ key: KeyPress, width: Int) -> [StyledText] {
         var content = TopContent(snapshot: snapshot)
         content.faults = tally.all(watchedNs: 600_000_000_000, by: .total)
@@ -18,7 +18,7 @@ extension ScreenTests {
         return TopScreen(state: state, content: content, width: width, height: 16, now: now).lines
     }
 
-    /// One with a stall, one at rest, one stopped, one that was killed.
+    /// One process with a stall, one idle, one stopped, one killed.
     private static var snapshot: LiveSnapshot {
         let states: [(LiveSnapshot.State, String?)] = [
             (.stalled, "S"), (.watching, "S"), (.watching, "T"), (.dead, nil),
@@ -68,7 +68,7 @@ extension ScreenTests {
         return .init(live: live, severity: .critical, verdict: .waiting, culprit: "shop.Cart.total() -> Swift.Int")
     }
 
-    /// Over budget, with a stall exempt and one that is too long.
+    /// Over budget, with one exempt stall and one that is too long.
     static func gate(_ width: Int) -> [StyledText] {
         let budget = Budget(maxStalls: 2, maxDurationNs: 500_000_000)
         return JudgeOptions.lines(of: Gate.judge(.success(watched(reports)), by: budget), width: width)

@@ -7,8 +7,8 @@ import Testing
 
 @testable import stall_monitor
 
-/// What the command draws at three widths, compared with the files in Tests/Fixtures/screens. Where a change is meant, UPDATE_SCREENS=1
-/// writes them anew; read the difference before it is kept.
+/// The command's screens at three widths, compared with the files in Tests/Fixtures/screens. After an intended
+/// change, UPDATE_SCREENS=1 rewrites them; read the difference before you commit it.
 @Suite("Screens")
 struct ScreenTests {
     private static let directory = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
@@ -20,7 +20,7 @@ struct ScreenTests {
         case top, topFaults = "top-faults", gate, sample, watch, symbolicate, export, ship
     }
 
-    @Test("are as they were, and no line is wider than the terminal", arguments: Screen.allCases, [60, 80, 120])
+    @Test("they are unchanged, and no line is wider than the terminal", arguments: Screen.allCases, [60, 80, 120])
     func screens(_ screen: Screen, width: Int) throws {
         let lines = try Self.lines(screen, width)
         for line in lines { #expect(line.width <= width, "\(line.plain)") }
@@ -111,7 +111,7 @@ struct ScreenTests {
         }
     }
 
-    /// A wait that came again and again, and one for a lock whose owner is known.
+    /// A wait that occurred again and again, and one for a lock with a known owner.
     static var reports: [StallReport] {
         var reports = (0..<3).map { Sample.report(id: ULID(rawValue: UInt128($0 + 1) << 80)) }
         var other = reports[1]
@@ -128,7 +128,7 @@ struct ScreenTests {
         return reports
     }
 
-    /// By a run of ten minutes.
+    /// From a run of ten minutes.
     static func watched(_ reports: [StallReport]) -> ReportReader.Overview {
         var run = Sample.run()
         run.watched = [.init(label: "main", watchedNs: 600_000_000_000)]
@@ -168,7 +168,7 @@ struct DoctorTests {
         return Doctor(facts: facts).machine + Doctor(facts: facts).reports
     }
 
-    @Test("where nothing is wrong it says so, and no fix is told")
+    @Test("with no problems it says so and suggests no fix")
     func well() { #expect(findings { _ in }.allSatisfy { $0.level == .ok && $0.fix == nil }) }
 
     @Test("each finding has its level and a fix")
@@ -194,7 +194,7 @@ struct DoctorTests {
         }
     }
 
-    @Test("the command: 0 where nothing is a problem, 1 for a directory that is not there; JSON tells the same")
+    @Test("the command: exit code 0 without problems, 1 for a missing directory; JSON agrees")
     func command() throws {
         let fixture = try ReportsFixture()
         try fixture.store.write(Sample.run())
@@ -207,7 +207,7 @@ struct DoctorTests {
 
 @Suite("Wrapping and paging", .timeLimit(.minutes(5)))
 struct WrappingTests {
-    @Test("lines break between words, hang, keep their colours, and lose nothing")
+    @Test("lines break between words, hang, keep their colours and lose nothing")
     func wraps() {
         let line: StyledText = "  \("one", .bold) two three-and-a-half four"
         let lines = line.wrapped(to: 12, hanging: 4)
@@ -225,7 +225,7 @@ struct WrappingTests {
     }
 
     @Test(
-        "long text goes through $PAGER on a terminal; with --no-pager, an empty one, or one that is not there, straight out"
+        "on a terminal long text goes through $PAGER; with --no-pager, an empty or a missing one it is printed"
     )
     func pager() throws {
         let fixture = try ReportsFixture()
@@ -252,7 +252,7 @@ struct ShowTests {
 
     init() throws { fixture = try ReportsFixture() }
 
-    @Test("a prefix of a fingerprint shows the fault; one of an id the stall; an ambiguous one names the candidates")
+    @Test("show accepts a fingerprint prefix or an id prefix; an ambiguous one lists the candidates")
     func choice() throws {
         var report = Sample.report(id: .make())
         try fixture.store.write(report)
@@ -271,7 +271,7 @@ struct ShowTests {
         #expect(try CommandRun("show", "dddd", fixture.path).errors.contains("no fault's fingerprint begins with dddd"))
     }
 
-    @Test("the source line's text is shown where the file is there; of a file that is no source nothing is")
+    @Test("a source line's text is shown if the file exists; a file that is no source is not shown")
     func source() throws {
         var report = Sample.report(id: .make())
         for (name, isShown) in [("Cart.swift", true), ("secret", false)] {

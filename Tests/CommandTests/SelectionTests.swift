@@ -5,7 +5,7 @@ import Testing
 
 @testable import stall_monitor
 
-@Suite("Choosing among stalls")
+@Suite("Selecting stalls")
 struct SelectionTests {
     private let stall = StallOutline(Sample.report())
     private let end = Sample.start.advanced(byNanoseconds: 612_345_678)
@@ -23,7 +23,7 @@ struct SelectionTests {
         #expect(StallSelection.everything.isEverything && includes { _ in })
     }
 
-    @Test("since: what ended at that moment or later, or lasts; until: what began at that moment or before")
+    @Test("since: the stall ended at that time or later, or is ongoing; until: it began at that time or earlier")
     func time() {
         #expect(includes { $0.since = end })
         #expect(!includes { $0.since = end.advanced(byNanoseconds: 1) })
@@ -32,7 +32,7 @@ struct SelectionTests {
         #expect(!includes { $0.until = Sample.start.advanced(byNanoseconds: -1) })
     }
 
-    @Test("each condition by itself leaves out what it does not name, and keeps what it does")
+    @Test("each condition alone excludes what it does not match and keeps what it does")
     func conditions() throws {
         let digits = try #require(FingerprintPrefix(String(stall.fingerprint.rawValue.dropFirst(3).prefix(6))))
         let other = try #require(FingerprintPrefix("0000"))
@@ -65,7 +65,7 @@ struct SelectionTests {
         #expect(includes { $0.hosts = [NamePattern("web2"), NamePattern("web1")] })
     }
 
-    @Test("a choice takes its part of the time watched, and is complete where all was: nothing of it is missing")
+    @Test("a selection gets its part of the watched time; it is complete if the whole it was taken from is")
     func watchedTime() {
         var run = Sample.run()
         run.updatedAt = run.startedAt.advanced(byNanoseconds: 60_000_000_000)
@@ -84,7 +84,7 @@ struct SelectionTests {
         #expect(run.chosen(by: selection) == nil)
     }
 
-    /// So many of the sample's fault, which no report holds.
+    /// This many stalls of the sample's fault without a report.
     private func counted(_ count: Int = 1, label: String? = "main") -> RunRecord.Repeated {
         let repeats = Sample.repeats(of: .make(), count: count)
         guard let label else { return .init(fingerprint: stall.fingerprint, repeats: repeats) }
@@ -101,7 +101,7 @@ struct SelectionTests {
         return counted.membership(in: selection, traits: traits)
     }
 
-    @Test("stalls that were only counted are chosen by loop and kind; where nothing tells, nobody knows")
+    @Test("counted-only stalls are selected by loop and kind; if the record does not name them it is unknown")
     func countedByLoop() {
         let conditions: [(yes: (inout StallSelection) -> Void, no: (inout StallSelection) -> Void)] = [
             ({ $0.labels = [NamePattern("ma*")] }, { $0.labels = [NamePattern("io")] }),
@@ -116,13 +116,13 @@ struct SelectionTests {
             )
         }
         #expect(membership(counted(label: nil)) { _ in } == .wanted)
-        // One condition that fails is enough.
+        // One failed condition is enough.
         let late = end.advanced(byNanoseconds: 3_600_000_000_000)
         #expect(membership(counted(label: nil)) { ($0.labels, $0.since) = ([NamePattern("main")], late) } == .unwanted)
     }
 
     @Test(
-        "stalls that were only counted are chosen by length as far as the longest tells, by cause as the reports tell"
+        "counted-only stalls are selected by the longest's length, and by cause if the fault's reports agree"
     )
     func countedByReports() {
         #expect(membership(counted()) { $0.minDurationNs = 590_000_000 } == .wanted)
@@ -140,7 +140,7 @@ struct SelectionTests {
         #expect(membership(counted(), FaultTraits([stall, other])) { $0.verdicts = [.starved] } == .unknown)
     }
 
-    @Test("a fault is found by the names that it had before")
+    @Test("a fault is found by its former fingerprints")
     func aliases() throws {
         var stall = stall
         let old = try #require(Fingerprint(rawValue: "v2:1111222233334444"))
@@ -153,7 +153,7 @@ struct SelectionTests {
         #expect(!selection.includes(self.stall) && selection.includes(self.stall, names: names))
     }
 
-    @Test("patterns: stars and question marks, in time that does not explode")
+    @Test("patterns: stars and question marks, without exponential time")
     func patterns() {
         #expect(NamePattern("a*b*c").matches("aXXbYbZc") && !NamePattern("a*b*c").matches("aXXbYbZ"))
         #expect(NamePattern("*").matches("") && NamePattern("").matches("") && !NamePattern("").matches("x"))
@@ -161,7 +161,7 @@ struct SelectionTests {
         #expect(!NamePattern(stars).matches(String(repeating: "a", count: 2000)))
     }
 
-    @Test("moments: lengths, days, times, RFC 3339, in UTC; anything else is none")
+    @Test("times: lengths, days, times of day, RFC 3339, in UTC; anything else is invalid")
     func moments() throws {
         let now = try #require(Timestamp(rfc3339: "2026-03-01T12:30:00Z"))
         func at(_ text: String) -> String? { Moment(text, now: now)?.timestamp.toSeconds }
@@ -181,13 +181,13 @@ struct SelectionTests {
     }
 }
 
-@Suite("Choosing on the command line", .timeLimit(.minutes(10)))
+@Suite("Selecting on the command line", .timeLimit(.minutes(10)))
 struct SelectionCommandTests {
     private let fixture: ReportsFixture
 
     init() throws { fixture = try ReportsFixture() }
 
-    @Test("the readers take the options; a misspelt word, a bad moment and a turned-round range are wrong usage")
+    @Test("readers accept the options; a misspelt word, an invalid time and a reversed range are wrong usage")
     func options() throws {
         let report = Sample.report(id: .make())
         try fixture.store.write(report)
@@ -205,7 +205,7 @@ struct SelectionCommandTests {
         #expect(try CommandRun("list", fixture.path, "--kind", "x").errors.contains("one of blocked, repeated"))
     }
 
-    @Test("several directories, and one that holds some, are read as one; one that is not there hides no other")
+    @Test("several directories, or one that contains some, are read as one; a missing one does not hide the others")
     func directories() throws {
         let reports = [Sample.report(id: .make()), Sample.report(id: .make())]
         for (name, report) in zip(["a", "deep/b"], reports) {
@@ -223,7 +223,7 @@ struct SelectionCommandTests {
     }
 
     @Test(
-        "a directory below counts however deep it lies, beside reports, and behind a link; once, whatever leads to it"
+        "a directory below is read at any depth, beside reports and behind a link; once, however it is reached"
     )
     func everyDirectoryBelow() throws {
         let top = fixture.root + "/fleet"
@@ -242,11 +242,11 @@ struct SelectionCommandTests {
         )
     }
 
-    @Test("a directory below that cannot be looked into is told by every reader, and the gate does not pass over it")
+    @Test("every reader reports a subdirectory that it cannot read, and the gate does not ignore it")
     func unreadableBelow() throws {
         let top = fixture.root + "/fleet"
         try ReportDirectory(path: top + "/a").write(Sample.report(id: .make()))
-        // A name that is too long as a path for anyone, root as well.
+        // A name whose path is too long for any user, including root.
         let long = String(repeating: "d", count: 250)
         var places = [unsafe open(top, O_RDONLY | O_DIRECTORY)]
         for _ in 0..<17 {
@@ -272,7 +272,7 @@ struct SelectionCommandTests {
         #expect(run.status == 1, "\(run.output)")
     }
 
-    @Test("more directories than are looked into are told, and what was found is shown")
+    @Test("more directories than the limit are reported, and what was found is shown")
     func tooManyDirectories() throws {
         let top = fixture.root + "/fleet"
         try ReportDirectory(path: top).write(Sample.report(id: .make()))

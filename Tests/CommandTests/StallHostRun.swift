@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-/// A watched process (`stall-corpus --host`) that is stalled from outside.
+/// A watched process (`stall-corpus --host`) whose stalls are ordered from outside.
 final class StallHostRun {
     let pid: Int32
     let directory: String
@@ -16,12 +16,12 @@ final class StallHostRun {
         #expect(try command.line() == "ready")
     }
 
-    /// Asks for a stall, and does not wait for its end.
+    /// Orders a stall and does not wait for its end.
     func stall(_ fault: String, milliseconds: Int) throws {
         try command.send("\(fault) \(milliseconds)\n")
     }
 
-    /// Waits until a report is told for which the condition holds, in 30 s.
+    /// Waits up to 30 s until there is a report that satisfies the condition.
     func report(where condition: (StallReport) -> Bool) throws -> StallReport {
         var follower = try ReportFollower(path: directory)
         let deadline = ContinuousClock.now + .seconds(30)

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("symbolicate", .timeLimit(.minutes(10)))
 struct SymbolicateTests {
-    @Test("tells for each report what it found, and once what is missing; exit code 0")
+    @Test("it says for each report what it found, and once what is missing; exit code 0")
     func directory() throws {
         let fixture = try ReportsFixture()
         try fixture.store.write(Sample.report())
@@ -15,7 +15,7 @@ struct SymbolicateTests {
         #expect(run.output.split(separator: "\n").count == 2)
     }
 
-    @Test("prints one report as JSON, and leaves its file as it is")
+    @Test("it prints one report as JSON and leaves its file unchanged")
     func prints() throws {
         let fixture = try ReportsFixture()
         let report = Sample.report()
@@ -28,7 +28,7 @@ struct SymbolicateTests {
         #expect(try Data(contentsOf: URL(filePath: file)) == before)
     }
 
-    @Test("goes on after a report that cannot be read, and exits with 1; so it does without a directory")
+    @Test("an unreadable report does not stop it, but gives exit code 1; so does a missing directory")
     func failures() throws {
         let fixture = try ReportsFixture()
         try fixture.store.write(Sample.report())
@@ -40,7 +40,7 @@ struct SymbolicateTests {
         #expect(try CommandRun("symbolicate", fixture.root + "/none").status == 1)
     }
 
-    @Test("a file of the same path and another build is not used, and that is said once")
+    @Test("a file with the same path from another build is not used; this is reported once")
     func otherBuild() throws {
         let fixture = try ReportsFixture()
         var report = Sample.report(id: .make())

@@ -8,7 +8,7 @@ struct TailTests {
 
     init() throws { fixture = try ReportsFixture() }
 
-    @Test("-f shows a stall when it is detected, and again when it has ended, in a directory that appears later")
+    @Test("-f shows a stall when it is detected and when it has ended, even if the directory appears later")
     func follows() throws {
         let tail = try RunningCommand("tail", fixture.path, "--follow")
         #expect(try tail.errorLine()?.contains("waiting for the report directory") == true)
@@ -27,7 +27,7 @@ struct TailTests {
         #expect(ended?.hasSuffix("main  shop.Cart.total() -> Swift.Int  aa296773  \(report.id)") == true)
     }
 
-    @Test("-f goes on when the directory goes and comes again, and past torn files")
+    @Test("-f survives a removed and recreated directory, and torn files")
     func survives() throws {
         try fixture.store.write(Sample.report(id: .make()))
         let tail = try RunningCommand("tail", "-f", fixture.path, "--format", "json")
@@ -42,7 +42,7 @@ struct TailTests {
         #expect(try tail.errorLine()?.contains("has appeared") == true)
     }
 
-    @Test("-f tells of stalls that are only counted: at the first, then each time there are twice as many")
+    @Test("-f reports counted-only stalls: at the first, then whenever their number has doubled")
     func repeated() throws {
         let report = Sample.report(id: .make())
         try fixture.store.write(report)
@@ -61,7 +61,7 @@ struct TailTests {
     }
 
     @Test(
-        "-f shows what comes in a directory that comes below a given one; many stalls in one of two are shown at once"
+        "-f shows new directories below a given one; many stalls in one of two are shown at once"
     )
     func several() throws {
         let stores = ["a", "b"].map { ReportDirectory(path: "\(fixture.path)/\($0)") }
@@ -72,7 +72,8 @@ struct TailTests {
         let ids = (0..<count).map { _ in ULID.make() }
         try stores[1].write(Sample.report(id: ids[0]))
         #expect(try tail.line()?.contains("\(ids[0])") == true)
-        // All is there before it looks again. Were one shown in each round, the other directory's would come between them.
+        // Everything is there before it looks again. If it showed one per round, the other directory's stall would
+        // come in between.
         tail.send(SIGSTOP)
         while !isStopped(tail.pid) { usleep(1000) }
         let other = ULID.make()
@@ -106,7 +107,7 @@ struct TailTests {
         #expect(try tail.errorLine() == nil, "the torn ones were not read")
     }
 
-    @Test("Ctrl-C ends it with 130, as a shell tells it, and without a word")
+    @Test("Ctrl-C ends it silently, with exit code 130")
     func interrupted() throws {
         try fixture.store.write(Sample.report())
         let tail = try RunningCommand("tail", "-f", fixture.path)
@@ -116,7 +117,7 @@ struct TailTests {
         #expect(try tail.errorLine() == nil)
     }
 
-    @Test("a reader that goes away (| head) ends it quietly")
+    @Test("a closed output pipe (| head) ends it silently")
     func brokenPipe() throws {
         for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }
         let tail = try RunningCommand("tail", "-f", fixture.path)
@@ -127,7 +128,7 @@ struct TailTests {
         #expect(try tail.errorLine() == nil)
     }
 
-    @Test("without -f: the last ten and the end; -n and --since choose")
+    @Test("without -f: the last ten, then it ends; -n and --since select")
     func past() throws {
         let ids = (0..<12).map { _ in ULID.make() }
         for id in ids { try fixture.store.write(Sample.report(id: id)) }

@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-/// What is drawn on a terminal while a stall lasts. The stall is told by a live record, as a watched process keeps it.
+/// What is drawn on a terminal during a stall. A live record has the stall, as a watched process writes it.
 @Suite("On a terminal", .timeLimit(.minutes(10)))
 struct TerminalTests {
     private let fixture: ReportsFixture
@@ -12,20 +12,20 @@ struct TerminalTests {
     init() throws {
         fixture = try ReportsFixture()
         var report = Sample.ongoing()
-        // This process stands for the watched one: it lives.
+        // This process represents the watched one: it is alive.
         (report.host, report.process, report.run) = (.current(), .current(), .make())
         try fixture.store.write(report)
         record = try LiveStallRecord(of: report, in: fixture.path)
         self.report = report
     }
 
-    @Test("tail -f shows a stall's length as it grows in one line, again when it is more severe, and at its end")
+    @Test("tail -f updates a stall's length in one line, adds a line when it gets more severe, and one at its end")
     func tailGrows() throws {
         let tail = try RunningCommand(onTerminal: "tail", "-f", fixture.path)
         #expect(try tail.output(until: "for 612ms  main  shop.Cart.total() -> Swift.Int") != nil)
         try record.note(length: 900_000_000)
         let grown = try tail.output(until: "ongoing for 900ms")
-        // The line is written over: nothing scrolls.
+        // The line is overwritten: nothing scrolls.
         #expect(grown?.hasSuffix("\r\u{1B}[Kongoing for 900ms") == true && grown?.contains("\n") == false)
         try record.note(length: 6_000_000_000)
         #expect(try tail.output(until: "ongoing     6s+")?.contains("\n") == false)
@@ -39,7 +39,7 @@ struct TerminalTests {
         tail.send(SIGINT)
     }
 
-    @Test("top draws over the last screen: the process, and its stall as it grows")
+    @Test("top draws over the previous screen: the process, and its stall as it grows")
     func topGrows() throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms")
         let title = try top.output(until: "1 process watched, 1 stall under way")
@@ -56,7 +56,10 @@ struct TerminalTests {
         top.send(SIGINT)
     }
 
-    @Test("top's keys: faults, a page, back, and out; the terminal is as it was before", arguments: ["q", "\u{3}"])
+    @Test(
+        "top's keys: faults, a page, back, and quit; afterwards the terminal is as before",
+        arguments: ["q", "\u{3}"]
+    )
     func topKeys(_ end: String) throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms", columns: 100, settings: true)
         let before = try #require(try top.output(until: "\r\n"))
@@ -81,7 +84,7 @@ struct TerminalTests {
         #expect(try top.output(until: "\r\n") == before)
     }
 
-    @Test("top keeps to the window: no line is longer, and what there is no room for is counted")
+    @Test("top fits into the window: no line is longer, and rows without room are counted")
     func topFits() throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, columns: 30, lines: 4)
         #expect(try top.output(until: "more lines") != nil)
@@ -96,7 +99,7 @@ struct TerminalTests {
         top.send(SIGINT)
     }
 
-    @Test("a terminal that cannot move its cursor gets top's screen once, and none of tail's growing lines")
+    @Test("a terminal without cursor movement gets top's screen once and no growing lines from tail")
     func dumb() throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, terminal: "dumb")
         #expect(try top.output(until: "shop.Cart")?.contains("\u{1B}") == false)

@@ -10,14 +10,14 @@ struct KeyTests {
         return texts.flatMap { decoder.take(Array($0.utf8)) } + decoder.settle()
     }
 
-    @Test("are told from what a terminal sends, also where a sequence comes in parts")
+    @Test("keys are decoded from what a terminal sends, even if a sequence arrives in parts")
     func decodes() {
         #expect(keys("q") == [.character("q")])
         #expect(keys("\u{1B}[A\u{1B}[B\u{1B}OA\u{1B}OB") == [.up, .down, .up, .down])
         #expect(keys("\u{1B}", "[", "5", "~j") == [.pageUp, .character("j")])
         #expect(keys("\u{1B}[6~\u{1B}[H\u{1B}[4~\r") == [.pageDown, .home, .end, .enter])
         #expect(keys("\u{1B}") == [.escape] && keys("\u{1B}\u{1B}[A") == [.escape, .up])
-        // A key that no screen knows, a letter that is not ASCII, and what is no sequence at all.
+        // A key that no screen knows, a letter that is not ASCII, and something that is no sequence.
         #expect(keys("\u{1B}[15~x", "é", "\u{1}") == [.character("x")])
         #expect(keys("\u{1B}[" + String(repeating: "9", count: 100) + "Aq").last == .character("q"))
     }
@@ -27,14 +27,14 @@ struct KeyTests {
 struct TopStateTests {
     private let runs = (1...3).map { TopState.Row.process(run: ULID(rawValue: $0)) }
 
-    /// After these keys over rows of which so many are seen at once.
+    /// The state after these keys, with this many rows visible at once.
     private func state(_ keys: KeyPress..., rows: [TopState.Row]? = nil, length: Int = 0) -> TopState {
         var state = TopState()
         for key in keys { state.press(key, rows: rows ?? runs, room: 2, length: length) }
         return state
     }
 
-    @Test("keys move the pick, and not past an end")
+    @Test("keys move the selection, but not past either end")
     func moves() {
         #expect(state(.down).selected == runs[1] && state(.down, .up, .up).selected == runs[0])
         #expect(state(.down, .character("j"), .down, .down).selected == runs[2])
@@ -43,7 +43,7 @@ struct TopStateTests {
         #expect(state(.down, rows: []).selected == nil)
     }
 
-    @Test("what is picked stays picked when rows change places; when it goes, the one in its place is picked")
+    @Test("a selection follows its row when rows move; when the row disappears, its successor is selected")
     func settles() {
         var state = state(.down)
         state.settle(runs.reversed())
@@ -56,7 +56,7 @@ struct TopStateTests {
         #expect(state.selected == nil)
     }
 
-    @Test("Enter opens the page of what is picked; it scrolls to its end; q leads back, and then out")
+    @Test("Enter opens the selected row's page; it scrolls to its end; q goes back, then quits")
     func pages() {
         #expect(state(.down, .enter).page == runs[1] && state(.enter, rows: []).page == nil)
         #expect(state(.enter, .down, length: 5).scroll == 1)
@@ -68,7 +68,7 @@ struct TopStateTests {
         #expect(state(.enter, .escape, .character("q")).isOver)
     }
 
-    @Test("f shows the faults, p and Escape the processes; s goes through the orders of each and round again")
+    @Test("f shows the faults, p and Escape the processes; s cycles through the sort orders of each")
     func views() {
         let faults = state(.down, .character("f"))
         #expect(faults.view == .faults)

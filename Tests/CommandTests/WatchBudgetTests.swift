@@ -5,9 +5,9 @@ import Symbolication
 import TestSupport
 import Testing
 
-@Suite("watch, and what it may cost", .serialized, .timeLimit(.minutes(10)))
+@Suite("watch and its cost budget", .serialized, .timeLimit(.minutes(10)))
 struct WatchBudgetTests {
-    @Test("Once the budget is used up no stack is taken, and it is said why")
+    @Test("Once the budget is used up no stack is taken, and the report says why")
     func budget() throws {
         let fixture = try ReportsFixture()
         let target = try TargetProcess("compute", "3")
@@ -24,7 +24,7 @@ struct WatchBudgetTests {
         configuration.cost.heldShare = 0.000001
         let reporter = try OutsideReporter(configuration) { _ in }
         defer { reporter.close() }
-        /// Why no stack was taken. Nil if one was.
+        /// Why no stack was taken; nil if one was.
         func refusal() throws -> String? {
             switch reporter.capture(target.processID, of: process, within: .seconds(5), isSample: false) {
             case .taken: return nil
@@ -32,7 +32,7 @@ struct WatchBudgetTests {
             case .failed(let error): throw error
             }
         }
-        // A thread that computes is held for its stack. How long, is known afterwards.
+        // A computing thread is held for its stack. The time it was held is known afterwards.
         #expect(try refusal() == nil)
         reporter.looked(at: 1, late: false)
         #expect(try #require(try refusal()).contains("budget"))

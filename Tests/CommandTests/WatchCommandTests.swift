@@ -14,12 +14,12 @@ struct WatchCommandTests {
         try WatchRunning(arguments, directory: fixture.path)
     }
 
-    /// A stall and what is to be told of it.
+    /// A stall and what the report of it must say.
     private struct Act: Sendable {
         var order: String
         var kind: StallKind?
         var culprit = ""
-        /// Told without breakpoints, too.
+        /// Reported without breakpoints, too.
         var isOneCall = false
         var waits = true
 
@@ -48,12 +48,12 @@ struct WatchCommandTests {
             Act(order: "turn 400", kind: .congested, culprit: "run_callback", waits: false),
             Act(order: "turns 400"),
             Act(order: "spin 400"),
-            // From here on the C library waits by another instruction, which the loop was never seen at.
+            // From here on the C library waits with another instruction, at which the loop has never been seen.
             Act(order: "urged 600"),
         ]
     }
 
-    /// Between two of them the loop rests for long enough to be seen at it.
+    /// Between two of them the loop rests long enough to be seen resting.
     private func play(_ acts: [Act], _ target: LoopTarget) throws -> [(act: Act, done: LoopTarget.Done)] {
         try acts.map { act in
             let done = try target.stall(act.order)
@@ -63,7 +63,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "Each way to stall is told as what it is, with its function, and nothing else is",
+        "Each way to stall is reported correctly, with its function, and nothing else is reported",
         .needsBreakpoints,
         .repeatedWhenLate(by: .milliseconds(40))
     )
@@ -73,7 +73,7 @@ struct WatchCommandTests {
         try watch.waitForLoops(1)
         let played = try play(Act.all, target)
         #expect(try target.counts().cut == 0)
-        // A wait that a signal stops comes back early by itself: signal(7).
+        // A wait that a signal stops returns early by itself: signal(7).
         target.send(SIGSTOP)
         usleep(400_000)
         target.send(SIGCONT)
@@ -88,7 +88,7 @@ struct WatchCommandTests {
             #expect(report.waited == act.waits, "\(act.order): \(report.cause.summary)")
             #expect(report.watched.type == .eventLoop && report.watched.label == "sample-target")
             #expect(report.process.pid == target.pid && report.watcher?.pid == watch.pid)
-            // What is told as the shortest and longest holds the truth.
+            // The true length is between the reported shortest and longest.
             let longest = (report.durationMaxNs ?? report.durationNs) + (report.excludedNs ?? 0)
             #expect(
                 done.nanoseconds <= longest + 1_000_000,
@@ -99,7 +99,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "Without breakpoints an uninterrupted call is told, and of the rest that it is unproven, once",
+        "Without breakpoints only uninterrupted calls are reported; one note says that the rest is unproven",
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func withoutBreakpoints() throws {
@@ -118,7 +118,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "asyncio's loop, with nothing prepared in it",
+        "asyncio's loop, with no preparation in the program",
         .enabled(if: Python.asyncio != nil, "this machine has no Python"),
         .needsBreakpoints,
         .repeatedWhenLate(by: .milliseconds(40))
@@ -139,7 +139,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "leaves with the command's own exit status",
+        "it exits with the command's own exit status",
         arguments: [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("exec false", 1)]
     )
     func status(_ script: String, _ expected: Int32) throws {
@@ -148,7 +148,7 @@ struct WatchCommandTests {
         #expect(run.output == "")
     }
 
-    @Test("passes signals on to the command, and its input and output are its own")
+    @Test("it passes signals on to the command, whose input and output stay its own")
     func command() throws {
         let watch = try watch("--", TargetProcess.executable.path, "loop")
         #expect(try watch.line() == "READY")
@@ -160,28 +160,28 @@ struct WatchCommandTests {
         #expect(try watch.reports().count == 1)
     }
 
-    @Test("A program that is not there is one line, and no report")
+    @Test("A missing program gives one line and no report")
     func missingCommand() throws {
         let run = try CommandRun("watch", "--reports", fixture.path, "--", "/no/such/program")
         #expect(run.status == 1 && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
     }
 
     @Test(
-        "goes on with the program that the process runs next, and ends with it; a stall that it dies in is told as such",
+        "exec: it watches the new program and ends with it; a stall that the process dies in is 'terminated'",
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func exec() throws {
         let target = try LoopTarget()
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
-        // Computes for longer than a stall before it has a loop: that is none of the old program's.
+        // Computes for longer than the threshold before it has a loop: that does not belong to the old program.
         try target.tell("exec 600")
         #expect(try target.answer() == ["READY"])
         try watch.waitForNote("runs another program")
         try watch.waitForLoops(2)
         _ = try target.stall("call read_pipe 350")
         usleep(150_000)
-        // Another one: of the same it would be counted only.
+        // Another fault: a repetition of the same would only be counted.
         try target.tell("sleep 30000")
         usleep(500_000)
         target.send(SIGKILL)
@@ -191,7 +191,7 @@ struct WatchCommandTests {
         #expect(reports.map(\.state) == [.recovered, .terminated], "\(watch.notes)")
     }
 
-    @Test("--follow watches the children, too; without it they are not")
+    @Test("--follow watches the children, too; without it they are not watched")
     func children() throws {
         for follows in [true, false] {
             let target = try LoopTarget()
@@ -209,7 +209,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "The clients that wait are counted when a stall is found, and told by show and tail",
+        "Waiting clients are counted when a stall is found; show and tail print them",
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func victims() throws {
@@ -222,7 +222,7 @@ struct WatchCommandTests {
         try watch.waitForLoops(1)
         try target.tell("sleep 600")
         usleep(50_000)
-        // Two that are known ask, five come.
+        // Two existing connections send a request; five new ones arrive.
         for client in accepted.prefix(2) { client.send("hello?") }
         let waiting = try (0..<5).map { _ in try Client(port) }
         _ = try target.answer()
@@ -238,7 +238,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "The clients of a loop that polls a list are counted: at the sockets in the list, and in an epoll set in it",
+        "The waiting clients of a polling loop are counted: at its sockets and in an epoll set among them",
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func victimsOfPoll() throws {
@@ -249,7 +249,7 @@ struct WatchCommandTests {
         for client in accepted { #expect(try client.ask("hello")) }
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
-        // It has waited for the listener since.
+        // Since then it has waited for the listener.
         _ = try target.counts()
         usleep(110_000)
         try target.tell("sleep 600")
@@ -265,7 +265,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "Of a thread that waits for a mutex it is told who holds it, and where that thread is",
+        "A report of a mutex wait names the owner and its place",
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func lockOwner() throws {
@@ -284,7 +284,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "Code made at run time goes by the name that its maker has written down for perf, in watch and in sample",
+        "Generated code has the name from its perf map, in watch and in sample",
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func madeCode() throws {
@@ -303,14 +303,14 @@ struct WatchCommandTests {
         #expect(sample.output.contains("JS:made at run time"), "\(sample.output)")
     }
 
-    @Test("--name finds processes by what they call themselves, and by their program's file")
+    @Test("--name finds processes by their own name and by their program's file")
     func names() throws {
         let name = "named-\(UUID().uuidString.prefix(8))"
         let program = URL(filePath: NSTemporaryDirectory()).appending(path: name + "-by-its-file")
         try FileManager.default.copyItem(at: TargetProcess.executable, to: program)
         defer { try? FileManager.default.removeItem(at: program) }
         let (named, other) = (try LoopTarget(executable: program), try LoopTarget())
-        // The kernel has 15 bytes of the name: the rest is the file's alone.
+        // The kernel keeps 15 bytes of the name: the rest is only in the file's name.
         for pattern in [String(name.prefix(15)) + "*", name + "-by-its-*"] {
             let watch = try WatchRunning(["--name", pattern], directory: "\(fixture.path)-\(pattern.count)")
             try watch.waitForLoops(1)
@@ -322,7 +322,7 @@ struct WatchCommandTests {
         }
     }
 
-    @Test("Beside a loop that is found, the threads are named that may turn one and cannot be judged")
+    @Test("When a loop is found, threads that may run one but cannot be judged are named")
     func unjudged() throws {
         let target = try LoopTarget()
         _ = try target.stall("urged 50")
@@ -334,7 +334,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "A control group that is frozen in the middle of a callout is no stall",
+        "A control group frozen during a callout is not a stall",
         .enabled(if: Freezer.isThere, "no control group can be made here that freezes"),
         .needsBreakpoints,
         .repeatedWhenLate(by: .milliseconds(40))
@@ -354,7 +354,7 @@ struct WatchCommandTests {
             _ = try target.answer()
             usleep(150_000)
         }
-        // It is watched.
+        // It is being watched.
         _ = try target.stall("call read_pipe 350")
         usleep(110_000)
         target.send(SIGKILL)
@@ -364,7 +364,7 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "Several loops of several processes are judged each for itself",
+        "Several loops of several processes are judged independently",
         .needsBreakpoints,
         .repeatedWhenLate(by: .milliseconds(40))
     )
@@ -402,7 +402,7 @@ private final class Client {
 
     func send(_ text: String) { #expect(unsafe Glibc.write(socket, text, text.utf8.count) == text.utf8.count) }
 
-    /// Whether it is answered.
+    /// Whether it gets an answer.
     func ask(_ text: String) throws -> Bool {
         send(text)
         var bytes = [UInt8](repeating: 0, count: 64)
@@ -412,12 +412,12 @@ private final class Client {
 }
 
 extension StallReport {
-    /// By its verdict; reports have two words for it.
+    /// Whether the verdict says that the thread waited: two verdicts do.
     fileprivate var waited: Bool { ["waiting", "blocked"].contains(cause.verdict.rawValue) }
 }
 
 extension WatchRunning {
-    /// Waits for a report of a process, for 30 s.
+    /// Waits up to 30 s for a report of a process.
     func waitForReport(of process: Int32) throws {
         for _ in 0..<600 {
             if try reports().contains(where: { $0.process.pid == process }) { return }

@@ -5,13 +5,13 @@ import Testing
 
 @testable import ProcessWatch
 
-/// An event loop that stalls as it is told: `sample-target loop`.
+/// An event loop that stalls when ordered: `sample-target loop`.
 final class LoopTarget {
-    /// A stall as the target saw it itself.
+    /// A stall as the target itself measured it.
     struct Done {
         var name: String
         var nanoseconds: Int64
-        /// Of a blocking call: whether it came back as it does undisturbed.
+        /// Of a blocking call: whether it returned as it does undisturbed.
         var isWhole: Bool?
     }
 
@@ -25,14 +25,14 @@ final class LoopTarget {
 
     var pid: Int32 { command.pid }
 
-    /// Without waiting for what it prints.
+    /// Without waiting for an answer.
     func tell(_ order: String) throws { try command.send(order + "\n") }
 
     func answer() throws -> [String] {
         try #require(try command.line(), "the target has ended").split(separator: " ").map(String.init)
     }
 
-    /// Stalls, and waits for the end of that.
+    /// Orders a stall and waits for its end.
     func stall(_ order: String) throws -> Done {
         try tell(order)
         let words = try answer()
@@ -40,7 +40,7 @@ final class LoopTarget {
         return Done(name: words[1], nanoseconds: end - begin, isWhole: words.count > 4 ? words[4] == "WHOLE" : nil)
     }
 
-    /// Turns so far, and calls that came back early.
+    /// Turns so far, and calls that returned early.
     func counts() throws -> (turns: Int, cut: Int) {
         try tell("counts")
         let words = try answer()
@@ -67,7 +67,7 @@ final class WatchRunning {
 
     var pid: Int32 { command.pid }
 
-    /// Waits until it has said something, and counts it.
+    /// Waits until it has printed a line, and counts it.
     func waitForNote(_ text: String, count: Int = 1) throws {
         while notes.count(where: { $0.contains(text) }) < count {
             notes.append(try #require(try command.errorLine(), "it has ended: \(notes)"))
@@ -80,13 +80,13 @@ final class WatchRunning {
     func send(_ text: String) throws { try command.send(text) }
     func line() throws -> String? { try command.line() }
 
-    /// Waits for its end. All notes are there then.
+    /// Waits for its end. Then all notes are available.
     func status() throws -> Int32 {
         while let line = try command.errorLine() { notes.append(line) }
         return command.status()
     }
 
-    /// Ends it, and reads what it wrote.
+    /// Ends it and reads the reports that it wrote.
     func finish() throws -> [StallReport] {
         send(SIGINT)
         #expect(try status() == 130)
@@ -101,13 +101,13 @@ final class WatchRunning {
 }
 
 extension Trait where Self == ConditionTrait {
-    /// The test takes hardware breakpoints: perf_event_open(2).
+    /// The test needs hardware breakpoints: perf_event_open(2).
     static var needsBreakpoints: Self {
         .enabled(if: BreakpointSupply().isThere, "this machine, or its settings, has no hardware breakpoints for us")
     }
 }
 
-/// Pythons of this machine.
+/// The Python versions on this machine.
 enum Python {
     static let asyncio = ["/usr/bin/python3", "/usr/local/bin/python3"].first {
         FileManager.default.isExecutableFile(atPath: $0)
@@ -133,9 +133,9 @@ enum Python {
         """
 }
 
-/// A control group for one process, to be frozen.
+/// A control group for one process, which can be frozen.
 struct Freezer {
-    /// Where groups that freeze can be made, and what freezes one: cgroups(7).
+    /// Where groups that can be frozen can be made, and the file that freezes one: cgroups(7).
     private static let kinds = [
         (parent: "/sys/fs/cgroup/freezer", file: "freezer.state", words: ("FROZEN", "THAWED")),
         (parent: "/sys/fs/cgroup/unified", file: "cgroup.freeze", words: ("1", "0")),
@@ -169,7 +169,7 @@ struct Freezer {
         }
     }
 
-    /// Of a process that has ended.
+    /// Only after the process has ended.
     func remove() {
         for _ in 0..<200 where unsafe rmdir(path) != 0 { usleep(10_000) }
     }

@@ -6,21 +6,25 @@ import Testing
 
 @testable import ProcessWatch
 
-@Suite("What a watched process notices of it", .serialized, .timeLimit(.minutes(30)))
+@Suite("What a watched process notices", .serialized, .timeLimit(.minutes(30)))
 struct WatchHarmTests {
     private let fixture: ReportsFixture
 
     init() throws { fixture = try ReportsFixture() }
 
-    /// Looks as often as it may: a stall of 50 ms is one.
+    /// With the shortest interval: a stall of 50 ms counts.
     private func watch(_ processes: [Int32]) throws -> WatchRunning {
         try WatchRunning(processes.map { "\($0)" } + ["--threshold", "50ms"], directory: fixture.path)
     }
 
-    @Test("Killed at any moment, the watcher leaves nothing in it", .needsBreakpoints)
+    @Test("Killed at any moment, the watcher leaves nothing behind in the process", .needsBreakpoints)
     func killed() throws { try kill(times: 20) }
 
-    @Test("Killed at a thousand moments, the watcher leaves nothing in it", .needsBreakpoints, .longForm)
+    @Test(
+        "Killed at a thousand moments, the watcher leaves nothing behind in the process",
+        .needsBreakpoints,
+        .longForm
+    )
     func killedOften() throws { try kill(times: 1000) }
 
     private func kill(times: Int) throws {
@@ -31,7 +35,8 @@ struct WatchHarmTests {
         var (turns, stopped) = (0, 0)
         for round in 0..<times {
             let watch = try watch([target.pid])
-            // Half of them at any moment, from its beginning on; half while the thread stands still for it, where that can be caught.
+            // Half of the kills at a random moment after the start; half while the watcher holds the thread stopped,
+            // if that can be caught.
             if round.isMultiple(of: 2) {
                 usleep(UInt32.random(in: 20_000...150_000, using: &random))
             } else {
@@ -54,22 +59,22 @@ struct WatchHarmTests {
         _ = try target.stall("sleep 1")
     }
 
-    @Test("No call that blocks comes back early")
+    @Test("No blocking call returns early")
     func calls() throws { try makeCalls(rounds: 1) }
 
-    @Test("In ten minutes no call that blocks comes back early", .longForm)
+    @Test("In ten minutes no blocking call returns early", .longForm)
     func callsForLong() throws {
         let end = MonotonicInstant.now + .seconds(600)
         var rounds = 0
         while MonotonicInstant.now < end {
-            // Each of them works once in a process.
+            // Each of them works once per process.
             try makeCalls(rounds: 1)
             rounds += 1
         }
         print("calls: \(rounds) rounds")
     }
 
-    /// Each blocking call in a process of its own, and one whose waits are short.
+    /// Each blocking call in a process of its own, and one process with short waits.
     private func makeCalls(rounds: Int) throws {
         let names = try CommandRun(tool: TargetProcess.executable.path, ["list"]).output.split(separator: "\n")
         #expect(names.count >= 30)
@@ -88,7 +93,8 @@ struct WatchHarmTests {
         let counts = try mixed.counts()
         #expect(counts.cut == 0 && counts.turns > 3)
         let reports = try watch.finish()
-        // All of them were watched while they stood: each call told, unless the watcher itself had no processor for a look.
+        // All of them were watched during their stalls: each call is reported, unless the watcher itself got no CPU
+        // time for a look.
         let wasLate = try watch.runs().contains { $0.lateTicks > 0 }
         #expect(!reports.isEmpty)
         #expect(wasLate || Set(reports.map(\.process.pid)).isSuperset(of: targets.map(\.target.pid)))
@@ -97,14 +103,14 @@ struct WatchHarmTests {
 }
 
 extension LoopTarget {
-    /// Of its status: proc(5).
+    /// A field of its /proc status: proc(5).
     fileprivate func field(_ name: String) -> String {
         let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
         let line = status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
         return line.map { $0.dropFirst(name.count + 1).trimmingCharacters(in: .whitespaces) } ?? ""
     }
 
-    /// How many hardware breakpoints its thread has left, four at most.
+    /// How many hardware breakpoints its thread has left, at most four.
     fileprivate var freeBreakpoints: Int {
         var error: Int32 = 0
         let places = (0..<4).map { RestStack.Place(address: 0x10000 + $0 * 8, stackPointer: 0) }

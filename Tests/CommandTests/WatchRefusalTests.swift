@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("watch, of what cannot be watched", .serialized, .timeLimit(.minutes(10)))
+@Suite("watch of what cannot be watched", .serialized, .timeLimit(.minutes(10)))
 struct WatchRefusalTests {
     private let fixture: ReportsFixture
 
@@ -13,7 +13,7 @@ struct WatchRefusalTests {
     }
 
     @Test(
-        "says in one line what is in the way, and leaves with 1",
+        "it says in one line why, and exits with 1",
         arguments: [("2147483646", "no_such_process"), ("2", "kernel_process"), ("$$", "own_process")]
     )
     func refusals(_ process: String, _ code: String) throws {
@@ -23,7 +23,7 @@ struct WatchRefusalTests {
         #expect(run.errors.contains(": \(code): ") && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
     }
 
-    @Test("A process that has ended and one whose first thread alone has are told apart")
+    @Test("A process that has ended and one of which only the first thread has ended are distinguished")
     func zombie() throws {
         let parent = try TargetProcess("zombie")
         let run = try watch(parent.announced)
@@ -31,7 +31,7 @@ struct WatchRefusalTests {
         #expect(run.errors.split(separator: "\n").count == 1)
     }
 
-    @Test("A report directory that can be none is one line, and 1, before anything is started")
+    @Test("An impossible report directory gives one line and 1, before anything is started")
     func noDirectory() throws {
         let started = "\(fixture.path)/started"
         let run = try CommandRun("watch", "--reports", "/dev/null", "--", "/bin/sh", "-c", "echo > \(started)")
@@ -40,7 +40,7 @@ struct WatchRefusalTests {
         #expect(!FileManager.default.fileExists(atPath: started))
     }
 
-    @Test("No process of the name: one line, and 1")
+    @Test("No process with the name: one line, and 1")
     func noName() throws {
         let run = try watch("--name", "no-such-program-*")
         #expect(run.status == 1 && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
@@ -48,7 +48,7 @@ struct WatchRefusalTests {
     }
 
     @Test(
-        "needs sensible arguments",
+        "invalid arguments are wrong usage",
         arguments: [
             ["0"], ["-1"], ["x"], [], ["4711", "--name", "x"], ["--name", ""], ["4711", "--threshold", "1ms"],
             ["4711", "--threshold", "2h"], ["99999999999"], ["--"], ["4711", "--reports", ""],
@@ -60,7 +60,7 @@ struct WatchRefusalTests {
     }
 
     @Test(
-        "Another user's process is told from one that refuses to be looked at",
+        "Another user's process is distinguished from one that refuses tracing",
         .enabled(
             if: getuid() == 0 && FileManager.default.isExecutableFile(atPath: "/usr/bin/setpriv"),
             "needs root and setpriv"
@@ -81,7 +81,7 @@ struct WatchRefusalTests {
         #expect(refused.errors.split(separator: "\n").count == 1)
     }
 
-    @Test("A process without a loop is watched, and it is said what its threads are at instead")
+    @Test("A process without a loop is watched; the output says what its threads are doing")
     func noLoop() throws {
         let target = try TargetProcess("threads", "3")
         let watch = try WatchRunning(["\(target.processID)", "--threshold", "50ms"], directory: fixture.path)

@@ -4,14 +4,14 @@ import StallReports
 import TestSupport
 import Testing
 
-/// Programs of other builds, and without a first thread.
-@Suite("watch, of programs that were built otherwise", .serialized, .timeLimit(.minutes(10)))
+/// Programs from other kinds of builds, and without a first thread.
+@Suite("watch of programs built differently", .serialized, .timeLimit(.minutes(10)))
 struct WatchedBuildsTests {
     private let fixture: ReportsFixture
 
     init() throws { fixture = try ReportsFixture() }
 
-    /// Stalls it twice; both are to be told, with their functions.
+    /// Stalls it twice; both stalls must be reported with their functions.
     private func judge(_ target: LoopTarget, _ watch: WatchRunning) throws {
         for order in ["call read_pipe 400", "compute 400"] {
             _ = try target.stall(order)
@@ -22,13 +22,13 @@ struct WatchedBuildsTests {
         try #require(reports.count == 2, "\(functions) \(watch.notes)")
         #expect(functions[0].contains("call_read_pipe") && functions[1].contains("compute_until"), "\(functions)")
         #expect(reports.allSatisfy { $0.kind == .blocked && $0.state == .recovered })
-        // The descriptor that it waits for is one of the process's, whichever thread is asked.
+        // The descriptor that it waits for belongs to the process, whichever thread is asked.
         #expect(reports[0].cause.systemCall?.descriptors?.first?.kind == .pipe, "\(reports[0].cause)")
         #expect(!watch.notes.contains { $0.contains("another program") }, "\(watch.notes)")
     }
 
     @Test(
-        "Linked statically, or with debuggers' tables alone: found and explained as any other",
+        "Statically linked, or with debug tables only: found and explained like any other",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/gcc"), "there is no gcc"),
         .needsBreakpoints,
         .repeatedWhenLate(by: .milliseconds(40)),
@@ -46,7 +46,7 @@ struct WatchedBuildsTests {
     }
 
     @Test(
-        "A process whose first thread has ended, before or under watch, is watched on: it runs no other program",
+        "A process whose first thread ends, before or while watched, is not taken for one that runs another program",
         .needsBreakpoints,
         .repeatedWhenLate(by: .milliseconds(40)),
         arguments: [true, false]
@@ -57,7 +57,7 @@ struct WatchedBuildsTests {
         let watch = try WatchRunning(["\(target.pid)"], directory: fixture.path)
         try watch.waitForLoops(1)
         if !before { try endFirstThread(of: target) }
-        // Until it has looked at the process once more, as it does each second.
+        // Until it has checked the process once more, which it does each second.
         usleep(2_500_000)
         try judge(target, watch)
     }

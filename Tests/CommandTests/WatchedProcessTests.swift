@@ -9,7 +9,7 @@ struct WatchedProcessTests {
 
     init() throws { fixture = try ReportsFixture() }
 
-    @Test("After a kill -9 in mid-stall the report is there; readers and the next start show it as terminated")
+    @Test("After a kill -9 during a stall the report exists; readers and the next start show it as terminated")
     func killed() throws {
         let host = try StallHostRun(directory: fixture.path)
         try host.stall("sleep", milliseconds: 30000)
@@ -29,7 +29,7 @@ struct WatchedProcessTests {
         #expect(try ReportReader(path: fixture.path, liveness: .blind).report(report.id).state == .terminated)
     }
 
-    @Test("A stall that is captured still lasts its full time: nothing is cut short")
+    @Test("A captured stall still lasts its full time: no call is cut short")
     func cutsNothingShort() throws {
         let host = try StallHostRun(directory: fixture.path)
         try host.stall("sleep", milliseconds: 1500)
@@ -40,7 +40,7 @@ struct WatchedProcessTests {
         #expect(host.status() == 0)
     }
 
-    @Test("Idle, neither the watchdog nor the reporter makes a system call")
+    @Test("While idle, neither the watchdog nor the reporter makes a system call")
     func idle() throws {
         let host = try StallHostRun(directory: fixture.path)
         try host.stall("sleep", milliseconds: 400)
@@ -50,7 +50,7 @@ struct WatchedProcessTests {
                 tool: "/usr/bin/timeout",
                 ["--signal=KILL", "5", "/usr/bin/strace", "-p", "\(try host.threadID(named: name))"]
             )
-            // The one line is the wait that strace found the thread in.
+            // The one line is the wait in which strace found the thread.
             let calls = trace.errors.split(separator: "\n").filter { $0.contains("(") }
             #expect(calls.count <= 1 && trace.errors.contains("attached"), "\(name): \(trace.errors)")
         }

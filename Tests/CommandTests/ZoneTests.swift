@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-/// A zone without summer time that needs no database: five and a half hours ahead of UTC.
+/// A zone without daylight saving time that needs no database: UTC+05:30.
 @Suite("Times", .timeLimit(.minutes(5)))
 struct ZoneTests {
     private let fixture: ReportsFixture
@@ -17,7 +17,7 @@ struct ZoneTests {
         try CommandRun(arguments: arguments, environment: local)
     }
 
-    @Test("text has them in the local zone, with --utc in UTC; JSON always in UTC")
+    @Test("text uses the local zone, with --utc UTC; JSON always uses UTC")
     func zones() throws {
         #expect(try run("list", fixture.path).output.contains("2026-11-18T16:36:40+05:30"))
         #expect(try run("list", fixture.path, "--utc").output.contains("2026-11-18T11:06:40Z"))
@@ -27,7 +27,7 @@ struct ZoneTests {
     }
 
     @Test(
-        "times that are given are in the local zone, with --utc in UTC, on whichever side of them that is; days as well"
+        "given times and days are in the local zone, with --utc in UTC, wherever the option is placed"
     )
     func given() throws {
         func isFound(_ options: String...) throws -> Bool {
@@ -39,7 +39,7 @@ struct ZoneTests {
         #expect(try isFound("--utc", "--since", "2026-11-18 11:06"))
         #expect(try !isFound("--since", "2026-11-18 11:07", "--utc"))
         #expect(try isFound("--since", "2026-11-18T11:06:40Z") && isFound("--since", "2026-11-18T16:36:40+05:30"))
-        // The stall's day begins at 18:30 of the day before in UTC, and ends at 18:30.
+        // The stall's day begins at 18:30 UTC of the day before, and ends at 18:30.
         var late = Sample.report(id: .make())
         late.startedAt = try #require(Timestamp(rfc3339: "2026-11-18T19:00:00Z"))
         late.endedAt = late.startedAt.advanced(byNanoseconds: late.durationNs)
@@ -50,7 +50,7 @@ struct ZoneTests {
         #expect(try run("show", String(late.fingerprint.rawValue), fixture.path, "--utc").output.contains("Days (UTC)"))
     }
 
-    @Test("the gate's text has them in the local zone, with --utc in UTC; JSON always in UTC")
+    @Test("the gate's text uses the local zone, with --utc UTC; JSON always uses UTC")
     func gate() throws {
         var killed = Sample.run()
         (killed.state, killed.stoppedAt) = (.terminated, nil)

@@ -2,8 +2,9 @@ import Foundation
 import StallReports
 import Testing
 
-/// How readers use a collector, by one that answers what the test wants. With a real one `scripts/collector` plays it.
-@Suite("A collector's address in the place of a directory", .timeLimit(.minutes(10)))
+/// How readers use a collector, tested with a server that answers what the test wants. `scripts/collector` uses a
+/// real one.
+@Suite("A collector's address in place of a directory", .timeLimit(.minutes(10)))
 struct CollectorReadingTests {
     private let fixture: ReportsFixture
     private let server: CannedServer
@@ -24,7 +25,7 @@ struct CollectorReadingTests {
         return run
     }
 
-    @Test("its records are read like a directory's, and what it cannot be asked is chosen here")
+    @Test("its records are read like a directory's; the reader applies conditions that it cannot send as a query")
     func records() throws {
         let report = Sample.report()
         var other = Sample.report(id: .make())
@@ -62,7 +63,7 @@ struct CollectorReadingTests {
         #expect(server.asked.contains("service=bakery"))
     }
 
-    @Test("faults are the collector's sums, where it can be asked for just these")
+    @Test("faults are the collector's sums if it can be asked for exactly these")
     func sums() throws {
         try fixture.store.write(Sample.report())
         let document = try CommandRun("faults", fixture.path, "--format", "json").output
@@ -73,7 +74,7 @@ struct CollectorReadingTests {
     }
 
     @Test(
-        "an answer that is refused, is none, is torn, or comes from elsewhere is one clear error, and nothing is left behind"
+        "a refused, invalid, torn or redirected answer is one clear error; nothing is left behind"
     )
     func wrong() throws {
         let report = try Sample.report().json()
@@ -103,7 +104,7 @@ struct CollectorReadingTests {
     }
 
     @Test(
-        "who follows files takes none, and neither does who is told a wrong one",
+        "commands that follow files refuse an address; a wrong address is an error",
         arguments: ["tail", "top", "doctor"]
     )
     func refused(_ command: String) throws {

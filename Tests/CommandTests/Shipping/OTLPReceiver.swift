@@ -1,13 +1,13 @@
 import Foundation
 import Testing
 
-/// A real receiver in a process of its own, ended with the test. What it is told to answer is in `otlp_receiver.py`.
+/// A real receiver in a separate process, ended with the test. `otlp_receiver.py` describes how to set its answers.
 final class OTLPReceiver {
     private let folder: String
     private let server: PythonServer
     var url: String { server.url }
 
-    /// - Parameter folder: where it keeps what it accepted, also for one that comes after it.
+    /// - Parameter folder: where it keeps what it accepted, also for a later receiver.
     init(in folder: String, plan: String? = nil) throws {
         self.folder = folder
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -41,19 +41,19 @@ final class OTLPReceiver {
         }
     }
 
-    /// What it took, in order.
+    /// What it accepted, in order.
     func accepted() throws -> [Request] {
         guard let text = try? String(contentsOfFile: folder + "/accepted", encoding: .utf8) else { return [] }
         return try text.split(separator: "\n").map { try JSONDecoder().decode(Request.self, from: Data($0.utf8)) }
     }
 
-    /// The stalls that it took, in order.
+    /// The stalls that it accepted, in order.
     func stalls() throws -> [String] { try accepted().flatMap { $0.all("stall.id") } }
 
-    /// Waits until it has taken so many.
+    /// Waits until it has accepted this many.
     func awaitStalls(_ count: Int) throws {
         for _ in 0..<6000 {
-            // A line that is being written is none yet.
+            // A line that is still being written does not count.
             if let found = try? stalls().count, found >= count { return }
             usleep(10_000)
         }

@@ -25,13 +25,13 @@ struct ShipCommandTests {
         return try CommandRun(arguments: all + arguments, environment: environment)
     }
 
-    /// One that goes on until it is ended.
+    /// A ship command that runs until it is ended.
     private func follow(_ receiver: OTLPReceiver, _ directory: String? = nil) throws -> RunningCommand {
         let all = ["ship", directory ?? fixture.path, "--to", receiver.url, "--checkpoint", fixture.root + "/sent"]
         return try RunningCommand(arguments: all)
     }
 
-    @Test("What is there is sent once, and not again by the next run; what has just begun, when it has ended")
+    @Test("Existing reports are sent once and not again by the next run; an ongoing stall is sent when it has ended")
     func once() throws {
         let ids = try write(3)
         _ = try fixture.store.write(Sample.report(id: .make(), state: .ongoing))
@@ -51,7 +51,7 @@ struct ShipCommandTests {
         #expect(try receiver.stalls() == ids + next)
     }
 
-    @Test("New reports are sent as they come; SIGTERM ends it in order, a second one is not needed")
+    @Test("New reports are sent as they appear; one SIGTERM ends the command cleanly")
     func follows() throws {
         try write(1)
         let receiver = try OTLPReceiver(in: answers)
@@ -65,7 +65,7 @@ struct ShipCommandTests {
         try receiver.awaitStalls(1)
         try write(1)
         try receiver.awaitStalls(2)
-        // Nothing waits for it: what came last is sent before the end.
+        // Nothing waits for it: the last reports are sent before the end.
         let last = try write(1)
         run.send(SIGTERM)
         #expect(run.status() == 0)
@@ -76,7 +76,7 @@ struct ShipCommandTests {
         #expect(try receiver.accepted()[0].headers["X-Team"] == "a b")
     }
 
-    @Test("Directories below the given one are followed, also those that come later")
+    @Test("Directories below the given one are followed, including later ones")
     func tree() throws {
         func write(_ folder: String) throws -> String {
             let id = ULID.make()
@@ -103,7 +103,7 @@ struct ShipCommandTests {
         for round in 1...6 {
             ids += try write(20)
             let run = try follow(receiver)
-            // Somewhere between its begin and an acknowledgement that it has noted.
+            // Somewhere between its start and the moment it has recorded an acknowledgement.
             if round.isMultiple(of: 2) { try receiver.awaitStalls(ids.count) } else { usleep(UInt32(round) * 60_000) }
             run.send(SIGKILL)
             #expect(run.status() == 128 + SIGKILL)
@@ -112,7 +112,7 @@ struct ShipCommandTests {
         #expect(try Set(receiver.stalls()) == Set(ids))
     }
 
-    @Test("It waits until the receiver is back, for as long as that asks for; nothing comes twice")
+    @Test("It waits until the receiver is back, for as long as the receiver asks; nothing arrives twice")
     func outage() throws {
         let ids = try write(2)
         let plan = """
@@ -133,10 +133,10 @@ struct ShipCommandTests {
         #expect(try receiver.stalls() == ids)
     }
 
-    @Test("What a receiver minds is told and left out; the others are taken")
+    @Test("Reports that a receiver rejects are reported and skipped; the others are accepted")
     func hostile() throws {
         let ids = try write(9)
-        // The first ones: at the first try the receiver takes nothing that would show that it is they.
+        // The first ones: at the first try the receiver has accepted nothing that would show that these are at fault.
         let minded = ids.prefix(4)
         let plan = minded.map { "{\"where\": \"\($0)\", \"status\": 400, \"body\": \"no\"}" }
         let receiver = try OTLPReceiver(in: answers, plan: plan.joined(separator: "\n"))
@@ -149,7 +149,7 @@ struct ShipCommandTests {
         #expect(try ship(receiver).status == 0)
     }
 
-    @Test("A receiver that takes nothing is no reason to give anything up", arguments: [400, 401, 404, 413])
+    @Test("If a receiver accepts nothing, no report is given up", arguments: [400, 401, 404, 413])
     func refusesEverything(status: Int) throws {
         let ids = try write(5)
         let receiver = try OTLPReceiver(in: answers, plan: "{\"status\": \(status), \"stays\": true}")
@@ -161,7 +161,7 @@ struct ShipCommandTests {
         #expect(try next.stalls() == ids)
     }
 
-    @Test("A redirect is told, and the token goes nowhere else")
+    @Test("A redirect is reported, and the token is sent nowhere else")
     func redirect() throws {
         try write(1)
         let other = try OTLPReceiver(in: fixture.root + "/other")
@@ -171,7 +171,7 @@ struct ShipCommandTests {
         #expect(try other.accepted().isEmpty)
     }
 
-    @Test("The token comes from a file, read each time, or the environment; one that is none is told at once")
+    @Test("The token comes from a file, read each time, or the environment; an invalid one is reported at once")
     func token() throws {
         try write(1)
         let receiver = try OTLPReceiver(in: answers)
@@ -188,13 +188,13 @@ struct ShipCommandTests {
         }
     }
 
-    @Test("Reports that made room for others before they could be sent are counted")
+    @Test("Reports that were deleted for newer ones before they could be sent are counted")
     func lost() throws {
         let ids = try write(3)
         let receiver = try OTLPReceiver(in: answers, plan: "{\"status\": 503, \"stays\": true}")
         let run = try follow(receiver)
         #expect(try run.errorLine()?.contains("503") == true)
-        // More than are kept ready: the first 256 were read when they came.
+        // More than are kept ready: the first 256 were read when they appeared.
         try write(300)
         for id in try FileManager.default.contentsOfDirectory(atPath: fixture.path) {
             try FileManager.default.removeItem(atPath: fixture.path + "/" + id)
@@ -208,7 +208,7 @@ struct ShipCommandTests {
         #expect(try receiver.stalls().starts(with: ids))
     }
 
-    @Test("What cannot begin says what to do")
+    @Test("A command that cannot start says what to do")
     func refusals() throws {
         try write(1)
         let receiver = try OTLPReceiver(in: answers)
