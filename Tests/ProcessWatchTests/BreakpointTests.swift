@@ -8,7 +8,7 @@ import Testing
 @Suite("Breakpoints that cannot be set")
 struct BreakpointSupplyTests {
     @Test(
-        "It is said why, what follows, and what to do",
+        "The message says why, what follows from it, and what to do",
         arguments: [
             (EACCES, "kernel.perf_event_paranoid"), (EPERM, "CAP_PERFMON"), (EPERM, "seccomp"), (ENOSPC, "a debugger"),
             (EOPNOTSUPP, "no hardware breakpoints"),
@@ -20,20 +20,22 @@ struct BreakpointSupplyTests {
         #expect(!BreakpointSupply(error: error).isThere)
     }
 
-    @Test("Where they can be set nothing is said")
+    @Test("If they can be set there is no message")
     func none() { #expect(BreakpointSupply(error: 0).problem == nil && BreakpointSupply(error: 0).isThere) }
 }
 
-@Suite("What a breakpoint has hit")
+@Suite("What a breakpoint hit")
 struct BreakpointTests {
-    /// A kernel's ring of one page behind its head, as perf_event_open(2) has it, with records of our own.  Safe: its memory never leaves it but to calls.
+    /// The kernel's ring buffer as perf_event_open(2) has it, one page after its head, filled with our own records.
+    ///
+    /// Safe: its memory is passed only to calls that return before it is freed.
     @safe private final class Ring {
         private static let (head, tail) = (1024, 1032)
         private let memory: UnsafeMutableRawPointer
         private let size = Int(getpagesize())
         private var breakpoint: process_watch_breakpoint
 
-        /// - Parameter position: where the first record begins; the ring begins anew at its end.
+        /// - Parameter position: where the first record begins; the buffer wraps at its end.
         init(_ records: [[UInt8]], at position: Int = 0) {
             unsafe memory = UnsafeMutableRawPointer.allocate(byteCount: 2 * size, alignment: 4096)
             unsafe memory.initializeMemory(as: UInt8.self, repeating: 0, count: 2 * size)
@@ -64,7 +66,7 @@ struct BreakpointTests {
     private static let (lost, sample): (UInt32, UInt32) = (2, 9)
 
     @Test(
-        "A sample is read, also where the ring begins anew in its middle, and only once",
+        "A sample is read once, even if the buffer wraps inside it",
         arguments: [0, 4056, 4076, 4090]
     )
     func whole(_ position: Int) {
@@ -74,7 +76,7 @@ struct BreakpointTests {
         #expect(hit?.has_registers == true && ring.take() == nil)
     }
 
-    @Test("Without registers, or lost, it is a hit of which nothing is known: not none")
+    @Test("A sample without registers, or a lost one, is an unknown hit, not none")
     func withoutRegisters() throws {
         for records in [
             [record(Self.sample, [77, 0])], [record(Self.lost, [1, 1])], [record(Self.sample, [77, 0, 0, 0])],
@@ -86,7 +88,7 @@ struct BreakpointTests {
         #expect(Ring([]).take() == nil && Ring([record(3, [1])]).take() == nil)
     }
 
-    @Test("By its descriptor, where a system call leaves it in its register; else by the stack pointer")
+    @Test("A hit is matched by descriptor if its register keeps the argument, otherwise by stack pointer")
     func meaning() {
         let hit = process_watch_hit(time_ns: 9, stack_pointer: 0x7000, first_argument: 5, has_registers: true)
         func meaning(_ stackPointer: UInt64, _ descriptor: Int32?, _ keeps: Bool) -> LoopRule.Hit {
@@ -98,7 +100,7 @@ struct BreakpointTests {
         #expect(meaning(0x7000, nil, true) == own && meaning(0x1, nil, true) == .other)
     }
 
-    @Test("Of several that mean the same, one's own catch is enough, the earliest")
+    @Test("Of several equivalent breakpoints, the earliest hit of the loop's own counts")
     func several() {
         let (early, late) = (MonotonicInstant(nanoseconds: 5), MonotonicInstant(nanoseconds: 6))
         #expect(LoopRule.Hit.first(of: []) == nil && LoopRule.Hit.first(of: [nil, nil]) == nil)
@@ -115,7 +117,7 @@ struct LookClockTests {
 
     private func clock() -> LookClock { LookClock(tick: .milliseconds(50), firstAt: Self.at(0)) }
 
-    @Test("A look in time is not late, the first one never")
+    @Test("A look on time is not late; the first look never is")
     func inTime() {
         var clock = clock()
         #expect(clock.begin(at: Self.at(700)) == .zero)
@@ -124,7 +126,7 @@ struct LookClockTests {
         #expect(clock.begin(at: Self.at(706)) == .zero)
     }
 
-    @Test("A look that took long itself makes the next one late: the time without a look counts")
+    @Test("A look that itself took long makes the next one late: the time without a look counts")
     func longLook() {
         var clock = clock()
         _ = clock.begin(at: Self.at(0))
@@ -136,7 +138,7 @@ struct LookClockTests {
     }
 
     @Test(
-        "A look in which the watcher worked all the time makes the next one late by nothing, by the rest if only for part of it"
+        "A long look delays the next by nothing if the watcher worked throughout, else by the rest"
     )
     func longWork() {
         var clock = clock()
@@ -147,7 +149,7 @@ struct LookClockTests {
         #expect(other.begin(at: Self.at(405), worked: .milliseconds(300)) == .milliseconds(100))
     }
 
-    @Test("Up to a fifth of a tick it is in time")
+    @Test("Up to a fifth of a tick late counts as on time")
     func slack() {
         var clock = clock()
         _ = clock.begin(at: Self.at(0))
@@ -156,7 +158,7 @@ struct LookClockTests {
         #expect(clock.begin(at: Self.at(60)) == .zero && other.begin(at: Self.at(61)) == .milliseconds(11))
     }
 
-    @Test("What will be a stall is looked at when it is one, if that is earlier; a look before its time moves nothing")
+    @Test("A look is moved forward to when the stall would be confirmed; an early look does not move the next")
     func maturity() {
         var clock = clock()
         _ = clock.begin(at: Self.at(0))
@@ -171,7 +173,7 @@ struct LookClockTests {
 
 @Suite("Signals of the watcher", .serialized)
 struct WatchSignalTests {
-    @Test("A child that stops or goes on is no signal: SA_NOCLDSTOP")
+    @Test("A child that stops or continues sends no signal: SA_NOCLDSTOP")
     func stops() throws {
         let numbers = [SIGINT, SIGTERM, SIGHUP, SIGCHLD]
         let before = numbers.map { number in

@@ -26,7 +26,8 @@ struct LoopFinderTests {
         return search
     }
 
-    /// A loop that was found, and then its thread elsewhere, every second so many times; it has run before each but where told.
+    /// Finds a loop, then sees its thread elsewhere once a second for this many seconds; the thread has run before
+    /// each look unless `runs` is false.
     private func later(_ position: ThreadPosition, seconds: Int, runs: Bool = true, turningAt turn: Int? = nil)
         -> LoopFinder
     {
@@ -38,7 +39,7 @@ struct LoopFinderTests {
         return search
     }
 
-    @Test("Found once at a place it is no loop, found twice it is")
+    @Test("A place seen once is not a loop; seen twice it is")
     func twice() {
         var search = LoopFinder(isMainThread: false)
         #expect(search.note(wait()) == .nothing && search.place == nil && !search.isRest(wait()))
@@ -47,7 +48,7 @@ struct LoopFinderTests {
         #expect(search.note(wait()) == .nothing && search.isRest(wait()) && search.descriptor == 5)
     }
 
-    @Test("What is no wait for events teaches nothing, however often it is seen")
+    @Test("A call that does not wait for events is ignored, however often it is seen")
     func otherCalls() {
         let names = ["read", "futex", "clock_nanosleep", "accept4", "recvfrom", "restart_syscall"]
         for name in names {
@@ -57,14 +58,14 @@ struct LoopFinderTests {
         #expect(search(.running, .running, .halted(stackPointer: 1, programCounter: 2)).place == nil)
     }
 
-    @Test("poll and select are believed of the main thread alone: others talk to servers in them, call by call")
+    @Test("poll and select count only on the main thread: other threads use them for calls to servers")
     func lists() {
         for name in ["ppoll", "pselect6"] {
             let position = wait(Self.number(name))
             #expect(search(position, position).place == nil)
             #expect(search(position, position, isMainThread: true).place == position.wait)
         }
-        // A list of descriptors is another one each time.
+        // The list of descriptors is a new one in each call.
         var main = search(wait(Self.poll, on: 1), wait(Self.poll, on: 2), isMainThread: true)
         #expect(main.isRest(wait(Self.poll, on: 3)) && main.descriptor == nil)
         main.forget()
@@ -80,18 +81,18 @@ struct LoopFinderTests {
         #expect(innerFirst.place == outer.wait && !innerFirst.isRest(inner))
     }
 
-    @Test("An inner place that is all the thread comes back to for five seconds is the next loop's")
+    @Test("An inner place that the thread returns to exclusively for five seconds becomes the loop's")
     func movedInwards() {
         let inner = wait(on: 9, sp: 0x6000, pc: 0x440)
         #expect(later(inner, seconds: 4).place == wait().wait)
         let moved = later(inner, seconds: 5)
         #expect(moved.place == inner.wait && moved.descriptor == 9 && moved.isRest(inner))
-        // One call that goes on; and a nested loop in turn after turn.
+        // Not for one call that continues, and not for a loop that is nested in turn after turn.
         #expect(later(inner, seconds: 60, runs: false).place == wait().wait)
         #expect(later(inner, seconds: 5, turningAt: 3).place == wait().wait)
     }
 
-    @Test("Seen at its own wait in between, the loop is not over")
+    @Test("A loop seen at its own wait in between has not ended")
     func cameBack() {
         let inner = wait(on: 9, sp: 0x6000, pc: 0x440)
         var search = search(wait(), wait())
@@ -101,20 +102,20 @@ struct LoopFinderTests {
         #expect(search.place == wait().wait)
     }
 
-    @Test("The same place on another descriptor is a loop that has made itself a new set")
+    @Test("The same place with another descriptor is the same loop with a new set")
     func movedToNewSet() {
         var search = search(wait(), wait())
         #expect(search.note(wait(on: 6)) == .place(wait(on: 6).wait!))
         #expect(search.isRest(wait(on: 6)) && search.descriptor == 6)
     }
 
-    @Test("One that was found further out once does not take the place yet")
+    @Test("A place further out that was seen only once does not become the loop's yet")
     func outerOnce() {
         let inner = wait(on: 9, sp: 0x6000, pc: 0x440)
         #expect(search(inner, inner, wait()).place == inner.wait)
     }
 
-    @Test("A poll is asked what it is for, at the second, fourth, eighth … time, and believed only if that is a loop's")
+    @Test("The list of a poll is checked at the 2nd, 4th, 8th … time; it is a loop only if the list is a loop's")
     func asked() {
         var search = LoopFinder(isMainThread: true)
         var asked: [Int] = []
@@ -128,7 +129,7 @@ struct LoopFinderTests {
     }
 
     @Test(
-        "The same descriptor by another instruction is the same loop: the C library waits so once there is a second thread"
+        "Another instruction with the same descriptor is the same loop, as in libc after a second thread starts"
     )
     func relearned() {
         var search = search(wait(), wait())
@@ -137,7 +138,7 @@ struct LoopFinderTests {
         #expect(search.isRest(other) && search.descriptor == 5)
     }
 
-    @Test("A wait that goes on after a stop under another name is the same wait, and elsewhere it is none")
+    @Test("A wait restarted after a stop, under another name, is the same wait; at another place it is not")
     func restarted() {
         let search = search(wait(), wait())
         #expect(search.isRest(wait(Self.restart, on: 0)))
@@ -147,7 +148,7 @@ struct LoopFinderTests {
     }
 
     @Test(
-        "The kernel's line on a thread is read, and another text is none",
+        "The kernel's line on a thread is parsed; other text is rejected",
         arguments: [
             ("running\n", ThreadPosition.running),
             ("-1 0x7ffe10 0x55aa\n", .halted(stackPointer: 0x7ffe10, programCounter: 0x55aa)),
@@ -164,7 +165,7 @@ struct LoopFinderTests {
         #expect(ThreadPosition(Array(text.utf8)[...]) == expected)
     }
 
-    @Test("The kernel's counts are read, and another text is none")
+    @Test("The kernel's counts are parsed; other text is rejected")
     func schedule() {
         func read(_ text: String) -> Schedule? { Schedule(Array(text.utf8)[...]) }
         #expect(read("12 34 5\n") == Schedule(ran: 12, waited: 34, slices: 5))
@@ -174,7 +175,7 @@ struct LoopFinderTests {
 }
 
 extension LoopFinder {
-    /// - Parameter isOfLoop: what is said of a list, if that is asked.
+    /// - Parameter isOfLoop: the answer if the list is checked.
     fileprivate mutating func note(
         _ position: ThreadPosition,
         second: Int = 0,

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ProcessWatch
 
-/// What a loop does between two rests of 400 ms, and what is to be told of it.
+/// What a loop does between two rests of 400 ms, and what must be reported of it.
 struct RuleRow: Sendable, CustomTestStringConvertible {
     enum Verdict: Hashable, Sendable {
         case none
@@ -14,19 +14,19 @@ struct RuleRow: Sendable, CustomTestStringConvertible {
 
     var testDescription: String
     var expected: Verdict
-    /// The same without breakpoints.
+    /// The expected verdict without breakpoints.
     var withoutBreakpoints = Verdict.none
-    /// Whether it is then busy for long enough that it is said to be unproven.
+    /// Whether it is then busy so long that the rest is reported as unproven.
     var isUnproven = true
     var story: LoopStory
     /// The true beginning and end.
     var began: MonotonicInstant
     var ended: MonotonicInstant
-    /// Looks at the stack find no more than the wait.
+    /// If false, looks at the stack find only the wait.
     var findsLoop = true
     /// Whether a breakpoint hits the end.
     var endIsExact = true
-    /// How far apart the earliest and the latest beginning told may be: looks.
+    /// How many looks the earliest and the latest reported beginning may be apart.
     var looksUntilBegin = 1
 
     init(
@@ -102,7 +102,7 @@ struct LoopRuleTests {
     private static let phases = stride(from: 0, to: 50, by: 3).map { Duration.milliseconds($0) }
 
     @Test(
-        "Each way of standing still and of turning is told as what it is, wherever in it the looks fall",
+        "Each way of stalling and turning is judged correctly, wherever in it the looks fall",
         arguments: RuleRow.all
     )
     func decides(_ row: RuleRow) {
@@ -113,14 +113,14 @@ struct LoopRuleTests {
     }
 
     @Test(
-        "Without breakpoints one uninterrupted call is told, and nothing else is called a stall",
+        "Without breakpoints one uninterrupted call is reported, and nothing else is called a stall",
         arguments: RuleRow.all
     )
     func withoutBreakpoints(_ row: RuleRow) {
         for phase in Self.phases {
             let run = RuleRun(row.story, .init(hasBreakpoints: false, phase: phase, findsLoop: row.findsLoop))
             expect(run, row.withoutBreakpoints, row, phase, isExact: false)
-            // What rests meanwhile may be seen there, or not.
+            // A loop that rests in between may have been seen resting, or not.
             if row.expected != .none { #expect((run.unproven > 0) == row.isUnproven, "\(phase)") }
             #expect(row.isUnproven || run.unproven == 0, "\(phase)")
         }
@@ -144,7 +144,7 @@ struct LoopRuleTests {
         let (began, ended) = (stall.times.began, stall.times.ended)
         #expect(began.contains(row.began), "\(phase): \(began), in truth \(row.began)")
         #expect(ended.contains(row.ended), "\(phase): \(ended), in truth \(row.ended)")
-        // Two looks bracket the beginning; the end, where no breakpoint hit it.
+        // Two looks bound the beginning; they also bound the end if no breakpoint hit it.
         #expect(began.upperBound - began.lowerBound <= .milliseconds(50) * row.looksUntilBegin, "\(phase)")
         #expect(ended.upperBound - ended.lowerBound <= .milliseconds(50), "\(phase)")
         if isExact, row.endIsExact { #expect(ended.lowerBound == ended.upperBound, "\(phase)") }
@@ -161,7 +161,7 @@ struct LoopRuleTests {
         }
     }
 
-    @Test("What stands still becomes a stall the threshold after its breakpoint was set, however long that took")
+    @Test("A standstill becomes a stall one threshold after its breakpoint was set; late time is excluded")
     func maturity() {
         var rule = LoopRule(tick: .milliseconds(50), threshold: .milliseconds(250))
         let time = LoopStory.start
@@ -174,15 +174,15 @@ struct LoopRuleTests {
         #expect(rule.maturity == time + .milliseconds(277))
     }
 
-    @Test("Time in which the watcher itself was away proves nothing")
+    @Test("Time in which the watcher itself did not run proves nothing")
     func lateness() {
         for phase in Self.phases {
             let row = RuleRow("", .none) { $0.compute(.milliseconds(500)) }
-            // All of the machine stood: the loop computed for 100 ms of the 500.
+            // The whole machine was suspended: the loop computed for 100 ms of the 500.
             let absence = (row.began + .milliseconds(60))...(row.began + .milliseconds(460))
             let run = RuleRun(row.story, .init(absence: absence, phase: phase))
             #expect(run.stalls.isEmpty && run.disorder == 0, "\(phase)")
-            // Of a longer one the rest counts.
+            // Of a longer standstill the rest counts.
             let longer = RuleRow("", .blocked) { $0.compute(.milliseconds(900)) }
             let other = RuleRun(longer.story, .init(absence: absence, phase: phase))
             #expect(other.stalls.count == 1, "\(phase)")
@@ -190,7 +190,7 @@ struct LoopRuleTests {
         }
     }
 
-    @Test("A stop in the middle of a stall ends it not, and its time counts as unproven")
+    @Test("A stop during a stall does not end it; its time counts as unproven")
     func stoppedInTheMiddle() {
         let row = RuleRow("", .blocked) {
             $0.compute(.milliseconds(400))
@@ -205,7 +205,7 @@ struct LoopRuleTests {
         #expect(run.stalls.first.map { $0.times.unproven >= .milliseconds(700) } == true)
     }
 
-    @Test("A loop that was stopped while it rests is no stall, before or after")
+    @Test("A loop stopped while it rests is not stalled, before or after")
     func stoppedAtRest() {
         var story = LoopStory()
         for _ in 0..<3 {
@@ -217,7 +217,7 @@ struct LoopRuleTests {
     }
 
     @Test(
-        "Any course of rests, turns, calls and callouts: a stall is told once for each standstill of 300 ms, and for none under 200"
+        "Random rests, turns, calls and callouts: each standstill of 300 ms is one stall, none under 200 ms is"
     )
     func random() {
         var random = SplitMix64.ofThisRun()
@@ -236,7 +236,7 @@ struct LoopRuleTests {
                 case 1: story.call(length)
                 case 2: story.shortCalls(length, each: .milliseconds(4))
                 case 3: story.callbacks(Int(length / .milliseconds(2)) + 1, each: .milliseconds(2))
-                // Found once its callout is watched: two looks later than others.
+                // Found only once its callout is watched: two looks later than others.
                 case 4:
                     story.shortCalls(
                         length + (length > .milliseconds(300) ? .milliseconds(100) : .zero),
@@ -261,12 +261,12 @@ struct LoopRuleTests {
         }
     }
 
-    /// Whether the loop came back from its wait within 100 ms of then.
+    /// Whether the loop returned from its wait within 100 ms after this time.
     private func isTurning(_ story: LoopStory, _ time: MonotonicInstant) -> Bool {
         story.first([.turn], after: time, until: time + .milliseconds(100)) != nil
     }
 
-    @Test("One that rests for so short that nobody sees it is not looked at more than once a tick, and stopped never")
+    @Test("A loop whose rests are too short to be seen is never stopped and never called unproven")
     func cost() {
         var story = LoopStory()
         story.rest(.milliseconds(100))

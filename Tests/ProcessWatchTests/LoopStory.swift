@@ -2,28 +2,29 @@ import RunLoopKit
 
 @testable import ProcessWatch
 
-/// What a loop's thread does, on a clock of its own: what looks would read at any moment, and what breakpoints would catch.
+/// What a loop's thread does, on a simulated clock: what looks would read at any moment, and what breakpoints would
+/// hit.
 struct LoopStory: Sendable {
     enum Being: Hashable, Sendable {
         /// Asleep in the loop's own wait.
         case rest
-        /// On a processor, in a callout.
+        /// On a CPU, in a callout.
         case running
-        /// Asleep in a call of a callout's; the number tells one call from the next.
+        /// Asleep in a call made by a callout; the number distinguishes calls.
         case calling(Int)
         /// Stopped by a signal.
         case stopped
     }
 
-    /// What a breakpoint may meet.
+    /// What a breakpoint may hit.
     enum Passage: Hashable, Sendable {
-        /// The loop comes back from its own wait.
+        /// The loop returns from its own wait.
         case turn
-        /// Another activation comes by the same place: a wait of a loop within a callout.
+        /// Another activation passes the same place: the wait of a loop within a callout.
         case nestedTurn
         /// The callout returns to the loop.
         case callout
-        /// What the callout called returns to it.
+        /// A function that the callout called returns to it.
         case inner
     }
 
@@ -31,7 +32,7 @@ struct LoopStory: Sendable {
         var being: Being
         var start: MonotonicInstant
         var end: MonotonicInstant
-        /// What the thread has run before, and in how many slices.
+        /// How long the thread has run before, and in how many time slices.
         var ran: Duration
         var slices: Int
     }
@@ -42,9 +43,9 @@ struct LoopStory: Sendable {
     private var passages: [(time: MonotonicInstant, passage: Passage)] = []
     private var calls = 0
 
-    // What happens, one after the other.
+    // What happens, in sequence.
 
-    /// Rests, and comes back.
+    /// Rests, then wakes up.
     mutating func rest(_ duration: Duration) {
         stay(.rest, duration)
         pass(.turn)
@@ -86,7 +87,7 @@ struct LoopStory: Sendable {
         pass(.callout)
     }
 
-    /// Turns that find work each time: the loop comes by its wait, and does not sleep there.
+    /// Turns that find work each time: the loop passes its wait without sleeping there.
     mutating func turns(_ duration: Duration, each: Duration) {
         let last = end + duration
         while end < last {
@@ -115,11 +116,11 @@ struct LoopStory: Sendable {
 
     private mutating func pass(_ passage: Passage) { passages.append((end, passage)) }
 
-    // What can be read of it.
+    // What a watcher can read.
 
     func being(at time: MonotonicInstant) -> Being { stretch(at: time)?.being ?? .rest }
 
-    /// The kernel's counts: they stand still while the thread does not run.
+    /// The kernel's counts: they do not change while the thread does not run.
     func schedule(at time: MonotonicInstant) -> Schedule {
         guard let last = last(until: time) else { return Schedule(ran: 0, waited: 0, slices: 0) }
         let isRunning = last.being == .running
@@ -128,7 +129,7 @@ struct LoopStory: Sendable {
         return Schedule(ran: UInt64(ran / .nanoseconds(1)), waited: 0, slices: UInt64(slices))
     }
 
-    /// The first passage of one of these kinds after a moment, until another.
+    /// The first passage of one of these kinds in a span of time.
     func first(_ wanted: Set<Passage>, after armed: MonotonicInstant, until time: MonotonicInstant)
         -> (time: MonotonicInstant, passage: Passage)?
     {
@@ -145,7 +146,7 @@ struct LoopStory: Sendable {
         last(until: time).flatMap { time < $0.end ? $0 : nil }
     }
 
-    /// The last one that has begun by then.
+    /// The last one that has begun by this time.
     private func last(until time: MonotonicInstant) -> Stretch? {
         var low = 0
         var high = stretches.count

@@ -2,10 +2,10 @@ import StallMonitor
 import StallReports
 import Testing
 
-@Suite("What a thread polls, and whether that is a loop's")
+@Suite("What a thread polls, and whether that is a loop's list")
 struct PolledSetTests {
     @Test(
-        "Servers poll listeners, sets of their own and wakers; clients a connection, a terminal or a child's output",
+        "Servers poll listeners, their own epoll sets and wakers; clients a connection, a terminal or a child's output",
         arguments: [
             ([.socket], false, false), ([.socket], true, false), ([.file], true, false), ([.pipe], true, false),
             ([.pipe, .pipe], true, false), ([.socket, .eventfd], false, false), ([.socket, .pipe], false, false),

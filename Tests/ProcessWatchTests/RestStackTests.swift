@@ -3,11 +3,11 @@ import Testing
 
 @testable import ProcessWatch
 
-@Suite("What of a stack is the loop, and what it called")
+@Suite("Which part of a stack is the loop, and what it called")
 struct RestStackTests {
     private typealias Found = CapturedStack.Frame.Found
 
-    /// Frames from the innermost on: where, and with which stack pointer.
+    /// Frames, innermost first: address and stack pointer.
     private func stack(_ frames: [(UInt, UInt)], _ found: [Found] = []) -> CapturedStack {
         var stack = CapturedStack(
             frames: frames.enumerated().map { index, frame in
@@ -24,12 +24,12 @@ struct RestStackTests {
     }
 
     private let place = WaitPlace(call: 232, argument: 5, stackPointer: 0x1000, programCounter: 0x10)
-    /// The wait, called by the loop's `poll`, that by `run`, that by `main`.
+    /// The wait, called by the loop's `poll`, which `run` called, which `main` called.
     private let atRest: [(UInt, UInt)] = [(0x10, 0x1000), (0x20, 0x1100), (0x30, 0x1200), (0x40, 0x1300)]
 
     private func rest() throws -> RestStack { try #require(RestStack(stack(atRest), waitingAt: place)) }
 
-    @Test("Every turn comes by the return of the wait's caller, or of the wait where that is a guess")
+    @Test("A turn passes the return address of the wait's caller, or of the wait itself if the caller is a guess")
     func turn() throws {
         #expect(try rest().turn == .init(address: 0x20, stackPointer: 0x1100))
         let guessed = try #require(RestStack(stack(atRest, [.register, .scan]), waitingAt: place))
@@ -38,7 +38,7 @@ struct RestStackTests {
     }
 
     @Test(
-        "A turn is hit where the wait returns; of a process with one thread, or on a list, where its caller goes on"
+        "A turn is hit where the wait returns; if it may wait elsewhere or on a list, in its caller"
     )
     func turnPlaces() throws {
         let rest = try rest()
@@ -50,7 +50,7 @@ struct RestStackTests {
         #expect(RestStack(waitingAt: place).turnPlaces(on: 5, mayWaitElsewhere: true) == [own])
     }
 
-    @Test("A stack that shows something else than the wait teaches nothing")
+    @Test("A stack that is not at the wait is ignored")
     func otherStack() {
         #expect(RestStack(stack([(0x11, 0x1000), (0x20, 0x1100)]), waitingAt: place) == nil)
         #expect(RestStack(stack([(0x10, 0x1008), (0x20, 0x1100)]), waitingAt: place) == nil)
@@ -61,7 +61,7 @@ struct RestStackTests {
 
     @Test("The innermost frame that has not moved is the loop's; what it called is the callout")
     func callout() throws {
-        // `poll` has returned to `run`, which called 0x50, that 0x60, that 0x70.
+        // `poll` has returned to `run`, which called 0x50, which called 0x60, which called 0x70.
         let now = stack([(0x99, 0xd00), (0x70, 0xe00), (0x60, 0xf00), (0x35, 0x1200), (0x40, 0x1300)])
         #expect(
             try rest().find(in: now)
@@ -75,7 +75,7 @@ struct RestStackTests {
         )
     }
 
-    @Test("As many returns are watched as there are registers for, none beyond a guess")
+    @Test("At most as many returns are watched as there are registers, and none inside a guessed frame")
     func limits() throws {
         let deep: [(UInt, UInt)] = (0..<20).map { (0x100 + $0, 0x800 + $0 * 8) } + [(0x35, 0x1200), (0x40, 0x1300)]
         guard case .callout(let returns, let frame) = try rest().find(in: stack(deep)) else {
@@ -92,14 +92,14 @@ struct RestStackTests {
         #expect(fewer.map(\.address) == [0x35])
     }
 
-    @Test("Between two callouts it is in the loop; on its way into or out of the wait it turns")
+    @Test("Between two callouts it is in the loop; entering or leaving the wait it is in the wait")
     func inLoop() throws {
         let rest = try rest()
         #expect(rest.find(in: stack([(0x37, 0x1200), (0x40, 0x1300)])) == .inLoop)
         #expect(rest.find(in: stack([(0x12, 0x1000), (0x20, 0x1100), (0x30, 0x1200), (0x40, 0x1300)])) == .inWait)
     }
 
-    @Test("A stack with nothing in common tells nothing, and neither does one without stack pointers")
+    @Test("A stack with no common frame, or without stack pointers, gives no answer")
     func unknown() throws {
         let rest = try rest()
         #expect(rest.find(in: stack([(0x99, 0x200), (0x98, 0x300)])) == .unknown)
@@ -110,7 +110,7 @@ struct RestStackTests {
         #expect(RestStack(waitingAt: place).find(in: stack([(0x99, 0xd00), (0x40, 0x1300)])) == .unknown)
     }
 
-    @Test("A recursive callout is the outermost of its kind")
+    @Test("Of a recursive callout the outermost frame is the loop's")
     func recursion() throws {
         let now = stack([(0x99, 0xd00), (0x35, 0xe00), (0x35, 0xf00), (0x35, 0x1200), (0x40, 0x1300)])
         #expect(try rest().find(in: now).loopFrame == 3)

@@ -2,11 +2,11 @@ import RunLoopKit
 
 @testable import ProcessWatch
 
-/// The rule driven over a story as the watcher drives it, on the story's clock.
+/// Drives the rule over a story as the watcher does, on the story's clock.
 struct RuleRun {
     struct Stall: Hashable {
         var isCongested: Bool
-        /// Told while it sleeps in one call.
+        /// Whether it was found while the thread sleeps in one call.
         var isInCall: Bool
         var detectedAt: MonotonicInstant
         var times: LoopRule.StallTimes
@@ -14,13 +14,13 @@ struct RuleRun {
     }
 
     struct Circumstances: Sendable {
-        /// Whether breakpoints are to be had.
+        /// Whether breakpoints are available.
         var hasBreakpoints = true
         /// How many returns a look at the stack finds to watch.
         var depth = 2
-        /// From when to when the watcher has no processor.
+        /// When the watcher gets no CPU time.
         var absence: ClosedRange<MonotonicInstant>?
-        /// The first look, after the story's beginning.
+        /// The time of the first look, from the story's beginning.
         var phase = Duration.zero
         /// Whether a look at the stack finds the loop's frame.
         var findsLoop = true
@@ -28,7 +28,7 @@ struct RuleRun {
 
     private(set) var stalls: [Stall] = []
     private(set) var unproven = 0
-    /// Orders in a wrong order: an end without a beginning, two beginnings, a growing one that is none.
+    /// Orders in a wrong sequence: an end or a continuation without a beginning, two beginnings.
     private(set) var disorder = 0
     /// How often a stack was taken: the thread is stopped for it, unless it sleeps.
     private(set) var stacks = 0
@@ -70,7 +70,7 @@ struct RuleRun {
         for order in rule.look(look) { carryOut(order, time, being) }
     }
 
-    /// What a breakpoint hit since it was set, once.
+    /// What a breakpoint has hit since it was set; once.
     private func take(_ armed: inout MonotonicInstant?, _ wanted: Set<LoopStory.Passage>, _ time: MonotonicInstant)
         -> LoopRule.Hit?
     {
