@@ -35,7 +35,7 @@ extension CaptureTests {
             result.groups.filter { names(of: $0.stack).contains(function) }.map { $0.threads.map(\.threadID) }
         }
 
-        @Test("500 that sleep and 8 that run are all captured, and the same stacks are one")
+        @Test("500 sleeping and 8 running threads are all captured, and equal stacks are merged")
         func many() throws {
             let parked = (0..<5).map { kind in
                 (0..<100).map { _ in Stall(kind == 4 ? STALL_READ : STALL_LOCK, depth: 3 + kind * 10) }
@@ -65,7 +65,7 @@ extension CaptureTests {
         }
 
         @Test(
-            "are told apart by their outermost frames, too: two pools whose threads wait in the same function are two stacks"
+            "threads that wait in the same function of different pools have different stacks"
         )
         func outerFrames() throws {
             let sides = [STALL_LEFT, STALL_RIGHT].map { kind in (0..<4).map { _ in Stall(kind, depth: 100) } }
@@ -78,7 +78,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("but the caller's own and those left out")
+        @Test("the caller's own thread and excluded ones are not captured")
         func excluded() throws {
             let stalls = (0..<3).map { _ in Stall(STALL_LOCK) }
             defer { for stall in stalls { stall.finish() } }
@@ -92,7 +92,7 @@ extension CaptureTests {
             #expect(threads(of: result, in: "stall_in_lock") == [[stalls[0].threadID, stalls[2].threadID]])
         }
 
-        @Test("that start and exit meanwhile harm nothing, and the others are all found")
+        @Test("threads that start and exit meanwhile harm nothing, and the others are all found")
         func churning() throws {
             let stalls = (0..<20).map { _ in Stall(STALL_LOCK, depth: 9) }
             defer { for stall in stalls { stall.finish() } }
@@ -111,7 +111,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("are cut off when the time is up, and those left say so")
+        @Test("the capture ends when its time is up, and the remaining threads say so")
         func deadline() throws {
             let stalls = (0..<50).map { _ in Stall(STALL_LOCK) }
             defer { for stall in stalls { stall.finish() } }
@@ -121,7 +121,7 @@ extension CaptureTests {
             #expect(result.missing.allSatisfy { $0.error.code == .notReached })
         }
 
-        @Test("are captured before anything is allocated: one of them holds malloc's lock")
+        @Test("they are captured without allocation: one of them holds malloc's lock")
         func mallocHeld() throws {
             let host = Process()
             let pipe = Pipe()
@@ -141,7 +141,7 @@ extension CaptureTests {
             #expect(output.contains("WAITING 8"))
         }
 
-        @Test("fail as one only where the capturer is gone")
+        @Test("the capture as a whole fails only if the capturer is invalidated")
         func invalidated() {
             capturer.invalidate()
             guard case .failure(let error) = capturer.captureAll() else { return #expect(Bool(false)) }

@@ -5,7 +5,7 @@ import Testing
 @Suite("Awaiting functions", .serialized, .timeLimit(.minutes(10)))
 struct AsyncCallersTests {
     /// The fixture knows which function awaits which, and on which line, and checks the result itself.
-    @Test("are found with their lines, in every shape of awaiting, of a thread that computes and of one that sleeps")
+    @Test("they are found with their lines, for every form of await, in computing and in sleeping threads")
     func allShapes() async throws {
         let (status, output) = try await run(["--all"])
         #expect(status == 0, "\(output)")
@@ -13,7 +13,7 @@ struct AsyncCallersTests {
     }
 
     @Test(
-        "are those of the moment of the capture, the very first too, however soon after it the thread goes on, and however deep it is",
+        "they are those at the moment of the capture, however soon the thread continues and however deep it is",
         arguments: ["--churn", "--churn-anew"],
         [[], ["--deep"], ["--napping"]]
     )
@@ -23,7 +23,7 @@ struct AsyncCallersTests {
         #expect(output.contains("WRONG: 0"))
     }
 
-    @Test("are not made up for threads without an asynchronous function on the stack")
+    @Test("none are invented for threads without an asynchronous function on the stack")
     func bystanders() async throws {
         let (status, output) = try await run(["--bystanders", "400"])
         #expect(status == 0, "\(output)")
@@ -56,7 +56,7 @@ struct AsyncCallersTests {
 @Suite("The call of a job")
 struct JobCallTests {
     @Test(
-        "goes through the register that holds the job (x86-64)",
+        "it goes through the register that holds the job (x86-64)",
         arguments: [
             ([0x41, 0xff, 0x57, 0x38], 15),  // call *0x38(%r15)
             ([0x49, 0xff, 0x53, 0x38], 3),  // call *0x38(%rbx), after another instruction's byte
@@ -71,7 +71,7 @@ struct JobCallTests {
     }
 
     @Test(
-        "goes through a register loaded from the job (aarch64)",
+        "it goes through a register loaded from the job (aarch64)",
         arguments: [
             ([0xf940_2276, 0xf940_1e68, 0xd63f_0100], 19),  // ldr x22, [x19, #64]; ldr x8, [x19, #56]; blr x8
             ([0xa943_da88, 0xd63f_0100], 20),  // ldp x8, x22, [x20, #56]; blr x8

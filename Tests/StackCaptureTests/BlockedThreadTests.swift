@@ -31,7 +31,7 @@ extension CaptureTests {
             Wait(kind: STALL_LOCK, function: "stall_in_lock", systemCall: "futex"),
         ]
 
-        @Test("is captured quietly, with its call and every frame", arguments: waits)
+        @Test("it is captured quietly, with its call and every frame", arguments: waits)
         func captured(_ wait: Wait) throws {
             let stall = Stall(wait.kind, depth: 7, for: .milliseconds(200))
             defer { stall.finish() }
@@ -47,7 +47,7 @@ extension CaptureTests {
         }
 
         @Test(
-            "by a function with neither an unwind table nor a frame pointer shows who called that",
+            "in a function without an unwind table or a frame pointer it shows that function's caller",
             arguments: WaitingWorker.Wait.allCases
         )
         func untabled(_ wait: WaitingWorker.Wait) throws {
@@ -67,7 +67,7 @@ extension CaptureTests {
         }
 
         @Test(
-            "gets no signal: a timed wait that is captured a hundred times lasts its time",
+            "it gets no signal: a timed wait captured a hundred times lasts its full time",
             .repeatedWhenLate(by: .milliseconds(50)),
             arguments: waits.prefix(5)
         )
@@ -98,7 +98,7 @@ extension CaptureTests {
             if let error { #expect(end.error == error) }
         }
 
-        @Test("is captured while it synchronises a file, whether it waits or runs")
+        @Test("it is captured while it synchronises a file, waiting or running")
         func fsync() throws {
             let stall = Stall(STALL_FSYNC)
             defer { stall.finish() }
@@ -114,7 +114,7 @@ extension CaptureTests {
             #expect(captured == 100)
         }
 
-        @Test("that holds the loader's lock is captured and named at once")
+        @Test("it is captured and named at once while it holds the loader's lock")
         func holdsLoader() throws {
             let stall = Stall(STALL_HOLD_LOADER)
             defer { stall.finish() }
@@ -123,7 +123,7 @@ extension CaptureTests {
             #expect(names.contains("dl_iterate_phdr"))
         }
 
-        @Test("is captured through /proc/self/mem where process_vm_readv is refused", arguments: [3, 20_000])
+        @Test("it is captured through /proc/self/mem if process_vm_readv is refused", arguments: [3, 20_000])
         func throughFile(depth: Int) throws {
             let stall = Stall(STALL_READ, depth: depth)
             defer { stall.finish() }
@@ -137,7 +137,7 @@ extension CaptureTests {
             #expect(stack.leftOut == direct.leftOut)
         }
 
-        @Test("in a signal handler shows the code that the signal struck")
+        @Test("in a signal handler it shows the code that the signal interrupted")
         func inHandler() throws {
             let stall = Stall(STALL_HANDLER, depth: 3)
             defer { stall.finish() }
@@ -152,7 +152,7 @@ extension CaptureTests {
         /// The thread publishes its current depth; a capture during which that word did not change must show exactly that
         /// depth. The other frames of a stack depend only on the call: the first capture of each kind gives their number.
         @Test(
-            "and woken all the time is never shown at a depth it was not at",
+            "woken all the time, it is never shown at a depth where it was not",
             .repeatedWhenLate(by: .milliseconds(10))
         )
         func dozing() throws {

@@ -11,7 +11,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct CoexistenceTests {
-    @Test("in every scenario: each capture ends in time, in a right stack or a named reason")
+    @Test("in every scenario each capture ends in time, with a correct stack or a stated reason")
     func everything() async throws {
         try await expectPassed([])
     }

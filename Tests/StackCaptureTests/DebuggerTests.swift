@@ -13,7 +13,7 @@ import Testing
 )
 struct DebuggerTests {
     @Test(
-        "of a thread blocked in a system call",
+        "for a thread blocked in a system call",
         arguments: testsAllForms ? ["sleep", "read", "lock", "poll", "semaphore"] : ["read"]
     )
     func blocked(scenario: String) throws {
@@ -26,7 +26,7 @@ struct DebuggerTests {
     /// Frozen in a signal handler, so that gdb finds the thread where the capture did. The code below the handler was
     /// interrupted at an arbitrary instruction.
     @Test(
-        "of a running thread, interrupted anywhere",
+        "for a running thread, interrupted anywhere",
         arguments: testsAllForms ? ["loop", "json", "json", "json", "json", "json", "mainActor"] : ["json"]
     )
     func running(scenario: String) throws {

@@ -31,7 +31,7 @@ extension CaptureTests {
             #expect(recursion.allSatisfy { $0 == "stall_descend" })
         }
 
-        @Test("keeps both ends of a running thread's, and counts the frames between", arguments: [3_000, 30_000])
+        @Test("of a running thread both ends are kept, and the frames between are counted", arguments: [3_000, 30_000])
         func running(depth: Int) throws {
             let outer = try outermost(capturer)
             let stall = Stall(STALL_SPIN, depth: depth)
@@ -43,7 +43,7 @@ extension CaptureTests {
             )
         }
 
-        @Test("keeps both ends of a sleeping thread's", arguments: [3_000, 30_000])
+        @Test("of a sleeping thread both ends are kept", arguments: [3_000, 30_000])
         func sleeping(depth: Int) throws {
             let outer = try outermost(capturer)
             let stall = Stall(STALL_READ, depth: depth)
@@ -54,7 +54,10 @@ extension CaptureTests {
             #expect(stack.cost.bytesCopied <= 512 << 10)
         }
 
-        @Test("of fewer frames that take up more than is copied, is whole", arguments: [STALL_SPIN, STALL_READ])
+        @Test(
+            "a stack with fewer frames that is larger than the copy is complete",
+            arguments: [STALL_SPIN, STALL_READ]
+        )
         func wide(kind: stall_kind) throws {
             let outer = try outermost(capturer)
             let stall = Stall(kind, depth: -700)
@@ -68,7 +71,7 @@ extension CaptureTests {
             #expect(Array(names.suffix(outer.count)) == outer)
         }
 
-        @Test("that has changed further out since it was copied is not followed there")
+        @Test("a part that has changed since the copy is not followed")
         func changing() throws {
             let stall = Stall(STALL_SWING, depth: 0)
             defer { stall.finish() }

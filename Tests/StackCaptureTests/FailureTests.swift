@@ -47,7 +47,7 @@ extension CaptureTests {
             #expect(Set(codes.keys).isSubset(of: expected))
         }
 
-        @Test("a thread that has the signal blocked, and is sent none")
+        @Test("a thread that has the signal blocked gets no signal")
         func masked() throws {
             capturer.invalidate()
             let capturer = try StackCapturer()  // with the usual, short deadline
@@ -79,7 +79,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("bounds that reach into unmapped memory cost nothing but that part", arguments: [STALL_SPIN, STALL_READ])
+        @Test("bounds that reach into unmapped memory lose only that part", arguments: [STALL_SPIN, STALL_READ])
         func beyondTheStack(kind: stall_kind) throws {
             let stall = Stall(kind)
             defer { stall.finish() }
@@ -90,7 +90,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("every message names itself and says what to do")
+        @Test("every message has its own text and says what to do")
         func messages() {
             let error = CaptureError(.memoryUnreadable, underlying: EPERM)
             #expect(error.description.hasPrefix("memory_unreadable: "))

@@ -4,10 +4,10 @@ import TestSupport
 import Testing
 
 extension ProcessTests {
-    @Suite("A process that the kernel does not let anybody stop")
+    @Suite("A process that the kernel lets nobody stop")
     struct HeldTracerTests {
         /// An execve(2) that waits for another thread's end keeps PTRACE_SEIZE waiting.
-        @Test("a copy is given up after its deadline, and so is each further one; closing does not wait either")
+        @Test("a capture is given up after its deadline, and so are later ones; closing does not wait either")
         func execve() throws {
             let target = try TargetProcess("held")
             let holder = try #require(Int32(target.announced))
@@ -22,7 +22,7 @@ extension ProcessTests {
             }
             #expect(unsafe stackcap_process_refresh(process).status == STACKCAP_NOT_STOPPED)
             unsafe stackcap_process_close(process)
-            // Nothing of this waited for the end of what holds it.
+            // None of these waited for the end of what blocks it.
             #expect(target.state == "D")
             #expect(kill(holder, SIGKILL) == 0)
             #expect(target.rest() == "")

@@ -5,12 +5,12 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Threads of which only the number is known, and memory that may vanish",
+    "Threads known only by id, and memory that may vanish",
     .captureSignal,
     .timeLimit(.minutes(10))
 )
 struct LiveMemoryTests {
-    @Test("A thread's stack is found by its number alone, asleep and running", arguments: [STALL_READ, STALL_SPIN])
+    @Test("A thread's stack is found by its id alone, asleep and running", arguments: [STALL_READ, STALL_SPIN])
     func byNumber(_ kind: stall_kind) throws {
         // A running thread is captured once it gets a processor, which takes long on a busy machine.
         let capturer = try StackCapturer(deadline: .seconds(20))
@@ -28,7 +28,7 @@ struct LiveMemoryTests {
         #expect(b.method == (kind == STALL_READ ? .quiet : .signal))
     }
 
-    @Test("There is no stack of the calling thread, and none of a thread that is not there")
+    @Test("There is no stack of the calling thread, and none of a thread that does not exist")
     func noThread() throws {
         let capturer = try StackCapturer()
         defer { capturer.invalidate() }
@@ -37,7 +37,7 @@ struct LiveMemoryTests {
         #expect(StackCapturer.sighting(ofThread: 1 << 30) == nil)
     }
 
-    @Test("Memory is read as it is; memory that is not there is no fault, nor is its edge")
+    @Test("Memory is read as it is; unmapped memory causes no fault, even at its edge")
     func words() throws {
         let capturer = try StackCapturer()
         defer { capturer.invalidate() }
@@ -54,7 +54,7 @@ struct LiveMemoryTests {
         #expect(capturer.words(at: edge - 8, count: 2) == nil)
     }
 
-    @Test("A sleeping thread is seen to sleep on; a running one is in no call")
+    @Test("A sleeping thread is recognised as still asleep; a running one is in no call")
     func sightings() throws {
         let (sleeper, spinner) = unsafe (stall_start(STALL_READ, 0, 0, nil), stall_start(STALL_SPIN, 0, 0, nil))
         defer { unsafe (_, _) = (stall_finish(sleeper), stall_finish(spinner)) }

@@ -5,7 +5,7 @@ import Testing
 @testable import StackCapture
 
 extension ProcessTests {
-    @Suite("What is in the way is named")
+    @Suite("Errors say what prevents sampling")
     struct ProcessErrorTests {
         private func code(_ processID: Int32) -> CaptureError.Code? {
             do {
@@ -26,7 +26,7 @@ extension ProcessTests {
         @Test("the calling process")
         func own() { #expect(code(getpid()) == .ownProcess) }
 
-        @Test("a thread's number")
+        @Test("a thread id")
         func thread() throws {
             let target = try TargetProcess("threads", "1")
             let second = try #require(try ProcessSampler(processID: target.processID).threads().last?.threadID)
@@ -44,7 +44,7 @@ extension ProcessTests {
         @Test("a thread of the kernel", .enabled(if: ProcessFile("/proc/2/status")?.words(of: "Name") == ["kthreadd"]))
         func kernel() { #expect(code(2) == .kernelProcess) }
 
-        @Test("a traced process: what sleeps has a stack, what runs has a reason")
+        @Test("a traced process: sleeping threads have a stack, running ones a reason")
         func traced() throws {
             let sleeping = try TargetProcess("traced", "sleeping")
             let asleep = try #require(Int32(sleeping.announced))

@@ -5,7 +5,7 @@ import Testing
 @testable import StackCapture
 
 extension ProcessTests {
-    @Suite("It does not suffer")
+    @Suite("A sampled process is not harmed")
     struct ProcessHarmTests {
         static func calls() throws -> [String] {
             let process = Process()
@@ -19,7 +19,7 @@ extension ProcessTests {
         }
 
         @Test(
-            "no blocking call returns early, however often it is looked at",
+            "no blocking call returns early, however often it is sampled",
             .repeatedWhenLate(by: .milliseconds(100))
         )
         func calls() throws {
@@ -47,7 +47,7 @@ extension ProcessTests {
             #expect(quiet > 0)
         }
 
-        @Test("calls that a stop comes upon all the same are started again")
+        @Test("calls that are interrupted by a stop are restarted")
         func race() throws {
             let target = try TargetProcess("waits")
             let sampler = try ProcessSampler(processID: target.processID, deadline: .milliseconds(100))
@@ -61,7 +61,7 @@ extension ProcessTests {
             #expect(methods.values.reduce(0, +) == 3000)
         }
 
-        @Test("every signal that it is sent meanwhile arrives")
+        @Test("every signal sent to it meanwhile arrives")
         func signals() throws {
             let target = try TargetProcess("signals")
             let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
@@ -100,7 +100,7 @@ extension ProcessTests {
             _ = target.rest()
         }
 
-        @Test("its death in the middle is told as such")
+        @Test("its death during a capture is reported as such")
         func death() throws {
             for round in 0..<20 {
                 let target = try TargetProcess("compute", "10")

@@ -10,7 +10,7 @@ enum ProcessTests {
     @Suite("Its threads")
     struct ProcessSamplerTests {
         @Test(
-            "asleep in a call are read quietly, with the call and every frame",
+            "threads asleep in a call are read quietly, with the call and every frame",
             arguments: ["poll", "futex", "vfork"]
         )
         func asleep(_ call: String) throws {
@@ -26,7 +26,7 @@ enum ProcessTests {
             #expect(names.last == "_start")
         }
 
-        @Test("that run are stopped for a moment, a thousand times, and every stack is right")
+        @Test("running threads are stopped briefly, a thousand times, and every stack is correct")
         func running() throws {
             let target = try TargetProcess("compute", "50")
             let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
@@ -57,7 +57,7 @@ enum ProcessTests {
             print("stopped: unwinding \(unwound.percentiles) µs (50/90/99 %)")
         }
 
-        @Test("are all listed, named and captured")
+        @Test("all are listed, named and captured")
         func all() throws {
             let target = try TargetProcess("threads", "20")
             let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
@@ -83,7 +83,7 @@ enum ProcessTests {
             )
         }
 
-        @Test("are read through /proc/PID/mem where process_vm_readv is refused")
+        @Test("they are read through /proc/PID/mem if process_vm_readv is refused")
         func throughFile() throws {
             let target = try TargetProcess("compute", "3")
             let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5), readsThroughFile: true)
@@ -92,7 +92,7 @@ enum ProcessTests {
             #expect(sampler.names(of: stack).count { $0 == "descend" } == 4)
         }
 
-        @Test("that were stopped by a signal stay so, and have stacks")
+        @Test("threads stopped by a signal stay stopped, and have stacks")
         func stopped() throws {
             let target = try TargetProcess("compute", "3")
             target.send(SIGSTOP)
@@ -108,7 +108,10 @@ enum ProcessTests {
             #expect(target.finish().hasPrefix("ROUNDS"))
         }
 
-        @Test("live on when the first one has ended, before they are looked at or meanwhile", arguments: [true, false])
+        @Test(
+            "they are captured if the first thread has ended, before or during the captures",
+            arguments: [true, false]
+        )
         func withoutFirst(_ isEarly: Bool) throws {
             let target = try TargetProcess("headless")
             let early = isEarly ? nil : try ProcessSampler(processID: target.processID, deadline: .seconds(60))
@@ -127,7 +130,7 @@ enum ProcessTests {
             }
         }
 
-        @Test("are held for no longer than they stand, apart from what they wait for a processor")
+        @Test("they are held only while they are stopped, apart from waiting for a CPU")
         func waiting() throws {
             let target = try TargetProcess("compute", "3", onProcessor: 0, isIdle: true)
             let rival = try TargetProcess("compute", "3", onProcessor: 0)
@@ -145,7 +148,7 @@ enum ProcessTests {
 
         #if arch(x86_64)
             @Test(
-                "that stand on a function's first instruction show its caller, running or stopped",
+                "threads at a function's first instruction show its caller, running or stopped",
                 arguments: ["first", "made"],
                 [false, true]
             )
@@ -164,7 +167,7 @@ enum ProcessTests {
                 #expect(!isStopped || target.state == "T")
             }
 
-            @Test("that wait in made code show it as in no module, and end before it while it cannot be executed")
+            @Test("a wait in generated code has no module, and the stack ends there if the code is not executable")
             func sealedCode() throws {
                 let target = try TargetProcess("sealed")
                 let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
@@ -193,7 +196,7 @@ enum ProcessTests {
             }
         #endif
 
-        @Test("have gdb's stacks", .enabled(if: Debugger.isInstalled, "gdb is not installed"))
+        @Test("their stacks equal gdb's", .enabled(if: Debugger.isInstalled, "gdb is not installed"))
         func debugger() throws {
             var compared = 0
             for round in 0..<10 {
@@ -209,7 +212,7 @@ enum ProcessTests {
             print("gdb: \(compared) frames of a stopped process compared")
         }
 
-        @Test("of a program without symbols have stacks all the same")
+        @Test("threads of a program without symbols have stacks")
         func stripped() throws {
             let stripped = FileManager.default.temporaryDirectory.appending(path: "stripped-\(UUID())")
             defer { try? FileManager.default.removeItem(at: stripped) }

@@ -45,7 +45,7 @@ extension ProcessTests {
 
         /// The second kind has a search table, for comparison.
         @Test(
-            "that GNU ld has linked statically: every thread, every frame",
+            "linked statically by GNU ld: every thread, every frame",
             arguments: [["-static"], ["-static-pie"]]
         )
         func linkedStatically(_ flags: [String]) throws {
@@ -63,7 +63,7 @@ extension ProcessTests {
         }
 
         @Test(
-            "that have debuggers' tables only, plain or compressed, at any address, asleep or stopped",
+            "with debug tables only, plain or compressed, at any address, asleep or stopped",
             arguments: [["-static"], ["-static", "-gz=zlib"], ["-static-pie", "-fPIE"]],
             [[], ["computing"]]
         )
@@ -79,7 +79,7 @@ extension ProcessTests {
             #expect(stack.isComplete)
         }
 
-        @Test("that were deleted, or replaced by another file")
+        @Test("deleted, or replaced by another file")
         func replaced() throws {
             let workshop = try Compiler()
             for replacement in ["", "#!/bin/sh\n"] {
@@ -94,7 +94,7 @@ extension ProcessTests {
         }
 
         /// Without any table the walk has to guess. An address that is not executable is not a return address.
-        @Test("that have no table at all: no frame lies outside of code")
+        @Test("without any table: no frame lies outside of code")
         func noTable() throws {
             let workshop = try Compiler()
             let program = try workshop.compile(Self.threaded, ["-O2", "-fomit-frame-pointer", "-static"])
@@ -107,7 +107,7 @@ extension ProcessTests {
             }
         }
 
-        @Test("whose tables are damaged: nothing is harmed, and no frame lies outside of code", arguments: 0..<40)
+        @Test("with damaged tables: no harm, and no frame lies outside of code", arguments: 0..<40)
         func damaged(_ seed: UInt64) throws {
             let workshop = try Compiler()
             let flags = Self.plain + ["-static"] + (seed % 2 == 0 ? [] : ["-gz=zlib"])

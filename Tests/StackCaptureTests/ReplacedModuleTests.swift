@@ -7,11 +7,11 @@ import Testing
 extension CaptureTests {
     /// The capturing thread reads code and tables after the copy was made.
     @Suite(
-        "A stack through a module that another one took the place of before it was walked",
+        "A stack through a module that was replaced before the stack was unwound",
         .enabled(if: Plugins.canBeMade, "there is no clang to build the modules with")
     )
     struct ReplacedModuleTests {
-        @Test("is not followed by the other one's table")
+        @Test("the new module's table is not used")
         func replaced() throws {
             let plugins = try #require(try Plugins())
             let sleeper = try PluginSleeper(plugins.path(0))
@@ -27,7 +27,7 @@ extension CaptureTests {
             #expect(caller == nil ? unwound.end == STACKCAP_END_NO_TABLE : isMarked)
         }
 
-        @Test("is whole where nothing was loaded meanwhile")
+        @Test("it is complete if nothing was loaded meanwhile")
         func same() throws {
             let plugins = try #require(try Plugins())
             let sleeper = try PluginSleeper(plugins.path(1))
@@ -37,7 +37,7 @@ extension CaptureTests {
             #expect(try unwound.caller(of: sleeper)?.found == STACKCAP_FOUND_TABLE)
         }
 
-        @Test("is whole where it leads through no module that can go, whatever was loaded meanwhile")
+        @Test("it is complete if its modules cannot be unloaded, whatever was loaded meanwhile")
         func lasting() throws {
             let plugins = try #require(try Plugins())
             let worker = WaitingWorker(.group)

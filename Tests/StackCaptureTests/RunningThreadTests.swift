@@ -14,7 +14,7 @@ extension CaptureTests {
             capturer = try StackCapturer(deadline: .seconds(5))
         }
 
-        @Test("copies its own stack, and every frame is found", arguments: [0, 7, 200, 900])
+        @Test("it copies its own stack, and every frame is found", arguments: [0, 7, 200, 900])
         func spinning(depth: Int) throws {
             let stall = Stall(STALL_SPIN, depth: depth)
             defer { stall.finish() }
@@ -32,7 +32,7 @@ extension CaptureTests {
         }
 
         @Test(
-            "that comes to run only after the deadline still shows its stack to who asks again"
+            "if it runs only after the deadline, its stack is available to a later request"
         )
         func late() throws {
             // Without a wait: each capture's deadline has passed when its signal is sent.
@@ -79,7 +79,7 @@ extension CaptureTests {
         }
 
         @Test(
-            "whose handler comes after its request was given up copies nothing: the memory is another thread's stack by then"
+            "if its handler runs after the request was given up, it copies nothing: the memory may be another's stack"
         )
         func withdrawn() throws {
             let hasty = try StackCapturer(signal: SIGVTALRM, deadline: .zero)
@@ -100,7 +100,7 @@ extension CaptureTests {
         }
 
         @Test(
-            "that has gone to sleep before its signal was sent copies nothing at the application's own: the memory is another thread's stack by then"
+            "if it slept before the signal, the application's own signal copies nothing: the memory may be another's"
         )
         func movedOn() throws {
             stall_count_signals(SIGUSR2)
@@ -117,7 +117,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("below code without an unwind table is found by its instructions, and only those frames say so")
+        @Test("a caller without an unwind table is found by instructions, and only those frames say so")
         func frameSources() throws {
             for (kind, leaf) in [(STALL_BARE_SPIN, "stall_in_spin"), (STALL_BARE_READ, "stall_in_read")] {
                 let stall = Stall(kind, depth: 2)
@@ -134,7 +134,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("is complete in every capture, whatever it is doing", arguments: [STALL_ALLOCATE, STALL_ITERATE])
+        @Test("every capture is complete, whatever the thread is doing", arguments: [STALL_ALLOCATE, STALL_ITERATE])
         func storms(kind: stall_kind) throws {
             let stall = Stall(kind, depth: 4)
             defer { stall.finish() }
@@ -142,7 +142,7 @@ extension CaptureTests {
         }
 
         @Test(
-            "that loads and unloads modules at the same address never meets a stale unwind table",
+            "loading and unloading modules at the same address never meets a stale unwind table",
             .enabled(if: Plugins.canBeMade, "there is no clang to build the modules with")
         )
         func reloading() throws {
@@ -152,7 +152,7 @@ extension CaptureTests {
             try expectWholeStacks(of: stall, captures: 500)
         }
 
-        @Test("runs on meanwhile: it goes round between any two captures of a storm")
+        @Test("it continues meanwhile: it makes progress between any two captures of a storm")
         func goesOn() throws {
             let stall = Stall(STALL_ALLOCATE)
             defer { stall.finish() }
@@ -195,7 +195,7 @@ extension CaptureTests {
             #expect(taken == captures)
         }
 
-        @Test("is named down to the Swift closure that it spins in")
+        @Test("it is named down to the Swift closure that it spins in")
         func swiftClosure() throws {
             let worker = SpinningWorker()
             defer { worker.finish() }

@@ -16,7 +16,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("has one capturer at a time; another signal has its own")
+        @Test("it has one capturer at a time; another signal has its own")
         func oneAtATime() throws {
             let first = try StackCapturer(deadline: .seconds(5))
             #expect(code { try StackCapturer(deadline: .seconds(5)) } == .signalInUse)
@@ -27,12 +27,12 @@ extension CaptureTests {
             #expect(try other.capture(stall).get().isComplete)
         }
 
-        @Test("must be one that can be handled", arguments: [0, -1, 65, 1000, SIGKILL, SIGSTOP])
+        @Test("it must be a signal that can be handled", arguments: [0, -1, 65, 1000, SIGKILL, SIGSTOP])
         func unusable(signal: Int32) {
             #expect(code { try StackCapturer(signal: signal) } == .unusableSignal)
         }
 
-        @Test("goes on to the application's handler when the application sends it")
+        @Test("it is passed on to the application's handler when the application sends it")
         func passedOn() throws {
             stall_count_signals(SIGPROF)
             defer { stall_reset_signal(SIGPROF) }
@@ -52,7 +52,7 @@ extension CaptureTests {
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_COUNTS)
         }
 
-        @Test("is as before after invalidate, and captures say why they fail")
+        @Test("after invalidate it is as before, and captures say why they fail")
         func invalidated() throws {
             let capturer = try StackCapturer(deadline: .seconds(5))
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_OTHER)
@@ -66,14 +66,14 @@ extension CaptureTests {
             #expect(try next.capture(stall).get().isComplete)
         }
 
-        @Test("is given up with the last reference")
+        @Test("it is released with the last reference")
         func released() throws {
             do { _ = try StackCapturer(deadline: .seconds(5)) }
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
         }
 
         /// SIGPROF's default action ends the process; an error here would end the test process.
-        @Test("that is still pending when the default handler returns is discarded")
+        @Test("if still pending when the default handler returns, it is discarded")
         func pendingAtTheEnd() throws {
             let capturer = try StackCapturer()
             let stall = Stall(STALL_SPIN_MASKED)
@@ -84,7 +84,7 @@ extension CaptureTests {
         }
 
         /// As above. The thread shares our processor, and so has not run since its signal was sent.
-        @Test("that has not arrived when the default handler returns is discarded")
+        @Test("if it has not arrived when the default handler returns, it is discarded")
         func onItsWayAtTheEnd() throws {
             let stall = Stall(STALL_SPIN)
             defer { stall.finish() }
@@ -100,7 +100,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("that the application has taken over is neither sent nor taken back")
+        @Test("if the application has taken it over, it is neither sent nor restored")
         func takenOver() throws {
             let capturer = try StackCapturer(signal: SIGUSR1)
             let stall = Stall(STALL_SPIN)
@@ -117,7 +117,7 @@ extension CaptureTests {
         }
 
         /// A signal of ours would end the process here, because that is its default action.
-        @Test("that the application ignores or gives back its default action after our start is told, and never sent")
+        @Test("if the application ignores it or resets it after our start, that is reported and it is never sent")
         func takenAway() throws {
             for handler in [SIG_IGN, SIG_DFL] {
                 let capturer = try StackCapturer(signal: SIGUSR2)
@@ -135,7 +135,7 @@ extension CaptureTests {
             }
         }
 
-        @Test("leaves C++ exceptions to libgcc's unwinder")
+        @Test("it leaves C++ exceptions to libgcc's unwinder")
         func exceptions() throws {
             let file = try unsafe #require(stall_file_of("_Unwind_RaiseException"))
             #expect(unsafe String(cString: file).contains("libgcc_s"))

@@ -49,8 +49,8 @@ private func applyTwice<Element>(_ elements: [Element], _ body: (Element) -> Ele
     elements.map { body(body($0)) }
 }
 
-/// A thread that runs and sleeps by turns, so briefly that what a look at it has found is often over already; and one that sends it a signal of
-/// the application's all the time.
+/// A thread that alternates between running and sleeping, so briefly that a look's finding is often outdated; and one
+/// that constantly sends it one of the application's signals.
 final class NappingWorker: Sendable {
     private let found = Mutex<ThreadIdentity?>(nil)
     private let isReleased = Atomic(false)

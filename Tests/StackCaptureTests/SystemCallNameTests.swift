@@ -29,7 +29,7 @@ struct SystemCallNameTests {
         }
     }
 
-    @Test("none for numbers that no architecture has given out")
+    @Test("numbers that no architecture has assigned have no name")
     func unknown() {
         for numbering in [SystemCallNumbering.x86, .aarch64] {
             #expect(SystemCall.name(of: -1, in: numbering) == nil)

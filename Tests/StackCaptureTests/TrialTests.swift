@@ -5,19 +5,19 @@ import Testing
 /// The trials' short forms; `scripts/trials` runs the long ones. They run in a separate process, because they need the signal,
 /// and check descriptors, memory and threads of the whole process.
 @Suite(
-    "Captures on trial",
+    "Capture trials",
     .serialized,
     .timeLimit(.minutes(10)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct TrialTests {
-    @Test("leave every kind of blocking call undisturbed")
+    @Test("every kind of blocking call stays undisturbed")
     func invisible() async throws {
         try await expectMet(Trial.program, "invisible", "--short")
     }
 
     @Test(
-        "under twelve loads neither hang nor leak nor show a frame that is not there",
+        "twelve loads cause no hang, no leak and no frame that does not exist",
         arguments: testsAllForms ? ["", "1"] : ["1"]
     )
     func storm(arenas: String) async throws {
@@ -30,25 +30,25 @@ struct TrialTests {
         )
     }
 
-    @Test("are right at each instruction of code of every kind")
+    @Test("stacks are correct at each instruction of all kinds of code")
     func steps() async throws {
         try await expectMet(Trial.program, "steps", "--short")
     }
 
-    @Test("find the caller of Swift's own functions without an unwind table, at each of their instructions")
+    @Test("the caller of Swift's functions without an unwind table is found, at each of their instructions")
     func untabled() async throws {
         try await expectMet(Trial.program, "untabled", "--short")
     }
 
     @Test(
-        "of a thread that computes and calls a hundred thousand times a second cut none of the calls short"
+        "no call is cut short in a thread that computes and makes 100,000 calls a second"
     )
     func race() async throws {
         try await expectMet(Trial.program, "race", "--short")
     }
 
     @Test(
-        "do not make a sleeping thread run, and are whole at 60 frames",
+        "a sleeping thread is not woken, and stacks of 60 frames are complete",
         .longForm,
         arguments: ["pause", "cost"]
     )
@@ -57,7 +57,7 @@ struct TrialTests {
     }
 
     @Test(
-        "are gdb's stacks, in over a hundred places",
+        "stacks equal gdb's, in over a hundred places",
         .longForm,
         .enabled(
             if: FileManager.default.isExecutableFile(atPath: "/usr/bin/gdb"),
