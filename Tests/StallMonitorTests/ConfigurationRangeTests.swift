@@ -3,9 +3,9 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("Ranges of the configuration")
+@Suite("Configuration ranges")
 struct ConfigurationRangeTests {
-    @Test("The defaults are within the ranges, and do not change")
+    @Test("The defaults are within the ranges and stay unchanged")
     func defaults() {
         let (configuration, errors) = StallMonitor.Configuration().broughtIntoRange()
         #expect(errors.isEmpty)
@@ -14,7 +14,7 @@ struct ConfigurationRangeTests {
         #expect(StallMonitor.Configuration(repeats: .everyStall).rangeErrors.isEmpty)
     }
 
-    @Test("A value out of range is named with its range, and replaced by the nearer end")
+    @Test("A value out of range is named with its range and replaced by the nearer end")
     func outside() {
         let absurd = StallMonitor.Configuration(
             limits: .init(reports: 0, runs: .min, bytes: .max),

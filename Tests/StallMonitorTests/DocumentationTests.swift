@@ -6,7 +6,7 @@ struct DocumentationTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
 
-    /// Programs that the documents quote, each of which is compiled.
+    /// Programs that the documents quote; each is compiled.
     private static let programs = [
         "Tests/Fixtures/doc-examples/Main.swift", "Tests/Embedding/Sources/Shop/Server.swift",
         "Tests/Embedding/Tests/ShopTests/CheckoutTests.swift", "Tests/Fixtures/service-host/Example.swift",
@@ -21,13 +21,13 @@ struct DocumentationTests {
     func codeCompiles(_ document: String) throws {
         let programs = try Self.programs.map { Self.flat(try Self.text($0)) }
         for block in Self.blocks(of: "swift", in: try Self.text(document)) {
-            // What is said of a line at its end is for the document's reader alone.
+            // A comment at the end of a line is only for the document's reader.
             let code = Self.flat(block.replacing(#/ +// .*/#, with: ""))
             #expect(programs.contains { $0.contains(code) }, "\(document) has code that no program has:\n\(block)")
         }
     }
 
-    @Test("A link to a file of the repository leads to one", arguments: documents)
+    @Test("Links to files of the repository lead to existing files", arguments: documents)
     func linksLead(_ document: String) throws {
         let folder = Self.root.appending(path: document).deletingLastPathComponent()
         for link in try Self.text(document).matches(of: /\]\(([^)#:]+)\)/) {

@@ -14,7 +14,7 @@ struct ReconfigurationTests {
     private func settings(_ rule: StallRule) -> WatchSettings { WatchSettings(.init(rule: rule)) }
 
     @Test(
-        "A loop gets the new rule at once, one with a rule of its own keeps that, and the shortest tick is found again"
+        "A loop gets the new rule at once, one with its own rule keeps that; the shortest tick is found again"
     )
     func rules() {
         var test = RoundUnderTest()
@@ -28,7 +28,7 @@ struct ReconfigurationTests {
         test.round.finish()
     }
 
-    @Test("A loop that sleeps is looked at again, and a stall after that is one by the new rule")
+    @Test("A sleeping loop gets the new rule: its next stall is judged by it")
     func asleep() {
         var test = RoundUnderTest()
         let loop = QuietLoop()
@@ -45,7 +45,7 @@ struct ReconfigurationTests {
         test.round.finish()
     }
 
-    @Test("A stall under way is judged to its end by the rule by which it began; the next one by the new rule")
+    @Test("An ongoing stall is judged to its end by the rule by which it began; the next one by the new rule")
     func underWay() {
         var test = RoundUnderTest()
         let loop = QuietLoop()
@@ -61,7 +61,7 @@ struct ReconfigurationTests {
         test.round.finish()
     }
 
-    /// Looks until there is such a notice, for a minute at most.
+    /// Looks until there is such a notice, for at most a minute.
     private func number(of isWanted: (StallNotice) -> Bool, in test: inout RoundUnderTest) -> Int {
         let deadline = MonotonicInstant.now + .seconds(60)
         var found = 0
@@ -72,7 +72,7 @@ struct ReconfigurationTests {
         return found
     }
 
-    @Test("More reports are permitted at once where the new rule says so")
+    @Test("More reports are permitted at once if the new rule says so")
     func repeats() {
         let name = Fingerprint(rawValue: "v2:0000000000000001")!
         var throttle = ReportThrottle(
@@ -86,11 +86,11 @@ struct ReconfigurationTests {
     }
 }
 
-@Suite("A monitor that is given another configuration", .serialized, .captureSignal, .timeLimit(.minutes(2)))
+@Suite("A monitor that gets another configuration", .serialized, .captureSignal, .timeLimit(.minutes(2)))
 struct ReconfiguredMonitorTests {
     private let directory = TemporaryDirectory(inMemory: true)
 
-    @Test("It says what has changed, and what takes a new start; the same configuration again changes nothing")
+    @Test("It reports what has changed and what needs a restart; the same configuration again changes nothing")
     func change() throws {
         let plain = StallMonitor.Configuration(directory: directory.path)
         let monitor = StallMonitor.start(plain, watching: [])
@@ -100,14 +100,14 @@ struct ReconfiguredMonitorTests {
         let change = monitor.reconfigure(other)
         #expect(change.applied == ["ticks", "limits", "followsLocks"])
         #expect(change.needsRestart == ["directory", "captureSignal"])
-        // What was not taken is still not as it is.
+        // A change that was not applied is still different.
         let again = monitor.reconfigure(other)
         #expect(again.applied.isEmpty && again.needsRestart == change.needsRestart)
         monitor.stop()
         #expect(monitor.reconfigure(plain).isEmpty)
     }
 
-    @Test("A value out of its range is replaced by the nearest one, and told as a fault")
+    @Test("A value out of range is replaced by the nearest one and reported as a fault")
     func range() {
         let log = EventLog()
         let plain = StallMonitor.Configuration(directory: directory.path)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallMonitor
 
-/// Of 1 % of a processor and a burst of one second, on a clock of the test's own.
+/// A budget of 1 % of a CPU and a burst of one second, on a simulated clock.
 @Suite("The budget for the monitor's own cost")
 struct CostBudgetTests {
     private static let limits = StallMonitor.CostLimits(
@@ -39,7 +39,7 @@ struct CostBudgetTests {
         func permitsDetection() -> Bool { budget.permits(.detection, at: now) }
     }
 
-    @Test("Samples thin out when half is spent and more when three quarters are, then all captures stop")
+    @Test("Samples thin out at half of the budget and more at three quarters; then all captures stop")
     func thins() {
         #expect(run.samples(16) == 16)
         run.spend(milliseconds: 490)
@@ -56,7 +56,7 @@ struct CostBudgetTests {
     }
 
     @Test(
-        "When stopped, it permits one capture after a quarter is available again; if that is cheap, more follow, and finally all"
+        "After a stop one capture is permitted once a quarter is available; if it is cheap, more follow"
     )
     func halfOpen() {
         run.spend(milliseconds: 1000)
@@ -75,7 +75,7 @@ struct CostBudgetTests {
         #expect(run.budget.account.stops == 1)
     }
 
-    @Test("An expensive trial stops captures again, and counts as the same stop")
+    @Test("An expensive trial stops captures again; it counts as the same stop")
     func failedTrial() {
         run.spend(milliseconds: 1000)
         run.spend(after: .seconds(30))
@@ -86,7 +86,7 @@ struct CostBudgetTests {
         #expect(run.budget.account.state == .stopped && run.budget.account.stops == 1)
     }
 
-    @Test("Time for which threads are held has its own budget")
+    @Test("The time for which threads are held has its own budget")
     func held() {
         run.spend(held: .milliseconds(6))
         #expect(run.budget.account.state == .thinned)
@@ -96,14 +96,14 @@ struct CostBudgetTests {
         #expect(run.budget.account.state == .full, "0.1 % of 20 s are 20 ms")
     }
 
-    @Test("The debt of one large cost is bounded: it is paid after the time of one burst")
+    @Test("The debt of one large cost is limited to what one burst's time pays")
     func boundedDebt() {
         run.spend(milliseconds: 3_600_000)
         run.spend(after: .seconds(126))
         #expect(run.budget.account.state == .trial)
     }
 
-    @Test("Times are accounted for, also of the state that lasts")
+    @Test("Times per state are counted, including the current state")
     func account() {
         run.spend(milliseconds: 600)
         run.spend(milliseconds: 500, after: .seconds(5))
@@ -113,17 +113,17 @@ struct CostBudgetTests {
         #expect(account.stopped == .seconds(31) && account.state == .trial)
     }
 
-    @Test("Over a minute of stalls without end the share is kept")
+    @Test("During a minute of endless stalls the cost share is kept")
     func share() {
         var permitted = 0
-        // Each capture, with all that follows from it, costs 50 ms; one is wanted every 100 ms for an hour.
+        // Each capture, with all that follows from it, costs 50 ms; one is requested every 100 ms for an hour.
         for _ in 0..<36_000 {
             let isPermitted = run.permitsDetection()
             permitted += isPermitted ? 1 : 0
             run.spend(milliseconds: isPermitted ? 50 : 0, after: .milliseconds(100))
         }
         let spent = permitted * 50
-        // 1 % of an hour is 36 s, and the burst is one; most of it is used.
+        // 1 % of an hour is 36 s, and the burst is 1 s; most of it is used.
         #expect(spent <= 37_100 && spent > 25_000, "\(spent) ms")
     }
 }

@@ -9,7 +9,7 @@ struct CostGuardTests {
     private let ledger = WatchdogLedger()
     private let notices = Mailbox<StallNotice>(capacity: 100)
 
-    /// With all the processor time in the world, and 10 ms for holding threads.
+    /// With unlimited CPU time, and 10 ms for holding threads.
     private func makeGuard() -> CostGuard {
         let limits = StallMonitor.CostLimits(
             processorShare: 1,
@@ -35,7 +35,7 @@ struct CostGuardTests {
 
     private var state: CostBudget.State? { ledger.snapshot.budget?.state }
 
-    @Test("The time for which a stall's thread was held, until captures are stopped, which is reported")
+    @Test("The time a stall's thread was held is charged, until captures stop; that is reported")
     func detections() throws {
         var costs = makeGuard()
         var told: [StallMonitorError.Code] = []
@@ -53,7 +53,7 @@ struct CostGuardTests {
         #expect(told == [.capturesStopped])
     }
 
-    @Test("Also of samples, and of lock owners")
+    @Test("Samples and lock owners are charged, too")
     func samplesAndOthers() {
         var costs = makeGuard()
         #expect(isStack(costs.sample(at: .now) { .captured(stack(held: .milliseconds(6))) }))
@@ -67,7 +67,7 @@ struct CostGuardTests {
         #expect(state == .stopped)
     }
 
-    @Test("A failed capture held no thread, and is charged only its processor time")
+    @Test("A failed capture held no thread and is charged only its CPU time")
     func failures() {
         var costs = makeGuard()
         for _ in 0..<100 { _ = costs.detection(at: .now) { .failed(CaptureError(.threadGone)) } }

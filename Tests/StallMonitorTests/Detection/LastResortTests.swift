@@ -10,13 +10,13 @@ struct LastResortTests {
 
     private func notice() -> AbortNotice { AbortNotice(limit: .seconds(30), threads: nil, takenAt: start) }
 
-    @Test("not before it has lasted for as long as the server allows, and by what it has lasted only")
+    @Test("not before the stall has lasted as long as the server allows")
     func limit() {
         #expect(resort.step(for: 1, at: start + .seconds(40)) { .seconds(29) } == .wait)
         #expect(resort.step(for: 1, at: start) { .seconds(30) } == .announce)
     }
 
-    @Test("once the report is written, or five seconds later where the disk does not answer")
+    @Test("once the report is written, or five seconds later if the disk does not answer")
     mutating func report() {
         let notice = notice()
         resort.announce(notice, of: 1)
@@ -27,7 +27,7 @@ struct LastResortTests {
         #expect(resort.step(for: 1, at: soon) { .seconds(31) } == .abort)
     }
 
-    @Test("a stall that was announced and then ended does not make another one the last")
+    @Test("a stall that was announced and then ended does not make another stall the last one")
     mutating func another() {
         let notice = notice()
         resort.announce(notice, of: 1)

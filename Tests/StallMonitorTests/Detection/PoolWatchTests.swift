@@ -7,7 +7,7 @@ import Testing
 
 @testable import StallMonitor
 
-/// A pool as the watchdog sees it, look by look: the jobs begin and end now, the looks have times of the test's own.
+/// A pool as the watchdog sees it, look by look: the jobs begin and end now, the looks have simulated times.
 @Suite("When a task pool is starved")
 struct PoolDetectionTests {
     private let pool = TaskPoolHeartbeat(label: "workers", width: 2)
@@ -30,7 +30,7 @@ struct PoolDetectionTests {
         )
     }
 
-    /// What the look after so many ticks finds. Nothing speaks against a candidate.
+    /// What the look after this many ticks finds. Nothing dismisses a candidate.
     private func look(_ watched: WatchedLoop, after ticks: Int) -> [StallFinding] {
         let findings = watched.look(at: start + .milliseconds(50) * ticks + .milliseconds(40), late: false).1
         for finding in findings { if case .candidate = finding.decision { watched.confirm(finding.category) } }
@@ -45,7 +45,7 @@ struct PoolDetectionTests {
         return span
     }
 
-    @Test("Every worker in one job each for the threshold: a stall, once, from when the last worker was taken")
+    @Test("If every worker is in one job for the threshold, that is a stall, from when the last worker was taken")
     func starved() throws {
         let watched = watched()
         let jobs = [pool.willRun(), pool.willRun()]
@@ -58,7 +58,7 @@ struct PoolDetectionTests {
         for job in jobs { pool.didRun(job) }
     }
 
-    @Test("A pool with a free worker is at rest, however long the others' jobs last")
+    @Test("A pool with a free worker is at rest, however long the other workers' jobs last")
     func oneFree() {
         let watched = watched()
         let job = pool.willRun()
@@ -111,7 +111,7 @@ struct PoolDetectionTests {
         pool.didRun(standing)
     }
 
-    @Test("A long job is found among short ones, and the short ones are not")
+    @Test("A long job is found among short ones, which are not")
     func oneByOne() {
         let watched = watched(oneByOne: true)
         #expect(look(watched, after: 0) == [] && watched.isAtRest)
@@ -122,7 +122,7 @@ struct PoolDetectionTests {
             if begins(look(watched, after: tick)) != nil { found.append(tick) }
             pool.didRun(beside)
         }
-        // From its own beginning on, which was before the first look.
+        // Counted from its own beginning, which was before the first look.
         #expect(found.count == 1 && (5...6).contains(found.first ?? 0))
         pool.didRun(long)
         #expect(look(watched, after: 20).contains(where: \.endsStall) && watched.isAtRest)
@@ -136,7 +136,7 @@ struct PoolDetectionTests {
         for job in jobs { pool.didRun(job) }
     }
 
-    @Test("The tick and the threshold are the rule's")
+    @Test("The tick and the threshold are those of the rule")
     func rule() {
         let watched = watched(StallRule(tick: .milliseconds(50), ticks: 20, repeated: nil, congested: nil))
         let jobs = [pool.willRun(), pool.willRun()]
@@ -155,7 +155,7 @@ struct PoolDetectionTests {
 struct PoolRoundTests {
     private let quick = StallRule(tick: .milliseconds(2), ticks: 3, repeated: nil, congested: nil)
 
-    /// Looks until something was told, or half a minute has passed.
+    /// Looks until there is a notice, or half a minute has passed.
     private func look<Told>(_ test: inout RoundUnderTest, until told: (StallNotice) -> Told?) -> Told? {
         let deadline = MonotonicInstant.now + .seconds(30)
         while MonotonicInstant.now < deadline {
@@ -170,7 +170,7 @@ struct PoolRoundTests {
         return try #require(stall)
     }
 
-    @Test("A pool with a worker free is not looked at")
+    @Test("A pool with a free worker is not looked at")
     func quiet() {
         var test = RoundUnderTest()
         let pools = (0..<100).map { TaskPoolHeartbeat(label: "pool \($0)", width: 2) }
@@ -186,7 +186,7 @@ struct PoolRoundTests {
         test.round.finish()
     }
 
-    @Test("A starved pool is reported with each worker, the longest job first, and with the number of waiting jobs")
+    @Test("A starved pool is reported with each worker, the longest job first, and the number of waiting jobs")
     func workers() throws {
         var test = RoundUnderTest()
         let pool = TaskPoolHeartbeat(label: "workers", width: 3)
@@ -201,7 +201,7 @@ struct PoolRoundTests {
         #expect((found.width, found.running, found.waiting) == (3, 3, 2))
         #expect(stall.threadID == crew.threadIDs.first)
         #expect(found.workers.allSatisfy { $0.evidence != nil })
-        // This round has nothing to take stacks with, and says so for each.
+        // This round cannot take stacks, and says so for each worker.
         #expect(found.stacks.isEmpty && found.workers.allSatisfy { $0.problem != nil })
         crew.release(1)
         let ended = look(&test) { if case .ended(let number, let span, _) = $0 { (number, span) } else { nil } }
@@ -224,7 +224,7 @@ struct PoolRoundTests {
         test.round.finish()
     }
 
-    @Test("Two pools starve at once, and each has its stall; a pool that has ended is forgotten, and its stall is over")
+    @Test("Two pools starve at once, each with its own stall; when a pool ends, its stall ends")
     func severalPools() {
         var test = RoundUnderTest()
         let pools = ["a", "b"].map { TaskPoolHeartbeat(label: $0, width: 1) }
@@ -258,7 +258,7 @@ struct PoolRoundTests {
     }
 }
 
-/// Threads that stand in one job each until they are let go.
+/// Threads that stay in one job each until they are released.
 private final class StandingCrew: Sendable {
     private let gate = DispatchSemaphore(value: 0)
     /// In the order in which their jobs began.

@@ -4,12 +4,12 @@ import StallReports
 
 @testable import StallMonitor
 
-/// A loop without a thread: a heartbeat that a test beats.
+/// A loop without a thread: the test drives its heartbeat.
 final class QuietLoop: WatchableLoop {
     let label: String
     let heartbeat = LoopHeartbeat()
     private let whenAsked: @Sendable () -> Void
-    /// None: but the watchdog asks, in the middle of a look.
+    /// There is no thread, but the watchdog asks for it, in the middle of a look.
     var thread: LoopThread? {
         whenAsked()
         return nil
@@ -53,16 +53,16 @@ struct RoundUnderTest: ~Copyable {
         return added
     }
 
-    /// How many loops a look looks at.
+    /// How many loops one look visits.
     mutating func visitsOfALook() -> Int {
         let before = ledger.snapshot.loopLooks
         round.look()
         return ledger.snapshot.loopLooks - before
     }
 
-    /// What was told so far.
+    /// The notices so far.
     func takeNotices() -> [StallNotice] {
-        // So that there is one to take.
+        // So that `take` does not wait.
         notices.add(.checkpoint)
         return notices.take() ?? []
     }

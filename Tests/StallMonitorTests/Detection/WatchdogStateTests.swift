@@ -13,7 +13,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct WatchRoundTests {
-    @Test("Of 10,000 loops only those are looked at that have left their rest")
+    @Test("Of 10,000 loops a look visits only those that are not at rest")
     func onlyAwake() {
         var test = RoundUnderTest()
         let loops = (0..<10_000).map { _ in QuietLoop() }
@@ -31,7 +31,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("A loop that wakes for a moment raises its wake flag once a look at most, and is looked at once")
+    @Test("A loop that wakes briefly raises its wake flag at most once a look, and is looked at once")
     func briefWakes() {
         var test = RoundUnderTest()
         let loop = QuietLoop()
@@ -48,7 +48,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("Watches come and go in any order, and each of the others is still found by its wakeFlag")
+    @Test("Watches are added and removed in any order; the wake flag of each remaining one still finds it")
     func removal() {
         var test = RoundUnderTest()
         let loops = (0..<200).map { _ in QuietLoop() }
@@ -57,7 +57,7 @@ struct WatchRoundTests {
         for index in stride(from: 0, to: 200, by: 3) { test.round.remove(numbers[index]) }
         for index in loops.indices { loops[index].leaveRest() }
         #expect(test.visitsOfALook() == 133)
-        // The places of those that went are given out anew.
+        // The places of the removed ones are reused.
         let more = (0..<67).map { _ in QuietLoop() }
         for loop in more { test.watch(loop) }
         #expect(test.visitsOfALook() == 200)
@@ -70,7 +70,7 @@ struct WatchRoundTests {
         #expect(free.count == loops.count)
     }
 
-    @Test("A loop that ends in its sleep is forgotten, at a look at it alone")
+    @Test("A loop that ends while at rest is forgotten; the look visits only that loop")
     func endedLoops() {
         var test = RoundUnderTest()
         let loops = (0..<50).map { _ in QuietLoop() }
@@ -94,7 +94,7 @@ struct WatchRoundTests {
         for loop in [a, b, patient] { loop.leaveRest() }
         var began: [String: Int] = [:]
         var ended: Set<Int> = []
-        // It only ends a hang: the stalls take 6 ms.
+        // This time limit only ends a hang: the stalls take 6 ms.
         let deadline = MonotonicInstant.now + .seconds(120)
         while ended.count < 2, MonotonicInstant.now < deadline {
             test.round.look()
@@ -112,7 +112,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("A stop of the process in the middle of a look counts towards no stall, and is a pause")
+    @Test("A stop of the process during a look counts towards no stall, and is a pause")
     func stopInALook() {
         let stops = Atomic(false)
         let loop = QuietLoop(whenAsked: { if stops.exchange(false, ordering: .relaxed) { _ = stallInSleep(3_000) } })
@@ -122,7 +122,7 @@ struct WatchRoundTests {
         loop.leaveRest()
         test.round.look()
         stops.store(true, ordering: .relaxed)
-        // It stands still, so its thread is asked for.
+        // The loop is at a standstill, so its thread is asked for.
         test.round.look()
         let isYetToStop = stops.load(ordering: .relaxed)
         #expect(!isYetToStop)
@@ -132,7 +132,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("A stop at whose end another watch is asked for counts towards no stall")
+    @Test("A stop that ends when another watch is requested counts towards no stall")
     func stopBeforeAnOrder() {
         var test = RoundUnderTest()
         let loop = QuietLoop()
@@ -150,7 +150,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("The run record's turn lengths are summed by name, also for watches that have ended")
+    @Test("The run record's turn lengths are summed by name, including watches that have ended")
     func totals() {
         var test = RoundUnderTest()
         let (first, second) = (QuietLoop("pool"), QuietLoop("pool"))
@@ -170,7 +170,7 @@ struct WatchRoundTests {
         #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 42)
     }
 
-    @Test("A loop's turns count once, however often it is watched, and those before the watch not at all")
+    @Test("A loop's turns count once, however often it is watched, and turns before the watch do not count")
     func turns() {
         var test = RoundUnderTest()
         let (loop, name) = (QuietLoop("pool"), WatchName(type: .runLoop, label: "pool"))
@@ -188,7 +188,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("Loops with ever new names are counted together after a limit")
+    @Test("Beyond a limit, loops with new names are counted together")
     func names() {
         var test = RoundUnderTest()
         for job in 0..<1_000 {
@@ -203,7 +203,7 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
-    @Test("An order is carried out before the next tick, even if every loop rests")
+    @Test("An order is carried out before the next tick, even if every loop is at rest")
     func promptOrders() throws {
         let (watchdog, notices) = (Watchdog(), Mailbox<StallNotice>(capacity: 100))
         let thread = try MonitorThread(name: "order-test") {
@@ -223,7 +223,7 @@ struct WatchRoundTests {
             #expect(loop.heartbeat.attach(wakeFlag))
             let rule = StallRule(tick: tick, ticks: 2, repeated: nil, congested: nil)
             let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
-            // The first is busy: the watchdog sleeps for its tick when the second one comes.
+            // The first loop is busy: the watchdog sleeps for its tick when the second one is added.
             watchdog.give(.watch(identity, .loop(loop), rule, wakeFlag, []))
             loop.leaveRest()
         }
@@ -249,7 +249,7 @@ struct WatchRoundTests {
             watchdog.give(.watch(identity, .loop(loop), rule, wakeFlag, []))
             loop.leaveRest()
         }
-        // Stands for a stop: the watchdog's thread does not begin before it is over.
+        // Simulates a stop: the watchdog's thread does not start before it is over.
         _ = stallInSleep(3_000)
         let thread = try MonitorThread(name: "stop-test") {
             let source = StackSource(signal: 0) { _ in }
@@ -257,7 +257,7 @@ struct WatchRoundTests {
                 WatchdogState(notices: notices, ledger: ledger, stackSource: source, wakeFlags: watchdog.wakeFlags)
             )
         }
-        // They stall all the same, so much later.
+        // The loops do stall, but that much later.
         var spans: [StallSpan] = []
         while spans.count < 2, let batch = notices.take(until: .now + .seconds(60)), !batch.isEmpty {
             for case .began(let stall) in batch { spans.append(stall.span) }
@@ -271,7 +271,7 @@ struct WatchRoundTests {
     }
 
     @Test(
-        "A loop that leaves its rest just before the watchdog looks for wakeFlags keeps it awake, just after ends its wait"
+        "A loop that leaves its rest just before the flags are checked prevents parking; just after, it ends it"
     )
     func departureWhileParking() {
         let watchdog = Watchdog()
@@ -287,7 +287,7 @@ struct WatchRoundTests {
             return watchdog.wakeFlags.hasRaised
         }
         #expect(!before && watchdog.wakeFlags.takeRaised() == [wakeFlag.place])
-        // What that departure posted is no departure's any more: the next one ends the next wait.
+        // The signal that this departure posted is stale: the next departure ends the next wait.
         while watchdog.semaphore.wait(until: .now) {}
         #expect(watchdog.park { watchdog.wakeFlags.hasRaised })
         wakeFlag.loopDidLeaveRest()
@@ -312,7 +312,7 @@ struct WatchRoundTests {
             let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
             watchdog.give(.watch(identity, .loop(loop), rule, wakeFlag, []))
         }
-        // Each departure lasts until it is told of as a stall: one that is lost lasts for ever.
+        // Each departure lasts until it is reported as a stall: a lost one would last for ever.
         var random = SplitMix64(seed: 7)
         var told = 0
         for _ in 0..<150 {

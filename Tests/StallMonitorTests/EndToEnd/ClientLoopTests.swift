@@ -6,7 +6,8 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// An event loop of another make, watched as any client can: all imports of this file are plain ones. A reader of a pipe in poll(2).
+/// A third-party event loop, watched as any client can: all imports of this file are plain ones. It reads a pipe with
+/// poll(2).
 private final class PipeLoop: WatchableLoop {
     let label = "pipe loop"
     let heartbeat = LoopHeartbeat()
@@ -34,7 +35,7 @@ private final class PipeLoop: WatchableLoop {
         ready.wait()
     }
 
-    /// Has the loop sleep in a callout. 0 ends it.
+    /// Makes the loop sleep in a callout. 0 ends it.
     func stall(deciseconds: UInt8) { _ = unsafe withUnsafePointer(to: deciseconds) { unsafe write(writer, $0, 1) } }
 
     private func run() {
@@ -60,7 +61,7 @@ private func serveSlowly(deciseconds: UInt8) { usleep(useconds_t(deciseconds) * 
 @Suite("A client's own event loop", .serialized, .captureSignal, .timeLimit(.minutes(10)))
 struct ClientLoopTests {
     @Test(
-        "is watched through the public API alone, with its stack, evidence and exact length",
+        "it is watched through the public API alone, with its stack, evidence and exact length",
         .repeatedWhenLate(by: .milliseconds(50))
     )
     func publicAPI() throws {

@@ -7,7 +7,8 @@ import Testing
 
 @testable import StallMonitor
 
-/// Threads that really compute, in code of every shape. Own is this target; `TestSupport` and Foundation stand for libraries.
+/// Threads that really compute, in code of every shape. This target is own code; `TestSupport` and Foundation act as
+/// libraries.
 @Suite(
     "The function to blame",
     .serialized,
@@ -18,8 +19,8 @@ import Testing
 struct CulpritTests {
     private let directory = TemporaryDirectory()
 
-    /// The report of a stall whose stack could be taken, and that is as wanted otherwise: on a machine that gives the thread no
-    /// processor it may not be.
+    /// The report of a stall with a stack that also satisfies `isWanted`. On a machine that gives the thread no CPU
+    /// time a report may not; then the stall is repeated.
     private func report(
         where isWanted: (StallReport) -> Bool = { _ in true },
         of work: @escaping @Sendable (StallingLoop) -> Void
@@ -72,7 +73,7 @@ struct CulpritTests {
         #expect(try await culprit { _ = stallInDecoding(600) }.contains("stallInDecoding"))
     }
 
-    @Test("Not the function seen last is to blame, but the one that was there for longest")
+    @Test("The function that was there longest is to blame, not the one seen last")
     func notTheLast() async throws {
         let found = try await culprit {
             _ = stallInLibrary(1_200)
@@ -109,11 +110,12 @@ struct CulpritTests {
         #expect(frames[culprit.frame].function == culprit.function)
     }
 
-    @Test("Time on a CPU is parted, and the hottest function named")
+    @Test("CPU time is split into user and system, and the hottest function is named")
     func computing() async throws {
         let report = try await report(where: { $0.cause.verdict == .onCPU }) { $0.perform { _ = stallInLibrary(900) } }
         let evidence = try #require(report.cause.evidence)
-        // Beside enough other work it waits for a processor for longer than it has one, and that is then told.
+        // On a machine with enough other work the thread waits for a CPU longer than it has one; then that is
+        // reported.
         let isStarved = (evidence.runDelayNs ?? 0) > (evidence.cpuNs ?? 0)
         #expect(report.cause.verdict == (isStarved ? .starved : .onCPU))
         #expect(isStarved || report.cause.summary.contains("mostly in"), "\(report.cause.summary)")

@@ -4,7 +4,7 @@ import StallReports
 import TestSupport
 import Testing
 
-/// Processes that end in the middle of a stall.
+/// Processes that end during a stall.
 @Suite(
     "A stall that its process does not survive",
     .serialized,
@@ -12,12 +12,13 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct DeathTests {
-    /// What was told is on the disk, unless that hangs.
+    /// In memory, because a disk may hang.
     private let directory = TemporaryDirectory(inMemory: true)
 
     private var path: String { directory.path + "/reports" }
 
-    /// Starts a process, waits until its stall is reported, then has it die. Returns also what was known of the stall just before.
+    /// Starts a process, waits until its stall is reported, then makes it die. Also returns what was known of the
+    /// stall just before.
     private func report(
         afterDeath death: String,
         _ act: (MortalProcess) throws -> Void
@@ -36,7 +37,8 @@ struct DeathTests {
         return (report, seen)
     }
 
-    /// Waits until the running process's stall is known to be longer than at its detection. Returns its report by then.
+    /// Waits until the running process's stall is known to be longer than at its detection. Returns its report at
+    /// that time.
     private func growth(of id: ULID, _ process: MortalProcess) async throws -> StallReport {
         while true {
             let report = try process.reader.report(id)
@@ -47,7 +49,7 @@ struct DeathTests {
     }
 
     @Test(
-        "kill -9, a crash or an abort of another thread, and _exit leave it terminated, and claim no more than is known"
+        "After kill -9, another thread's crash or abort, or _exit a stall is terminated and claims only what is known"
     )
     func violentDeaths() async throws {
         let deaths: [(String, (MortalProcess) throws -> Void)] = [
@@ -60,14 +62,14 @@ struct DeathTests {
             #expect(report.state == .terminated && report.processEnd?.cause == .killedOrCrashed, "\(death)")
             let least = try #require(report.durationMinNs)
             #expect(least <= report.durationNs && report.durationMaxNs == nil && report.endedAt == nil)
-            // Where a look fell between the loop's stamp and its block, the start is a range, and stays one.
+            // If a look fell between the loop's stamp and its block, the start is a range, and stays one.
             let wasExact = before.durationMinNs == nil || before.durationMinNs == before.durationNs
             #expect(!wasExact || least == report.durationNs, "\(least) of \(report.durationNs)")
             #expect(report.culprit != nil || !report.stacks.isEmpty)
         }
     }
 
-    /// The runtime's, beside its library.
+    /// Whether the runtime's crash handler exists, beside its library.
     private static let hasCrashHandler: Bool = {
         let maps = (try? String(contentsOfFile: "/proc/self/maps", encoding: .utf8)) ?? ""
         let library = maps.split(separator: "\n").first { $0.hasSuffix("/libswiftCore.so") }?.split(separator: " ").last
@@ -79,7 +81,7 @@ struct DeathTests {
     }()
 
     @Test(
-        "What the runtime's crash handler does after a crash is no part of the stall, and the report says that it came",
+        "The runtime's crash handler after a crash is not part of the stall; the report says that it ran",
         .enabled(if: DeathTests.hasCrashHandler, "needs swift-backtrace beside the runtime")
     )
     func crashHandler() async throws {
@@ -105,7 +107,7 @@ struct DeathTests {
     }
 
     @Test(
-        "a stall of the longest permitted length ends the process, after its report was written"
+        "a stall of the longest permitted length ends the process after its report was written"
     )
     func lastResort() async throws {
         for (death, signal) in [("last-resort", SIGABRT), ("last-resort-hung", SIGKILL)] {
@@ -126,7 +128,7 @@ struct DeathTests {
         }
     }
 
-    @Test("exit during a stall is reported with its status, a return from main too")
+    @Test("exit during a stall is reported with its status; so is a return from main")
     func exits() async throws {
         for (death, status) in [("exit", Int32(7)), ("return", 0)] {
             try? FileManager.default.removeItem(atPath: path)
@@ -136,7 +138,7 @@ struct DeathTests {
         }
     }
 
-    @Test("a process that becomes another program is over, though its number lives")
+    @Test("a process that runs another program is over, although its process id lives on")
     func exec() async throws {
         let process = try MortalProcess("exec", in: path)
         _ = await process.word(after: "began")
@@ -165,7 +167,7 @@ struct DeathTests {
         #expect(try process.reader.contents().reports.first?.processEnd?.cause == .killedOrCrashed)
     }
 
-    @Test("a stall that was detected and not yet reported is known after the end")
+    @Test("a stall that was detected but not yet reported is known after the end")
     func unreported() async throws {
         let process = try MortalProcess("unreported", in: path)
         _ = await process.word(after: "began")
@@ -182,19 +184,19 @@ struct DeathTests {
         #expect(second.state == .terminated && second.durationNs >= 250_000_000 && second.stacks.isEmpty)
         #expect(second.service?.name == "mortal" && second.process.pid == process.pid)
 
-        // The next start writes it down, and takes the record away.
+        // The next start writes its report and removes the record.
         try ReportDirectory(path: path).closeTerminated()
         #expect(try process.reader.liveProcesses().processes.isEmpty)
         #expect(try process.reader.contents().reports.map(\.state) == [.terminated, .terminated])
     }
 
-    @Test("a server that closes every descriptor loses no byte of its own files, and its stalls are still recorded")
+    @Test("a server that closes every descriptor loses no byte of its files, and its stalls are still recorded")
     func closedDescriptors() async throws {
         let process = try MortalProcess("close", in: path)
         let id = try #require(await process.word(after: "began").flatMap(ULID.init))
         try process.proceed()
         _ = await process.word(after: "closed")
-        // A record is made anew: only then does the lock tell of the process again.
+        // A record is created again: only then does its lock show again that the process lives.
         while try process.reader.liveProcesses().processes.first?.holdsLock != true {
             try await Task.sleep(for: .milliseconds(20))
         }
@@ -212,7 +214,7 @@ struct DeathTests {
         #expect(try process.reader.report(id).state == .terminated)
     }
 
-    @Test("an OOM kill is distinguished from another kill", .enabled(if: MemoryCgroup.isPossible))
+    @Test("an OOM kill is distinguished from other kills", .enabled(if: MemoryCgroup.isPossible))
     func outOfMemory() async throws {
         let cgroup = try MemoryCgroup(limit: 256 << 20)
         let process = try MortalProcess("memory", in: path, cgroup: cgroup.path)
@@ -223,20 +225,20 @@ struct DeathTests {
         #expect(report.state == .terminated && report.processEnd?.cause == .outOfMemory)
     }
 
-    @Test("killed at random moments, it leaves no torn report, and every stall that was reported is there")
+    @Test("killed at random moments, it leaves no torn report, and every reported stall is there")
     func randomKills() async throws {
         let output = try await run("kills", path, testsAllForms ? "20" : "3")
         #expect(output.contains("missing 0, torn 0, wrong 0, not closed by the next start 0"), "\(output)")
     }
 
-    @Test("a power cut at any moment tears no report, and loses none that was written")
+    @Test("a power cut at any moment tears no report and loses none that was written")
     func powerCuts() async throws {
         #expect(try await run("log", path, directory.path + "/log", "3000").hasSuffix("done\n"))
         let verdict = try await run("judge", directory.path + "/log", "300")
         #expect(verdict.contains("torn 0, lost 0"), "\(verdict)")
     }
 
-    /// What the fixture prints, to its end.
+    /// Everything that the fixture prints.
     private func run(_ arguments: String...) async throws -> String {
         let process = Process()
         (process.executableURL, process.arguments) = (MortalProcess.executable, arguments)
@@ -257,7 +259,7 @@ struct DeathTests {
     }
 }
 
-/// A cgroup with a limit, gone with the value.
+/// A cgroup with a limit, removed with the value.
 private final class MemoryCgroup: Sendable {
     let path: String
 

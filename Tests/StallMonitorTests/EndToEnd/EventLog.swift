@@ -28,14 +28,14 @@ final class EventLog: Sendable {
         events.withLock { $0.compactMap { if case .mended(let error) = $0 { error.code } else { nil } } }
     }
 
-    /// The same, with work of 30 ms on the loop again and again.
+    /// The same, while the loop works for 30 ms again and again.
     func wait(working worker: StallingLoop, until condition: (EventLog) -> Bool) -> Bool {
         for _ in 0..<1000 where !condition(self) { worker.perform { _ = stallByComputing(30) } }
         return condition(self)
     }
 
-    /// Waits until a condition holds, looking again at each event. False after two minutes, which only ends a hang: what is waited for takes
-    /// less than a second of a machine's work.
+    /// Waits until a condition holds, checking at each event. False after two minutes, which only ends a hang: what
+    /// tests wait for takes less than a second of a machine's work.
     func wait(until condition: (EventLog) -> Bool) -> Bool {
         let deadline = DispatchTime.now() + .seconds(120)
         while !condition(self) {

@@ -31,11 +31,11 @@ struct KindsTests {
         )
     }
 
-    @Test("A turn full of short blocks is congested: with its length, its callouts, and who has the most of them")
+    @Test("A turn full of short blocks is congested: with its length, its callouts, and the main source of them")
     func congested() throws {
         let monitor = start()
         let loop = worker.loop
-        // From inside a block: they are all there when the next one is taken.
+        // Added from inside a block: all are there when the next one is taken.
         worker.perform { for _ in 0..<80 { loop.perform { _ = stallInSleep(8) } } }
         #expect(log.wait { $0.ended.contains { $0.kind == .congested } })
         monitor.stop()
@@ -84,7 +84,7 @@ struct KindsTests {
 
         let run = try #require(try ReportReader(path: directory.path + "/reports").contents().runs.first)
         let turns = try #require(run.watched.first?.turnDurations)
-        // Two blocks can come into one turn, not more: each is waited for.
+        // One turn can run two blocks, not more: each is waited for.
         #expect(turns.count >= 25 && turns.maxNs >= 2_000_000)
         #expect(turns.p50Ns <= turns.p99Ns && turns.p99Ns <= turns.maxNs)
     }

@@ -6,7 +6,8 @@ import Synchronization
 @testable import StallDiagnosis
 @testable import StallMonitor
 
-/// A `mortal-host`: a server whose loop stalls for good, and which dies as it is told. It ends with this value at the latest.
+/// A `mortal-host`: a server whose loop stalls for good and which dies when ordered. It ends with this value at the
+/// latest.
 final class MortalProcess: Sendable {
     let directory: String
     private let process: ProcessBox
@@ -17,8 +18,8 @@ final class MortalProcess: Sendable {
     static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         .appending(path: "mortal-host")
 
-    /// - Parameter cgroup: where it is to be born; here by default.
-    ///   - tellsCrashes: whether the runtime gives its own account of a crash, which takes seconds.
+    /// - Parameter cgroup: where it starts; in this process's group by default.
+    ///   - tellsCrashes: whether the runtime prints its own account of a crash, which takes seconds.
     init(_ death: String, in directory: String, cgroup: String? = nil, tellsCrashes: Bool = false) throws {
         self.directory = directory
         let process = Process()
@@ -53,7 +54,7 @@ final class MortalProcess: Sendable {
 
     var pid: Int32 { process.pid }
 
-    /// Waits until it has a child of such a name, or has ended.
+    /// Waits until it has a child with this name, or has ended.
     func awaitChild(_ name: String) {
         while stateOfMain != nil, !children.contains(where: { readSmallFile("/proc/\($0)/comm") == name + "\n" }) {
             sched_yield()
@@ -73,10 +74,10 @@ final class MortalProcess: Sendable {
 
     func kill(_ signal: Int32) { _ = Glibc.kill(pid, signal) }
 
-    /// Lets it go on where it waits for that.
+    /// Lets it continue where it waits for that.
     func proceed() throws { try input.fileHandleForWriting.write(contentsOf: Data("\n".utf8)) }
 
-    /// Waits for a line that begins so; nil if the process ends before. Returns its second word.
+    /// Waits for a line with this beginning; nil if the process ends first. Returns the line's second word.
     func word(after first: String) async -> String? {
         for await line in lines {
             let words = line.split(separator: " ")
@@ -85,7 +86,7 @@ final class MortalProcess: Sendable {
         return nil
     }
 
-    /// Waits for its end. Returns the signal that it ended by, or 0.
+    /// Waits for its end. Returns the signal that ended it, or 0.
     @discardableResult
     func end() async -> Int32 {
         for await _ in lines {}

@@ -4,12 +4,12 @@ import Testing
 
 @testable import StallMonitor
 
-/// A `pool-host` that has played some scenes: what it printed, and its reports.
+/// A `pool-host` that has run some scenes: what it printed, and its reports.
 struct PoolHostRun {
     static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         .appending(path: "pool-host")
 
-    /// By scene: what was told meanwhile.
+    /// By scene: the events during it.
     private var lines: [String: [String]] = [:]
     let status: Int32
     let contents: ReportReader.Contents
@@ -32,18 +32,18 @@ struct PoolHostRun {
         contents = try ReportReader(path: directory).contents()
     }
 
-    /// The rests of a scene's lines that begin with such a word.
+    /// The rest of each of a scene's lines that begin with this word.
     func told(_ word: String, in scene: String) -> [String] {
         (lines[scene] ?? []).filter { $0.hasPrefix(word + " ") }.map { String($0.dropFirst(word.count + 1)) }
     }
 
-    /// The reports of the stalls that were told of in a scene.
+    /// The reports of the stalls that had events during a scene.
     func reports(_ scene: String) -> [StallReport] {
         let ids = told("began", in: scene).compactMap { $0.split(separator: " ").first.flatMap { ULID(String($0)) } }
         return contents.reports.filter { ids.contains($0.id) }
     }
 
-    /// The one report of a scene.
+    /// The only report of a scene.
     func report(_ scene: String, sourceLocation: SourceLocation = #_sourceLocation) throws -> StallReport {
         let reports = reports(scene)
         try #require(reports.count == 1, "\(lines[scene] ?? [])", sourceLocation: sourceLocation)
@@ -72,7 +72,7 @@ extension StallReport {
     /// Empty without one.
     var culpritText: String { culprit?.function ?? "" }
 
-    /// Stacks of workers that call a function, by its name.
+    /// The stacks of workers that call a function, by its name.
     func workers(at function: String) -> Int {
         let workers = pool?.workers ?? []
         return workers.count { worker in

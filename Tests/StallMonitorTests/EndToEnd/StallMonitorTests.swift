@@ -52,7 +52,7 @@ struct StallMonitorTests {
         #expect(report.culprit?.function?.contains("stallInSleep") == true, "\(report)")
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name?.contains("nanosleep") == true)
         #expect(report.stacks.first?.method == .quiet && report.stacks.first?.complete == true)
-        // The block runs in the turn after the wake-up, or in the one that begins as it comes.
+        // The block runs in the turn after the wake-up, or in the turn that begins when it is added.
         #expect(["after_waiting", "before_sources"].contains(report.watched.activity))
         #expect(report.watched.mode == "default")
         #expect(try contents().reports == [report])
@@ -72,7 +72,7 @@ struct StallMonitorTests {
         #expect(report.stacks.first?.method == .signal)
     }
 
-    @Test("A read on a pipe names the call and what its descriptor stands for")
+    @Test("A read on a pipe is reported with the call and what its descriptor refers to")
     func readingStall() throws {
         let monitor = start()
         worker.perform { _ = stallInRead(500) }
@@ -86,7 +86,7 @@ struct StallMonitorTests {
         #expect(report.cause.summary.contains("pipe:["))
     }
 
-    @Test("A report is in the directory while the stall lasts, and its final version is in the same file")
+    @Test("A report is in the directory during the stall; its final version is in the same file")
     func ongoingReport() throws {
         let monitor = start()
         let mayGoOn = DispatchSemaphore(value: 0)
@@ -107,7 +107,7 @@ struct StallMonitorTests {
         monitor.stop()
         worker.end()
 
-        // A machine without a CPU to spare can starve any loop: that is told, and is no mistake.
+        // A machine without a free CPU can starve any loop: that is reported, and is correct.
         #expect(log.began.allSatisfy { $0.cause.verdict == .starved })
         let run = try #require(try contents().runs.first)
         #expect(run.state == .stopped && run.ticks > 0)
@@ -137,14 +137,14 @@ struct StallMonitorTests {
         let other = StallingLoop()
         let watch = try monitor.watch(other.loop)
         watch.cancel()
-        // The order is carried out by the watchdog; until then the loop counts as watched.
+        // The watchdog carries out the order; until then the loop counts as watched.
         while (try? monitor.watch(other.loop)) == nil { sched_yield() }
         monitor.stop()
         #expect(throws: StallMonitorError.self) { try monitor.watch(other.loop) }
         [worker, other].forEach { $0.end() }
     }
 
-    @Test("A stall under way when the monitor stops is closed, and does not pretend to be over")
+    @Test("When the monitor stops, an ongoing stall is closed as abandoned, without an end")
     func stopInStall() throws {
         let monitor = start()
         let mayGoOn = DispatchSemaphore(value: 0)
@@ -158,7 +158,7 @@ struct StallMonitorTests {
         worker.end()
     }
 
-    @Test("Stop leaves no thread, no signal handler and no descriptor behind")
+    @Test("Stopping leaves no thread, no signal handler and no descriptor behind")
     func stopLeavesNothing() throws {
         worker.perform {}
         let before = ProcessState.now
@@ -175,7 +175,7 @@ struct StallMonitorTests {
         worker.end()
     }
 
-    @Test("A directory that cannot be written is reported once, and the stall is still reported to the handler")
+    @Test("A directory that cannot be written is reported once; the handler still gets the stall")
     func unwritableDirectory() throws {
         let file = directory.path + "/file"
         close(unsafe open(file, O_CREAT | O_WRONLY, 0o600))
@@ -202,7 +202,7 @@ struct StallMonitorTests {
             if !isHeld.exchange(true, ordering: .sequentiallyConsistent) { mayGoOn.wait() }
             log.handler(event)
         }
-        // Many more than are kept, also where the watchdog is so late that it must hold its tongue of most.
+        // Many more than are kept, even if the watchdog is so late that it must dismiss most of them.
         for _ in 0..<150 { worker.perform { usleep(10_000) } }
         let lately = Timestamp.now()
         for _ in 0..<150 { worker.perform { usleep(10_000) } }
@@ -219,12 +219,12 @@ struct StallMonitorTests {
         #expect(run.writing.map { $0.noticePeakBytes > 0 && $0.noticePeakBytes <= 8 << 20 } == true)
     }
 
-    @Test("A monitor over its budget takes no stacks, says so, and takes them again when the cost has fallen")
+    @Test("A monitor over its budget takes no stacks, says so, and resumes when the cost has fallen")
     func overBudget() throws {
         let monitor = start {
             $0.cost = .init(processorShare: 0.2, processorBurst: .milliseconds(100), heldShare: 1)
         }
-        // Names for a first stack take longer than the whole burst: a debug build's binary is large.
+        // Finding the names for a first stack takes longer than the whole burst: a debug build's binary is large.
         let wasRefused = stall { $0.ended.contains { $0.stacks.allSatisfy(\.frames.isEmpty) } }
         let refused = log.ended.first { $0.stacks.allSatisfy(\.frames.isEmpty) }
         // Short work, so that the watchdog looks; it costs nothing that the budget counts.
@@ -246,7 +246,7 @@ struct StallMonitorTests {
         #expect(run.cost.reporterCPUNs ?? 0 > 0 && run.cost.writerCPUNs ?? 0 > 0 && run.cost.captureCPUNs ?? 0 > 0)
     }
 
-    /// Stalls until a condition holds: a watchdog that is late itself, on a busy machine, holds its tongue.
+    /// Stalls until a condition holds: on a busy machine a late watchdog cannot prove every stall.
     private func stall(until condition: (EventLog) -> Bool) -> Bool {
         for _ in 0..<40 where !condition(log) {
             let before = log.ended.count
@@ -293,7 +293,7 @@ struct StallMonitorTests {
         #expect(try contents().reports.contains(report))
     }
 
-    @Test("The server's names for its work are in the report, and in the version that the closure gets")
+    @Test("The server's labels for its work are in the report, and in the version that the closure gets")
     func labels() throws {
         let asked = Mutex<[String]?>(nil)
         let monitor = start {

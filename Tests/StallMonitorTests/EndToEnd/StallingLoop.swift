@@ -3,7 +3,7 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-/// A thread that lives by its loop, to be stalled.
+/// A thread that runs its loop, for tests to stall.
 final class StallingLoop: Sendable {
     let loop: EventRunLoop
     private let keepAlive: EventSource
@@ -23,7 +23,7 @@ final class StallingLoop: Sendable {
         (loop, keepAlive) = made.withLock { $0! }
     }
 
-    /// Has work done by a block on the loop's thread, and returns when it is done.
+    /// Has a block do work on the loop's thread; returns when the work is done.
     func perform(_ work: @escaping @Sendable () -> Void) {
         let done = DispatchSemaphore(value: 0)
         loop.perform {
@@ -61,14 +61,15 @@ func startThread(_ body: @escaping @Sendable () -> Void) {
     pthread_detach(thread)
 }
 
-/// Does work that blocks on a thread of its own: the threads that tests run on are few.
+/// Does blocking work on a separate thread: the threads that tests run on are few.
 func onThread<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
     try await withCheckedThrowingContinuation { continuation in
         startThread { continuation.resume(with: Swift.Result { try work() }) }
     }
 }
 
-// The stalls, each with a name that must be found. They end with work, so that no call of theirs is a tail call.
+// The stalls, each in a function whose name must be found. They end with work, so that none of their calls is a tail
+// call.
 
 @inline(never)
 func stallInSleep(_ milliseconds: Int) -> Int {
@@ -91,7 +92,7 @@ func stallByComputing(_ milliseconds: Int) -> Int {
 func stallInRead(_ milliseconds: Int) -> Int {
     var ends: [Int32] = [0, 0]
     precondition(unsafe pipe(&ends) == 0)
-    // Not for the processes that other tests start meanwhile: the read would last as long as they.
+    // Not inherited by processes that other tests start meanwhile: the read would last as long as they do.
     for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
     let (input, output) = (ends[0], ends[1])
     startThread {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import StallMonitor
 
-/// Processes whose task pools have no worker free, for real.
+/// Processes whose task pools really have no free worker.
 @Suite(
     "A starved task pool",
     .serialized,
@@ -22,7 +22,7 @@ struct StarvedPoolTests {
         return run
     }
 
-    /// What is true of each report of a scene in which all workers of a pool stand.
+    /// What is true of each report of a scene in which all workers of a pool are in one job.
     private func check(
         _ report: StallReport,
         of label: String? = nil,
@@ -53,7 +53,7 @@ struct StarvedPoolTests {
         try checkTimes(of: report, run.jobs(scene), sourceLocation)
     }
 
-    /// No worker was free from when the last of them was taken until the first was given back.
+    /// No worker was free from when the last one was taken until the first one was free again.
     private func checkTimes(
         of report: StallReport,
         _ jobs: [(start: Int64, end: Int64)],
@@ -62,7 +62,7 @@ struct StarvedPoolTests {
         let width = try #require(report.pool?.width)
         let standing = jobs.filter { $0.end - $0.start >= 100_000_000 }
         try #require(standing.count >= width, sourceLocation: sourceLocation)
-        // The job notes its times inside, the clocks are compared anew.
+        // The job measures its times inside; the clocks are compared anew.
         let tolerance: Int64 = 1_000_000
         let (start, end) = (report.startedAt.nanosecondsSince1970, try #require(report.endedAt).nanosecondsSince1970)
         #expect(start <= standing.map(\.start).max()! + tolerance, sourceLocation: sourceLocation)
@@ -158,7 +158,7 @@ struct StarvedPoolTests {
         #expect(run.contents.runs.first?.stalls == ["blocked": 3])
     }
 
-    @Test("It ends when a worker is free again, however long the others' jobs go on")
+    @Test("It ends when a worker is free again, however long the others' jobs continue")
     func oneFreed() async throws {
         let run = try await play("one-freed")
         let report = try run.report("one-freed")
@@ -168,7 +168,7 @@ struct StarvedPoolTests {
         #expect(end >= ends[0] - 1_000_000 && end < ends[1])
     }
 
-    @Test("One long job among free workers, many short ones, a few of middling length, suspended tasks, none: no stall")
+    @Test("One long job beside free workers, short jobs, a few medium ones, suspended tasks, or none: no stall")
     func notStarved() async throws {
         let run = try await play("one-long", "short", "middling", "suspended", "idle")
         #expect(run.contents.reports.isEmpty)
@@ -181,7 +181,7 @@ struct StarvedPoolTests {
         let counts = try #require(pool.jobLengths)
         #expect(counts.reduce(0) { $0 + $1.count } == lengths.count)
         #expect(counts.compactMap(\.upToNs) == counts.compactMap(\.upToNs).sorted())
-        // Those of 150 ms and 700 ms; those of 20 ms.
+        // The jobs of 150 ms and 700 ms; those of 20 ms.
         #expect(counts.first { $0.upToNs == 1_000_000_000 }.map { $0.count >= 5 } == true)
         #expect(counts.first { $0.upToNs == 100_000_000 }.map { $0.count >= 30 } == true)
     }
@@ -200,7 +200,7 @@ struct StarvedPoolTests {
         let pool = try #require(run.watched.first { $0.label == "medium-priority tasks" })
         #expect(pool.longestJob?.contains("goOn") == true, "\(pool.longestJob ?? "")")
         #expect(run.watched.first { $0.label == "medium-priority tasks, long jobs" }?.turnDurations == nil)
-        // A job is counted when it has ended, which is a moment after its scene: another scene follows.
+        // A job is counted when it has ended, shortly after its scene: another scene follows.
         let unasked = try await play("resumed", "short")
         #expect(unasked.reports("resumed").isEmpty)
         #expect(unasked.contents.runs.last?.watched.contains { $0.longestJob?.contains("goOn") == true } == true)

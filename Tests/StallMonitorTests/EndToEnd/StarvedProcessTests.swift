@@ -5,7 +5,7 @@ import Testing
 
 @testable import StallMonitor
 
-/// Processes that really get too little of the processors.
+/// Processes that really get too little CPU time.
 @Suite(
     "Causes of starvation",
     .serialized,
@@ -69,13 +69,13 @@ struct StarvedProcessTests {
         #expect(lines.dropFirst().first?.contains(words) == true, "\(words): \(lines)")
     }
 
-    @Test("With a stack limit of 64 KiB, the default of threads, the monitor's threads and a worker have room enough")
+    @Test("With a default thread stack limit of 64 KiB, the monitor's threads and a worker have enough room")
     func smallStacks() async throws {
         let lines = try await run("sleep", milliseconds: 600, after: "ulimit -s 64")
         #expect(lines.first == "blocked", "\(lines)")
     }
 
-    @Test("More busy threads than processors are reported with their number")
+    @Test("More busy threads than CPUs are reported with their number")
     func crowd() async throws {
         let lines = try await run("hogs", milliseconds: 1_500)
         #expect(lines.first == "starved", "\(lines)")
@@ -85,8 +85,8 @@ struct StarvedProcessTests {
         #expect(lines.dropFirst().first?.contains(words) == true, "\(words): \(lines)")
     }
 
-    /// What the sentence must say by the numbers beside it. On a virtual machine the hypervisor can take more than the crowd does, and
-    /// whoever runs the tests can confine them to a part of the processors, or to a quota.
+    /// What the sentence must say for these figures. On a virtual machine the hypervisor can take more time than the
+    /// other threads do, and the tests may be confined to some of the CPUs, or to a quota.
     private func scarcity(in evidence: StallReport.Evidence, of processors: StallReport.Processors) throws -> String {
         let runDelay = try #require(evidence.runDelayNs)
         let waited = try #require(evidence.windowNs) - #require(evidence.cpuNs) - runDelay
@@ -102,7 +102,7 @@ struct StarvedProcessTests {
     }
 }
 
-/// A cgroup with a limit, gone with the value. Needs root, and a machine that lets it.
+/// A cgroup with a limit, removed with the value. Needs root, and a machine that permits it.
 private final class LimitedCgroup {
     let path: String
 

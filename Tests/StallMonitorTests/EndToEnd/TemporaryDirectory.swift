@@ -1,10 +1,11 @@
 import Foundation
 
-/// A directory of its own, gone with the value.
+/// A directory of the test's own, removed with the value.
 final class TemporaryDirectory: Sendable {
     let path: String
 
-    /// - Parameter inMemory: not on a disk: on a busy machine a real one may well keep a report waiting for longer than the monitor does.
+    /// - Parameter inMemory: not on a disk: on a busy machine a real disk can delay a report longer than the monitor
+    ///   waits.
     init(inMemory: Bool = false) {
         let place = inMemory ? URL(filePath: "/dev/shm") : FileManager.default.temporaryDirectory
         let directory = place.appending(path: "stall-monitor-tests-\(UUID())")

@@ -1,16 +1,17 @@
 import Foundation
 import Testing
 
-/// Stalls that are hardly any, in a process whose main loop and main actor are watched.
+/// Stalls just above the threshold, in a process whose main loop and main actor are watched.
 @Suite("Stalls of 250 to 300 ms", .serialized, .timeLimit(.minutes(10)))
 struct ThresholdStallTests {
     private let directory = TemporaryDirectory()
 
     @Test(
-        "Each way to run code on a loop is reported as blocked, once, in time, with the right culprit, unless the machine was late"
+        "Every way to run code on a loop is reported as blocked once, in time, with its culprit"
     )
     func everyWay() async throws {
-        // What the machine has spoiled is made again: a stall is over before a watchdog that gets no processor can look.
+        // Trials that the machine has spoiled are repeated: if the watchdog gets no CPU time, a stall is over before
+        // it can look.
         var left: [Outcome] = try await play([252, 254, 256, 260, 263, 268, 275, 282, 290, 298])
         #expect(left.count == 100)
         for attempt in 0..<5 where !left.isEmpty {
@@ -21,7 +22,7 @@ struct ThresholdStallTests {
                 left += try await play([Int(outcome.lengthNs / 1_000_000)], outcome.way)
             }
         }
-        // A detection that is late once may be the machine's doing, and one that is late each time is not.
+        // One late detection may be the machine's fault; if every trial is late it is not.
         for outcome in left where outcome.isTimely && !outcome.isRight { Issue.record("each time: \(outcome)") }
     }
 
@@ -38,11 +39,12 @@ struct ThresholdStallTests {
             var summary: String
         }
 
-        /// Whether the watchdog could look in time: the margin, without what it waits for other maturities.
+        /// Whether the watchdog could look in time: the margin, without its wait for other candidates to mature.
         var isTimely: Bool { max(latenessNs, watchdogDelayNs) + 3_000_000 < lengthNs - 250_000_000 }
 
-        /// Whether the machine cannot be blamed. A watchdog that is late by most of a tick may not count what it has missed. A detection
-        /// that is only late is none: the witness measures its own delay, and not that of the watchdog's capture.
+        /// Whether the machine is not to blame. A watchdog that is late by most of a tick may not count what it has
+        /// missed. A late detection alone is not certain: the witness measures its own delay, not that of the
+        /// watchdog's capture.
         var isCertain: Bool {
             guard isBlockedOnce else { return isTimely || max(latenessNs, watchdogDelayNs) < 30_000_000 }
             return isTimely && !isDetectedLate
@@ -50,10 +52,11 @@ struct ThresholdStallTests {
         var isDetectedLate: Bool { told.contains { $0.detectionNs > latestDetection } }
         var isBlockedOnce: Bool { told.count == 1 && told[0].kind == "blocked" }
 
-        /// By when it must be detected: its end, or a tick after the threshold.
+        /// The latest time of detection: its end, or a tick after the threshold.
         var latestDetection: Int64 { min(lengthNs, 250_000_000 + 50_000_000) }
 
-        /// Blocked, once. One that was over before anybody looked says so; any other has its culprit, and was detected while it lasted.
+        /// Blocked, once. A stall that was over before the first look says so; any other has its culprit, and was
+        /// detected while it lasted.
         var isRight: Bool {
             guard isBlockedOnce, let stall = told.first else { return false }
             if isTimely {

@@ -24,7 +24,7 @@ struct VictimTests {
             if connection >= 0 { close(connection) }
         }
         try worker.loop.add(source)
-        // It has slept with the source.
+        // Now the loop has slept with the source.
         worker.perform {}
         usleep(100_000)
         worker.loop.perform { _ = stallInSleep(600) }

@@ -29,7 +29,7 @@ struct WaitingStallTests {
         var configuration = StallMonitor.Configuration(directory: directory.path + "/reports", repeats: .everyStall)
         configuration.ownCode = OwnCode(modules: ["StallMonitorTests"])
         change(&configuration)
-        // Judged on the test's own task: an expectation of another thread's would be nobody's.
+        // Checked on the test's own task: an expectation on another thread would not belong to the test.
         let report = try await onThread { [configuration] in
             let (log, worker) = (EventLog(), StallingLoop())
             let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
@@ -46,7 +46,7 @@ struct WaitingStallTests {
         report.cause.systemCall?.decoded?.first { $0.name == name }?.value
     }
 
-    @Test("read(2) on a pipe: the descriptor is named as a pipe, the size in words")
+    @Test("read(2) on a pipe: the descriptor is reported as a pipe, with the size")
     func pipe() async throws {
         let report = try await report { _ = stallInRead(700) }
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "read")
@@ -74,7 +74,7 @@ struct WaitingStallTests {
         #expect(report.cause.summary.contains("→ 127.0.0.1:\(pair.port), established"))
     }
 
-    @Test("A connection that nobody accepts is reported with the address it is for")
+    @Test("A connection that nobody accepts is reported with its destination address")
     func connect() async throws {
         let listener = try #require(FullListener())
         let report = try await report { _ = stallInConnect(to: listener, milliseconds: 700) }
@@ -90,14 +90,14 @@ struct WaitingStallTests {
         #expect(report.cause.systemCall?.descriptors?.map(\.kind) == [.pipe])
     }
 
-    @Test("waitpid(2) is reported with the child's number and name")
+    @Test("waitpid(2) is reported with the child's id and name")
     func child() async throws {
         let report = try await report { _ = stallInWait(seconds: "0.7") }
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "wait4")
         #expect(report.cause.summary.contains(" (sleep) to end in wait4(2)"), "\(report.cause.summary)")
     }
 
-    @Test("A file lock is reported with the path, and the process that holds it")
+    @Test("A file lock is reported with the path and the process that holds it")
     func fileLock() async throws {
         let path = directory.path + "/lock"
         _ = FileManager.default.createFile(atPath: path, contents: nil)
@@ -109,7 +109,7 @@ struct WaitingStallTests {
         try holder.run()
         _ = try await onThread { [reading = output.fileHandleForReading] in try reading.read(upToCount: 7) }
         let report = try await report { _ = stallInFileLock(path) }
-        // It ended with its lock.
+        // The process has ended with its lock.
         let descriptor = try #require(report.cause.systemCall?.descriptors?.first)
         #expect(argument("operation", report) == "LOCK_EX" && descriptor.target == path)
         #expect(descriptor.fileSystem != nil && descriptor.isRemote == false && descriptor.isDeleted == false)
@@ -131,7 +131,7 @@ struct WaitingStallTests {
         #expect(report.cause.systemCall?.descriptors?.first?.fileSystem == "ext4")
     }
 
-    @Test("The other threads are reported if configured, those with the same stack once")
+    @Test("The other threads are reported if configured, equal stacks once")
     func otherThreads() async throws {
         let ready = DispatchSemaphore(value: 0)
         for _ in 0..<3 {
@@ -151,7 +151,7 @@ struct WaitingStallTests {
         #expect(report.stacks[0].role == .stalled)
     }
 
-    // MARK: - What the stack says more than the call
+    // MARK: - What the stack adds to the call
 
     @Test(
         "A SQLite database that another process has locked is reported with its file and that process",
@@ -188,13 +188,13 @@ struct WaitingStallTests {
         #expect(report.culprit?.function?.contains("stallInWriting") == true)
     }
 
-    @Test("A child process that Foundation waits for is reported with its number and name")
+    @Test("A child process that Foundation waits for is reported with its id and name")
     func awaitedChild() async throws {
-        // Long enough for the functions' names to be found while the child lives: only they say that it is waited for.
+        // Long enough to find the functions' names while the child lives: only they show that it is waited for.
         let report = try await report { _ = stallInChild(seconds: "5") }
         #expect(report.cause.verdict == .blocked)
         #expect(report.cause.summary.contains(", in Process.waitUntilExit"), "\(report.cause.summary)")
-        // Other tests may have left children of theirs.
+        // Other tests may have left children of their own.
         #expect(
             report.cause.summary.contains(" (sleep)") && report.cause.summary.contains(" to end"),
             "\(report.cause.summary)"

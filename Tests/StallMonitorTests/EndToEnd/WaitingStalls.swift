@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 
-// Ways to wait, each with a name that must be found.
+// Ways to wait, each in a function whose name must be found.
 
 /// Two connected TCP sockets on this machine.
 final class TCPPair: Sendable {
@@ -37,7 +37,7 @@ private func limit(_ socket: Int32, _ option: Int32, _ milliseconds: Int) {
     unsafe setsockopt(socket, SOL_SOCKET, option, &time, socklen_t(MemoryLayout<timeval>.size))
 }
 
-/// A listener that nobody accepts from, and whose queue is full: further connections wait.
+/// A listener that nobody accepts from and whose queue is full: further connections wait.
 final class FullListener: Sendable {
     let port: UInt16
     private let descriptors: [Int32]
@@ -105,7 +105,7 @@ func stallInChild(seconds: String) -> Int {
     return Int(process.terminationStatus) &+ 1
 }
 
-/// libsqlite3, if the machine has it: as a server would link it.
+/// libsqlite3, if the machine has it, linked as a server would.
 enum SQLiteLibrary {
     private typealias Open = @convention(c) (UnsafePointer<CChar>, UnsafeMutablePointer<OpaquePointer?>) -> Int32
     private typealias Limit = @convention(c) (OpaquePointer?, Int32) -> Int32
@@ -121,7 +121,7 @@ enum SQLiteLibrary {
         return unsafe unsafeBitCast(dlsym(library, name), to: F.self)
     }
 
-    /// Gives up after so long.
+    /// Gives up after this time.
     @inline(never)
     static func stallInWriting(to path: String, milliseconds: Int32) -> Int {
         let open = unsafe function("sqlite3_open", as: Open.self)
@@ -140,14 +140,14 @@ func stallInFileLock(_ path: String) -> Int {
     return Int(flock(file, LOCK_EX)) &+ 1
 }
 
-/// An ext4 file system of its own, in a file, that can be frozen (fsfreeze(8)).
+/// A separate ext4 file system, in a file, that can be frozen (fsfreeze(8)).
 final class FrozenDisk: Sendable {
     let file: String
     private let mountPoint: String
 
     static var canBeMade: Bool { FrozenDisk(in: TemporaryDirectory().path) != nil }
 
-    /// Nil where the machine has no loop devices or the tests no right to mount.
+    /// Nil if the machine has no loop devices or the tests may not mount.
     init?(in directory: String) {
         mountPoint = directory + "/disk"
         file = mountPoint + "/file"

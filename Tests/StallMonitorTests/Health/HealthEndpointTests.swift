@@ -38,7 +38,7 @@ struct HealthEndpointTests {
         let end = DispatchSemaphore(value: 0)
         worker.loop.perform { end.wait() }
         var answer = ""
-        // However late the machine is: it comes.
+        // However late the machine is, the answer comes.
         while !answer.hasPrefix("HTTP/1.1 503 ") { answer = try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n") }
         #expect(answer.contains(#""state":"stalled""#) && answer.contains(#""type":"run_loop""#), "\(answer)")
         let head = try Probe(port).answer("HEAD /health?x=1 HTTP/1.0\n\n")
@@ -48,7 +48,7 @@ struct HealthEndpointTests {
     }
 
     @Test(
-        "what is no probe is refused, and the next one is answered",
+        "a request that is no probe is refused, and the next one is answered",
         arguments: [
             ("POST /health HTTP/1.1\r\n\r\n", "405"), ("GET / HTTP/1.1\r\n\r\n", "404"),
             ("GET /healthy HTTP/1.1\r\n\r\n", "404"),
@@ -65,7 +65,7 @@ struct HealthEndpointTests {
         #expect(try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
     }
 
-    @Test("clients that connect and send nothing block others only briefly, and a request may come in pieces")
+    @Test("clients that send nothing block others only briefly, and a request may arrive in pieces")
     func silent() throws {
         let monitor = monitor()
         defer { monitor.stop() }
@@ -75,7 +75,7 @@ struct HealthEndpointTests {
         while probed.isEmpty { probed = try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n") }
         #expect(probed.hasPrefix("HTTP/1.1 200 "))
         for probe in silent { #expect(probe.rest().isEmpty, "closed without a word") }
-        // A probe that a busy machine held up for two seconds is closed: the next one is not.
+        // A probe that a busy machine delays by two seconds is closed: the next one is not.
         var answer = ""
         while answer.isEmpty {
             let slow = try Probe(port)
@@ -96,13 +96,13 @@ struct HealthEndpointTests {
         for (port, address) in [(port, "127.0.0.1"), (0, "no.such.name"), (0, "203.0.113.7")] {
             let second = monitor(port: port, address: address)
             #expect(second.healthPort == nil && second.isRunning)
-            // It is told by the reporter, a moment later.
+            // The reporter reports it, a moment later.
             while !second.health.problems.contains(where: { $0.code == .healthEndpointUnavailable }) { sched_yield() }
             second.stop()
         }
     }
 
-    @Test("a monitor that is stopped has closed its port, and another can open it")
+    @Test("a stopped monitor has closed its port, and another can open it")
     func stopped() throws {
         let first = monitor()
         let port = try #require(first.healthPort)
@@ -140,7 +140,7 @@ private final class Probe {
 
     func send(_ text: String) { _ = unsafe Glibc.send(descriptor, text, text.utf8.count, Int32(MSG_NOSIGNAL)) }
 
-    /// What comes until the other end closes.
+    /// What arrives until the other end closes.
     func rest() -> String {
         var (all, part): ([UInt8], [UInt8]) = ([], [UInt8](repeating: 0, count: 4096))
         while true {

@@ -3,8 +3,8 @@ import Foundation
 @testable import StallMonitor
 @testable import StallReports
 
-/// Recorded stacks of the programs that `Tests/Fixtures/FaultTwins/make` builds: for each twin and each of its faults the frames from the
-/// culprit outwards. Kept small: names and modules stand in lists.
+/// Recorded stacks of the programs that `Tests/Fixtures/FaultTwins/make` builds: for each twin and each of its faults
+/// the frames from the culprit outwards. Kept small: names and modules are stored in lists.
 struct FaultRecord: Codable {
     var symbols: [String] = []
     var modules: [StallReport.Module] = []
@@ -18,7 +18,7 @@ struct FaultRecord: Codable {
         var module: Int?
         var kind: FrameKind?
         var own: Bool?
-        /// Only of frames without a symbol.
+        /// Only for frames without a symbol.
         var offset: Address?
         var functionOffset: Address?
 
@@ -45,7 +45,7 @@ struct FaultRecord: Codable {
         try encoder.encode(self).write(to: Self.path)
     }
 
-    /// - Parameter name: another one for a second run.
+    /// - Parameter name: another name for a second run.
     mutating func add(
         _ twin: String,
         _ fault: String,
@@ -65,7 +65,8 @@ struct FaultRecord: Codable {
         }
     }
 
-    /// Without the folder, which is the recording machine's, and without the address. A server's builds have one name.
+    /// Without the folder, which is specific to the recording machine, and without the address. A server's builds
+    /// have one name.
     private static func plain(_ module: StallReport.Module, _ twin: String) -> StallReport.Module {
         let name = module.path.split(separator: "/").last.map(String.init) ?? module.path
         let path = name == twin ? executable : "/srv/" + name
@@ -94,7 +95,7 @@ struct FaultRecord: Codable {
         }
     }
 
-    /// The names that a fingerprint is made of.
+    /// The names that a fingerprint is made from.
     func path(_ twin: String, _ fault: String) -> [String] {
         guard let frames = frames(twin, fault) else { return [] }
         return FaultPath(frames: frames, modules: modules, executable: Self.executable) {

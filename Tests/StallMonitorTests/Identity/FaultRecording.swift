@@ -11,12 +11,12 @@ import Testing
 /// Where the programs are.
 private let faultTwins = ProcessInfo.processInfo.environment["FAULT_TWINS"]
 
-/// Makes the record anew, when `FAULT_TWINS` names the folder that `Tests/Fixtures/FaultTwins/make` has built:
+/// Creates the record anew if `FAULT_TWINS` names the folder that `Tests/Fixtures/FaultTwins/make` has built:
 ///
 ///     Tests/Fixtures/FaultTwins/make /tmp/twins && FAULT_TWINS=/tmp/twins swift test --filter FaultRecording
 @Suite("Recording of fault twins", .enabled(if: faultTwins != nil))
 struct FaultRecording {
-    /// The twins, each with the program it is a run of: `again` for a second one.
+    /// The twins, each with the program that it is a run of: `again` is a second run.
     private static let twins = [
         "debug", "debug-moved", "release", "release-moved", "release-small", "release-fixed", "release-plain",
         "release-stripped",
@@ -43,7 +43,7 @@ struct FaultRecording {
         try record.write()
     }
 
-    /// What a report of the stall would be made of.
+    /// What a report of the stall would be made from.
     private static func book(_ executable: String, _ fault: String) throws -> SymbolicatedStacks? {
         let process = try TargetProcess(fault, executable: URL(filePath: executable))
         let sampler = try ProcessSampler(processID: process.processID)

@@ -29,11 +29,11 @@ struct FaultTwinTests {
         fingerprints = record.all { [record] in record.fingerprint($0.twin, $0.fault) }
     }
 
-    /// The same source, compiled in other ways, on other lines, and loaded at other places.
+    /// The same source, compiled in different ways, at different lines, and loaded at different places.
     private static let builds = ["debug", "debug-moved", "release", "release-moved", "release-small", "release-fixed"]
 
-    /// Faults that are one: another line of the function, another cause, another specialisation, another depth, another way in from afar,
-    /// through another language.
+    /// Faults that are the same: another line of the function, another cause, specialisation or depth, another
+    /// distant caller, another language in between.
     private static let sameFaults: [[String]] = [
         ["first-place", "second-place"], ["asleep", "computing"], ["generic-int", "generic-string"],
         ["box-int", "box-string"], ["walk", "walk-deep"], ["even-6", "even-9", "even-20"],
@@ -41,7 +41,7 @@ struct FaultTwinTests {
         ["async-deep-2", "async-deep-20"], ["store-int", "store-string"], ["order", "c-callback"],
     ]
 
-    /// Faults in functions whose code is equal to another's: an optimising compiler makes one of them, under the name of either.
+    /// Faults in functions with identical code: an optimising compiler merges them, under either name.
     private static let mergedFaults: Set = ["left", "right", "long-way-a", "long-way-b"]
 
     private func isMerged(_ capture: FaultCapture) -> Bool {
@@ -61,7 +61,7 @@ struct FaultTwinTests {
         return (twins + again + groups).filter { !isMerged($0.first) && !isMerged($0.second) }
     }
 
-    /// Every two faults of a build that are not one.
+    /// Every two faults of a build that are not the same.
     private var different: [FaultPair] {
         Self.builds.flatMap { twin in
             let faults = faults(twin).filter { !isMerged(FaultCapture(twin: twin, fault: $0)) }
@@ -98,7 +98,7 @@ struct FaultTwinTests {
         }
     }
 
-    @Test("The former scheme could not: these pairs distinguish a good one from a bad one")
+    @Test("The former scheme gets over 100 equal pairs wrong: these pairs can tell schemes apart")
     func schemeBefore() {
         let old = record.all { capture in
             record.frames(capture.twin, capture.fault).map { FingerprintV1.input($0, record.modules) }
@@ -108,7 +108,7 @@ struct FaultTwinTests {
         print("v1: \(wrong) of \(same.count) equal pairs wrong")
     }
 
-    @Test("Without debug information, whole functions have the same; without names, each has its own")
+    @Test("Without debug information whole functions keep their fingerprint; without names each has its own")
     func stripped() {
         let faults = faults("release")
         func fingerprint(_ twin: String, _ fault: String) -> Fingerprint? {
@@ -122,7 +122,7 @@ struct FaultTwinTests {
 }
 
 extension FaultRecord {
-    /// Something of each capture.
+    /// A value for each capture.
     fileprivate func all<Value>(_ make: (FaultCapture) -> Value?) -> [FaultCapture: Value] {
         var made: [FaultCapture: Value] = [:]
         for (twin, faults) in captures {

@@ -1,10 +1,11 @@
 import StallReports
 
-/// The scheme before: to show what the one of today is better at.
+/// The former scheme, to show what the present one improves.
 enum FingerprintV1 {
-    /// What was hashed: the first eight own frames' file and symbol, one after the other the same left out, inlined calls left out.
+    /// What was hashed: file and symbol of the first eight own frames; equal ones in a row once; without inlined
+    /// calls.
     static func input(_ frames: [StallReport.Frame], _ modules: [StallReport.Module]) -> [[String]] {
-        // What awaits was not part of it.
+        // Awaiting functions were not part of it.
         let frames = frames.filter { $0.kind == nil }
         let own = frames.filter(\.own)
         var taken: [[String]] = []

@@ -2,7 +2,7 @@ import Symbolication
 import Testing
 
 /// Symbols as compilers wrote them.
-@Suite("A function as its source has it")
+@Suite("A function as in its source")
 struct SourceFunctionTests {
     @Test(
         "Outlined parts, copies and specialisations count as the function",
@@ -11,7 +11,7 @@ struct SourceFunctionTests {
             ("$s4Shop10fetchLaterSiyYaF", ["$s4Shop10fetchLaterSiyYaFTY1_", "$s4Shop10fetchLaterSiyYaFTQ0_"]),
             ("$s4Shop9inClosureSiyYaFSiyYaXEfU_", ["$s4Shop9inClosureSiyYaFSiyYaXEfU_TY1_"]),
             ("$s4Shop7inGroupSiyYaFSiScGySiGzYaXEfU_", ["$s4Shop7inGroupSiyYaFSiScGySiGzYaXEfU_TATQ0_"]),
-            // For one type, merged with others, split by the back end.
+            // Specialised for one type, merged with others, split by the back end.
             ("$s4Shop11measureSomeySixAA5ShapeRzlF", ["$s4Shop11measureSomeySixAA5ShapeRzlFAA6SquareV_Tg5"]),
             ("$s4Shop3CatC5speakSiyF", ["$s4Shop3CatC5speakSiyFTm", "$s4Shop3CatC5speakSiyF.cold.1"]),
             ("wait_for_disk", ["wait_for_disk.constprop.0", "wait_for_disk.part.0.isra.0", "wait_for_disk.cold"]),
@@ -45,7 +45,7 @@ struct SourceFunctionTests {
         #expect(SourceFunction(symbol: "$s4Shop9inClosureSiyYaF").enclosing.isEmpty)
     }
 
-    @Test("Thunks, witnesses and forwarders count as made by the compiler")
+    @Test("Thunks, witnesses and forwarders count as compiler-generated")
     func madeUp() {
         for symbol in ["$sSis5Error_pIegdzo_SisAA_pIegrzo_TR", "$s4Shop6CircleVAA5ShapeA2aDP4areaSiyFTW"] {
             #expect(SourceFunction(symbol: symbol).isMadeUp)

@@ -5,7 +5,8 @@ import Testing
 
 @testable import StallMonitor
 
-/// A small server that stalls by computing or by sleeping, copied, stripped with binutils, and named again from the copy that was not.
+/// A small server that stalls by computing or by sleeping; copied, stripped with binutils, and named again from the
+/// unstripped copy.
 @Suite("A server without symbols", .serialized, .timeLimit(.minutes(10)))
 struct StrippedServerTests {
     private let folder = TemporaryDirectory()
@@ -33,7 +34,7 @@ struct StrippedServerTests {
         return "\(place)/\(name)"
     }
 
-    /// The longest stall of a run, and where it stands. Once more where the machine did not let a stack be taken.
+    /// The longest stall of a run, and its place. Repeated if the machine did not let a stack be taken.
     private func stall(_ server: String, _ scenario: String) async throws -> (report: StallReport, reports: String) {
         for _ in 0..<8 {
             let reports = "\(folder.path)/reports-\(UUID())"
@@ -67,7 +68,7 @@ struct StrippedServerTests {
         )
     }
 
-    @Test("Each fault has an identity that is the same on every host; names from a file of the same build replace it")
+    @Test("Each fault has the same identity on every host; names from a file of the same build replace it")
     func stripped() async throws {
         let whole = try copy("anything at all", strip: nil)
         let symbols = URL(filePath: whole).deletingLastPathComponent().path

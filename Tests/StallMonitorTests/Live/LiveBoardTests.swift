@@ -39,7 +39,7 @@ struct LiveBoardTests {
         }
     }
 
-    @Test("While no report is finished, the newest stalls that have ended are kept, and all ongoing ones")
+    @Test("While no report is finished, all ongoing stalls and the newest ended ones are kept")
     func bounded() {
         board.begin(stall(0))
         play(1...1_000)
@@ -57,7 +57,7 @@ struct LiveBoardTests {
         #expect(board.take()?.exitStatus == 7)
     }
 
-    @Test("The recorder's thread ends without changes, and the stand-in starts it again to record an exit")
+    @Test("Without changes the recorder's thread ends; the stand-in starts it again to record an exit")
     func exitAtRest() throws {
         let (standIn, left) = (TickSemaphore(), TickSemaphore())
         let board = LiveBoard(standIn: standIn)
@@ -79,7 +79,7 @@ struct LiveBoardTests {
         board.close()
     }
 
-    @Test("A stall whose report is finished is let go, once")
+    @Test("A stall whose report is finished is released, once")
     func released() {
         play(1...3)
         for _ in 0..<2 { board.release(2) }

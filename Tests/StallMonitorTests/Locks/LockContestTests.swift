@@ -20,12 +20,12 @@ struct LockContestTests {
         let probe = LockProbe(capturer: capturer)
         let waiter = lock_contestant()
         var told = 0
-        // Until enough were told; on a machine without time for it, fewer.
+        // Until there are enough reports; fewer on a machine without time for it.
         for _ in 0..<20_000 where told < 200 {
             let before = lock_turn()
             guard let call = StackCapturer.sighting(ofThread: waiter)?.systemCall else { continue }
             let finding = probe.follow(waiter, capturedIn: call)
-            // The lock was in one and the same thread's hands all the time.
+            // One thread held the lock all the time.
             guard before == lock_turn(), before != 0, let owner = finding?.waits.first?.reading.owner else { continue }
             told += 1
             try #require(owner == Int32(before >> 32))
@@ -33,7 +33,7 @@ struct LockContestTests {
         #expect(told > 0)
     }
 
-    /// A waiter that sleeps, and memory in which the lock's owner is another one at each look, or from the second look on.
+    /// A waiter that sleeps, and memory in which the lock has another owner at each look, or from the second look on.
     @Test("A thread that has released the lock meanwhile is not reported as its owner", arguments: [2, Int.max])
     func handedOn(_ looks: Int) throws {
         let capturer = try StackCapturer()
@@ -46,7 +46,7 @@ struct LockContestTests {
         let owners = Changing([former, next], until: looks)
         let probe = LockProbe(capturer: capturer) { address, count in
             guard var words = capturer.words(at: address, count: count) else { return nil }
-            // The owner's number stands eight bytes into a mutex.
+            // The owner's id is eight bytes into a mutex.
             if address == UInt(lock_address(lock)), count > 2 { words[2] = UInt32(owners.next()) }
             return words
         }
@@ -63,7 +63,7 @@ struct LockContestTests {
     }
 }
 
-/// Two numbers in turns, at last the second for good.
+/// Two ids alternately, and finally the second one for good.
 private final class Changing {
     private let numbers: [Int32]
     private let last: Int

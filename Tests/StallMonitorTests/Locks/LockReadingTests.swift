@@ -5,7 +5,7 @@ import Testing
 
 @testable import StallMonitor
 
-/// Words as they stood in memory: Debian 12, glibc 2.36, x86-64, libdispatch of Swift 6.3.
+/// Words as they were in memory: Debian 12, glibc 2.36, x86-64, libdispatch of Swift 6.3.
 @Suite("What a futex and the memory around it show about a lock")
 struct LockReadingTests {
     private let waiter: Int32 = 14_127
@@ -56,7 +56,7 @@ struct LockReadingTests {
         #expect(timed.isTimed && LockReading(timed, waiter: waiter, memory) == reading)
     }
 
-    @Test("A wait of the package's own says whose thread it is for; without its mark it is none")
+    @Test("A wait of the package's own names its thread; without the mark it does not count")
     func ownWait() throws {
         let wait = try wait(0x1000, 0x89, 0)
         let (low, high) = (UInt32(truncatingIfNeeded: WaitPoint.mark), UInt32(truncatingIfNeeded: WaitPoint.mark >> 32))
@@ -65,7 +65,7 @@ struct LockReadingTests {
             let words: [UInt32] = [0, reason.rawValue, low, high, thread]
             let reading = LockReading(wait, waiter: waiter, memory([0x1000: words]))
             #expect(reading.kind == kind && reading.owner == owner && reading.knownBy == .waitPoint)
-            // Its thread is not known, or gone: who it was does not matter.
+            // The thread is unknown or gone: it does not matter which one it was.
             let unknown: [UInt32] = [0, reason.rawValue, low, high, 0]
             #expect(LockReading(wait, waiter: waiter, memory([0x1000: unknown])).owner == nil)
             #expect(LockReading(wait, waiter: waiter, memory([0x1000: words], threads: [waiter])).owner == nil)
@@ -79,7 +79,7 @@ struct LockReadingTests {
         }
     }
 
-    @Test("A robust mutex names its owner in its word, with the waiters' mark")
+    @Test("A robust mutex has its owner in its word, with the waiters bit")
     func robust() throws {
         let word = UInt32(owner) | 0x8000_0000
         let memory = memory([0x1000: [word, 1, UInt32(owner), 1, 0x90, 0, 0xaf72_9a0, 0x7f19, 0xaf72_9a0, 0x7f19]])
@@ -87,22 +87,22 @@ struct LockReadingTests {
         #expect(reading.kind == .robustMutex && reading.owner == owner && reading.knownBy == .lockWord)
     }
 
-    @Test("A PI futex names its owner to the kernel: pthread's by its kind, another one's without")
+    @Test("A PI futex has its owner in its word: pthread's by its kind, another's without a kind")
     func inheriting() throws {
         let word = UInt32(owner) | 0x8000_0000
         let mutex = memory([0x1000: [word, 1, UInt32(owner), 1, 0x20, 0, 0, 0, 0, 0]])
         let reading = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, mutex)
         #expect(reading.kind == .piMutex && reading.owner == owner && reading.knownBy == .lockWord)
-        // A word of no thread of this process.
+        // The word names no thread of this process.
         let gone = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([0x1000: [word]], threads: [waiter]))
         #expect(gone.kind == .piFutex && gone.owner == nil && gone.knownBy == nil)
-        // Swift's Mutex may be the last word before memory that is not there.
+        // Swift's Mutex may be the last word before unmapped memory.
         let swift = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([0x1000: [word]]))
         #expect(swift.kind == .piFutex && swift.owner == owner && swift.knownBy == .lockWord)
     }
 
     @Test(
-        "A rwlock is recognised at each of its words; its writer is its owner, its readers are none",
+        "A rwlock is recognised at each of its words; its writer is its owner, readers are not",
         arguments: [
             (8, 3, [0xb, 0, 3, 1], true), (12, 3, [3, 0, 1, 3], true), (8, 2, [0xa, 0, 2, 1], false),
             (0, 0xe, [0xe, 0, 2, 1], false), (12, 3, [0xe, 1, 2, 3], false),
@@ -116,7 +116,7 @@ struct LockReadingTests {
         #expect(reading.owner == (isWritten ? owner : nil) && reading.knownBy == (isWritten ? .writer : nil))
     }
 
-    @Test("A joined thread is the one that its number names, in a futex that is not private")
+    @Test("A joined thread is the one whose id is in a futex that is not private")
     func join() throws {
         let memory = memory([0x1990: [UInt32(owner)]])
         let reading = LockReading(try wait(0x1990, 0x109, UInt(owner)), waiter: waiter, memory)
@@ -160,7 +160,7 @@ struct LockReadingTests {
         #expect(reading.address == 0x7000 && reading.owner == owner && reading.label == "lab.q")
     }
 
-    @Test("A thread event without its context, or another thread's, is no queue's")
+    @Test("A thread event without its context, or with another thread's, belongs to no queue")
     func noQueue() throws {
         let queue = queue(target: 0, state: UInt(owner), label: 0)
         let wait = try wait(0x5060, 0x80, 0xffff_ffff)
@@ -173,7 +173,7 @@ struct LockReadingTests {
     }
 
     #if arch(x86_64)
-        @Test("A stream's lock points at its owner's descriptor")
+        @Test("A stream's lock points to its owner's descriptor")
         func stream() throws {
             var descriptor = [UInt32](repeating: 0, count: 200)
             (descriptor[4], descriptor[180]) = (0x9000, UInt32(owner))
@@ -183,7 +183,7 @@ struct LockReadingTests {
         }
     #endif
 
-    @Test("dispatch_once names its owner in its word")
+    @Test("dispatch_once has its owner in its word")
     func onceWord() throws {
         let word = UInt32(owner) | 0x8000_0000
         let reading = LockReading(try wait(0x1000, 0x80, UInt(word)), waiter: waiter, memory([0x1000: [word, 0]]))
@@ -191,7 +191,7 @@ struct LockReadingTests {
     }
 
     @Test(
-        "An unknown lock, or one of no thread, has no owner",
+        "An unknown lock, or one that names no thread, has no owner",
         arguments: [
             [2, 0, 99, 1, 0], [2, 0, 14_125, 0, 0], [2, 0, 14_125, 1, 0x4000], [2, 0, 0, 1, 0], [1, 0, 14_125, 1, 0],
             [2],
@@ -203,7 +203,7 @@ struct LockReadingTests {
         #expect(LockReading(try wait(0x1000, 0x80, 2), waiter: waiter, memory).owner == nil)
     }
 
-    @Test("A semaphore's and a condition's futex have no owner, whatever lies around them")
+    @Test("The futex of a semaphore or a condition has no owner, whatever is around it")
     func ownerless() throws {
         let memory = memory([0x0fd8: [UInt32](repeating: UInt32(owner), count: 40)])
         #expect(LockReading(try wait(0x1000, 0x189, 0), waiter: waiter, memory).owner == nil)

@@ -5,17 +5,17 @@ import StallReports
 import Synchronization
 import Testing
 
-/// A loop that waits for something, and a thread that has it, in a function that must be found on its stack.
+/// A loop that waits for something, and a thread that holds it, in a function that must be found on its stack.
 struct LockScene: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var kind: LockKind
     var evidence: OwnerEvidence?
     /// What must be on the owner's stack.
     var holdsIn = "lock_hold_at_gate"
-    /// Takes the lock on a new thread. Returns that thread's number, or 0 when nobody has the lock.
+    /// Takes the lock on a new thread. Returns that thread's id, or 0 if nobody has the lock.
     var hold: @Sendable (_ gate: Int32) -> Int32
     var wait: @Sendable () -> Void
-    /// Signals those who wait for a signal.
+    /// Signals the threads that wait for a signal.
     var finish: @Sendable () -> Void = {}
     var address: UInt64?
 }
@@ -73,7 +73,7 @@ extension LockScene {
         wait: { lock_join_last() }
     )
 
-    /// Starts a thread that does `body`; it must call its argument when it has the lock.
+    /// Starts a thread that runs `body`; it must call its argument when it has the lock.
     static func holder(_ body: @escaping @Sendable (_ ready: () -> Void) -> Void) -> Int32 {
         let number = Atomic<Int32>(0)
         let ready = DispatchSemaphore(value: 0)
@@ -154,7 +154,7 @@ extension LockScene {
         ]
     }()
 
-    /// Those that nobody owns, or nobody knows who.
+    /// Those without an owner, or with an unknown one.
     static let ownerless: [LockScene] = {
         let (semaphore, condition) = (lock_create(LOCK_SEMAPHORE), lock_create(LOCK_CONDITION))
         let (unknown, readers) = (lock_create(LOCK_UNKNOWN), lock_create(LOCK_RW))
@@ -218,7 +218,7 @@ extension LockScene {
     }()
 }
 
-/// The gate of the scene with a once.
+/// The gate of the scene with dispatch_once.
 private let onceGate = Atomic<Int32>(0)
 
 final class NumberBox: Sendable {
@@ -231,7 +231,7 @@ final class MutexBox: Sendable {
 
 enum SlowGlobal {
     static let gate = Atomic<Int32>(0)
-    /// Who comes now has to wait.
+    /// Later threads now have to wait.
     static let hasBegun = Atomic<Bool>(false)
 
     static let value: Int = initializeSlowly()

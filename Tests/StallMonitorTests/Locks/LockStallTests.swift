@@ -68,7 +68,7 @@ struct LockStallTests {
     }
 
     @Test(
-        "The lock is reported with kind and address, its owner with number, name and stack",
+        "The lock is reported with kind and address, its owner with thread id, name and stack",
         arguments: LockScene.pthreads + [.readingWaiter, .join, .swiftMutex, .swiftOnce, .dispatchOnce]
             + LockScene.queues
     )
@@ -127,7 +127,7 @@ struct LockStallTests {
         #expect(report.cause.lock?.ownerCall == nil)
     }
 
-    @Test("A thread that begins to wait for a lock late in its stall is also reported with the owner")
+    @Test("A thread that starts to wait for a lock late in its stall is also reported with the owner")
     func lateWait() throws {
         let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
         let owner = unsafe lock_start_holder(lock, gate, "lock-holder")
@@ -141,7 +141,7 @@ struct LockStallTests {
             lock_take(lock)
             lock_release(lock)
         }
-        // Also one that began while the machine had no time for the thread.
+        // Also one that started while the machine had no time for the thread.
         #expect(log.wait { $0.ended.contains { $0.cause.lock != nil } })
         monitor.stop()
         worker.end()
@@ -150,7 +150,7 @@ struct LockStallTests {
         #expect(report.stacks.contains { $0.role == .lockOwner && $0.thread.id == owner })
     }
 
-    @Test("If it is switched off, no owner is looked for")
+    @Test("If switched off, no owner is looked for")
     func switchedOff() throws {
         let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
         _ = unsafe lock_start_holder(lock, gate, "lock-holder")
@@ -228,7 +228,7 @@ struct LockStallTests {
         #expect(report.cause.summary.contains("→ 127.0.0.1:\(pair.port), established"), "\(report.cause.summary)")
     }
 
-    @Test("A circle with a timeout in it is a deadlock until then, and says so")
+    @Test("A circle with a timeout is a deadlock until it expires, and says so")
     func timedDeadlock() throws {
         let (a, b, gate) = (lock_create(LOCK_NORMAL), lock_create(LOCK_RECURSIVE), gate_create())
         let other = unsafe lock_start_crossing(a, gate, b, "crossing")
@@ -279,7 +279,7 @@ struct LockStallTests {
         let ending = try WorkerThread(name: "ending-worker")
         let owner = try #require(ending.loop.thread).id
         ending.loop.perform { _ = holdQueue(gate) {} }
-        // It is at the gate before it is told to stop.
+        // The worker is at the gate before it is asked to stop.
         while StackCapturer.sighting(ofThread: owner)?.systemCall?.name != "read" { sched_yield() }
         ending.stop()
         let report = try report(of: { ending.join() }) { gate_open(gate) }
@@ -295,7 +295,7 @@ struct LockStallTests {
         let owner = try #require(other.loop.thread).id
         let loop = worker.loop
         let report = try report(of: {
-            // Served by nobody: this one waits, too.
+            // Nobody serves this request: this loop waits, too.
             other.loop.perform { _ = try? loop.performAndWait(timeout: .seconds(3)) { 1 } }
             _ = try? other.loop.performAndWait { 2 }
         }) {}
@@ -308,10 +308,10 @@ struct LockStallTests {
         #expect(report.cause.summary.contains("a request to another run loop (other-loop)"), "\(report.cause.summary)")
     }
 
-    @Test("Two and three threads that wait for each other are a deadlock, with the whole circle", arguments: [2, 3])
+    @Test("Two or three threads that wait for each other are a deadlock, with the whole circle", arguments: [2, 3])
     func deadlock(_ count: Int) throws {
         let locks = (0..<count).map { _ in lock_create(LOCK_NORMAL) }
-        // The loop has the first and waits for the second; each other thread has one and waits for the next.
+        // The loop holds the first and waits for the second; each other thread holds one and waits for the next.
         let gate = gate_create()
         let others = (1..<count).map {
             unsafe lock_start_crossing(locks[$0], gate, locks[($0 + 1) % count], "crossing-\($0)")
@@ -323,7 +323,7 @@ struct LockStallTests {
             lock_release(locks[1])
             lock_release(locks[0])
         }) {
-            // For the thread that has it, which does not release it then.
+            // To the thread that holds it, which then does not release it.
             for lock in locks.dropFirst() { lock_release(lock) }
         }
         #expect(report.cause.verdict == .deadlock, "\(report.cause)")
@@ -337,7 +337,7 @@ struct LockStallTests {
         #expect(stacks.allSatisfy { $0.frames.contains { $0.function == "lock_cross" } })
     }
 
-    @Test("A thread that takes a lock twice is a deadlock of its own")
+    @Test("A thread that takes a lock twice deadlocks with itself")
     func selfDeadlock() throws {
         let lock = lock_create(LOCK_NORMAL)
         let report = try report(of: {

@@ -26,7 +26,7 @@ struct CoveredTimeTests {
         #expect(time.total(until: at(900)) == .milliseconds(70))
     }
 
-    @Test("What nested and overlapping scopes cover together is covered once")
+    @Test("Nested and overlapping scopes cover their union once")
     mutating func overlap() {
         let outer = time.open(at: at(0), until: at(1_000))
         let inner = time.open(at: at(100), until: at(200))
@@ -82,14 +82,14 @@ struct CoveredTimeTests {
         let total = ledger.snapshot.pauses.totals[.expectedSlow]
         #expect(total?.count == 4_000)
         #expect(scope.covered(until: .now) == total.map { .nanoseconds($0.durationNs) })
-        // Scopes are no pauses, and are summed only.
+        // Scopes are no pauses and are only summed.
         #expect(ledger.snapshot.pauses.count == 0 && ledger.snapshot.pauses.latest.isEmpty)
     }
 }
 
 @Suite("The pauses of a run")
 struct PauseTallyTests {
-    @Test("The latest are kept individually, all as sums")
+    @Test("The latest pauses are kept individually, all as sums")
     func bounded() {
         var tally = PauseTally()
         for number in 1...100 {
@@ -99,7 +99,7 @@ struct PauseTallyTests {
         #expect(tally.log.latest.count == RunRecord.PauseLog.recordLimit)
         #expect(tally.log.latest.last?.kind == .late && tally.log.latest.first?.startedAt.seconds == 38)
         #expect(tally.log.totals["stopped"] == .init(count: 100, durationNs: 1_000))
-        // The watchdog's own lateness is no pause.
+        // The watchdog's own lateness is not a pause.
         #expect(tally.count == 100)
     }
 }

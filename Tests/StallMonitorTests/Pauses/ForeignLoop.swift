@@ -6,7 +6,7 @@ import Synchronization
 
 @testable import StallMonitor
 
-/// An event loop of another make, which publishes that it works and not that it waits.
+/// A third-party event loop, which publishes that it works but not that it waits.
 final class ForeignLoop: WatchableLoop {
     let heartbeat = LoopHeartbeat()
     let label = "foreign"
@@ -14,7 +14,7 @@ final class ForeignLoop: WatchableLoop {
     private let set = epoll_create1(Int32(EPOLL_CLOEXEC))
     private let wakeFlag: Int32
     private let identity = Mutex<LoopThread?>(nil)
-    /// When it is to be found gone: so long after it was first seen to wait, at the moment at which its thread is asked for.
+    /// How long after it was first seen waiting the loop moves on, just when its thread is asked for.
     private let movesOn: Duration?
     private let firstSeen = Mutex<MonotonicInstant?>(nil)
     let hasMovedOn = DispatchSemaphore(value: 0)

@@ -8,13 +8,13 @@ import Testing
 @testable import StallDiagnosis
 @testable import StallMonitor
 
-/// A running `pause-host`. It ends with this value. Waiting for it holds no thread.
+/// A running `pause-host`. It ends with this value. Waiting for it blocks no thread.
 final class PauseHost: Sendable {
     let directory = TemporaryDirectory()
     private let process = Process()
     private let input = Pipe()
     private let lines = Lines()
-    /// Control groups that it or its threads are in: they can go when it has gone.
+    /// Control groups that it or its threads are in: they can be removed after it has ended.
     let groups: Mutex<[TestGroup]>
 
     static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
@@ -22,8 +22,8 @@ final class PauseHost: Sendable {
 
     /// - Parameters:
     ///   - ticks: of 50 ms, that make a stall.
-    ///   - group: where it is to run.
-    ///   - onOneProcessor: and on the first of those that it may use alone.
+    ///   - group: where it runs.
+    ///   - onOneProcessor: and on the first CPU that it may use, alone.
     init(
         ticks: Int,
         environment: [String: String] = [:],
@@ -33,7 +33,7 @@ final class PauseHost: Sendable {
         groups = Mutex(group.map { [$0] } ?? [])
         let output = Pipe()
         process.executableURL = URL(filePath: "/bin/sh")
-        // The shell moves itself, so that the monitor finds itself there from the start.
+        // The shell moves itself, so that the monitor is in the group from the start.
         var move = group.map { "echo $$ > \($0.path)/cgroup.procs && " } ?? ""
         if onOneProcessor { move += "taskset -p -c $(taskset -p -c $$ | sed 's/.*: \\([0-9]*\\).*/\\1/') $$ >&2 && " }
         process.arguments = ["-c", "\(move)exec \"$@\"", "sh", Self.executable.path, reports, "\(ticks)"]
@@ -50,7 +50,7 @@ final class PauseHost: Sendable {
         try input.fileHandleForWriting.write(contentsOf: Data((command + "\n").utf8))
     }
 
-    /// Waits for a line that begins so, and takes it and all before it. The rest of the line.
+    /// Waits for a line with this beginning, and takes it and all lines before it. Returns the rest of the line.
     @discardableResult
     func expect(_ word: String, _ location: SourceLocation = #_sourceLocation) async throws -> String {
         var found: String?
@@ -65,7 +65,7 @@ final class PauseHost: Sendable {
         return String(try #require(found).dropFirst(word.count).drop { $0 == " " })
     }
 
-    /// Waits until a condition holds, 60 s at most.
+    /// Waits until a condition holds, at most 60 s.
     func until(_ location: SourceLocation = #_sourceLocation, _ condition: () throws -> Bool) async throws {
         let end = ContinuousClock.now + .seconds(60)
         while !(try condition()) {
@@ -74,8 +74,8 @@ final class PauseHost: Sendable {
         }
     }
 
-    /// Has the loop busy, and the process stopped meanwhile, for `time`. On a thread of its own: the time in which the loop is busy
-    /// and not stopped must stay short, however busy the pool is that tests run on.
+    /// Keeps the loop busy with the process stopped meanwhile, for `time`. On a separate thread: the time in which
+    /// the loop is busy and not stopped must stay short, however busy the tests' thread pool is.
     func stand(
         for time: Duration,
         _ stop: @escaping @Sendable () -> Void,
@@ -93,7 +93,7 @@ final class PauseHost: Sendable {
                 while !isStopped(), ContinuousClock.now < end { usleep(2_000) }
                 _ = stallInSleep(Int(time / .milliseconds(1)))
                 goOn()
-                // Time for a look, which sees that the loop has stood all along.
+                // Time for a look, which sees that the loop has been at a standstill all along.
                 _ = stallInSleep(300)
                 try? send("release")
                 continuation.resume()
@@ -103,7 +103,7 @@ final class PauseHost: Sendable {
 
     func signal(_ number: Int32) { kill(processID, number) }
 
-    /// The kernel's letter for a thread, the main thread unless given.
+    /// The kernel's state letter for a thread, by default the main thread.
     func state(_ threadID: Int32? = nil) -> Character? {
         let path = "/proc/\(processID)/task/\(threadID ?? processID)/status"
         return readSmallFile(path).flatMap(ThreadStatus.init(status:))?.state
@@ -117,7 +117,7 @@ final class PauseHost: Sendable {
 
     var tracer: Int32? { readSmallFile("/proc/\(processID)/status").flatMap(ThreadStatus.init(status:))?.tracer }
 
-    /// Ends the monitor in order.
+    /// Ends the monitor cleanly.
     func stop() async throws {
         try send("stop")
         try await expect("stopped")
@@ -127,7 +127,7 @@ final class PauseHost: Sendable {
         try ReportReader(path: reports + (child ? "-child" : "")).contents()
     }
 
-    /// The record of the one run.
+    /// The record of the only run.
     func run() throws -> RunRecord {
         let runs = try contents().runs
         try #require(runs.count == 1)
@@ -140,8 +140,8 @@ final class PauseHost: Sendable {
     }
 }
 
-/// When the machine itself stood, a virtual one whose processors are wanted elsewhere: what the monitor's own account finds in a
-/// process that nobody stops or throttles, on each processor.
+/// When the machine itself did not run, for example a virtual one whose CPUs are used elsewhere: what the monitor's
+/// own check finds in a process that nobody stops or throttles, on each CPU.
 final class MachineGaps: Sendable {
     struct Gaps: Sendable {
         var count: Int64 = 0
@@ -162,7 +162,7 @@ final class MachineGaps: Sendable {
         }
     }
 
-    /// What there was since the beginning, of the processor that was away for longest.
+    /// The gaps since the beginning, for the CPU that was away longest.
     func end() -> Gaps {
         isOver.store(true, ordering: .relaxed)
         running.wait()
@@ -186,7 +186,7 @@ final class MachineGaps: Sendable {
     }
 }
 
-/// Has the calling thread run on one processor, if that is allowed. Not in the C library's module.
+/// Makes the calling thread run on one CPU, if permitted. The C library's module lacks this function.
 private func confine(to processor: Int) {
     typealias SetAffinity = @convention(c) (pid_t, Int, UnsafeRawPointer) -> Int32
     guard let function = unsafe dlsym(nil, "sched_setaffinity") else { return }
@@ -194,7 +194,7 @@ private func confine(to processor: Int) {
     _ = unsafe unsafeBitCast(function, to: SetAffinity.self)(0, MemoryLayout<UInt64>.size, mask)
 }
 
-/// A control group of a test's own. Nil where the machine lets no test make one.
+/// A control group of the test's own. Nil if the machine does not let tests create one.
 final class TestGroup: Sendable {
     let path: String
 
@@ -240,7 +240,7 @@ final class TestGroup: Sendable {
         write("0", to: "cgroup.freeze")
         write("THAWED", to: "freezer.state")
         write("1", to: "cgroup.kill")
-        // What was killed leaves in a moment; an empty group that stays does no harm.
+        // Killed processes leave soon; an empty group that stays does no harm.
         for _ in 0..<200 {
             guard unsafe rmdir(path) != 0 else { return }
             usleep(5_000)
@@ -248,7 +248,7 @@ final class TestGroup: Sendable {
     }
 }
 
-/// What a process has printed. It does not keep the process.
+/// What a process has printed. It does not keep the process alive.
 private final class Lines: Sendable {
     private let list = Mutex<[String]>([])
 

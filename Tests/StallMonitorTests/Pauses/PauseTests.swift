@@ -8,14 +8,14 @@ import Testing
 
 @testable import StallMonitor
 
-/// The real thing, done to a process of its own. Each busy time is far below the threshold, but for the pause in it.
-@Suite("A process that is paused", .timeLimit(.minutes(10)), .repeatedWhenLate(by: .milliseconds(50)))
+/// Real pauses of a separate process. Each busy time is far below the threshold, apart from the pause in it.
+@Suite("A paused process", .timeLimit(.minutes(10)), .repeatedWhenLate(by: .milliseconds(50)))
 struct PauseTests {
     /// 40 ticks are 2 s; a pause is longer.
     private static let ticks = 40
     private static let pause = Duration.seconds(3)
 
-    /// What a pause must have left: no report, and itself in the run record.
+    /// What a pause must leave: no report, and an entry in the run record.
     private func expectPause(_ kind: PauseKind, of host: PauseHost, watch: String? = nil) async throws {
         if watch != nil { try host.send("release") }
         try await host.expect("released")
@@ -30,7 +30,7 @@ struct PauseTests {
         #expect((run.dismissed?[kind.rawValue] ?? 0) >= 1, "\(run)")
     }
 
-    @Test("by SIGSTOP is not stalled: the pause is recorded, and what it spared")
+    @Test("stopped by SIGSTOP it is not stalled: the pause is recorded, and the candidate that it explains")
     func stopped() async throws {
         let host = try PauseHost(ticks: Self.ticks)
         try await host.expect("ready")
@@ -44,7 +44,7 @@ struct PauseTests {
         try await expectPause(.stopped, of: host)
     }
 
-    @Test("in the middle of a stall keeps its report, without the pause in its length")
+    @Test("stopped during a stall it keeps its report, whose length excludes the pause")
     func stoppedInStall() async throws {
         let host = try PauseHost(ticks: 5)
         try await host.expect("ready")
@@ -69,7 +69,7 @@ struct PauseTests {
     }
 
     @Test(
-        "by the freezer of its control group (version 2) is not stalled",
+        "frozen in its control group (version 2) it is not stalled",
         .enabled(if: TestGroup.canBeMade(.unified), "no control group of version 2 with a freezer can be made here")
     )
     func frozen() async throws {
@@ -83,13 +83,13 @@ struct PauseTests {
         } _: {
             group.write("0", to: "cgroup.freeze")
         }
-        // Kernels before 6.18 keep no count of it.
+        // Kernels before 6.18 do not count it.
         let isCounted = group.read("cgroup.stat.local").contains("frozen_usec")
         try await expectPause(isCounted ? .frozen : .stopped, of: host)
     }
 
     @Test(
-        "by the freezer of version 1 is not stalled",
+        "frozen by the version 1 freezer it is not stalled",
         .enabled(if: TestGroup.canBeMade(.freezer), "no control group of version 1 with a freezer can be made here")
     )
     func frozenByVersion1() async throws {
@@ -107,7 +107,7 @@ struct PauseTests {
     }
 
     @Test(
-        "in one thread alone, by a freezer, is not stalled: the watchdog, although on time, checks before it reports",
+        "with one thread frozen it is not stalled: the watchdog, although on time, checks before it reports",
         .enabled(if: TestGroup.canBeMade(.freezer), "no control group of version 1 with a freezer can be made here")
     )
     func frozenThread() async throws {
@@ -119,13 +119,13 @@ struct PauseTests {
         let thread = try await host.expect("block")
         host.groups.withLock { $0.append(group) }
         try #require(group.write(thread, to: "tasks"))
-        // It is asked for at the threshold, 2 s, and at each look from then on.
+        // The thread is checked at the threshold, 2 s, and at each look from then on.
         try await Task.sleep(for: Self.pause)
         group.write("THAWED", to: "freezer.state")
         try await expectPause(.frozen, of: host, watch: "worker")
     }
 
-    @Test("in one thread alone, by a tracer, is not stalled")
+    @Test("with one thread traced it is not stalled")
     func tracedThread() async throws {
         let host = try PauseHost(ticks: Self.ticks)
         let tracer = try Tracer(thread: try await host.expect("ready"))
@@ -138,7 +138,7 @@ struct PauseTests {
     }
 
     @Test(
-        "by a debugger is not stalled while it is attached, and is stalled afterwards",
+        "under a debugger it is not stalled while attached, and is stalled afterwards",
         .enabled(if: Debugger.isThere, "gdb is not installed")
     )
     func debugged() async throws {
@@ -146,7 +146,7 @@ struct PauseTests {
         let host = try PauseHost(ticks: 5)
         try await host.expect("ready")
         try debugger.attach(to: host.processID)
-        // The debugger halts it, lets it go on, and stays.
+        // The debugger halts the process, lets it continue, and stays attached.
         try await host.until { host.tracer != 0 && host.state() == "S" }
         try host.send("block")
         try await host.expect("block")
@@ -166,16 +166,16 @@ struct PauseTests {
     }
 
     @Test(
-        "by too little processor time is stalled anyway, although the watchdog wakes late, too",
+        "throttled by a CPU quota it is stalled, although the watchdog wakes late, too",
         .enabled(if: TestGroup.canBeMade(.cpu), "no control group of version 1 with a processor quota can be made here")
     )
     func throttled() async throws {
         let group = try #require(TestGroup(.cpu))
         // Long periods: each throttling is longer than the watchdog's tolerance.
         group.write("1000000", to: "cpu.cfs_period_us")
-        // What limits a process is looked for as its monitor starts.
+        // A process's limits are looked up when its monitor starts.
         group.write("2000000", to: "cpu.cfs_quota_us")
-        // On one processor: on two, the watchdog lives for a second by what the other one has left of the quota.
+        // On one CPU: with two, the watchdog runs for a second on what the other CPU has left of the quota.
         let host = try PauseHost(ticks: 5, in: group, onOneProcessor: true)
         let machine = MachineGaps()
         try await host.expect("ready")
@@ -193,8 +193,8 @@ struct PauseTests {
         let run = try host.run()
         let gaps = machine.end()
         #expect(run.lateTicks >= 1, "\(gaps) \(run)")
-        // What counts is nearly all of it: the process was not stopped. A gap of the machine's own takes the whole time between two
-        // looks out, which is a period at most.
+        // Nearly all of the time counts: the process was not stopped. A gap of the machine's own excludes the whole
+        // time between two looks, at most one period.
         let stopped = run.pauseLog?.totals["stopped"]?.durationNs ?? 0
         #expect(stopped - gaps.length.nanoseconds < 500_000_000, "\(gaps) \(run)")
         #expect(report.durationNs >= 3_500_000_000 - gaps.count * 1_100_000_000, "\(gaps) \(report) \(run)")
@@ -203,7 +203,7 @@ struct PauseTests {
     private static let libfaketime = "/usr/lib/\(machine)-linux-gnu/faketime/libfaketimeMT.so.1"
 
     @Test(
-        "A wall clock that is set in the middle of a stall tears no report, and is in the run record",
+        "A wall clock set during a stall tears no report, and the step is in the run record",
         .enabled(if: unsafe access(libfaketime, R_OK) == 0, "libfaketime is not installed")
     )
     func clockStep() async throws {
@@ -234,11 +234,11 @@ struct PauseTests {
         let run = try host.run()
         let step = try #require(run.pauseLog?.latest.first { $0.kind == .clockStep })
         #expect(abs(step.durationNs - 3_600_000_000_000) < 1_000_000_000)
-        // Nothing stood still.
+        // Nothing was stopped.
         #expect(run.pauseLog?.totals["suspended"] == nil)
     }
 
-    @Test("A fork's child has no monitor and says so, does not affect its parent, and can start its own")
+    @Test("A forked child has no monitor and says so, does not affect its parent, and can start its own")
     func fork() async throws {
         let host = try PauseHost(ticks: 5)
         try await host.expect("ready")

@@ -28,7 +28,7 @@ struct SelfCheckTests {
         #expect(told == kind)
     }
 
-    @Test("Waking in time misses nothing; time that nothing accounts for is missed")
+    @Test("Waking on time misses nothing; time that nothing accounts for is missed")
     func misses() {
         let now = MonotonicInstant.now
         var selfCheck = SelfCheck(at: now)
@@ -38,7 +38,7 @@ struct SelfCheckTests {
         let absences = selfCheck.wake(due: now, at: now + .seconds(100), tick: .milliseconds(50))
         #expect(absences.map(\.kind) == [.stopped])
         #expect(selfCheck.missed > .seconds(90) && selfCheck.missed <= .seconds(100))
-        // And between two loops of one look.
+        // Also between two loops of one look.
         #expect(selfCheck.step(at: now + .seconds(100.1), tick: .milliseconds(50)).isEmpty)
         #expect(selfCheck.step(at: now + .seconds(102), tick: .milliseconds(50)).map(\.kind) == [.stopped])
     }
@@ -58,7 +58,7 @@ struct SelfCheckTests {
         #expect(selfCheck.missed > .seconds(9) && selfCheck.missed <= .seconds(10))
     }
 
-    @Test("Time that the watchdog computed, or waited for a processor, was not missed")
+    @Test("Time in which the watchdog computed, or waited for a CPU, was not missed")
     func accounted() throws {
         let before = try #require(OwnAccount(text: Array("1000 2000 7\n".utf8)))
         let after = try #require(OwnAccount(text: Array("1500 90002000 9\n".utf8)))
@@ -67,10 +67,10 @@ struct SelfCheckTests {
         #expect(OwnAccount(text: Array("".utf8)) == nil)
     }
 
-    @Test("A thread's account grows by what it computes")
+    @Test("A thread's accounted time grows by what it computes")
     func ownAccount() throws {
         let before = try #require(OwnAccount.read())
-        // By the thread's own clock: what a hypervisor takes meanwhile is on no account.
+        // By the thread's own clock: time that a hypervisor takes meanwhile is not accounted.
         let done = ThreadClock.nanoseconds + 60_000_000
         while ThreadClock.nanoseconds < done { _ = stallByComputing(1) }
         let after = try #require(OwnAccount.read())
@@ -88,7 +88,7 @@ struct ClockOffsetsTests {
         #expect(after.suspension(since: before) == nil)
         after.suspended += 60_000_000_000
         #expect(after.suspension(since: before) == .seconds(60))
-        // The wall clock gains with it, and was not set.
+        // The wall clock gains with it and was not set.
         #expect(after.step(since: before) == nil)
     }
 
@@ -170,7 +170,7 @@ struct ControlGroupTests {
         #expect(bound.unified == "/sys/fs/cgroup/inner")
     }
 
-    @Test("What is not mounted is not there, and texts of any kind are survived")
+    @Test("An unmounted freezer is absent, and any text is tolerated")
     func nothing() {
         #expect(ControlGroup(membership: "0::/a\n", mounts: "") == ControlGroup(membership: "", mounts: hybrid))
         #expect(ControlGroup(membership: "::::\n\n:\n", mounts: " - \n1 2 - 3\n - cgroup2\n").unified == nil)

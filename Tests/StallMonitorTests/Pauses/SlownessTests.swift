@@ -25,7 +25,7 @@ struct SlownessTests {
         return StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
     }
 
-    /// Ends it, and gives what it has written.
+    /// Stops the monitor and returns what it has written.
     private func end(_ monitor: StallMonitor) throws -> (run: RunRecord, reports: [StallReport]) {
         monitor.stop()
         worker.end()
@@ -33,7 +33,7 @@ struct SlownessTests {
         return (try #require(contents.runs.first), contents.reports.filter { $0.cause.verdict != .starved })
     }
 
-    @Test("Work in a scope is no stall; it is summed, and what it spared is counted")
+    @Test("Work in a scope is no stall; it is summed, and the candidate that it explains is counted")
     func scope() throws {
         let monitor = start()
         let watch = try #require(monitor.watch(of: worker.loop))
@@ -78,7 +78,7 @@ struct SlownessTests {
         #expect(reports.map(\.watched.label) == [worker.loop.label])
     }
 
-    @Test("A scope gives the work's result and its error, also of work that awaits")
+    @Test("A scope passes on the work's result or error, also of asynchronous work")
     func results() async throws {
         struct Failure: Error, Equatable {}
         let monitor = start()
@@ -113,7 +113,7 @@ struct SlownessTests {
     }
 
     @Test(
-        "While monitoring is paused nothing is reported and nothing is looked at; the pause is recorded, and does not count as watched time"
+        "While monitoring is paused nothing is looked at or reported; the pause does not count as watched time"
     )
     func pauseAll() throws {
         let monitor = start()
@@ -134,12 +134,12 @@ struct SlownessTests {
         #expect(run.watched[0].watchedNs <= life - 600_000_000)
     }
 
-    @Test("While everything is paused the watchdog does not wake, though a loop works on")
+    @Test("While everything is paused the watchdog does not wake, although a loop works")
     func pauseCostsNothing() throws {
         let monitor = start()
         monitor.pause()
         for _ in 0..<10 { worker.perform { _ = stallInSleep(100) } }
-        // At most what was on its way when the pause came, and not one each 50 ms.
+        // At most those that were under way when the pause came, not one every 50 ms.
         #expect(try end(monitor).run.ticks <= 4)
     }
 
@@ -177,7 +177,7 @@ struct SlownessTests {
         #expect(run.pauseLog?.latest.map(\.watch) == ["other"])
     }
 
-    @Test("A nested run that rests is no stall of the outer one, and one that works is")
+    @Test("A nested run that rests is no stall of the outer loop; one that works is")
     func nestedRun() throws {
         let monitor = start()
         let loop = worker.loop
@@ -197,7 +197,7 @@ struct SlownessTests {
     }
 
     @Test(
-        "A loop that ends in the middle of a stall closes it; one that ends at rest leaves nothing but what was watched"
+        "A loop that ends during a stall closes it; one that ends at rest leaves only its watched time"
     )
     func endedLoop() throws {
         let monitor = start()
@@ -217,14 +217,14 @@ struct SlownessTests {
         #expect(Set(run.watched.map(\.label)) == [worker.loop.label, "brief", "short"])
     }
 
-    @Test("A thread found in its loop's own wait is not stalled, though the loop has not said that it waits")
+    @Test("A thread found in its loop's own wait is not stalled, although the loop has not published the wait")
     func ownWait() throws {
         let foreign = ForeignLoop(saysWhatItWaitsOn: true)
         let silent = ForeignLoop(saysWhatItWaitsOn: false)
         let monitor = start()
         try monitor.watch(foreign)
         try monitor.watch(silent, label: "silent")
-        // The one that does not say what it waits on looks stalled: so much time has passed for the other, too.
+        // The loop that does not say what it waits on looks stalled: as much time has passed for the other one.
         #expect(log.wait { $0.began.contains { $0.watched.label == "silent" } })
         [foreign, silent].forEach { $0.end() }
         #expect(log.wait { !$0.ended.isEmpty })
@@ -233,7 +233,7 @@ struct SlownessTests {
         #expect(run.raced >= 1 && run.dismissed?["in_wait"] == 1, "\(run)")
     }
 
-    @Test("A loop found in its own wait is not reported if it moves on just when it is looked at again")
+    @Test("A loop in its own wait is not reported if it moves on just when it is looked at again")
     func movesOnUnseen() throws {
         let foreign = ForeignLoop(saysWhatItWaitsOn: true, movesOn: .milliseconds(240))
         let monitor = start()
@@ -245,7 +245,7 @@ struct SlownessTests {
         #expect(run.dismissed?["in_wait"] == 1, "\(run)")
     }
 
-    @Test("A monitor that is off does the work of a scope, and has nothing to pause")
+    @Test("A switched-off monitor runs the work of a scope and has nothing to pause")
     func switchedOff() {
         let monitor = start { $0.enabled = false }
         #expect(monitor.expectSlow(for: .seconds(1)) { 3 } == 3)

@@ -6,7 +6,7 @@ import Testing
 final class Debugger {
     private let process = Process()
 
-    /// gdb waits for SIGCHLD, which the threads that tests run on block, and their children with them.
+    /// gdb waits for SIGCHLD, which the tests' threads block, and so do their children.
     private static let script = """
         import os, signal, sys
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -35,7 +35,7 @@ final class Debugger {
     deinit { end() }
 }
 
-/// Halts a single thread by ptrace(2), and leaves the others alone.
+/// Halts a single thread by ptrace(2) and leaves the others alone.
 final class Tracer {
     private let process = Process()
     private let input = Pipe()
@@ -53,7 +53,7 @@ final class Tracer {
             sys.stdin.readline()
         """
 
-    /// Attached, and the thread runs on.
+    /// Attached, and the thread continues.
     init(thread: String) throws {
         process.executableURL = URL(filePath: "/usr/bin/python3")
         process.arguments = ["-c", Self.script, thread]

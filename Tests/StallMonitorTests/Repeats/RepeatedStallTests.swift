@@ -32,12 +32,12 @@ struct RepeatedStallTests {
         try ReportReader(path: directory.path + "/reports").contents()
     }
 
-    /// Stalls the loop until the events say so. On a busy machine not every stall can be proven.
+    /// Stalls the loop until the events satisfy the condition. On a busy machine not every stall can be proven.
     private func stall(_ milliseconds: Int, until condition: (EventLog) -> Bool) {
         for _ in 0..<40 where !condition(log) { worker.perform { _ = stallInSleep(milliseconds) } }
     }
 
-    @Test("It is reported once, then counted; the counts are in the run record, by fault and by reason")
+    @Test("It is reported once, then counted; the run record has the counts, by fault and by reason")
     func counted() throws {
         let monitor = start(RepeatRule(window: .seconds(3600)))
         stall(3_000) { !$0.ended.isEmpty }
@@ -101,12 +101,12 @@ struct RepeatedStallTests {
         #expect(contents.runs.first?.repeated?.contains { $0.repeats.report == nil } == true)
     }
 
-    @Test("A killed process has written its counts: after a second at most, without another stall")
+    @Test("A killed process has written its counts: at most a second later, without another stall")
     func flushed() throws {
         let monitor = start(RepeatRule(window: .seconds(3600)))
         stall(3_000) { !$0.ended.isEmpty }
         stall(400) { $0.suppressed.count >= 3 }
-        // The loop rests, and nothing else happens. What a kill would leave is what is on the disk.
+        // The loop is at rest, and nothing else happens. A kill would leave what is on the disk.
         let deadline = MonotonicInstant.now + .seconds(20)
         while try told() < 3, MonotonicInstant.now < deadline { usleep(20_000) }
         #expect(try told() >= 3)

@@ -56,7 +56,7 @@ struct ReportThrottleTests {
     private let unlimited = RepeatRule(reportsPerMinute: nil, bytesPerMinute: nil)
 
     @Test(
-        "The first stall of a fault is reported, others within a minute are counted; another fault is reported at once"
+        "A fault's first stall is reported, others within a minute are counted; another fault is reported at once"
     )
     func window() {
         var run = Run(unlimited)
@@ -82,7 +82,7 @@ struct ReportThrottleTests {
         #expect(run.throttle.counted.isEmpty)
     }
 
-    @Test("A fault that goes on is reported at growing distances, an hour at most")
+    @Test("A fault that continues is reported at growing intervals, at most an hour")
     func backoff() {
         var run = Run(unlimited)
         for second in stride(from: 0.0, to: 6 * 3600, by: 5) { run.stall(at: second) }
@@ -92,7 +92,7 @@ struct ReportThrottleTests {
         #expect(Int(counted) + run.reported.count == 6 * 720)
     }
 
-    @Test("A fault that recurs just after each window is also reported less often; after a rest it begins again")
+    @Test("A fault that recurs after each window is also reported less often; after a rest it starts again")
     func rest() {
         var run = Run(unlimited)
         for second in stride(from: 0.0, to: 600, by: 61) { run.stall(at: second) }
@@ -114,7 +114,7 @@ struct ReportThrottleTests {
         #expect(run.stall(at: 7, lasting: 9.0) == .repeated)
     }
 
-    @Test("A storm of many faults: a burst is reported, then so many a minute; all others are counted")
+    @Test("A storm of faults: a burst is reported, then a fixed number a minute; all others are counted")
     func reportRate() {
         var run = Run(RepeatRule(window: .zero, reportsPerMinute: 30, burst: 10, bytesPerMinute: nil))
         for index in 0..<600 { run.stall(UInt8(index % 200), at: Double(index) * 0.1) }
@@ -140,7 +140,7 @@ struct ReportThrottleTests {
         #expect(run.throttle.suppressed.isEmpty && run.throttle.counted.isEmpty)
     }
 
-    @Test("What was counted is kept apart by loop and kind, and a report takes over only what is of its own")
+    @Test("Counts are kept by loop and kind, and a report takes over only those of its own")
     func origins() {
         var throttle = ReportThrottle(rule: unlimited)
         let (main, nio) = (Self.origin("main"), Self.origin("nio", .eventLoop))
@@ -154,7 +154,7 @@ struct ReportThrottleTests {
         #expect(throttle.counted.allSatisfy { $0.kind == .blocked && $0.repeats.count == 1 })
         #expect(throttle.begin(ULID(rawValue: 2), name, from: main, at: Self.time(3))?.count == 1)
         #expect(throttle.counted.map(\.label) == ["nio"])
-        // Another name for the same fault takes all of it along.
+        // An alias of the same fault takes all of them along.
         throttle.count(one, of: Run.name(2), from: nio, .repeated, at: Self.time(4))
         throttle.rename(name, Run.name(2))
         #expect(throttle.counted.map(\.label) == ["nio"] && throttle.counted.map(\.repeats.count) == [2])
@@ -184,13 +184,13 @@ struct ReportThrottleTests {
         #expect(run.stall(1, at: 1) == .repeated && run.stall(2, at: 2) == .repeated)
         #expect(run.throttle.counted.map(\.fingerprint) == [Run.name(2)])
         #expect(run.throttle.counted.map(\.repeats.count) == [2])
-        // And back again: no circle.
+        // And back again: this makes no circle.
         run.throttle.rename(Run.name(2), Run.name(1))
         #expect(run.stall(1, at: 3) == .repeated && run.stall(2, at: 4) == .repeated)
         #expect(run.throttle.counted.map(\.repeats.count) == [4])
     }
 
-    @Test("A stall found without a stack that turns out to be a known fault gives no other such stall its name")
+    @Test("A stall without a stack that turns out to be a known fault does not rename other such stalls")
     func renamedWithoutStack() {
         var run = Run(unlimited)
         run.stall(1, at: 0)

@@ -6,7 +6,8 @@ import Testing
 @testable import StallDiagnosis
 @testable import StallMonitor
 
-/// What /proc, a control group, a clock or a report can say, though none ever should: a figure as good as can be, and no trap.
+/// What /proc, a control group, a clock or a report can say but never should: the result is a figure as good as
+/// possible, and no trap.
 @Suite("Absurd figures")
 struct AbsurdFigureTests {
     private static let most = UInt64.max
@@ -82,7 +83,7 @@ struct AbsurdFigureTests {
         }
     }
 
-    @Test("A clock that is set to and fro by centuries adds up to the largest number")
+    @Test("A clock that is set back and forth by centuries adds up to the largest number")
     func pauses() {
         var tally = PauseTally()
         for _ in 0..<3 { tally.add(.init(kind: .clockStep, startedAt: .now(), durationNs: .max)) }
@@ -113,7 +114,7 @@ struct AbsurdFigureTests {
         #expect(info.timerNanoseconds == .max)
     }
 
-    @Test("A frame that is none has no callers that are none")
+    @Test("An invalid frame index gives no invalid callers")
     func callers() {
         let frames = [StallReport.Frame(address: 1), StallReport.Frame(address: 2)]
         var stack = StallReport.Stack(thread: .init(id: 1), capturedAt: .now(), frames: frames)

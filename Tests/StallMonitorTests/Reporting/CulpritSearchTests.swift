@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallMonitor
 
-/// The same fault, however few samples there are and however they fell.
+/// The same fault, however few samples there are and whenever they were taken.
 @Suite("The culprit, for any samples")
 struct CulpritSearchTests {
     private static let runs = 50

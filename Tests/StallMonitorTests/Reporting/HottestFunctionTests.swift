@@ -3,10 +3,10 @@ import Testing
 
 @testable import StallMonitor
 
-/// Of a thread that computed, the function that its sentence names.
+/// For a thread that computed, the function that its sentence names.
 @Suite("The function in which a thread computed for longest")
 struct HottestFunctionTests {
-    /// A report whose stacks have these frames, innermost first, each with the milliseconds it was found so for.
+    /// A report whose stacks have these frames, innermost first, each with the milliseconds that it stands for.
     private func report(_ stacks: [(frames: [StallReport.Frame], milliseconds: Int64)]) -> StallReport {
         StallReport(
             kind: .blocked,

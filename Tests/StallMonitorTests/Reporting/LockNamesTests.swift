@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What the names on a waiting thread's stack say of its lock")
+@Suite("What the names on a waiting thread's stack say about its lock")
 struct LockNamesTests {
     private func judge(_ kind: LockKind, _ names: [String?], hasOwner: Bool = true) -> (LockKind, Bool) {
         let frames = names.map { StallReport.Frame(address: 1, symbol: $0) }
@@ -18,7 +18,7 @@ struct LockNamesTests {
         #expect(judge(.mutex, [nil, "pthread_cond_wait", "main"]) == (.mutex, true))
     }
 
-    @Test("What looks like a mutex below another function is none, and has no owner")
+    @Test("What looks like a mutex below another function is not one, and has no owner")
     func deceived() {
         #expect(judge(.mutex, ["syscall", "wait_for_change", "lock_take"]) == (.futex, false))
         #expect(judge(.mutex, [nil, "sem_wait"]) == (.semaphore, false))

@@ -6,7 +6,7 @@ import Testing
 @testable import StallDiagnosis
 @testable import StallMonitor
 
-/// Thread 1 is stalled, and waits for 2, which waits for 3 or for 1.
+/// Thread 1 is stalled and waits for 2, which waits for 3 or for 1.
 @Suite("Locks and their owners in a report")
 struct LockSummaryTests {
     private func wait(_ thread: Int32, for owner: Int32?, _ kind: LockKind = .mutex) throws -> LockFinding.Wait {
@@ -85,7 +85,7 @@ struct LockSummaryTests {
         #expect(report.cause.chain?.count == 2 && report.cause.cycle == nil && report.cause.verdict == .blocked)
     }
 
-    @Test("A circle is a deadlock; what names contradict does not close it")
+    @Test("A circle is a deadlock; a lock that the names contradict does not close it")
     func circle() throws {
         let waits = [try wait(1, for: 2), try wait(2, for: 1)]
         let finding = LockFinding(waits: waits, owners: [owner(2)], closing: 0)
@@ -119,7 +119,7 @@ struct LockSummaryTests {
         #expect(report.stacks.map(\.thread.id) == [1])
     }
 
-    @Test("A cause that is not a wait keeps its sentence, with the lock beside it")
+    @Test("A cause other than a wait keeps its sentence; the lock is reported as well")
     func otherVerdict() throws {
         var other = report(
             LockFinding(waits: [try wait(1, for: nil, .condition)]),

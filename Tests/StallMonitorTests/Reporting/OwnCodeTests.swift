@@ -35,7 +35,7 @@ struct OwnCodeTests {
         }
     }
 
-    @Test("A module beside the executable is own, one of the system is not")
+    @Test("A module beside the executable is own, a system module is not")
     func path() {
         #expect(isOwn("Plugin", path: "/srv/bin/libPlugin.so"))
         #expect(!isOwn("Plugin", path: "/usr/lib/libPlugin.so"))
@@ -78,7 +78,7 @@ struct OwnCodeTests {
         #expect(!isOwnC("a", "/src/a.c", path: "/opt/lib/libother.so", rules: rules))
     }
 
-    @Test("A Swift module out of a package's checkout is a library, whatever it is called")
+    @Test("A Swift module from a package checkout is a library, whatever its name")
     func checkout() {
         var frame = SymbolicatedFrame(address: 1, moduleIndex: 0, moduleOffset: 1, symbol: "$s", swiftModule: "Shoplib")
         let module = LoadedModule(path: Self.executable, buildID: nil, loadBase: 0)
@@ -88,7 +88,7 @@ struct OwnCodeTests {
     }
 
     @Test(
-        "A star stands for any text",
+        "A star matches any text",
         arguments: [
             ("*/a/*", "/x/a/b", true), ("*/a/*", "/x/ab/b", false), ("a*", "abc", true), ("a*c*e", "abcde", true),
             ("a*c*e", "abde", false), ("abc", "abc", true), ("abc", "abcd", false), ("a*a", "a", false),

@@ -18,7 +18,7 @@ struct ReportNamingTests {
         )
     }
 
-    /// `read` called by `outer`, with two calls inlined where the call stands; the culprit is `outer` or nobody.
+    /// `read` called by `outer`, with two calls inlined at the call; the culprit is `outer` or nobody.
     private func report(hasCulprit: Bool = true, state: StallState = .recovered) -> StallReport {
         let frames = [
             StallReport.Frame(address: 0x9000, module: 1, offset: 0x10, function: "read", symbol: "read", line: 3),
@@ -71,7 +71,7 @@ struct ReportNamingTests {
         )
     }
 
-    @Test("has functions, lines, inlined calls of their own, and the culprit that they make known")
+    @Test("it has functions, lines, inlined calls as frames, and the culprit that these show")
     func named() throws {
         let old = report()
         let new = naming.findings(for: old).amendment.applied(to: old)
@@ -95,7 +95,7 @@ struct ReportNamingTests {
         )
     }
 
-    @Test("has functions and lines of those that await, behind the same frame as before")
+    @Test("it has functions and lines of awaiting functions, after the same frame as before")
     func awaiting() throws {
         let old = report()
         let stack = naming.findings(for: old).amendment.applied(to: old).stacks[0]
@@ -107,13 +107,13 @@ struct ReportNamingTests {
         #expect(async.ends == .task && async.task == 5)
     }
 
-    @Test("has a culprit if it had none because names were missing")
+    @Test("it has a culprit if names were missing for one")
     func culprit() {
         let old = report(hasCulprit: false)
         #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "innermost")
     }
 
-    @Test("blames what most samples show, however many a report claims")
+    @Test("it blames what most samples show, however many a report claims")
     func countlessSamples() {
         var old = report(hasCulprit: false)
         old.stacks[0].count = .max
@@ -121,13 +121,13 @@ struct ReportNamingTests {
         #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "innermost")
     }
 
-    @Test("is the same after a second time")
+    @Test("it is the same after a second time")
     func twice() {
         let once = naming.findings(for: report()).amendment.applied(to: report())
         #expect(naming.findings(for: once).amendment.applied(to: once).stacks == once.stacks)
     }
 
-    @Test("says why the rest has none, once a module")
+    @Test("it says why other frames have no names, once per module")
     func problems() {
         let problems = naming.findings(for: report()).problems
         #expect(problems.isEmpty, "libc's frame lacked nothing")
@@ -137,7 +137,7 @@ struct ReportNamingTests {
         #expect(naming.findings(for: lacking).problems.map(\.code) == [.missingFile])
     }
 
-    @Test("keeps on disk what this version does not know, and is written once")
+    @Test("unknown keys on disk are kept, and it is written once")
     func written() throws {
         let folder = TemporaryDirectory()
         let directory = ReportDirectory(path: folder.path)
@@ -163,7 +163,7 @@ struct ReportNamingTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).count == 1)
     }
 
-    @Test("on disk has the culprit's name where the culprit had none, whether its code counted as own or not")
+    @Test("on disk an unnamed culprit gets its name, whether its code counted as own or not")
     func culpritOnDisk() throws {
         let folder = TemporaryDirectory()
         let directory = ReportDirectory(path: folder.path)
@@ -179,7 +179,7 @@ struct ReportNamingTests {
         }
     }
 
-    @Test("is not changed while the stall lasts, nor if its process writes it meanwhile")
+    @Test("it is not changed during the stall, nor if its process writes it meanwhile")
     func untouched() throws {
         let folder = TemporaryDirectory()
         let directory = ReportDirectory(path: folder.path)

@@ -9,7 +9,7 @@ struct RunLogTests {
     private let directory = TemporaryDirectory()
     private let notices = Mailbox<StallNotice>(capacity: 2)
 
-    /// The record that a reporter leaves after the notices in the mailbox.
+    /// The record that a reporter writes after the notices in the mailbox.
     private func record(_ ledger: WatchdogLedger = .init()) throws -> RunRecord {
         notices.close()
         let run = RunIdentity(service: nil)

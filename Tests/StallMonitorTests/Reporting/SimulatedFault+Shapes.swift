@@ -1,4 +1,4 @@
-// Faults of every shape that has been met, each seen through three to twelve samples.
+// Faults of every shape met so far, each seen through three to twelve samples.
 
 private typealias Frame = SimulatedFrame
 
@@ -9,7 +9,7 @@ private let outside = [
 private let witness = "$s6Server3RowVSeAASe4fromxs7Decoder_p_tKcfCTW"
 private let merged = "$s4Shop10startTimeryyFyycfU_Tm"
 
-/// A place in code that runs, another one each time.
+/// A place in running code, a different one each time.
 private func running(_ name: String, _ random: inout SplitMix64) -> Frame {
     Frame(name, site: .random(in: 1...400, using: &random), state: random.next())
 }
@@ -18,7 +18,7 @@ private func chance(_ share: Double, _ random: inout SplitMix64) -> Bool {
     Double.random(in: 0..<1, using: &random) < share
 }
 
-/// A library's frames, as deep as it comes.
+/// A library's frames, with random depth.
 private func library(_ random: inout SplitMix64) -> [Frame] {
     let depth = Int.random(in: 1...5, using: &random)
     return (0..<depth).map {
@@ -31,7 +31,7 @@ private func library(_ random: inout SplitMix64) -> [Frame] {
 extension SimulatedFault {
     static let all: [SimulatedFault] = waits + computations + helpers + phases + libraries + unsure + storms
 
-    /// Whose stack is the same each time.
+    /// A fault whose stack is the same each time.
     private static func wait(_ name: String, _ culprit: String, _ frames: [SimulatedFrame]) -> SimulatedFault {
         SimulatedFault(name: name, culprit: culprit) { _, _ in
             SimulatedStack(frames: frames + outside, isRunning: false)
@@ -102,7 +102,7 @@ extension SimulatedFault {
         ]
     }
 
-    /// A function that calls now a helper of its own, now a library's, without end.
+    /// A function that endlessly calls now a helper of its own, now a library's.
     private static func helper(_ share: Double, knowsRegisters: Bool = true) -> SimulatedFault {
         let name = "helper in \(Int(share * 100)) %" + (knowsRegisters ? "" : ", nothing known of registers")
         return SimulatedFault(name: name, culprit: "TOTAL") { _, random in

@@ -10,7 +10,7 @@ struct SimulatedFrame {
     var name: String
     /// Which of its places it is at.
     var site = 0
-    /// What it keeps in registers. Nil where a capture does not know.
+    /// Its registers' values. Nil if a capture does not know them.
     var state: UInt64?
 
     init(_ name: String, site: Int = 0, state: UInt64? = nil) {
@@ -28,20 +28,20 @@ struct SimulatedFrame {
 struct SimulatedStack {
     /// Innermost first.
     var frames: [SimulatedFrame]
-    /// Who awaits the frame of that index.
+    /// Who awaits the frame with that index.
     var awaiting: (from: Int, names: [String])?
     var isComplete = true
     var isRunning = true
 }
 
-/// A fault, and where its program stands at any moment of it.
+/// A fault, and where its program is at any moment of it.
 struct SimulatedFault: Sendable {
     var name: String
     var culprit: String
     /// - Parameter part: how much of the stall is over, from 0 to 1.
     var look: @Sendable (_ part: Double, _ random: inout SplitMix64) -> SimulatedStack
 
-    /// What a stall of it is told as that so many samples were taken of.
+    /// The stacks of a stall of this fault with this many samples.
     func book(samples count: Int, _ random: inout SplitMix64) -> SymbolicatedStacks {
         let times = Self.times(count, &random)
         let length = times[count - 1] + 30
@@ -64,7 +64,7 @@ struct SimulatedFault: Sendable {
         )
     }
 
-    /// A look a tick at first, then at growing distances, as the watchdog takes them; some are late.
+    /// A look each tick at first, then at growing intervals, as the watchdog takes them; some are late.
     private static func times(_ count: Int, _ random: inout SplitMix64) -> [Int] {
         var (times, time) = ([Int](), Int.random(in: 1...50, using: &random))
         while times.count < count {
@@ -106,7 +106,7 @@ struct SimulatedFault: Sendable {
     }
 }
 
-/// Numbers that are the same for the same seed.
+/// Random numbers that are the same for the same seed.
 struct SplitMix64: RandomNumberGenerator {
     private var state: UInt64
 

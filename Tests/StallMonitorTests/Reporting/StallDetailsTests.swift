@@ -22,7 +22,7 @@ struct StallDetailsTests {
     }
 
     @Test(
-        "A missing answer is a fault until the next one comes in time; a loss is reported, and does not last"
+        "A missing answer is a fault until one comes in time; a loss is reported and does not last"
     )
     func mending() {
         let (feed, mayGoOn) = (EventFeed { _ in }, DispatchSemaphore(value: 0))
@@ -34,7 +34,8 @@ struct StallDetailsTests {
         #expect(feed.faults.isEmpty)
         _ = source.details(of: report, tell: feed.send)
         #expect(feed.faults.map(\.code) == [.detailsMissing])
-        // Enough for all that is asked from now on. A machine that gives no processor for a tenth of a second is no concern of this test.
+        // Enough for everything that is asked from now on. This test does not concern machines that give no CPU time
+        // for a tenth of a second.
         for _ in 0..<100 { mayGoOn.signal() }
         for _ in 0..<50 where !feed.faults.isEmpty { _ = source.details(of: report, tell: feed.send) }
         #expect(feed.faults.isEmpty)
@@ -43,7 +44,7 @@ struct StallDetailsTests {
     private func metadata(_ labels: [String: String], _ details: [String: String]) -> [String: String] {
         let source = DetailsSource(labels: labels) { _ in .init(metadata: details) }
         var found: [String: String] = [:]
-        // A machine that gives no processor for a tenth of a second is no concern of this test.
+        // This test does not concern machines that give no CPU time for a tenth of a second.
         for _ in 0..<50 {
             var isLate = false
             found = source.details(of: report) { _ in isLate = true }.metadata
@@ -52,7 +53,7 @@ struct StallDetailsTests {
         return found
     }
 
-    @Test("Metadata is cut to the limits of a report, the stall's own first, at whole characters")
+    @Test("Metadata is cut to a report's limits, the stall's own first, at whole characters")
     func bounds() {
         let many = Dictionary(uniqueKeysWithValues: (0..<100).map { ("label\($0)", "x") })
         let own = Dictionary(uniqueKeysWithValues: (0..<10).map { ("own\($0)", "y") })

@@ -9,9 +9,10 @@ import Testing
 /// Stacks are written innermost first, as the names of their functions; own functions in capitals.
 @Suite("The culprit, from samples")
 struct SymbolicatedStacksTests {
-    /// - Parameter times: when each was taken, milliseconds; one after the other unless given.
+    /// - Parameter times: when each was taken, in milliseconds; in sequence by default.
     ///
-    /// What stands behind `await` in a stack awaits the frame before it; what stands behind `|`, the executor's, is on the stack again.
+    /// What follows `await` in a stack awaits the frame before it; what follows `|`, the executor, is on the stack
+    /// again.
     private func symbolicated(_ stacks: [[String]], times: [Int]? = nil) -> SymbolicatedStacks {
         let parts = stacks.map { $0.split(separator: "await").map(Array.init) }
         let chains = parts.map { $0.count > 1 ? $0[1].split(separator: "|").map(Array.init) : [] }
@@ -62,7 +63,7 @@ struct SymbolicatedStacksTests {
         return frame
     }
 
-    @Test("An own function that is inlined into a library's is the culprit, with its own line")
+    @Test("An own function inlined into a library function is the culprit, with its own line")
     func inlined() throws {
         let taken = symbolicated([["read", "PARSE<map", "HANDLE", "main"]])
         let culprit = try #require(taken.culprit)
@@ -97,7 +98,7 @@ struct SymbolicatedStacksTests {
         )
     }
 
-    @Test("A function that is on every stack counts once a stack, though it calls itself")
+    @Test("A function on every stack counts once a stack, although it calls itself")
     func recursion() {
         #expect(culprit(["WALK", "WALK", "WALK", "LOAD"], ["LOAD"]) == "LOAD")
     }
@@ -108,7 +109,7 @@ struct SymbolicatedStacksTests {
         #expect(Demangler.demangle(witness).hasPrefix("protocol witness for Swift.Decodable.init"))
         #expect(culprit(["decode", "ROW.INIT", witness, "unwrap", "LOAD", "main"]) == "LOAD")
         #expect(culprit(["decode", "ROW.INIT", witness, "unwrap", "main"]) == "ROW.INIT")
-        // An optimiser puts the beginning of the one into the other.
+        // An optimiser moves the beginning of the one into the other.
         #expect(culprit(["decode", "ROW.INIT<" + witness, "unwrap", "LOAD"]) == "LOAD")
         #expect(culprit(["decode", "ROW.INIT", "ROW.INIT<" + witness, "unwrap", "LOAD"]) == "LOAD")
         #expect(culprit(["decode", "HELP", "ROW.INIT<" + witness, "unwrap", "LOAD"]) == "HELP")
@@ -120,7 +121,7 @@ struct SymbolicatedStacksTests {
         #expect(culprit() == nil)
     }
 
-    @Test("Where nothing is own, the innermost of a library before the language's and the system's that it calls")
+    @Test("Without own functions a library's is chosen over those of the language and system that it calls")
     func libraryAlone() {
         let library = "$s4GRDB9StatementC4stepyyF"
         #expect(Demangler.swiftModule(of: library) == "GRDB")
@@ -140,7 +141,7 @@ struct SymbolicatedStacksTests {
     }
 
     @Test(
-        "Who runs the loop is not to blame for what the loop calls, be it a library's alone",
+        "The function that runs the loop is not to blame for its callouts, even if they are a library's",
         arguments: [
             "event_run_loop_is_calling_out_to_a_block", "event_run_loop_is_running_a_task",
             "event_run_loop_is_servicing_the_main_dispatch_queue",
@@ -155,14 +156,14 @@ struct SymbolicatedStacksTests {
         #expect(culprit(["read", "INNER", callout, "turn", "OUTER", callout, "turn", "MAIN"]) == "INNER")
     }
 
-    @Test("A sample that does not show who awaits does not outvote those that do")
+    @Test("A sample without the awaiting functions does not outvote those with them")
     func awaitingInMost() {
         let seen = ["fetch", "get", "await", "LOAD", "|", "event_run_loop_is_running_a_task", "turn", "MAIN"]
         let unseen = ["malloc", "fetch", "get", "event_run_loop_is_running_a_task", "turn", "MAIN"]
         #expect(symbolicated([seen, seen, unseen]).culprit?.function == "LOAD")
     }
 
-    @Test("Where nothing on the stack is own, the innermost own function that awaits it")
+    @Test("If nothing on the stack is own, the innermost own function that awaits it")
     func awaiting() throws {
         let taken = symbolicated([["read", "fetch", "await", "get", "LOAD", "HANDLE", "|", "drain", "MAIN"]])
         let culprit = try #require(taken.culprit)
@@ -170,7 +171,7 @@ struct SymbolicatedStacksTests {
         #expect(taken.culpritFrames.map(\.symbol) == ["LOAD", "HANDLE", "drain", "MAIN"])
     }
 
-    @Test("A function that awaits now this, now that, is to blame for both")
+    @Test("A function that awaits different functions in turn is to blame for all of them")
     func awaitingLongest() {
         #expect(
             culprit(["read", "A", "await", "LOAD"], ["scan", "B", "await", "LOAD"], ["scan", "C", "await", "LOAD"])
@@ -179,13 +180,13 @@ struct SymbolicatedStacksTests {
         #expect(culprit(["read", "A", "await", "LOAD"], ["scan", "A", "await", "LOAD"]) == "A")
     }
 
-    @Test("Each stack is reported with the time that it stands for")
+    @Test("Each stack is reported with the time that it represents")
     func sampledTime() {
         let taken = symbolicated([["A"], ["B"], ["B"]], times: [100, 150, 250])
         #expect(taken.stacks.map(\.sampledNs) == [50_000_000, 150_000_000])
     }
 
-    @Test("A sample stands for the time since the one before: many early ones do not outweigh a long end")
+    @Test("A sample represents the time since the previous one: many early ones do not outweigh a long end")
     func weighedByTime() {
         let stacks = [["SLEEP", "TURN"], ["SLEEP", "TURN"], ["SLEEP", "TURN"], ["MIXED", "TURN"]]
         #expect(symbolicated(stacks.map { [$0[0]] }, times: [0, 50, 100, 3_000]).culprit?.function == "MIXED")

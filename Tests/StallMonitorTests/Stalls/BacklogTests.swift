@@ -2,7 +2,7 @@ import Testing
 
 @testable import StallMonitor
 
-/// A message of the tests' own: `opens(1)` weighs 100 bytes and can be lightened to 1, the others weigh 1.
+/// A message for the tests: `opens(1)` weighs 100 bytes and can be lightened to 1, the others weigh 1.
 private struct Message: QueuedMessage, Hashable, CustomStringConvertible {
     var role: QueueRole
     var isLight = false
@@ -21,7 +21,7 @@ struct BacklogTests {
     private func closes(_ number: Int) -> Message { Message(role: .closes(number)) }
     private func sample(_ number: Int) -> Message { Message(role: .adds(number)) }
 
-    @Test("A length does not take the place of counts, nor they its")
+    @Test("Lengths do not replace counts, nor counts lengths")
     func kindsOfUpdates() {
         var backlog = Backlog<Message>(capacity: 10, maxBytes: 1000)
         let roles: [QueueRole] = [.updates(1), .updates(1, .counts), .updates(1), .updates(1, .counts)]
@@ -39,7 +39,7 @@ struct BacklogTests {
         #expect(backlog.dropped.isEmpty && backlog.isEmpty)
     }
 
-    @Test("Samples go first, the oldest of them")
+    @Test("Samples are dropped first, the oldest of them")
     func samples() {
         var backlog = Backlog<Message>(capacity: 3, maxBytes: 1000)
         backlog.add(opens(1), mayBeDropped: false)
@@ -50,10 +50,10 @@ struct BacklogTests {
         #expect(backlog.dropped == ["samples": 3])
     }
 
-    @Test("Then whole stalls are dropped, oldest first; no beginning without its end, and no end without its beginning")
+    @Test("Then whole stalls are dropped, oldest first; never a beginning or an end alone")
     func wholeStalls() {
         var backlog = Backlog<Message>(capacity: 4, maxBytes: 10_000)
-        // The reader has heard of 0 already; 1 lasts.
+        // The reader already knows of 0; 1 is ongoing.
         for message in [opens(1), closes(0)] { backlog.add(message, mayBeDropped: false) }
         for number in 2...50 {
             backlog.add(opens(number), mayBeDropped: false)
@@ -77,7 +77,7 @@ struct BacklogTests {
         #expect(backlog.dropped == ["stall_stacks": 2] && backlog.peakBytes <= 250)
     }
 
-    @Test("What is about nothing in particular is bounded, too, and its newest stays")
+    @Test("Messages about no stall are bounded as well; the newest stays")
     func alone() {
         var backlog = Backlog<Message>(capacity: 2, maxBytes: 10_000)
         for number in 1...3 { backlog.add(opens(number), mayBeDropped: false) }

@@ -18,7 +18,7 @@ struct MailboxTests {
         #expect(mailbox.take() == [1, 2, 3])
     }
 
-    @Test("What may be dropped and does not fit is dropped and counted, the oldest first; the writer does not wait")
+    @Test("If there is no room, droppable messages are dropped, oldest first, and counted; the writer never waits")
     func bounded() {
         let mailbox = Mailbox<Int>(capacity: 2)
         (1...5).forEach { mailbox.add($0, mayBeDropped: true) }

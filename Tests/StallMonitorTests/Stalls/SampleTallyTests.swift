@@ -59,7 +59,7 @@ struct SampleTallyTests {
         #expect(tally.samples.count == 1)
     }
 
-    @Test("The time between samples grows: a minute has few more than a second, and a day few more than a minute")
+    @Test("The interval of samples grows: a minute has few more than a second, a day few more than a minute")
     func growingDistance() throws {
         func count(_ seconds: Int) throws -> Int {
             var still = try #require(

@@ -7,8 +7,9 @@ import Testing
 
 @Suite("The monitor's own threads", .timeLimit(.minutes(10)))
 struct MonitorThreadTests {
-    /// A handler of the host's that ran on the watchdog would keep it from its work, and might wait for what it has stalled.
-    @Test("take no signals of the host's, but those a thread brings upon itself")
+    /// If a host's handler ran on the watchdog it would keep it from its work, and might wait for what it has
+    /// stalled.
+    @Test("they take none of the host's signals, except those that a thread causes itself")
     func signals() throws {
         let mask = Mutex<UInt64?>(nil)
         let thread = try MonitorThread(name: "masked") {

@@ -9,7 +9,7 @@ import Testing
 struct ThreadOnDemandTests {
     private let thread = ThreadOnDemand(name: "on-demand")
 
-    @Test("A thread that has ended is started again by the next demand, and one that runs is not")
+    @Test("A thread that has ended is started again by the next demand; a running one is not")
     func again() throws {
         let (begun, mayEnd, ended) = (TickSemaphore(), TickSemaphore(), TickSemaphore())
         let lives = Atomic(0)
@@ -31,7 +31,7 @@ struct ThreadOnDemandTests {
         #expect(thread.join(by: .now))
     }
 
-    @Test("A thread that finds work as it is about to end goes on")
+    @Test("A thread that finds work when about to end continues")
     func staysForWork() throws {
         let left = Mutex<[Bool]>([])
         thread.demand {
@@ -44,7 +44,7 @@ struct ThreadOnDemandTests {
         #expect(left.withLock { $0 } == [false, true])
     }
 
-    @Test("Work that is done in the thread's place keeps a second thread from it, and is not done beside one")
+    @Test("Work done in the thread's place keeps a second thread away, and is not done beside one")
     func replaced() {
         var done = 0
         thread.replace {

@@ -42,7 +42,7 @@ struct StallLabelTests {
     }
 
     @Test(
-        "Labels of a task are found by its number, outermost first, also in functions that it awaits, and are removed afterwards"
+        "A task's labels are found by its id, outermost first, also in awaited functions, and are then removed"
     )
     func task() async throws {
         try await watching {
@@ -60,7 +60,7 @@ struct StallLabelTests {
         }
     }
 
-    @Test("A child task is a task of its own and does not have its parent's label")
+    @Test("A child task does not have its parent's label")
     func childTask() async {
         await watching {
             await withStallLabel("parent") {
@@ -70,7 +70,7 @@ struct StallLabelTests {
         }
     }
 
-    @Test("A label of code that does not suspend is found by the thread; those of several threads keep apart")
+    @Test("A label of code that does not suspend is found by the thread; threads have separate labels")
     func threads() async {
         await watching {
             let own = LoopThread.current().id
@@ -85,7 +85,7 @@ struct StallLabelTests {
         }
     }
 
-    @Test("What was in force when the stall was detected is found though it is over; what came later is not")
+    @Test("A label in force when the stall was detected is found even after its end; a later one is not")
     func past() async throws {
         await watching {
             let (table, key) = (WorkTable(), WorkKey.task(7))
@@ -96,7 +96,7 @@ struct StallLabelTests {
             table.begin(WorkNote(label: "later"), as: key)
             let found = { StalledWork(of: report(task: 7), at: $0, in: table).labels }
             #expect(found(detected) == ["long"] && found(.now) == ["later"])
-            // However many come after it, as long as they are few enough, and no more than that are kept.
+            // However many follow it, up to a limit; no more than that are kept.
             for _ in 0...WorkTable.pastCapacity {
                 table.begin(WorkNote(label: "x"), as: key)
                 table.end(key)
@@ -113,12 +113,12 @@ struct StallLabelTests {
         #expect(found.count == 16 && found.allSatisfy { $0.utf8.count == 128 })
     }
 
-    @Test("Without a monitor that runs nothing is noted", .enabled(if: !WorkTable.isRead))
+    @Test("Without a running monitor nothing is recorded", .enabled(if: !WorkTable.isRead))
     func nobodyReads() {
         withStallLabel("unseen") { #expect(labels(report(thread: LoopThread.current().id)).isEmpty) }
     }
 
-    @Test("Threads that begin and end work at the same time lose none of it")
+    @Test("Threads that begin and end work at the same time lose no labels")
     func contention() {
         let (table, group) = (WorkTable(), DispatchGroup())
         for number in 0..<4 {

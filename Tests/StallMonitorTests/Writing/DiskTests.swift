@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A server whose disk fails in earnest, in a process of its own: it has mounts, and system calls that fail, of its own.
+/// A server whose disk really fails, in a separate process with its own mounts and failing system calls.
 @Suite(
     "Disks that fail",
     .serialized,
@@ -11,7 +11,7 @@ import Testing
 )
 struct DiskTests {
     @Test(
-        "A disk that refuses writes is reported once; the reports wait in memory, leave no drafts, and are written when it works again",
+        "A disk that refuses writes is reported once; the reports wait in memory, without drafts, until it works",
         arguments: [
             "create", "write", "fsync", "rename", "full", "inodes", "read-only", "forbidden",
         ]
@@ -34,7 +34,7 @@ struct DiskTests {
         #expect(try await run("removed") == ["[] true"])
     }
 
-    @Test("A disk that does not answer delays no event, and gets the missed reports when it answers again")
+    @Test("A disk that does not answer delays no event, and gets the missed reports when it answers")
     func hanging() async throws {
         #expect(
             try await run("hang") == [
@@ -43,7 +43,7 @@ struct DiskTests {
         )
     }
 
-    @Test("Stop returns though the disk never answers, and says that reports are lost")
+    @Test("Stop returns even if the disk never answers, and says that reports are lost")
     func stopping() async throws {
         #expect(try await run("hang-stop") == ["[\"hangs\", \"lost\"]"])
     }
@@ -55,7 +55,7 @@ struct DiskTests {
 
     /// The lines that a fixture printed.
     private func run(_ scenario: String) async throws -> [String] {
-        // A real disk may well hang by itself.
+        // A real disk can hang for other reasons.
         let directory = TemporaryDirectory(inMemory: true)
         defer { withExtendedLifetime(directory) {} }
         let output = URL(filePath: directory.path + "/output")
@@ -65,7 +65,7 @@ struct DiskTests {
             .appending(path: "DiskFixture")
         process.arguments = [scenario, directory.path]
         process.standardOutput = try FileHandle(forWritingTo: output)
-        // Waiting for it holds no thread.
+        // Waiting for it blocks no thread.
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
             process.terminationHandler = { _ in done.resume() }
             do { try process.run() } catch { done.resume(throwing: error) }

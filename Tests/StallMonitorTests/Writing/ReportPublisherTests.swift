@@ -10,7 +10,7 @@ import Testing
 @Suite("Reports about writing")
 struct ReportPublisherTests {
     private let log = EventLog()
-    /// Nobody runs it: whatever it is given waits.
+    /// No thread runs it: everything it is given waits.
     private let writer = ReportWriter(
         sink: DirectorySink(ReportDirectory(path: "/nowhere")),
         limits: .init(),
@@ -18,7 +18,7 @@ struct ReportPublisherTests {
         changed: {}
     )
 
-    @Test("When stop can wait no longer, each remaining stall is counted once, and reported as lost")
+    @Test("When stop can wait no longer, each remaining stall is counted once and reported as lost")
     func noTimeLeft() {
         var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
         let now = MonotonicInstant.now
@@ -33,7 +33,7 @@ struct ReportPublisherTests {
         #expect(log.faults.first?.message.contains("2 reports are lost") == true)
     }
 
-    @Test("A report that waits is not lost before the end, and is afterwards")
+    @Test("A waiting report is lost only after the end, not before")
     func waiting() {
         var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
         let name = ReportFileName(.stall, .make())
@@ -57,7 +57,7 @@ struct ReportPublisherTests {
     }
 
     @Test(
-        "A directory that is a link and open to others is reported once, with what to do; so is its end; the run record says which"
+        "A link or a directory open to others is reported once, with advice, and its end; the run record names it"
     )
     func exposed() throws {
         let (parent, log) = (TemporaryDirectory(), EventLog())
@@ -87,7 +87,7 @@ struct ReportPublisherTests {
         #expect(thread.join(by: .now + .seconds(60)))
     }
 
-    @Test("A directory full of others' files is reported once, and written to; so is the end of that")
+    @Test("A directory full of others' files is reported once, is written to, and its end is reported")
     func filled() throws {
         let (directory, log) = (TemporaryDirectory(), EventLog())
         try #require(unsafe chmod(directory.path, 0o700) == 0)
@@ -108,7 +108,7 @@ struct ReportPublisherTests {
         #expect(thread.join(by: .now + .seconds(60)))
     }
 
-    @Test("What a sink that is no directory refuses waits, is tried again, and arrives once, in its latest version")
+    @Test("A report that another kind of sink refuses waits, is retried, and arrives once, in its latest version")
     func otherSink() throws {
         let (sink, log) = (DistantSink(), EventLog())
         let writer = ReportWriter(sink: sink, limits: .init(), meter: CostMeter(), changed: {})
@@ -131,7 +131,7 @@ struct ReportPublisherTests {
         #expect(thread.join(by: .now + .seconds(60)))
     }
 
-    /// The publisher waits for no more than a disk that works would need, and a busy machine may need longer.
+    /// The publisher waits only as long as a working disk would need; a busy machine may need longer.
     private func writeThrice(_ publisher: inout ReportPublisher, _ writer: ReportWriter) {
         for _ in 0..<3 {
             let now = Timestamp.now()
@@ -143,7 +143,7 @@ struct ReportPublisherTests {
     }
 }
 
-/// Refuses until it is reached, as a collector does.
+/// Refuses until it is reachable, as a collector does.
 private final class DistantSink: ReportSink {
     let name = "collector.example"
     let isReached = Mutex(false)

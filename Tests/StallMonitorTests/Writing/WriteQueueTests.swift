@@ -41,7 +41,8 @@ struct WriteQueueTests {
         }
     }
 
-    /// What the queue has written at `time`, until it waits or ends: by the numbers of the reports, 99 for the run record.
+    /// What the queue has written at `time`, until it waits or ends: the numbers of the reports, 99 for the run
+    /// record.
     private func written(_ queue: Queue, at time: MonotonicInstant, error: ReportError? = nil) -> [Int] {
         var written: [Int] = []
         while true {
@@ -55,7 +56,7 @@ struct WriteQueueTests {
         }
     }
 
-    @Test("What is given is written at once, the newest first, the run record last; then the queue waits for good")
+    @Test("New items are written at once, the newest first, the run record last; then the queue waits indefinitely")
     func atOnce() {
         let queue = Queue(limits: .init())
         for number in 1...3 { queue.put(report(UInt64(number))) }
@@ -65,7 +66,7 @@ struct WriteQueueTests {
         #expect(queue.documents.isEmpty && queue.problem == nil)
     }
 
-    @Test("A refused report is tried again after 1, 2, 4 … 60 s, and only then; a new one is tried when it comes")
+    @Test("A refused report is retried after 1, 2, 4 … 60 s only; a new one is tried when it arrives")
     func retries() {
         let queue = Queue(limits: .init())
         queue.put(report(1))
@@ -108,7 +109,7 @@ struct WriteQueueTests {
         #expect(written(queue, at: time(0)).isEmpty, "the others follow once a round")
     }
 
-    @Test("A later version takes the earlier one's place, also of one that is being written")
+    @Test("A later version replaces the earlier one, even one that is being written")
     func versions() throws {
         let queue = Queue(limits: .init())
         queue.put(report(1, bytes: 10, isFinal: false))
@@ -132,13 +133,13 @@ struct WriteQueueTests {
         #expect(written(queue, at: time(0), error: full) == [5, 4, 1, 99])
         queue.put(report(6, bytes: 500))
         #expect(queue.documents.waitingReports == 1 && queue.documents.lost == 5)
-        // The end of the stall that lasts comes after all: it was not lost.
+        // The end of the ongoing stall does arrive: it was not lost.
         queue.put(report(1))
         #expect(queue.documents.lost == 5, "6 goes, 1 is back")
         #expect(written(queue, at: time(9)) == [1, 99])
     }
 
-    @Test("A report that no reader would open is lost by itself, and is no fault of the disk")
+    @Test("A report that no reader would open is lost alone and is no fault of the disk")
     func tooLarge() {
         let queue = Queue(limits: .init())
         queue.put(report(1))
@@ -146,7 +147,7 @@ struct WriteQueueTests {
         #expect(queue.documents.lost == 1 && queue.problem == nil && queue.next(at: time(0)) == .wait(until: nil))
     }
 
-    @Test("A closed queue tries once more what waits, and ends")
+    @Test("A closed queue tries once more what waits, then ends")
     func closing() {
         let queue = Queue(limits: .init())
         queue.put(report(1))
@@ -156,7 +157,7 @@ struct WriteQueueTests {
         #expect(queue.next(at: time(0)) == .end)
     }
 
-    @Test("A directory that cannot be made ready is tried again with the next round")
+    @Test("A directory that cannot be prepared is tried again with the next round")
     func preparation() {
         let queue = Queue(limits: .init())
         queue.prepare()
