@@ -5,7 +5,7 @@ import Testing
 /// R38 to R40, as an asynchronous sequence.
 @Suite(.timeLimit(.minutes(10)))
 struct ActivitySequenceTests {
-    @Test("R38: a sequence delivers the activities of one mode in order, and ends with the loop's thread")
+    @Test("R38: a sequence delivers the activities of one mode in order and ends with the loop's thread")
     func order() async {
         let stream = Box<AsyncStream<EventRunLoop.Activity>?>(nil)
         _ = await onLoopThread { loop in

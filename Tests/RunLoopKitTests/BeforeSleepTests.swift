@@ -2,10 +2,10 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// Work that is done once before the loop sleeps.
+/// Work that is done once, before the loop sleeps.
 @Suite(.timeLimit(.minutes(10)))
 struct BeforeSleepTests {
-    /// Runs enough turns with a sleep to see what is done in them; each sleep is ended by a wake-up.
+    /// Runs enough turns with a sleep to see what each does; a wake-up ends each sleep.
     private static func runTurns(_ count: Int, of loop: EventRunLoop) {
         let turns = Counter()
         let counter = LoopObserver(activities: .afterWaiting) { _, _ in
@@ -45,7 +45,7 @@ struct BeforeSleepTests {
     }
 
     @Test(
-        "Work of one order is done in the order in which it was asked for; asking again keeps the place, moving it does not"
+        "Work of one order runs in the order of the requests; a repeated request keeps its place, a moved one does not"
     )
     func order() async {
         let trace = await onLoopThread { loop in
@@ -61,7 +61,7 @@ struct BeforeSleepTests {
         #expect(trace == ["true false", "1", "3", "the loop's", "2, later"])
     }
 
-    @Test("R15: a run that only polls does the work when it ends; work for an idle loop waits for one that sleeps")
+    @Test("R15: a run that only polls does the work at its end; work for an idle loop waits for a run that sleeps")
     func exit() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -90,7 +90,7 @@ struct BeforeSleepTests {
                 if remaining.value > 0 { loop.performBeforeWaiting("self", work.value) } else { loop.stop() }
             }
             loop.performBeforeWaiting("self", work.value)
-            // Without a timeout: if the loop slept although there is work, the test would not end.
+            // Without a timeout: if the loop slept despite the work, the test would not end.
             loop.run()
             work.value = {}
             return trace.all
@@ -99,7 +99,7 @@ struct BeforeSleepTests {
     }
 
     @Test(
-        "R27: work asked for by another thread ends the sleep; by an observer after its order has passed, the loop stays awake"
+        "R27: a request by another thread ends the sleep; after a late observer's request the loop stays awake"
     )
     func wakes() async throws {
         let worker = try WorkerThread(name: "sleeper")
@@ -119,7 +119,7 @@ struct BeforeSleepTests {
         worker.stop()
     }
 
-    @Test("A loop that never rests does work with a limit when the limit is over, and keeps other work until it rests")
+    @Test("A loop that never rests does work with a limit when the limit expires, and other work only when it rests")
     func limit() async {
         let (trace, time) = await onLoopThread { loop in
             let trace = Trace()
@@ -162,7 +162,7 @@ struct BeforeSleepTests {
         #expect(trace == ["a begins", "a ends", "b", "nested run over"])
     }
 
-    @Test("R2: what is left when the thread ends is released; cancelled and replaced work is released at once")
+    @Test("R2: work left when the thread ends is released; cancelled and replaced work is released at once")
     func released() async {
         let left = Box<WeakTrace?>(nil)
         let atOnce = await onLoopThread { loop in

@@ -5,7 +5,7 @@ import Testing
 /// R51.
 @Suite(.timeLimit(.minutes(10)))
 struct BlockTests {
-    @Test("R51: blocks run first in, first out; what does not match the mode keeps its place")
+    @Test("R51: blocks run first in, first out; blocks for other modes keep their places")
     func order() async {
         let (inDefault, inOther) = await onLoopThread { loop in
             let trace = Trace()
@@ -26,7 +26,7 @@ struct BlockTests {
         #expect(inOther == ["2", "4", "6"])
     }
 
-    @Test("R51: common matches every common mode, also one that became common after the block was passed over")
+    @Test("R51: common matches every common mode, including one that became common after the block was passed over")
     func common() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -41,7 +41,7 @@ struct BlockTests {
         #expect(trace == ["not yet", "common"])
     }
 
-    @Test("R51, R52, R53: what is performed without a mode runs in every common mode, and in no other")
+    @Test("R51, R52, R53: work without a mode runs in every common mode and in no other")
     func commonByDefault() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -98,8 +98,8 @@ struct BlockTests {
         #expect(trace == ["1", "2", "a1", "a2", "3", "b1", "b2", "left: 0"])
     }
 
-    /// If all of them were searched in each turn, the suite's time limit would be exceeded.
-    @Test("R51: blocks parked for a mode that does not run cost the turns of another nothing")
+    /// If every turn searched all of them, the suite's time limit would be exceeded.
+    @Test("R51: blocks parked for a mode that does not run cost another mode's turns nothing")
     func parked() async {
         let (ran, left, unparked) = await onLoopThread { loop in
             let (ran, unparked) = (Counter(), Counter())
@@ -116,7 +116,7 @@ struct BlockTests {
         #expect(ran == 20_000 && left == 20_000 && unparked == 20_000)
     }
 
-    @Test("A nested run runs the blocks that were added since, and the rest of the batch runs after it")
+    @Test("A nested run runs the blocks added since; the rest of the batch runs after it")
     func nested() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()

@@ -4,7 +4,7 @@ import RunLoopKit
 import RunLoopPorts
 import Testing
 
-/// R16, R36: a loop that always has work at hand polls the kernel only occasionally; nothing waits longer for that than eight
+/// R16, R36: a loop that always has work polls the kernel only occasionally; nothing waits longer for that than eight
 /// turns.
 @Suite(.timeLimit(.minutes(10)))
 struct BusyLoopTests {
@@ -74,7 +74,7 @@ struct BusyLoopTests {
     }
 
     @Test(
-        "R16: the main queue's work is done within nine turns of a source that signals itself, or of a thousand busy descriptors"
+        "R16: the main queue is served within nine turns, beside a busy source or a thousand busy descriptors"
     )
     func mainQueueBesideWork() throws {
         let lines = try Fixture.run("RunLoopFixture", "busy-main").lines
@@ -85,7 +85,7 @@ struct BusyLoopTests {
         }
     }
 
-    @Test("R36: of five hundred ready descriptors one is delivered a turn, and each once before any twice")
+    @Test("R36: of five hundred ready descriptors one is delivered per turn, and each once before any twice")
     func manyReady() async throws {
         let pipe = try Pipe()
         pipe.write("x")
@@ -120,7 +120,7 @@ struct BusyLoopTests {
         #expect(Set(order.suffix(count)).count == count)
     }
 
-    @Test("R25, R28: of signals from four threads at once, with a wake-up each, none is lost")
+    @Test("R25, R28: no signal of four threads is lost that signal and wake at the same time")
     func signalStorm() async {
         let each = 20_000
         let seen = await onLoopThread { loop in

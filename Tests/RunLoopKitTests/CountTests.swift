@@ -4,8 +4,8 @@ import Testing
 
 /// The loop's system calls and allocations, as counts: they are the same on every machine, so they are tested.
 ///
-/// Only the table has to be changed when the engine improves. Counts are for one operation in the steady state, as produced by
-/// Tests/Fixtures/LoopCounts; what happens less often than once in twenty operations does not count.
+/// Only this table has to change when the engine improves. Counts are for one operation in the steady state, as
+/// produced by Tests/Fixtures/LoopCounts; what happens less often than once in twenty operations does not count.
 @Suite(.timeLimit(.minutes(10)))
 struct CountTests {
     /// The greatest permitted counts.
@@ -22,8 +22,8 @@ struct CountTests {
     }
 
     static let bounds = [
-        // A turn with work polls the kernel at most once, and none allocates. Busy loops poll every eighth time, or after 50
-        // µs, which is earlier on a machine with other load.
+        // A turn with work polls the kernel at most once, and none allocates. Busy loops poll every eighth time, or
+        // after 50 µs, which is sooner on a machine with other load.
         Bound(scenario: "source-turn", calls: 0, allocations: 0),
         Bound(scenario: "source-turn-main", calls: 0.5, allocations: 0),
         Bound(scenario: "observed-turn", calls: 0, allocations: 0),
@@ -35,7 +35,8 @@ struct CountTests {
         Bound(scenario: "descriptor-delivery-of-100", calls: 1, allocations: 0),
         Bound(scenario: "polled-run", calls: 0, allocations: 0),
         Bound(scenario: "polled-run-main", calls: 1, allocations: 0),
-        // Two of the calls and all allocations are libdispatch's: it writes and reads its eventfd, and retains the block.
+        // Two of the calls and all allocations are libdispatch's: it writes and reads its eventfd and retains the
+        // block.
         Bound(scenario: "main-queue-drain", calls: 3, allocations: 2),
         // The timer and its callback.
         Bound(scenario: "one-shot", calls: 1, allocations: 2),

@@ -7,7 +7,7 @@ import Testing
 struct DelayedPerformTests {
     private final class Target: Sendable {}
 
-    @Test("R53: performs come after their delays, those with equal ones in the order of the calls")
+    @Test("R53: performs run after their delays; equal delays in the order of the calls")
     func order() async {
         let (trace, time) = await onLoopThread { loop in
             let trace = Trace()
@@ -22,7 +22,7 @@ struct DelayedPerformTests {
         #expect(time >= .milliseconds(20))
     }
 
-    @Test("R53: a perform runs once, in whichever of its modes runs first, and keeps them from being empty until then")
+    @Test("R53: a perform runs once, in whichever of its modes runs first; until then these modes are not empty")
     func modes() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -47,7 +47,7 @@ struct DelayedPerformTests {
         worker.stop()
     }
 
-    @Test("R53: a handle cancels one, and frees its body at once; a second time does nothing")
+    @Test("R53: a handle cancels its perform and frees the body at once; a second cancel does nothing")
     func handle() async {
         let (trace, isFreed, states) = await onLoopThread { loop in
             let trace = Trace()
@@ -69,7 +69,7 @@ struct DelayedPerformTests {
         #expect(states == [true, false])
     }
 
-    @Test("R53: cancelling by target cancels all of that target's performs in every mode, and no others")
+    @Test("R53: cancelling by target cancels that target's performs in every mode, and no others")
     func target() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -87,7 +87,7 @@ struct DelayedPerformTests {
         #expect(trace == ["other: finished", "two", "nobody's"])
     }
 
-    @Test("R43, R53: cancelling inside a callout stops those that are due in the same turn")
+    @Test("R43, R53: cancelling inside a callout stops performs that are due in the same turn")
     func insideCallout() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -105,7 +105,7 @@ struct DelayedPerformTests {
         #expect(trace == ["1", "2", "again"])
     }
 
-    @Test("R53: a target that cancels in its deinit is not reached afterwards")
+    @Test("R53: a target that cancels in its deinit is not called afterwards")
     func deinitOfTarget() async {
         final class Owner: Sendable {
             let loop: EventRunLoop
@@ -124,7 +124,7 @@ struct DelayedPerformTests {
         #expect(trace == [])
     }
 
-    @Test("R2, R53: the end of the thread frees delayed performs, also those that hold the loop itself")
+    @Test("R2, R53: the end of the thread frees delayed performs, also those that retain the loop itself")
     func loopEnds() async {
         let (body, loop) = (Box<WeakTrace?>(nil), Box<WeakLoop?>(nil))
         let handle = await onLoopThread { current in
@@ -141,7 +141,7 @@ struct DelayedPerformTests {
         #expect(loop.value?.loop == nil)
     }
 
-    @Test("R53: what has run is freed, its handle kept or not")
+    @Test("R53: a perform that has run is freed, whether its handle is kept or not")
     func freed() async {
         let counts = await onLoopThread { loop in
             let witnesses = (0..<100).map { _ in
@@ -156,7 +156,7 @@ struct DelayedPerformTests {
         #expect(counts == [100, 0])
     }
 
-    @Test("R53: requesting and cancelling from many threads runs nothing twice, and leaves nothing behind")
+    @Test("R53: requests and cancels from many threads run nothing twice and leave nothing behind")
     func storm() async throws {
         let worker = try WorkerThread(name: "storm")
         let twice = Counter()
@@ -169,7 +169,7 @@ struct DelayedPerformTests {
                             if runs.increment() > 1 { twice.increment() }
                         }
                         if number % 2 == 0 { handle.cancel() } else { worker.loop.cancelPerforms(target: target) }
-                        // It is pending after that line only while it runs.
+                        // After that line it is pending only while it runs.
                         waitUntil { !handle.isPending }
                     }
                 }

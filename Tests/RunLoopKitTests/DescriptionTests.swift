@@ -30,7 +30,7 @@ struct DescriptionTests {
         #expect(Array(lines[5...]) == ["  mode tracking", "    source, order 0"])
     }
 
-    @Test("R62: what is queued is counted, in a running loop as well, and no longer when it is done")
+    @Test("R62: queued work is counted, also in a running loop, until it is done")
     func queued() async {
         let (line, inside, after) = await onLoopThread { loop in
             for _ in 1...2 { loop.perform(in: "other") {} }
@@ -92,7 +92,7 @@ struct DescriptionTests {
         )
     }
 
-    @Test("An error's text says what to do, and the reason")
+    @Test("An error's text gives the reason and says what to do")
     func errors() async {
         let text = await onLoopThread { loop -> String in
             do throws(RunLoopError) {

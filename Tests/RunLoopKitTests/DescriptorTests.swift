@@ -6,7 +6,7 @@ import Testing
 /// R34 to R37.
 @Suite(.timeLimit(.minutes(10)))
 struct DescriptorTests {
-    @Test("R34: a readable descriptor is delivered, level-triggered, and the loop reads nothing from it")
+    @Test("R34: a readable descriptor is delivered, level-triggered; the loop does not read from it")
     func levelTriggered() async throws {
         let pipe = try Pipe()
         pipe.write("abc")
@@ -21,7 +21,7 @@ struct DescriptorTests {
         #expect(rest == "abc")
     }
 
-    @Test("R34: an edge-triggered source is delivered once for what is there, and again when more arrives")
+    @Test("R34: an edge-triggered source is delivered once for the present data, and again when more arrives")
     func edgeTriggered() async throws {
         let pipe = try Pipe()
         pipe.write("abc")
@@ -65,7 +65,7 @@ struct DescriptorTests {
         #expect(events == [.writable, .hangUp])
     }
 
-    @Test("R34: a sleeping loop is woken by a descriptor, also one added meanwhile by another thread")
+    @Test("R34: a descriptor wakes a sleeping loop, even if another thread added it meanwhile")
     func addedFromElsewhere() async throws {
         let pipe = try Pipe()
         let result = await onLoopThread { loop in
@@ -81,7 +81,7 @@ struct DescriptorTests {
         #expect(result == .stopped)
     }
 
-    @Test("R34: what cannot be watched is a typed error, and nothing is added")
+    @Test("R34: watching an unsuitable descriptor is a typed error, and nothing is added")
     func refused() async throws {
         let file = try #require(openTemporaryFile())
         defer { close(file) }
@@ -105,9 +105,9 @@ struct DescriptorTests {
         #expect(code == .descriptorInUse)
     }
 
-    @Test("R36: a hundred busy sources get the same share of the turns")
+    @Test("R36: a hundred busy sources get equal shares of the turns")
     func roundRobin() async throws {
-        // More than are harvested at once.
+        // More than one harvest takes.
         let pipes = try (0..<100).map { _ in try Pipe() }
         let counts = await onLoopThread { loop in
             let counts = pipes.map { _ in Counter() }
@@ -149,7 +149,7 @@ struct DescriptorTests {
         #expect(count == 1)
     }
 
-    @Test("R36: an edge is delivered though an earlier callout has read its data: it is delivered only once")
+    @Test("R36: an edge is delivered even if an earlier callout has read its data: it is delivered only once")
     func edgeIsNotDropped() async throws {
         let pipes = try [Pipe(), Pipe()]
         let told = await onLoopThread { loop in
@@ -170,7 +170,7 @@ struct DescriptorTests {
         #expect(told.sorted() == [0, 1])
     }
 
-    @Test("R36: a busy descriptor does not keep timers from firing, nor due timers a descriptor from being served")
+    @Test("R36: a busy descriptor does not delay timers, nor do due timers starve a descriptor")
     func noStarvation() async throws {
         let pipe = try Pipe()
         pipe.write("x")
@@ -213,7 +213,7 @@ struct DescriptorTests {
     }
 
     @Test(
-        "R37: a descriptor closed under its source, with a duplicate alive, ends in a closed event, and the others go on"
+        "R37: closing a descriptor under its source, with a duplicate alive, gives a closed event; others continue"
     )
     func closedUnderSource() async throws {
         let (pipe, other) = (try Pipe(), try Pipe())
@@ -253,7 +253,7 @@ struct DescriptorTests {
     }
 
     @Test(
-        "R37: a source that goes after its descriptor was closed, with a duplicate alive, does not turn the loop for ever"
+        "R37: removing a source after its descriptor was closed, with a duplicate alive, leaves no spinning loop"
     )
     func removedAfterClose() async throws {
         let (pipe, other) = (try Pipe(), try Pipe())
@@ -266,7 +266,7 @@ struct DescriptorTests {
             loop.run(for: .zero)
             pipe.closeReader()
             source.invalidate()
-            // The kernel still watches the duplicate, for nobody.
+            // The kernel still watches the duplicate, although no source does.
             pipe.write("x")
             let turns = Counter()
             loop.add(LoopObserver(activities: .beforeTimers) { _, _ in turns.increment() })
@@ -319,7 +319,8 @@ private func refusal(
     }
 }
 
-/// A function that the C library's module leaves out. It works in one step, so that no child of another test inherits the ends.
+/// A function that the C library's module lacks. It works in one step, so that no child of another test inherits the
+/// ends.
 @_silgen_name("pipe2")
 private func pipe2(_ ends: UnsafeMutablePointer<Int32>, _ flags: Int32) -> Int32
 

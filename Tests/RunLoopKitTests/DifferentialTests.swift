@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct DifferentialTests {
     @Test(
-        "R1–R51: random scripts do on this loop what they do on Foundation's, but for what is known",
+        "R1–R51: random scripts behave as on Foundation's loop, apart from known differences",
         arguments: [1, nil]
     )
     func scripts(seed: UInt64?) async throws {
@@ -45,7 +45,7 @@ struct DifferentialTests {
     }
 
     @Test(
-        "On the real clock, callouts that nest, stop, invalidate and re-arm at once do what a model of the loop allows"
+        "On the real clock, callouts that nest, stop, invalidate and re-arm at once behave as a model permits"
     )
     func realClock() async {
         var counts: [String: Int] = [:]
@@ -69,7 +69,7 @@ struct DifferentialTests {
     }
 
     @Test(
-        "A difference is found: two events exchanged, or a known difference of Foundation's not met",
+        "Differences are found: two exchanged events, and a known difference that does not occur",
         arguments: ["--break", "--without lostWakeUp", "--without outerTimeout"]
     )
     func differencesAreFound(option: String) async throws {

@@ -8,7 +8,7 @@ import Testing
 /// R61, on threads with their own loops. Tests that need the main thread are in MainThreadTests.
 @Suite(.timeLimit(.minutes(10)))
 struct ExecutorTests {
-    @Test("R61: an actor pinned to a loop runs on its thread, and only there counts as isolated")
+    @Test("R61: an actor pinned to a loop runs on its thread and counts as isolated only there")
     func pinned() async {
         let worker = Worker()
         let register = Register(worker.loop)
@@ -27,7 +27,7 @@ struct ExecutorTests {
         worker.stop()
     }
 
-    @Test("R61: a task that prefers a loop runs there, after a sleep and after an actor of another loop too")
+    @Test("R61: a task that prefers a loop runs there, even after a sleep or another loop's actor")
     func preference() async {
         let (worker, other) = (Worker(), Worker())
         let elsewhere = Register(other.loop)
@@ -78,14 +78,14 @@ struct ExecutorTests {
             for number in 1...20 {
                 Task(executorPreference: loop) { trace.note("\(number)") }
             }
-            // Nothing else is in the mode: the jobs keep it from being empty until they have run.
+            // The mode has nothing else: the jobs keep it from being empty until they have run.
             return (loop.run(for: .seconds(60)), trace.all)
         }
         #expect(results.0 == .finished)
         #expect(results.1 == (1...20).map { "\($0)" })
     }
 
-    @Test("R9, R19, R61: a job does not count as a handled source, and does not run in a mode that is not common")
+    @Test("R9, R19, R61: a job is not a handled source and does not run in a mode that is not common")
     func modes() async {
         let results = await onLoopThread { loop in
             let trace = Trace()
@@ -134,7 +134,7 @@ struct ExecutorTests {
         #expect(counts[0] >= 100)
     }
 
-    @Test("R61: a run nested in a job runs no other job; afterwards they run, woken or not")
+    @Test("R61: a run nested in a job runs no other job; they run afterwards, with or without a wake-up")
     func nested() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -188,7 +188,7 @@ struct ExecutorTests {
     }
 
     @Test(
-        "R3, R61: the jobs that are there when the thread ends run on it; later ones run in order, isolated, one at a time"
+        "R3, R61: jobs queued when the thread ends run on it; later ones run in order, isolated, one at a time"
     )
     func afterTheEnd() async throws {
         let trace = Trace()
@@ -199,7 +199,7 @@ struct ExecutorTests {
             last.value = Task(executorPreference: loop) {
                 let thread = currentThread()
                 trace.note("at the end")
-                // Queued again, now too late for the thread.
+                // Enqueued again, now too late for the thread.
                 await Task.yield()
                 trace.note("after the end")
                 return thread
@@ -254,7 +254,7 @@ struct ExecutorTests {
         for worker in workers { worker.stop() }
     }
 
-    @Test("R61: a task's values and its cancellation are its own while a job of another runs inside it")
+    @Test("R61: a task's values and cancellation stay its own while another task's job runs inside it")
     func taskInsideTask() async {
         let (outer, inner) = await onLoopThread { loop in
             // A block runs a job in a nested run while a task of the other loop's executor is further up the stack.

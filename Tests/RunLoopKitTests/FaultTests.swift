@@ -14,13 +14,13 @@ struct FaultTests {
 
     // MARK: Closed descriptors
 
-    @Test("R25, R37: a loop whose descriptors are closed while it is awake makes new ones, and serves all that it had")
+    @Test("R25, R37: a loop whose descriptors are closed while awake opens new ones and serves all its sources")
     func closedAwake() throws {
         #expect(try scenario("closed-awake") == ["timer", "block", "main queue", "sets: 1"])
     }
 
     @Test(
-        "R25: loops that sleep while their descriptors are closed and taken by files are woken, and touch none of the files"
+        "R25: loops whose descriptors are closed and reused by files in their sleep wake, and touch no file"
     )
     func closedAsleep() throws {
         #expect(try scenario("closed-asleep") == ["first: 8", "rounds: 100", "whole: 32", "sets: 0, bells: 0"])
@@ -32,7 +32,7 @@ struct FaultTests {
     }
 
     @Test(
-        "R25: a loop that loses only its epoll set, or only its wake-up descriptor, is woken and never uses the number again"
+        "R25: a loop that loses only its epoll set or wake-up descriptor wakes and never reuses the number"
     )
     func closedAlone() throws {
         let whole = ["true, true", "others': 0", "true, true", "others': 0"]
@@ -41,19 +41,19 @@ struct FaultTests {
         #expect(try scenario("closed-bell") == whole + ["left: 2"])
     }
 
-    @Test("R25: epoll sets of others that have got a loop's numbers keep their members")
+    @Test("R25: epoll sets of other code that have got a loop's numbers keep their members")
     func takenBySets() throws {
         #expect(try scenario("taken-by-sets") == ["true, true", "members: [1, 1]", "members: [1, 1]"])
     }
 
     @Test(
-        "R37: sources whose descriptors were closed with the loop's own are told, also if other files have the numbers"
+        "R37: sources closed with the loop's own descriptors get the event, even if files reuse the numbers"
     )
     func sourcesTold() throws {
         #expect(try scenario("sources-told") == ["finished", "told: 3", "new: true", "handledSource"])
     }
 
-    @Test("R58: the main queue is served even if its eventfd has become another's file")
+    @Test("R58: the main queue is served even if its eventfd has become another file")
     func mainQueueTaken() throws {
         #expect(try scenario("main-queue-taken") == ["served"])
     }
@@ -71,7 +71,7 @@ struct FaultTests {
 
     // MARK: Shortages
 
-    @Test("A loop that gets no descriptors runs without them, and opens them once there are some")
+    @Test("A loop without free descriptors runs without them and opens them later")
     func exhausted() throws {
         #expect(try scenario("exhausted") == ["without: true", "sleeps again: true", "with: true"])
         #expect(try scenario("exhausted-main") == ["timer", "main queue"])
@@ -80,7 +80,7 @@ struct FaultTests {
     }
 
     @Test(
-        "A loop goes on without eventfd (ENOMEM), epoll set (ENFILE) or watch (ENOSPC), and with it again later",
+        "A loop continues without eventfd (ENOMEM), epoll set (ENFILE) or watch (ENOSPC), and recovers them later",
         arguments: ["no-eventfd", "no-epoll", "no-watch"]
     )
     func injected(_ call: String) throws {
@@ -103,20 +103,20 @@ struct FaultTests {
 
     // MARK: Signals, clocks, suspension
 
-    @Test("R17, R49: thousands of signals a second end no run early, lose no timer, and make no turns")
+    @Test("R17, R49: thousands of signals a second end no run early, lose no timer and cause no turns")
     func signals() throws {
         let lines = ["the late timer", "timedOut, in time: true", "signals: true, turns: true, fires: true"]
         #expect(try scenario("signals") == lines)
     }
 
-    @Test("R44: what a stopped process misses is one fire on the grid; a run that it slept through has timed out")
+    @Test("R44: the fires that a stopped process misses become one on the grid; a run that slept through has timed out")
     func suspended() throws {
         let lines = ["timedOut, turns: 1", "timedOut, in time: true"]
         #expect(try scenario("suspended") == lines + ["no burst: true, on the grid: true, fires: true"])
     }
 
     @Test(
-        "R49: steps of the wall clock by hours, there and back, neither move a timer nor spin",
+        "R49: steps of the wall clock by hours, there and back, neither move a timer nor cause spinning",
         .enabled(if: hasFaketime)
     )
     func wallClockSteps() throws {
@@ -125,7 +125,7 @@ struct FaultTests {
     }
 
     @Test(
-        "R49: not even a jump of the monotonic clock, which no kernel makes, spins or hangs",
+        "R49: even a jump of the monotonic clock, which no kernel makes, causes no spinning or hanging",
         .enabled(if: hasFaketime)
     )
     func monotonicSteps() throws {
@@ -160,7 +160,7 @@ struct FaultTests {
     }
 
     @Test(
-        "R36: ten thousand descriptors on one loop: all are served, one is found among the idle, none is left behind",
+        "R36: ten thousand descriptors on one loop: all are served, one is found among idle ones, none is left behind",
         .enabled(if: FaultTests.descriptorLimit > 10_100, "this machine permits too few descriptors")
     )
     func manyDescriptors() throws {
@@ -173,7 +173,7 @@ struct FaultTests {
         )
     }
 
-    @Test("R1, R2: a thousand loops at a time have two descriptors each, are woken, end, and leave nothing behind")
+    @Test("R1, R2: a thousand loops at a time, with two descriptors each, are woken, end and leave nothing behind")
     func manyLoops() throws {
         #expect(
             try scenario("many-loops") == [

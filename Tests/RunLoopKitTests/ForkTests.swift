@@ -10,23 +10,24 @@ struct ForkTests {
         return run.lines
     }
 
-    /// The output of a loop of which everything works: descriptor source, timer, timeout, wake-up by another thread, stop.
+    /// The output of a loop on which everything works: descriptor source, timer, timeout, wake-up by another thread,
+    /// stop.
     private let works = ["source", "timer", "timedOut", "woken", "stopped", "thread: true"]
 
     @Test(
-        "R1: the forking thread's loop works in the child, and the parent's keeps the sources that the child takes out"
+        "R1: the forking thread's loop works in the child; sources that the child removes stay in the parent"
     )
     func mainForks() throws {
         #expect(try scenario("main") == works + ["child: exit 0", "parent: stopped, 1"])
     }
 
-    @Test("R34: a source of the forking thread's loop goes on in both processes")
+    @Test("R34: a source of the forking thread's loop continues in both processes")
     func sourceInherited() throws {
         let served = ["delivered: true", "stopped"]
         #expect(try scenario("source-inherited") == served + ["child: exit 0"] + served)
     }
 
-    @Test("R55: a child that invalidates its parent's ports leaves it its name and its connections")
+    @Test("R55: a child that invalidates its parent's ports leaves the parent its name and connections")
     func portsInherited() throws {
         let child = ["valid: false false", "child: exit 0"]
         let parent = ["message 1", "message 2", "in use: true", "tidied: true"]
@@ -39,7 +40,7 @@ struct ForkTests {
     }
 
     @Test(
-        "R3: a loop whose thread is the parent's refuses, the child's own works, and the sleeping parent is not woken once",
+        "R3: other threads' loops refuse in the child, its own works, and the sleeping parent is not woken",
         arguments: ["worker-forks", "main-forks"]
     )
     func othersRefuse(_ scenario: String) throws {
@@ -58,7 +59,7 @@ struct ForkTests {
     }
 
     @Test(
-        "R58: a main queue handed over before the fork is not served in the child, which does not hang, but in the parent"
+        "R58: work for the main queue from before the fork runs in the parent, not in the child, which does not hang"
     )
     func mainQueue() throws {
         #expect(
@@ -67,7 +68,7 @@ struct ForkTests {
     }
 
     @Test(
-        "R58, R59: a daemon that forks twice and closes everything before it runs its loop has all of it, main queue included"
+        "R58, R59: a daemon that forks twice and closes everything first has a working loop and main queue"
     )
     func daemon() throws {
         let served = ["main queue", "from another queue"]
@@ -79,7 +80,7 @@ struct ForkTests {
         #expect(try scenario("close-in-child") == works + ["files whole: true", "child: exit 0"] + works)
     }
 
-    @Test("R1: threads of the child and its loop's thread contend for the loop's locks, and none fails")
+    @Test("R1: threads of the child and its loop's thread contend for the loop's locks without failure")
     func contention() throws {
         #expect(try scenario("contention") == ["blocks: 20000", "child: exit 0"])
     }

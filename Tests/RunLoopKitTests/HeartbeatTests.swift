@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What a loop publishes, and the guarantees for a watcher.
+/// What a loop publishes, and what it guarantees to a watcher.
 @Suite(.timeLimit(.minutes(10)))
 struct HeartbeatTests {
     @Test("A pulse carries phase, mode and turn, each within its bits")
@@ -23,7 +23,7 @@ struct HeartbeatTests {
         #expect(LoopPhase.allCases.filter { $0.activity == nil } == [.idle, .waiting])
     }
 
-    @Test("A turn begins with a departure from rest, and not from one rest to another")
+    @Test("A turn begins with a departure from rest; a change between two rest phases is none")
     func restToRest() {
         let heartbeat = LoopHeartbeat()
         for phase in [LoopPhase.afterWaiting, .waiting] { heartbeat.publish(phase) }
@@ -70,7 +70,7 @@ struct HeartbeatTests {
             )
             loop.perform {
                 pulses.value.append(loop.heartbeat.pulse)
-                // Stopped immediately, without a turn.
+                // It is stopped immediately, without a turn.
                 loop.add(LoopObserver(activities: .entry, repeats: false) { _, _ in loop.stop() }, to: "inner")
                 occupy(loop, "inner")
                 loop.run(mode: "inner")
@@ -190,7 +190,7 @@ struct HeartbeatTests {
 
     @Test("No departure from rest is lost: a watcher that waits for its requested wake-up is always woken")
     func dekker() {
-        // Each round has two handovers. On a machine with busy processors that takes milliseconds, and fewer rounds have to
+        // Each round has two handovers. On a machine with busy CPUs that takes milliseconds, and fewer rounds must
         // suffice.
         let last = Box(200_000)
         let deadline = MonotonicInstant.now.advanced(by: .seconds(5))

@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(60)))
 struct LeakTests {
     @Test(
-        "R2, R48: cycles of making and dropping leave no memory, no descriptor and no closure",
+        "R2, R48: cycles of creating and dropping leave no memory, no descriptor and no closure",
         arguments: ["sources", "timers", "observers", "blocks", "descriptors", "wake-ups"]
     )
     func items(_ kind: String) throws {

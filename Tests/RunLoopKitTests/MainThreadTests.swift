@@ -16,13 +16,13 @@ struct MainThreadTests {
         #expect(run.status == 0)
     }
 
-    @Test("R58: a mode that is not common leaves the main queue's work for later; one that became common does it")
+    @Test("R58: a mode that is not common does not serve the main queue; one that became common does")
     func otherMode() throws {
         let run = try Fixture.run("RunLoopFixture", "other-mode")
         #expect(run.lines == ["other: timedOut", "drained", "default: timedOut", "drained", "other: handledSource"])
     }
 
-    @Test("R10, R58: inside a drain the mode is empty, and a nested run leaves the queue's further work for after it")
+    @Test("R10, R58: inside a drain the mode is empty; a nested run leaves the queue's further work for later")
     func nestedInDrain() throws {
         let run = try Fixture.run("RunLoopFixture", "nested-in-drain")
         #expect(
@@ -41,7 +41,7 @@ struct MainThreadTests {
         #expect(try Fixture.run("RunLoopFixture", "fairness").lines == ["fair"])
     }
 
-    @Test("The main loop's thread is known to others before it runs, with a stack that holds its frames")
+    @Test("Other threads know the main loop's thread before it runs, with a stack that contains its frames")
     func threadFacts() throws {
         let expected = ["asked: elsewhere", "id: true", "stack: true", "label: main"]
         #expect(try Fixture.run("RunLoopFixture", "thread-facts").lines == expected)
@@ -61,7 +61,7 @@ struct MainThreadTests {
         #expect(run.status == 0)
     }
 
-    @Test("R64: each kind of callout, and the wait, stands on the stack under its own name")
+    @Test("R64: each kind of callout, and the wait, has its own function name on the stack")
     func frames() throws {
         let run = try Fixture.run("RunLoopFixture", "frames")
         #expect(
@@ -80,7 +80,7 @@ struct MainThreadTests {
     }
 
     @Test(
-        "R59, R60, R61: thousands of hops among main actor, main queue, sleeps and loops end on the right thread each"
+        "R59, R60, R61: thousands of hops among main actor, main queue, sleeps and loops end on the right threads"
     )
     func hops() throws {
         let run = try Fixture.run("ConcurrencyFixture", "hops")
@@ -89,7 +89,7 @@ struct MainThreadTests {
     }
 
     @Test(
-        "R61: an actor pinned to the main loop shares the main actor's executor; a task that prefers the loop is there too"
+        "R61: an actor pinned to the main loop shares the main actor's executor; so does a task that prefers the loop"
     )
     func mainExecutor() throws {
         let run = try Fixture.run("ConcurrencyFixture", "main-executor")
@@ -109,7 +109,7 @@ struct MainThreadTests {
         #expect(run.status != 0)
     }
 
-    @Test("A client in Swift 6 mode, its warnings errors, uses all of the interface from actors, tasks and threads")
+    @Test("A client in Swift 6 mode, with warnings as errors, uses the whole API from actors, tasks and threads")
     func client() throws {
         let run = try Fixture.run("ClientFixture")
         let parts = ["main actor", "tasks", "worker", "performs", "timers and traces", "ports"]

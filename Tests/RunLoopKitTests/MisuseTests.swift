@@ -1,8 +1,8 @@
 import LoopTestSupport
 import Testing
 
-/// Errors that end the process: each is printed on stderr with the line of the program that made it, in a debug and in an
-/// optimised build.
+/// Errors that end the process: each is printed on stderr with the program's line that caused it, in a debug and in
+/// an optimised build.
 @Suite(.timeLimit(.minutes(3)))
 struct MisuseTests {
     @Test("A programmer error ends the process with a message and the caller's line")

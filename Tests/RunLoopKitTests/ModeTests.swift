@@ -5,7 +5,7 @@ import Testing
 /// R4 to R10: which modes there are, and when one is empty.
 @Suite(.timeLimit(.minutes(10)))
 struct ModeTests {
-    @Test("R4: adding to an unknown mode makes it, and it stays")
+    @Test("R4: adding to an unknown mode creates it, and it stays")
     func adding() async {
         let (name, afterRemoval) = await onLoopThread { loop in
             let source = occupy(loop, "tracking")
@@ -17,13 +17,13 @@ struct ModeTests {
         #expect(afterRemoval == "tracking")
     }
 
-    @Test("R5: the default mode is common from birth")
+    @Test("R5: the default mode is common from the start")
     func defaultIsCommon() async {
         let modes = await onLoopThread { $0.commonModes }
         #expect(modes == [.default])
     }
 
-    @Test("R6: an item added to common is in every common mode, present and future, and removing it reverses that")
+    @Test("R6: an item in common is in every common mode, present and future; removing it reverses that")
     func commonItems() async {
         let (added, removed) = await onLoopThread { loop in
             loop.addCommonMode("early")
@@ -39,7 +39,7 @@ struct ModeTests {
         #expect(removed == [false, false, false, false, false])
     }
 
-    @Test("R6: all kinds of items follow a mode into the common set, and an invalidated one does not")
+    @Test("R6: all kinds of items follow a mode into the common set; an invalidated item does not")
     func commonKinds() async {
         let found = await onLoopThread { loop in
             let timer = EventTimer(after: .seconds(60)) { _ in }

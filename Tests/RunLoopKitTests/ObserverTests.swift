@@ -5,7 +5,7 @@ import Testing
 /// R38 to R40.
 @Suite(.timeLimit(.minutes(10)))
 struct ObserverTests {
-    @Test("R38: observers are called by order, ties by insertion, for the activities they name")
+    @Test("R38: observers are called by order, then by insertion, for the activities they name")
     func order() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -72,7 +72,7 @@ struct ObserverTests {
             occupy(loop)
             let outer = LoopObserver(activities: .entry, order: 0) { _, _ in
                 trace.note("begins")
-                // Without the rule it would begin repeatedly.
+                // Without the rule it would start again and again.
                 if trace.all.count < 10 { loop.run(for: .zero) }
                 trace.note("ends")
             }

@@ -19,7 +19,7 @@ struct ParityTests {
         #expect(trace == ["entry", "timers", "sources", "waiting", "woken", "exit"])
     }
 
-    @Test("R12, R18: the time of a run begins after its entry observers")
+    @Test("R12, R18: the time of a run starts after its entry observers")
     func timeOfRun() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -57,7 +57,7 @@ struct ParityTests {
         #expect(trace == ["first", "second", "first ends"])
     }
 
-    @Test("R23, R29: a source performed by a nested run and signalled again is performed once more, and once")
+    @Test("R23, R29: a source performed in a nested run and signalled again is performed exactly once more")
     func signalledAgainInNestedRun() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -79,7 +79,7 @@ struct ParityTests {
         #expect(trace == ["second", "first", "second", "second"])
     }
 
-    @Test("R25: a wake-up taken by a run is passed on though a run inside that run takes none")
+    @Test("R25: a wake-up taken by a run is passed on, even if a run inside that run takes none")
     func wakeUpTakenBeforeNestedRun() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -138,7 +138,7 @@ struct ParityTests {
         #expect(!source.isSignalled)
     }
 
-    @Test("R43: a due timer taken out of this mode, but not of the loop, by an earlier one of the pass still fires")
+    @Test("R43: a due timer that an earlier one of the pass removes from this mode only still fires")
     func removedFromOneMode() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -156,7 +156,7 @@ struct ParityTests {
         #expect(trace == ["first", "second"])
     }
 
-    @Test("R23, R43: a due timer taken out of the mode is not fired by a nested run of it")
+    @Test("R23, R43: a due timer removed from the mode does not fire in a nested run of it")
     func removedAndNested() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -177,7 +177,7 @@ struct ParityTests {
         #expect(trace == ["third", "first ends", "second"])
     }
 
-    @Test("R43: a timer moved in the pass to a date that has been reached when the pass gets to it fires in it")
+    @Test("R43: a timer moved during the pass to a date that has passed when its turn comes fires in the pass")
     func movedAndDueAgain() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -195,7 +195,7 @@ struct ParityTests {
         #expect(trace.drop { $0 != "first" }.prefix(2) == ["first", "second"])
     }
 
-    @Test("R43: a timer that becomes due while the observers see the sleep's end fires with the others")
+    @Test("R43: a timer that becomes due while observers see the end of the sleep fires with the others")
     func dueInAfterWaiting() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()

@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct PerformRequestTests {
     @Test(
-        "R52: all requests of a mode are served in one turn, first in, first out; what one asks for comes in the next turn"
+        "R52: one turn serves all requests of a mode, first in, first out; requests from them wait for the next"
     )
     func order() async {
         let trace = await onLoopThread { loop in
@@ -25,7 +25,7 @@ struct PerformRequestTests {
         #expect(trace == ["entry", "timers", "sources", "1", "2", "timers", "sources", "3", "exit"])
     }
 
-    @Test("R52: a request waits for a mode of its own, keeps its place, and runs once though it names several")
+    @Test("R52: a request waits for one of its modes, keeps its place, and runs once even if it names several")
     func modes() async {
         let (inDefault, inOther) = await onLoopThread { loop in
             let trace = Trace()
@@ -69,7 +69,7 @@ struct PerformRequestTests {
         #expect(results == [.finished, .handledSource, .finished])
     }
 
-    @Test("R19, R30: a request is a source handled; all are served, and then one signalled source at most")
+    @Test("R19, R30: a request is a handled source; all are served, then at most one signalled source")
     func handled() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -103,7 +103,7 @@ struct PerformRequestTests {
     }
 
     @Test(
-        "R52: a request from another thread ends the loop's sleep; its caller gets back what the body returns or throws"
+        "R52: another thread's request ends the sleep; its caller gets the body's result or error"
     )
     func results() async throws {
         struct Refusal: Error, Equatable { let number: Int }
@@ -131,8 +131,8 @@ struct PerformRequestTests {
         #expect(!didRun)
     }
 
-    /// If all of them were searched in each turn, the suite's time limit would be exceeded.
-    @Test("R52: requests parked for a mode that does not run cost the turns of another nothing")
+    /// If every turn searched all of them, the suite's time limit would be exceeded.
+    @Test("R52: requests parked for a mode that does not run cost another mode's turns nothing")
     func parked() async {
         let (ran, left, unparked) = await onLoopThread { loop in
             let (ran, unparked) = (Counter(), Counter())
@@ -148,7 +148,7 @@ struct PerformRequestTests {
         #expect(ran == 20_000 && left == 20_000 && unparked == 20_000)
     }
 
-    @Test("R52: withdrawn requests free their bodies at once, keep no mode from being empty, and disturb no order")
+    @Test("R52: withdrawn requests free their bodies at once, leave the mode empty and disturb no order")
     func withdrawn() async {
         let (trace, held) = await onLoopThread { loop in
             let trace = Trace()
@@ -165,8 +165,8 @@ struct PerformRequestTests {
         #expect(held == 0)
     }
 
-    /// If all the others were searched for each, the suite's time limit would be exceeded.
-    @Test("R52: withdrawing costs nothing for each of the many that wait")
+    /// If each withdrawal searched all the others, the suite's time limit would be exceeded.
+    @Test("R52: withdrawing one of many waiting requests does not cost time for each")
     func withdrawnFromMany() async {
         let waiting = await onLoopThread { loop in
             for _ in 0..<20_000 { loop.performAsSource(in: ["m"]) {} }
@@ -177,7 +177,7 @@ struct PerformRequestTests {
     }
 
     @Test(
-        "R52: a request that has not begun in time is withdrawn, and its body released; one that has begun is waited for"
+        "R52: a request not begun in time is withdrawn and its body released; one that has begun is waited for"
     )
     func timeout() async throws {
         let worker = try WorkerThread(name: "timeout")
@@ -213,7 +213,7 @@ struct PerformRequestTests {
         worker.stop()
     }
 
-    @Test("R52: a request whose time runs out in its middle is waited for to its end")
+    @Test("R52: a request whose time expires while it runs is waited for to its end")
     func timeoutInTheMiddle() async throws {
         let worker = try WorkerThread(name: "middle")
         let value = await onLoopThread { _ in
@@ -250,7 +250,7 @@ struct PerformRequestTests {
         #expect(witness.value?.trace == nil)
     }
 
-    @Test("R52: if the thread ends in the middle of a request, the caller stops waiting")
+    @Test("R52: if the thread ends during a request, the caller stops waiting")
     func threadEndsInRequest() async {
         let loop = Box<EventRunLoop?>(nil)
         let code = Box<RunLoopError.Code?>(nil)
@@ -296,7 +296,7 @@ struct PerformRequestTests {
     }
 
     @Test(
-        "R52: many threads that ask and wait while the loop's thread ends all come back, with a result or with loopEnded"
+        "R52: when the loop's thread ends, all waiting threads return, with a result or with loopEnded"
     )
     func storm() async throws {
         for round in 0..<40 {

@@ -1,8 +1,9 @@
 import RunLoopKit
 import TestSupport
 
-/// A random script on the real clock: callouts nest runs, stop them, invalidate items and re-arm timers at once. A model beside the loop knows
-/// what may be called at each moment and how a run may end; what contradicts it is a problem. Nothing depends on how fast the machine is.
+/// A random script on the real clock: callouts nest runs, stop them, invalidate items and re-arm timers at once. A
+/// model beside the loop knows what may be called at each moment and how a run may end; a contradiction is a problem.
+/// Nothing depends on the machine's speed.
 ///
 /// Unchecked: only the loop's thread uses it.
 final class RealClockScript: @unchecked Sendable {
@@ -29,7 +30,7 @@ final class RealClockScript: @unchecked Sendable {
     private var timersInside: Set<Int> = []
     private var blocks: [Int: Int] = [:]
     private(set) var problems: [String] = []
-    /// By kind of event, so that a script in which nothing happens is noticed.
+    /// By kind of event, so that a script without events is noticed.
     private(set) var counts: [String: Int] = [:]
 
     init(_ loop: EventRunLoop, seed: UInt64) {
@@ -50,7 +51,7 @@ final class RealClockScript: @unchecked Sendable {
         loop.add(LoopObserver(activities: .beforeTimers) { _, _ in self.turned() })
     }
 
-    /// Plays it, and lets the loop do what is left.
+    /// Runs the script, then lets the loop do what is left.
     func play() {
         while operationsLeft > 0 {
             act()

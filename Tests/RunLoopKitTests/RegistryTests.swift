@@ -6,7 +6,7 @@ import Testing
 /// R1 to R3.
 @Suite(.timeLimit(.minutes(10)))
 struct RegistryTests {
-    @Test("R1: a thread has one loop, always the same, and another thread another")
+    @Test("R1: a thread always has the same loop, and another thread another one")
     func onePerThread() async {
         let same = await onLoopThread { loop in
             let other = Box<EventRunLoop?>(nil)
@@ -16,7 +16,7 @@ struct RegistryTests {
         #expect(same == [true, false, false])
     }
 
-    @Test("R1: the main loop can be had from any thread, and is the same everywhere")
+    @Test("R1: the main loop is available from any thread and is the same everywhere")
     func mainFromAnywhere() async {
         let main = await onLoopThread { _ in EventRunLoop.main }
         #expect(main === EventRunLoop.main)
@@ -24,7 +24,7 @@ struct RegistryTests {
         #expect(main.thread?.id == getpid())
     }
 
-    @Test("R1: in every callback, block and request the current loop is the one that calls")
+    @Test("R1: in every callback, block and request the current loop is the caller")
     func currentInCallbacks() async throws {
         let pipe = try Pipe()
         let trace = await onLoopThread { loop in
@@ -72,7 +72,7 @@ struct RegistryTests {
         #expect(loop.value?.heartbeat.hasEnded == true)
     }
 
-    @Test("R2: when a thread ends, its loop cancels its sources, and lets go of everything")
+    @Test("R2: when a thread ends, its loop cancels its sources and releases everything")
     func endOfThread() {
         let trace = Trace()
         let source = EventSource(
@@ -97,7 +97,7 @@ struct RegistryTests {
         #expect(ended == nil)
     }
 
-    @Test("R2: 500 threads with loops that have slept leave the descriptor count where it was")
+    @Test("R2: 500 threads with loops that have slept leave the number of descriptors unchanged")
     func noDescriptorLeaks() throws {
         #expect(try Fixture.run("RunLoopFixture", "threads").lines == ["left behind: 0"])
     }

@@ -5,7 +5,7 @@ import Testing
 /// R28 to R33: sources signalled by the program.
 @Suite(.timeLimit(.minutes(10)))
 struct SourceTests {
-    @Test("R28: ready sources run by order, ties by the time of their first signal")
+    @Test("R28: ready sources run by order, then by the time of their first signal")
     func order() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -22,7 +22,7 @@ struct SourceTests {
         #expect(trace == ["first", "b", "a", "last"])
     }
 
-    @Test("R29: the signal is cleared before perform, and signalling in perform means the next turn")
+    @Test("R29: the signal is cleared before perform; a signal during perform counts for the next turn")
     func signalInPerform() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -56,7 +56,7 @@ struct SourceTests {
         #expect(trace == ["a", "b", "c"])
     }
 
-    @Test("R31: a source invalidated earlier in the pass is not performed; one merely removed is")
+    @Test("R31: a source invalidated earlier in the pass is not performed; one that was only removed is")
     func invalidatedInPass() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -77,7 +77,7 @@ struct SourceTests {
         #expect(trace == ["first", "removed"])
     }
 
-    @Test("R31: a source removed before the pass is not performed, and its signal waits for it to come back")
+    @Test("R31: a source removed before the pass is not performed; its signal waits until it is added again")
     func removedBeforePass() async {
         let (before, after) = await onLoopThread { loop in
             let trace = Trace()
@@ -96,7 +96,7 @@ struct SourceTests {
         #expect(after == ["performed"])
     }
 
-    @Test("R32: a source was handled if any of the pass was, also when the last was not")
+    @Test("R32: a source was handled if any in the pass was, even if the last was not")
     func handledIsOr() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -158,7 +158,7 @@ struct SourceTests {
     }
 
     @Test(
-        "A source on two loops is performed once for a signal, by the first that reaches it, and never by both at once"
+        "A source on two loops is performed once per signal, by the first that reaches it, never by both at once"
     )
     func twoLoops() async {
         let count = 2_000
@@ -200,7 +200,7 @@ struct SourceTests {
         #expect(overlaps == 0)
     }
 
-    @Test("Invalidation frees what the callback holds")
+    @Test("Invalidation frees what the callback retains")
     func freesClosure() {
         weak var witness: Trace?
         let source: EventSource

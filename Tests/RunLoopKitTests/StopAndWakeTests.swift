@@ -18,7 +18,7 @@ struct StopAndWakeTests {
     }
 
     @Test(
-        "R22: a stop by the loop itself, in whatever callout, leaves no wake-up behind for the next run",
+        "R22: a stop by the loop itself, in any callout, leaves no wake-up behind for the next run",
         arguments: [
             "exit", "nested exit", "entry", "timer", "block", "late block", "source", "poll", "waiting", "woken",
         ]
@@ -37,7 +37,7 @@ struct StopAndWakeTests {
         #expect(trace == ["entry", "timers", "sources", "waiting", "woken", "exit"])
     }
 
-    @Test("R22: so does a stop of a mode; and a nested run's own leaves the outer one asleep")
+    @Test("R22: neither does a stop of a mode; a nested run's own stop leaves the outer one asleep")
     func stopOfModeLeavesNothing() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -55,7 +55,7 @@ struct StopAndWakeTests {
     }
 
     @Test(
-        "R17, R22: a stop of an outer mode, made where the nested run waits no more, ends the outer run before it sleeps"
+        "R17, R22: a stop of an outer mode from a nested run's last turn ends the outer run before it sleeps"
     )
     func stopOfOuterMode() async {
         let result = await onLoopThread { loop in
@@ -135,7 +135,7 @@ struct StopAndWakeTests {
         #expect(result == .stopped)
     }
 
-    @Test("R23: an observer, a timer and a source in their callouts are not entered again by a nested run; others are")
+    @Test("R23: a nested run does not re-enter an observer, timer or source in its callout; others do run")
     func noReentry() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -157,7 +157,7 @@ struct StopAndWakeTests {
         #expect(trace == ["source", "other source", "source ends"])
     }
 
-    @Test("R23, R29: a source signalled in its callout and passed over by a nested run is performed in the next turn")
+    @Test("R23, R29: a source signalled in its callout and skipped by a nested run is performed in the next turn")
     func passedOver() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -176,7 +176,7 @@ struct StopAndWakeTests {
         #expect(trace == ["source", "nested run over", "source"])
     }
 
-    @Test("R23: a repeating timer that runs the loop does not fire in that run, and does not keep it busy")
+    @Test("R23: a repeating timer that runs the loop does not fire in that run and does not keep it busy")
     func timerReentry() async {
         let (trace, turns) = await onLoopThread { loop in
             let (trace, turns) = (Trace(), Counter())
@@ -215,7 +215,7 @@ struct StopAndWakeTests {
         #expect(trace == ["observer"])
     }
 
-    @Test("R24: neither a signal nor a block without wake ends a sleep; the ones with wake do")
+    @Test("R24: neither a signal nor a block without wake ends a sleep; those with wake do")
     func whatWakes() async {
         let (quiet, loud) = await onLoopThread { loop in
             let source = occupy(loop)
@@ -237,7 +237,7 @@ struct StopAndWakeTests {
         #expect(loud == .stopped)
     }
 
-    @Test("R24: a block ends a sleep also behind blocks that wait for other modes, or that were not to wake")
+    @Test("R24: a block ends a sleep even behind blocks for other modes, or blocks that do not wake")
     func wakesBehindOthers() async {
         let (each, ran) = (5_000, Counter())
         let left = await onLoopThread { loop in
@@ -253,7 +253,7 @@ struct StopAndWakeTests {
                         }
                         let before = ran.value
                         loop.perform { ran.increment() }
-                        // Occasionally the loop has to fall asleep before the next block.
+                        // Sometimes the loop has to fall asleep before the next block.
                         if index % 16 == 0 { waitUntil { ran.value > before } }
                     }
                     loop.perform { if ran.value == 4 * each { loop.stop() } }
@@ -268,7 +268,7 @@ struct StopAndWakeTests {
         #expect(left >= 1)
     }
 
-    @Test("R24: signalAndWake has a sleeping loop perform the source")
+    @Test("R24: signalAndWake makes a sleeping loop perform the source")
     func signalAndWake() async {
         let result = await onLoopThread { loop in
             let source = occupy(loop)
@@ -305,7 +305,7 @@ struct StopAndWakeTests {
         #expect(trace == ["entry"] + turn + turn + ["exit"])
     }
 
-    @Test("R25: any number of wake-ups before the loop has run are one")
+    @Test("R25: any number of wake-ups before the loop has run count as one")
     func collapsedWakeUps() async {
         let turns = await onLoopThread { loop in
             let sleeps = Counter()
@@ -324,7 +324,7 @@ struct StopAndWakeTests {
         #expect(turns == 2)
     }
 
-    @Test("R25: with four threads no wake-up is lost: every block runs though the loop has no timeout")
+    @Test("R25: with four threads no wake-up is lost: every block runs although the loop has no timeout")
     func wakeUpStress() async {
         let perThread = 10_000
         let count = await onLoopThread { loop in
@@ -333,7 +333,8 @@ struct StopAndWakeTests {
             let threads = (0..<4).map { _ in
                 TestThread {
                     for _ in 0..<perThread {
-                        // One at a time, so that the loop goes to sleep in between, and a lost wake-up hangs forever.
+                        // One at a time, so that the loop goes to sleep in between; a lost wake-up would hang
+                        // forever.
                         let done = Counter()
                         loop.perform {
                             done.increment()
@@ -402,7 +403,7 @@ struct StopAndWakeTests {
         #expect(wakes == (2, .stopped))
     }
 
-    @Test("R27: a timer added by another thread fires though the loop sleeps for ever")
+    @Test("R27: a timer added by another thread fires even if the loop sleeps without a timeout")
     func timerFromElsewhere() async {
         let result = await onLoopThread { loop in
             occupy(loop)

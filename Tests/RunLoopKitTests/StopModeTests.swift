@@ -23,7 +23,7 @@ struct StopModeTests {
         #expect(results == [.timedOut, .stopped])
     }
 
-    @Test("R17, R23: an outer run is stopped when those nested in it are over; they are not")
+    @Test("R17, R23: an outer run is stopped when its nested runs are over; these are not stopped")
     func outer() async {
         let trace = await onLoopThread { loop in
             let trace = Trace()
@@ -44,7 +44,7 @@ struct StopModeTests {
     }
 
     @Test(
-        "R17, R23: of two runs of one mode the innermost is stopped; a stop of the outer one is not taken by the inner"
+        "R17, R23: of two runs of one mode the innermost is stopped; it does not take a stop of the outer one"
     )
     func sameMode() async {
         let trace = await onLoopThread { loop in
@@ -62,7 +62,7 @@ struct StopModeTests {
         #expect(trace == ["inner stopped", "inner timedOut", "outer stopped"])
     }
 
-    @Test("R13, R22: a stop of a mode that does not run is not remembered; one made in the entry observer counts")
+    @Test("R13, R22: a stop of a mode that does not run is not remembered; one in the entry observer counts")
     func notRunning() async {
         let results = await onLoopThread { loop in
             occupy(loop)
@@ -85,7 +85,7 @@ struct StopModeTests {
             loop.run(for: .milliseconds(5))
             return trace.all
         }
-        // One turn: its sleep was not ended before the run's timeout.
+        // One turn: its sleep did not end before the run's timeout.
         #expect(trace == ["entry", "timers", "sources", "waiting", "woken", "exit"])
     }
 }

@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What the workers of a task pool publish, and the guarantees for a watcher.
+/// What the workers of a task pool publish, and what is guaranteed to a watcher.
 @Suite(.timeLimit(.minutes(10)))
 struct TaskPoolHeartbeatTests {
     private let pool = TaskPoolHeartbeat(label: "workers", width: 3)
@@ -29,7 +29,7 @@ struct TaskPoolHeartbeatTests {
     }
 
     @Test(
-        "Jobs in progress, begun and waiting are counted; a job that was not told of as waiting makes none less than zero"
+        "Running, begun and waiting jobs are counted; a job not announced as waiting makes no count negative"
     )
     func counts() {
         #expect(!pool.countsWaiting)
@@ -52,7 +52,7 @@ struct TaskPoolHeartbeatTests {
         #expect(pool.runningCount == 0 && pool.jobLengths.lengths.count == 1)
     }
 
-    @Test("Each job in progress has its worker's thread and its beginning, the oldest first")
+    @Test("Each running job has its worker's thread and its beginning, the oldest first")
     func jobs() {
         let (gate, ids) = (Counter(), Box<[Int32]>([]))
         let start = MonotonicInstant.now
@@ -81,7 +81,7 @@ struct TaskPoolHeartbeatTests {
         #expect(pool.runningJobs == [] && pool.turnStamp == 0)
     }
 
-    @Test("Without a free worker since: that is the job that took the last one, not one that came on top")
+    @Test("The time without a free worker starts with the job that took the last one, not with one beyond that")
     func turnStamp() {
         var jobs = (0..<2).map { _ in pool.willRun() }
         #expect(pool.turnStamp == 0)
@@ -93,7 +93,7 @@ struct TaskPoolHeartbeatTests {
     }
 
     @Test(
-        "A width outside 1 to 4,096 is brought to the nearer end",
+        "A width outside 1 to 4,096 is replaced by the nearer end",
         arguments: [(-5, 1), (0, 1), (4_097, 4_096), (.max, 4_096)]
     )
     func widths(asked: Int, width: Int) {
@@ -105,7 +105,7 @@ struct TaskPoolHeartbeatTests {
         #expect(pool.pulse.isAtRest)
     }
 
-    @Test("Jobs beyond the capacity are not counted, and end without harm")
+    @Test("Jobs beyond the capacity are not counted and end without harm")
     func noPlaceLeft() {
         let jobs = (0..<1_000).map { _ in pool.willRun() }
         let counted = pool.runningCount
@@ -115,7 +115,7 @@ struct TaskPoolHeartbeatTests {
         #expect(pool.jobLengths.lengths.count == UInt64(counted))
     }
 
-    @Test("The lengths of all jobs are counted, and of the longest it is known where it began")
+    @Test("The lengths of all jobs are counted, and the place where the longest one began is known")
     func lengths() throws {
         let place = try unsafe #require(pool.place)
         #expect(pool.jobLengths.lengths.count == 0 && pool.jobLengths.longestFunctions == [])
@@ -225,7 +225,7 @@ struct TaskPoolHeartbeatTests {
 @Suite(.timeLimit(.minutes(10)))
 struct TaskPoolRaceTests {
     @Test(
-        "Whatever workers do meanwhile, jobs are counted to the last one, and what a watcher reads is true or nothing"
+        "Under contention every job is counted, and a watcher reads true values or none"
     )
     func race() {
         let (workers, jobs) = (4, 20_000)

@@ -34,7 +34,7 @@ struct TimerCalloutTests {
     }
 
     @Test(
-        "R23, R43: a timer that leaves the mode in a pass that has found it due keeps its turn there, and has none in a nested run",
+        "R23, R43: a due timer removed from the mode during the pass still fires in it, but in no nested run",
         arguments: [false, true]
     )
     func leftWhileDue(runsNested: Bool) async {
@@ -120,7 +120,7 @@ struct TimerCalloutTests {
         #expect(!oneShotIsThere)
     }
 
-    @Test("R41, R45: a new date counts in every mode that the timer is in, and the last of several in a callout holds")
+    @Test("R41, R45: a new date applies in all the timer's modes; of several set in a callout the last applies")
     func severalModes() async {
         let (dates, last) = await onLoopThread { loop in
             let timer = EventTimer(at: .distantFuture, every: .seconds(1)) { timer in
@@ -143,7 +143,7 @@ struct TimerCalloutTests {
         #expect(last)
     }
 
-    @Test("R23, R41: while a timer is called in one mode, its other modes do not wait for it")
+    @Test("R23, R41: while a timer's callout runs in one mode, its other modes do not wait for it")
     func calledElsewhere() async {
         let (inCallout, after) = await onLoopThread { loop in
             let inCallout = Box<MonotonicInstant?>(nil)
@@ -159,7 +159,7 @@ struct TimerCalloutTests {
         #expect(after)
     }
 
-    @Test("R27, R47: fired by another thread, a timer still fires at its date on a loop that fell asleep meanwhile")
+    @Test("R27, R47: a timer that another thread fires still fires at its date on a loop that fell asleep meanwhile")
     func firedElsewhere() async {
         let result = await onLoopThread { loop in
             let timer = EventTimer(at: .now.advanced(by: .seconds(1)), every: .seconds(60)) { _ in
@@ -197,7 +197,7 @@ struct TimerCalloutTests {
                     loop.remove(timer)
                     let turn = other.value?.heartbeat.pulse.turn
                     other.value?.add(timer)
-                    // It is not called there while it is called here, and does not keep that loop awake.
+                    // It is not called there during its callout here, and does not keep that loop awake.
                     waitUntil { other.value.map { $0.heartbeat.pulse.turn != turn && $0.isWaiting } ?? false }
                 }
             )
@@ -208,7 +208,7 @@ struct TimerCalloutTests {
         #expect(onOther == .stopped)
     }
 
-    @Test("R48: whichever way a timer ends, its closure is freed, though the timer is kept")
+    @Test("R48: however a timer ends, its closure is freed, even if the timer is kept")
     func closures() async {
         let freed = await onLoopThread { loop in
             let ends: [(EventTimer, EventRunLoop) -> Void] = [
@@ -231,7 +231,7 @@ struct TimerCalloutTests {
         #expect(freed == [true, true, true, true])
     }
 
-    @Test("R44, R50: a grid that ends beyond the clock leaves the timer at the end, valid")
+    @Test("R44, R50: a grid that ends beyond the clock's range leaves the timer at its end, valid")
     func endOfTime() async {
         let (date, valid) = await onLoopThread { loop in
             let timer = EventTimer(at: .now, every: .seconds(Int64.max)) { _ in }

@@ -72,7 +72,7 @@ struct TimerHeapTests {
     }
 
     @Test(
-        "R41, R43, R49: passes over any sequence of changes, with the wall clock stepped at will, find what is due in order",
+        "R41, R43, R49: passes find what is due in order, after any changes and steps of the wall clock",
         arguments: 0..<100
     )
     func queueMatchesModel(seed: Int) {
@@ -80,7 +80,7 @@ struct TimerHeapTests {
         for _ in 0..<300 { run.step() }
     }
 
-    @Test("R49: a translation between the clocks keeps the far ends, and stops at zero")
+    @Test("R49: a conversion between the clocks keeps the extreme values and stops at zero")
     func translation() {
         let now = ClockReading(monotonic: 100, wall: 1_000)
         #expect(now.monotonic(ofWall: 1_050) == 150)
@@ -112,7 +112,7 @@ private struct QueueRun {
         let sequence: Int
         /// Nil while withdrawn.
         var date: TimerDate?
-        /// The time of the pass that found it due; nil if it waits for none.
+        /// The time of the pass that found it due; nil if no pass did.
         var dueDate: UInt64?
     }
 

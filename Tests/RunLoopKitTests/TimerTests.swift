@@ -46,7 +46,7 @@ struct TimerTests {
         #expect(!otherTook)
     }
 
-    @Test("R42: an interval of zero or less is a one-shot, valid in its callout and not after it")
+    @Test("R42: an interval of zero or less makes a one-shot, valid in its callout and not afterwards")
     func oneShot() async {
         let (trace, valid) = await onLoopThread { loop in
             let trace = Trace()
@@ -96,7 +96,7 @@ struct TimerTests {
         #expect(trace == ["kept"])
     }
 
-    @Test("R44: missed fires are one, and the timer stays on its grid")
+    @Test("R44: missed fires count as one, and the timer stays on its grid")
     func grid() async {
         let offsets = await onLoopThread { loop in
             let interval: Duration = .milliseconds(10)
@@ -120,7 +120,7 @@ struct TimerTests {
         )
     }
 
-    @Test("R45: a date set in the callout counts if later than the one served, and moves the grid")
+    @Test("R45: a date set in the callout applies if later than the one served, and moves the grid")
     func movedInCallout() async {
         let (start, second, third) = await onLoopThread { loop in
             let start = MonotonicInstant.now
@@ -160,7 +160,7 @@ struct TimerTests {
         #expect(fires == 1)
     }
 
-    @Test("R47: fire calls out though not due; it ends a one-shot and leaves a grid alone")
+    @Test("R47: fire calls out even if not due; it ends a one-shot and does not change a grid")
     func fireByHand() async {
         let (trace, unmoved, oneShotIsValid) = await onLoopThread { loop in
             let trace = Trace()
@@ -179,7 +179,7 @@ struct TimerTests {
         #expect(!oneShotIsValid)
     }
 
-    @Test("R48: the first fire comes after one interval, and the closure is freed with the timer's end")
+    @Test("R48: the first fire comes after one interval; the closure is freed when the timer ends")
     func firstFire() async {
         let (early, freed) = await onLoopThread { loop in
             let witness = Box<WeakTrace?>(nil)
@@ -203,7 +203,7 @@ struct TimerTests {
         #expect(freed)
     }
 
-    @Test("R50: catching up after a very long absence is arithmetic")
+    @Test("R50: catching up after a very long absence takes constant time")
     func catchUp() async {
         let fires = await onLoopThread { loop in
             let fires = Counter()

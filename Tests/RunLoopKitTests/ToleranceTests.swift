@@ -31,7 +31,7 @@ struct ToleranceTests {
         #expect(early == 0)
     }
 
-    @Test("R46: a repeating timer's tolerance is at most half its interval; none is less than zero")
+    @Test("R46: a repeating timer's tolerance is at most half its interval, and never less than zero")
     func capped() {
         let repeating = EventTimer(every: .milliseconds(10)) { _ in }
         repeating.tolerance = .seconds(1)
@@ -46,7 +46,7 @@ struct ToleranceTests {
         #expect(oneShot.tolerance >= .seconds(3600))
     }
 
-    @Test("R46: a timer whose date was reached while the loop slept fires when something else wakes the loop")
+    @Test("R46: a timer whose date was reached during a sleep fires when something else wakes the loop")
     func wokenAnyway() async {
         let (result, sleptOn) = await onLoopThread { loop in
             let date = MonotonicInstant.now.advanced(by: .milliseconds(700))
@@ -58,7 +58,7 @@ struct ToleranceTests {
                 // If the date passes before the loop sleeps, the machine is late.
                 waitUntil { loop.isWaiting || MonotonicInstant.now > date }
                 let isInTime = loop.isWaiting && MonotonicInstant.now < date
-                // Long enough for the loop to wake, if it were to.
+                // Long enough for the loop to wake, if it did.
                 waitUntil { elapsed(since: date) > .milliseconds(50) }
                 sleptOn.value = isInTime && loop.isWaiting
                 loop.wakeUp()
@@ -118,7 +118,7 @@ struct ToleranceTests {
         #expect(offsets.allSatisfy { $0 % 4_000_000 == 0 }, "\(offsets)")
     }
 
-    @Test("R46: the next fire date that a loop gives is the date, not the end of the window")
+    @Test("R46: the next fire date that a loop returns is the date, not the end of the window")
     func nextFireDate() async {
         let same = await onLoopThread { loop in
             let timer = EventTimer(after: .seconds(60)) { _ in }

@@ -29,7 +29,7 @@ struct TraceTests {
     }
 
     @Test(
-        "R63: nested runs are seen with their depth, and the outer one goes on from where it was; modes of later on are seen too"
+        "R63: nested runs are recorded with their depth, the outer one continues; later modes are recorded, too"
     )
     func nested() async {
         let steps = await onLoopThread { loop in
@@ -52,7 +52,7 @@ struct TraceTests {
         #expect(steps.last == "1 default afterWaiting → exit")
     }
 
-    @Test("R63: the ring keeps the latest transitions and counts those it lost; a stopped trace records no more")
+    @Test("R63: the ring keeps the latest transitions and counts the lost ones; a stopped trace records no more")
     func ring() async {
         let (kept, lost, afterwards) = await onLoopThread { loop in
             occupy(loop)
@@ -82,7 +82,7 @@ struct TraceTests {
         #expect(before == 1 && after == 0)
     }
 
-    @Test("R63: text and JSON lines reach their descriptor whole, each JSON line a document of its own")
+    @Test("R63: text and JSON lines reach their descriptor complete, each JSON line a separate document")
     func lines() async throws {
         let (transitions, text, json) = await onLoopThread { loop in
             occupy(loop, "a \"quoted\\ mode\n")

@@ -48,7 +48,7 @@ struct TurnTallyTests {
         #expect(TurnHistogram().length(ofShare: 0.5) == 0)
     }
 
-    @Test("Nothing is counted unwatched; watched, a turn counts from the departure from rest to the next rest")
+    @Test("Unwatched turns are not counted; a watched turn counts from its departure to the next rest")
     func sleepingTurns() {
         turn([.entry, .beforeTimers, .beforeSources, .beforeWaiting, .waiting])
         #expect(heartbeat.turnHistogram.count == 0)
@@ -63,7 +63,7 @@ struct TurnTallyTests {
         #expect(heartbeat.turnHistogram.longest >= 2_000_000 && heartbeat.busySince == 0)
     }
 
-    @Test("A turn that no rest precedes is counted by itself, so a loop that polls has many turns")
+    @Test("A turn without a rest before it is counted separately, so a polling loop has many turns")
     func pollingTurns() {
         _ = heartbeat.attach(watcher)
         turn([.entry])
@@ -94,7 +94,7 @@ struct TurnTallyTests {
         #expect(heartbeat.turnHistogram.count == 1)
     }
 
-    @Test("Long turns are recorded with their times, each once, and of many the latest five")
+    @Test("Long turns are recorded with their times, each once; of many, the latest five")
     func longTurns() {
         _ = heartbeat.attach(watcher)
         heartbeat.keepTurns(longerThan: .milliseconds(1))

@@ -17,7 +17,7 @@ struct TurnTests {
         #expect(trace == [])
     }
 
-    @Test("R4, R11: a mode that nobody has used is empty, and is not made by running it")
+    @Test("R4, R11: an unused mode is empty, and running it does not create it")
     func unknownMode() async {
         let (result, name) = await onLoopThread { loop in (loop.run(mode: "never used"), loop.modeName(at: 1)) }
         #expect(result == .finished)
@@ -94,7 +94,7 @@ struct TurnTests {
         )
     }
 
-    @Test("R13: a stop in the entry observer returns stopped before the first turn, with exit seen")
+    @Test("R13: a stop in the entry observer returns stopped before the first turn, with an exit")
     func stopAtEntry() async {
         let (result, trace) = await onLoopThread { loop in
             let trace = Trace()
@@ -107,7 +107,7 @@ struct TurnTests {
         #expect(trace == ["entry", "exit"])
     }
 
-    @Test("R17: handledSource goes before timedOut, timedOut before stopped, stopped before finished")
+    @Test("R17: the order of precedence is handledSource, timedOut, stopped, finished")
     func precedence() async {
         let results = await onLoopThread { loop in
             let source = EventSource { source in
@@ -145,7 +145,7 @@ struct TurnTests {
         #expect(trace == ["entry", "timers", "sources", "exit"])
     }
 
-    @Test("R18: a huge timeout never passes")
+    @Test("R18: a huge timeout never expires")
     func hugeTimeout() async {
         let result = await onLoopThread { loop in
             occupy(loop)
@@ -171,7 +171,7 @@ struct TurnTests {
         #expect(fired.sorted() == ["block", "timer"])
     }
 
-    @Test("R20: a mode that held only a block runs it, and then sleeps its full timeout")
+    @Test("R20: a mode that held only a block runs it and then sleeps its full timeout")
     func blockOnlyMode() async {
         let (result, trace, time) = await onLoopThread { loop in
             let trace = Trace()
@@ -185,7 +185,7 @@ struct TurnTests {
         #expect(time >= .milliseconds(20))
     }
 
-    @Test("R21: run() goes on until its mode is finished")
+    @Test("R21: run() continues until its mode is finished")
     func runUntilFinished() async {
         let count = await onLoopThread { loop in
             let count = Counter()
@@ -200,7 +200,7 @@ struct TurnTests {
         #expect(count == 3)
     }
 
-    @Test("A run's deadline holds while work keeps coming")
+    @Test("A run's deadline applies while work keeps coming")
     func deadlineUnderLoad() async {
         let result = await onLoopThread { loop in
             let source = EventSource { $0.signal() }

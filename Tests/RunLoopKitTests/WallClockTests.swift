@@ -6,7 +6,7 @@ import Testing
 /// R49. The clock is not set in the tests' own process; a fixture does so with a simulated time.
 @Suite(.timeLimit(.minutes(10)))
 struct WallClockTests {
-    @Test("R49: a timer for a date of the wall clock fires at that date, and not before")
+    @Test("R49: a timer for a wall-clock date fires at that date, and not before")
     func fires() async {
         let (fired, early) = await onLoopThread { loop in
             let early = Box(false)
@@ -88,7 +88,7 @@ struct WallClockTests {
         #expect(held)
     }
 
-    @Test("R46, R49: tolerance holds for dates of the wall clock too")
+    @Test("R46, R49: tolerance applies to wall-clock dates as well")
     func tolerance() async {
         let (wakeUps, trace) = await onLoopThread { loop in
             let (wakeUps, trace) = (Counter(), Trace())
@@ -122,7 +122,7 @@ struct WallClockTests {
     private static let libfaketime = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
     @Test(
-        "R49: the clock set forward fires what it jumped over once, set back it delays, and the loop sleeps meanwhile",
+        "R49: a forward step fires missed timers once, a backward step delays; the loop sleeps meanwhile",
         .enabled(if: unsafe access(libfaketime, R_OK) == 0)
     )
     func steps() throws {
@@ -140,7 +140,7 @@ struct WallClockTests {
         )
     }
 
-    @Test("R49: without free descriptors, timers on the wall clock fire anyway")
+    @Test("R49: without free descriptors, wall-clock timers fire anyway")
     func outOfDescriptors() throws {
         #expect(try Fixture.run("RunLoopFixture", "no-clock-descriptor").lines == ["timer", "stopped"])
     }

@@ -23,7 +23,7 @@ struct WorkerThreadTests {
     }
 
     @Test(
-        "A name that is too long for the kernel is cut to whole characters, and the worker goes by what is left",
+        "A name that is too long for the kernel is cut to whole characters, and the worker uses the rest",
         arguments: [
             ("worker-12", "worker-12"), ("connection-worker-12", "connection-work"),
             ("fourteen bytes€", "fourteen bytes"),
@@ -36,7 +36,7 @@ struct WorkerThreadTests {
         worker.stop()
     }
 
-    @Test("Work is given to a worker in each of the loop's ways")
+    @Test("A worker can be given work in each of the loop's ways")
     func work() async throws {
         let worker = try WorkerThread(name: "work")
         let trace = Trace()
@@ -59,7 +59,7 @@ struct WorkerThreadTests {
     }
 
     @Test(
-        "R2: a worker that is stopped finishes its turn, ends its loop, and is joined; stopping and joining again does nothing"
+        "R2: a stopped worker finishes its turn, ends its loop and is joined; repeated calls do nothing"
     )
     func stop() async throws {
         let worker = try WorkerThread(name: "stop")
@@ -98,7 +98,7 @@ struct WorkerThreadTests {
                     waitUntil { gate.value == 1 }
                 }
                 waitUntil { hasBegun.value == 1 }
-                // In the middle of a turn's requests: this one is left for the next turn.
+                // During a turn's requests: this one is left for the next turn.
                 worker.loop.performAsSource {
                     trace.note("request")
                     worker.loop.performAsSource { trace.note("next turn's") }
@@ -123,7 +123,7 @@ struct WorkerThreadTests {
         #expect(worker.value == nil)
     }
 
-    @Test("When the last reference goes, the worker stops by itself")
+    @Test("When the last reference is released, the worker stops by itself")
     func released() async throws {
         let loop = try WorkerThread(name: "released").loop
         await onLoopThread { _ in waitUntil { loop.heartbeat.hasEnded } }
@@ -131,7 +131,7 @@ struct WorkerThreadTests {
     }
 
     @Test(
-        "R22: a stop of the loop ends its run, not the worker; a stop of the worker ends the runs that are nested in it"
+        "R22: a stop of the loop ends its run, not the worker; a stop of the worker ends its nested runs, too"
     )
     func nested() async throws {
         let worker = try WorkerThread(name: "nested")
@@ -157,7 +157,7 @@ struct WorkerThreadTests {
     }
 
     @Test(
-        "A worker leaves the process's signals to other threads, but not SIGPROF, nor those a thread brings upon itself"
+        "A worker leaves the process's signals to other threads, except SIGPROF and those a thread causes itself"
     )
     func signals() async {
         let masks = await onLoopThread { _ -> (starter: Set<Int32>, worker: Set<Int32>) in
@@ -210,7 +210,7 @@ struct WorkerThreadTests {
         #expect(held.value.count == 150)
     }
 
-    @Test("A worker that cannot be started is a typed error with the system's reason")
+    @Test("A worker that cannot start throws a typed error with the system's reason")
     func notStarted() throws {
         let run = try Fixture.run("RunLoopFixture", "no-threads")
         #expect(run.lines == ["refused: true true", "started"])

@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct ChromiumNestingTests {
     @Test(
-        "R18: a loop can be polled again and again, with work and without, and run for longer after that",
+        "R18: a loop can be polled again and again, with and without work, and can run longer afterwards",
         .stands(for: "RunLoopTest.CanRunUntilIdleMoreThanOnce", "RunLoopTest.CanRunUntilIdleThenRunIfNotQuit")
     )
     func pollAndRun() async {
@@ -28,7 +28,7 @@ struct ChromiumNestingTests {
     }
 
     @Test(
-        "R28: a run nested by a source serves what was signalled with that source; each run is seen to begin and to end",
+        "R28: a run nested by a source serves the other signalled source; observers see each entry and exit",
         .stands(for: "RunLoopTest.NestingObservers")
     )
     func nesting() async {
@@ -51,7 +51,7 @@ struct ChromiumNestingTests {
     }
 
     @Test(
-        "R30: what a nested run leaves is performed by the pass that it interrupted, once, and is not remembered then",
+        "R30: what a nested run leaves is performed once, by the interrupted pass, and not remembered afterwards",
         .stands(for: "RunLoopTest.NestingObservers")
     )
     func leftByNestedRun() async {
@@ -103,7 +103,7 @@ struct ChromiumNestingTests {
     }
 }
 
-/// Blocks that are counted, so that a loop can be stopped when none of them is left.
+/// Blocks that are counted, so that a loop can be stopped when none is left.
 final class TaskList: Sendable {
     private let loop: EventRunLoop
     private let pending = Atomic<Int>(0)
@@ -118,12 +118,12 @@ final class TaskList: Sendable {
         }
     }
 
-    /// Work for a later day does not keep the loop from being idle.
+    /// Work for tomorrow does not keep the loop from being idle.
     func postTomorrow(_ task: @escaping @Sendable () -> Void) {
         loop.add(EventTimer(after: .seconds(86_400)) { _ in task() })
     }
 
-    /// The observers of beforeWaiting are called when a turn has found nothing to do; the last of them stops the loop.
+    /// The observers of beforeWaiting are called when a turn has found nothing to do; the last one stops the loop.
     func stopWhenIdle() {
         let idle = LoopObserver(activities: .beforeWaiting, order: .max) { [self] observer, _ in
             guard pending.load(ordering: .sequentiallyConsistent) == 0 else { return }

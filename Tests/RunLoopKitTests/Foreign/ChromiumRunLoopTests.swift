@@ -2,11 +2,11 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// The cases of Chromium's RunLoopTest and RunLoopDelegateTest that have a meaning here.
+/// The cases of Chromium's RunLoopTest and RunLoopDelegateTest that apply here.
 @Suite(.timeLimit(.minutes(10)))
 struct ChromiumRunLoopTests {
     @Test(
-        "R22: a stop by an observer that finds nothing left to do lets what was posted come to its turn, and no more",
+        "R22: an observer that stops the idle loop lets all posted blocks run first, and no later ones",
         .stands(for: "RunLoopTest.QuitWhenIdle", "RunLoopTest.QuitWhenIdleClosure")
     )
     func stopWhenIdle() async {
@@ -25,7 +25,7 @@ struct ChromiumRunLoopTests {
     }
 
     @Test(
-        "R23: so does a nested run, and only that one is ended; the outer run's own wish holds for the outer run",
+        "R23: so does a nested run, which ends alone; the outer run's request applies to the outer run",
         .stands(for: "RunLoopTest.QuitWhenIdleNestedLoop")
     )
     func stopWhenIdleNested() async {
@@ -53,7 +53,7 @@ struct ChromiumRunLoopTests {
     }
 
     @Test(
-        "R3: a stop kept beyond the loop's thread does nothing",
+        "R3: a stop kept after the loop's thread has ended does nothing",
         .stands(for: "RunLoopTest.QuitWhenIdleClosureAfterRunLoopScope")
     )
     func stopAfterTheEnd() async {
@@ -70,7 +70,7 @@ struct ChromiumRunLoopTests {
     }
 
     @Test(
-        "R22: a stop by another thread in the middle of a turn lets no later turn begin",
+        "R22: after a stop by another thread during a turn no further turn begins",
         .stands(for: "RunLoopTest.QuitFromOtherSequence", "RunLoopTest.QuitFromOtherSequenceWithClosure")
     )
     func stopFromElsewhere() async {
@@ -96,7 +96,7 @@ struct ChromiumRunLoopTests {
     }
 
     @Test(
-        "R22: a block that stops the loop, enqueued by another thread at any moment, before the run or in it, ends the run",
+        "R22: a block that stops the loop, enqueued by another thread at any moment, ends the run",
         .stands(for: "RunLoopTest.QuitFromOtherSequenceRacy", "RunLoopTest.QuitFromOtherSequenceRacyWithClosure")
     )
     func racingStop() async {
@@ -116,7 +116,7 @@ struct ChromiumRunLoopTests {
     }
 
     @Test(
-        "R22: another thread may ask for the end when idle: what the loop's own thread posted runs first",
+        "R22: another thread can request a stop when idle: blocks posted by the loop's own thread run first",
         .stands(
             for: "RunLoopTest.QuitWhenIdleFromOtherSequence",
             "RunLoopTest.QuitWhenIdleFromOtherSequenceWithClosure"
@@ -138,7 +138,7 @@ struct ChromiumRunLoopTests {
     }
 
     @Test(
-        "R12: whether a loop runs is seen by its current mode: there is one inside a run, and none outside",
+        "R12: the current mode shows whether a loop runs: it is set inside a run and nil outside",
         .stands(for: "RunLoopTest.IsRunningOnCurrentThread")
     )
     func isRunning() async {
@@ -154,7 +154,7 @@ struct ChromiumRunLoopTests {
     }
 
     @Test(
-        "R23: a nested run is seen by its mode, and is over when it returns",
+        "R23: a nested run shows as its mode, and is over when it returns",
         .stands(for: "RunLoopTest.IsNestedOnCurrentThread")
     )
     func isNested() async {

@@ -11,7 +11,7 @@ struct CorebaseRunLoopTests {
     }
 
     @Test(
-        "R23, R28: a source that runs another mode is performed once, one that is in both modes in the nested run as well",
+        "R23, R28: a source that runs another mode is performed once; one in both modes also in the nested run",
         .stands(
             for: "corebase source.1",
             "corebase source.2",
@@ -30,7 +30,7 @@ struct CorebaseRunLoopTests {
             let both = EventSource(order: 1) { _ in second.increment() }
             let outer = EventSource { source in
                 first.increment()
-                // Not before the nested run waits, so that it is served there and not by the current pass.
+                // Only when the nested run waits, so that it is served there and not by the current pass.
                 let other = TestThread {
                     waitUntil { loop.isWaiting }
                     source.signal()
@@ -80,7 +80,7 @@ struct CorebaseRunLoopTests {
     }
 
     @Test(
-        "R27: a timer that another thread adds to a loop waiting for a later one fires first, and the last one's end is the run's",
+        "R27: a timer that another thread adds to a waiting loop fires first; the last timer's end ends the run",
         .stands(for: "corebase timers.1", "corebase timers.2", "corebase timers.3", "corebase timers.4")
     )
     func addedWhileWaiting() async {

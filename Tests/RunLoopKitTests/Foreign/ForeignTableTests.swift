@@ -4,7 +4,7 @@ import Testing
 
 /// Checks that README.md in this folder and the tests agree.
 struct ForeignTableTests {
-    @Test("Every case of the table names a test that is there and stands for it, or says why there is none")
+    @Test("Every case of the table names an existing test that stands for it, or says why there is none")
     func rows() throws {
         let rows = try Self.rows()
         #expect(rows.count > 150)

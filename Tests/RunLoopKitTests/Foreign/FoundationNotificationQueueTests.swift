@@ -2,12 +2,12 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// The cases of swift-corelibs-foundation's TestNotificationQueue. Posting now corresponds to a perform that waits; posting as
-/// soon as possible or when idle corresponds to work before the loop sleeps.
+/// The cases of swift-corelibs-foundation's TestNotificationQueue. Posting now corresponds to a perform that waits;
+/// posting as soon as possible or when idle corresponds to work before the loop sleeps.
 @Suite(.timeLimit(.minutes(10)))
 struct FoundationNotificationQueueTests {
     @Test(
-        "R1: work that is given to one thread's loop is done there, and not by another thread's",
+        "R1: work given to one thread's loop is done on that thread, not on another",
         .stands(for: "TestNotificationQueue.test_defaultQueue")
     )
     func ownLoop() async {
@@ -27,7 +27,7 @@ struct FoundationNotificationQueueTests {
     }
 
     @Test(
-        "R52: what a loop's own thread performs and waits for is done at once, as often as it is asked for",
+        "R52: a perform-and-wait on the loop's own thread runs at once, each time",
         .stands(
             for: "TestNotificationQueue.test_postNowToDefaultQueueWithoutCoalescing",
             "TestNotificationQueue.test_postNowToDefaultQueueWithCoalescing"
@@ -44,7 +44,7 @@ struct FoundationNotificationQueueTests {
     }
 
     @Test(
-        "R52: asked for in a run of the default mode, what is for that mode is done in it, and what is for another is not",
+        "R52: in a run of the default mode only requests for that mode are served",
         .stands(for: "TestNotificationQueue.test_postNowForDefaultRunLoopMode")
     )
     func byMode() async {
@@ -70,7 +70,7 @@ struct FoundationNotificationQueueTests {
     }
 
     @Test(
-        "Work is done before the loop sleeps, once however often it was asked for under its key",
+        "Work is done before the loop sleeps, once for all requests with its key",
         .stands(
             for: "TestNotificationQueue.test_postAsapToDefaultQueue",
             "TestNotificationQueue.test_postAsapToDefaultQueueWithCoalescingOnNameAndSender"
@@ -89,7 +89,7 @@ struct FoundationNotificationQueueTests {
     }
 
     @Test(
-        "Work may be one by its name or by its sender, as its key says; of each, the last asked for is done",
+        "The key can be a name or a sender; of each key the last request is done",
         .stands(for: "TestNotificationQueue.test_postAsapToDefaultQueueWithCoalescingOnNameOrSender")
     )
     func byNameOrSender() async {
@@ -131,7 +131,7 @@ struct FoundationNotificationQueueTests {
     }
 
     @Test(
-        "R2: work that waits when its thread ends is let go of, undone",
+        "R2: work that is waiting when its thread ends is released without being done",
         .stands(for: "TestNotificationQueue.test_notificationQueueLifecycle")
     )
     func freedWithThread() {

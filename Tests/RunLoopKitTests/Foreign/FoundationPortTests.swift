@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct FoundationPortTests {
     @Test(
-        "R54: a port that was given no address is valid, and is reached all the same",
+        "R54: a port without an address is valid and receives messages",
         .stands(for: "TestSocketPort.testInitPicksATCPPort")
     )
     func noAddress() throws {
@@ -44,7 +44,7 @@ struct FoundationPortTests {
     }
 
     @Test(
-        "R54: a hundred and twenty-eight pairs of ports on one loop each deliver the message that was sent to them",
+        "R54: each of 128 pairs of ports on one loop delivers the message that was sent to it",
         .stands(for: "TestSocketPort.testSendingMultipleMessagesRemoteToLocal")
     )
     func manyPorts() async throws {

@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct FoundationRunLoopTests {
     @Test(
-        "R5, R7: the default mode and the common set have names of their own, and a name is all there is to a mode",
+        "R5, R7: the default mode and the common set have their own names; a mode is identified by its name",
         .stands(for: "TestRunLoop.test_constants")
     )
     func modeNames() {
@@ -17,7 +17,7 @@ struct FoundationRunLoopTests {
     }
 
     @Test(
-        "R1: a loop asked for twice is the same, and the main thread's own is the main loop",
+        "R1: a loop requested twice is the same, and the main thread's loop is the main loop",
         .stands(for: "TestRunLoop.test_runLoopInit")
     )
     func identity() async {
@@ -30,7 +30,7 @@ struct FoundationRunLoopTests {
     }
 
     @Test(
-        "R12: the mode that runs is known in a timer's callout, and the run ends with its last timer",
+        "R12: a timer's callout sees the mode that runs, and the run ends with its last timer",
         .stands(for: "TestRunLoop.test_runLoopRunMode")
     )
     func modeInCallout() async {
@@ -46,7 +46,7 @@ struct FoundationRunLoopTests {
     }
 
     @Test(
-        "R41: the earliest fire date of a mode can be asked for, and there is none without a timer",
+        "R41: a mode gives its earliest fire date, and none without a timer",
         .stands(for: "TestRunLoop.test_runLoopLimitDate")
     )
     func earliestFireDate() async {
@@ -62,7 +62,7 @@ struct FoundationRunLoopTests {
     }
 
     @Test(
-        "R18: a run until a time that has come polls, and never sleeps",
+        "R18: a run until a time in the past polls and never sleeps",
         .stands(for: "TestRunLoop.test_runLoopPoll")
     )
     func poll() async {
@@ -92,7 +92,7 @@ struct FoundationRunLoopTests {
     }
 
     @Test(
-        "R33: a source knows the modes it is in, adding twice counts once, and its end lets go of it",
+        "R33: a source knows its modes; adding twice counts once; its end removes it",
         .stands(for: "TestRunLoop.test_addingRemovingPorts")
     )
     func scheduling() async {
@@ -124,7 +124,7 @@ struct FoundationRunLoopTests {
     }
 
     @Test(
-        "R58: a run that returns after a source serves the main queue, twice, and is not ended by what it served before",
+        "R58: a run that returns after a source serves the main queue, twice; earlier work does not end it",
         .stands(for: "TestRunLoop.test_mainDispatchQueueCallout")
     )
     func mainQueueTwice() throws {

@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct FoundationTimerTests {
     @Test(
-        "R42: a timer keeps the date it was made with; its interval is zero for a one-shot; both kinds are valid",
+        "R42: a timer keeps its initial date; the interval of a one-shot is zero; both kinds are valid",
         .stands(for: "TestTimer.test_timerInit")
     )
     func asMade() {
@@ -20,7 +20,7 @@ struct FoundationTimerTests {
     }
 
     @Test(
-        "R42: a one-shot that ends itself in its callout fires once",
+        "R42: a one-shot that invalidates itself in its callout fires once",
         .stands(for: "TestTimer.test_timerTickOnce")
     )
     func once() async {
@@ -40,7 +40,7 @@ struct FoundationTimerTests {
     }
 
     @Test(
-        "R44: a repeating timer fires one interval apart, never sooner, until it is ended",
+        "R44: a repeating timer fires one interval apart, never sooner, until it is invalidated",
         .stands(for: "TestTimer.test_timerRepeats")
     )
     func threeTimes() async {

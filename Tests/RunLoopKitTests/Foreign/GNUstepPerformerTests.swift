@@ -2,12 +2,12 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// The cases of GNUstep base's NSRunLoop/performers, counted in the order of its checks. A performer with an order is a source here; one
-/// that can be cancelled is a perform after no delay.
+/// The cases of GNUstep base's NSRunLoop/performers, counted in the order of its checks. A performer with an order is
+/// a source here; one that can be cancelled is a perform after no delay.
 @Suite(.timeLimit(.minutes(10)))
 struct GNUstepPerformerTests {
     @Test(
-        "R52: what a loop was asked to perform is performed in the next run, and not again in the one after",
+        "R52: a request is performed in the next run, and not again in the one after",
         .stands(for: "GNUstep performers.1", "GNUstep performers.2")
     )
     func performedOnce() async {
@@ -24,7 +24,7 @@ struct GNUstepPerformerTests {
     }
 
     @Test(
-        "R28: what was asked for later goes first if its order says so",
+        "R28: a later source goes first if its order says so",
         .stands(for: "GNUstep performers.3")
     )
     func ordered() async {
@@ -45,7 +45,7 @@ struct GNUstepPerformerTests {
     }
 
     @Test(
-        "R53: one of three performs is cancelled, and the others are performed in their order",
+        "R53: one of three performs is cancelled; the others are performed in their order",
         .stands(for: "GNUstep performers.4")
     )
     func oneCancelled() async {
@@ -60,7 +60,7 @@ struct GNUstepPerformerTests {
     }
 
     @Test(
-        "R53: all performs of a target are cancelled, and the run has nothing left of them; another target's is performed",
+        "R53: all performs of a target are cancelled and the mode is empty; another target's is performed",
         .stands(for: "GNUstep performers.5")
     )
     func targetCancelled() async {

@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct GNUstepRunLoopTests {
     @Test(
-        "R58: a worker thread that runs a loop of its own hands the main queue five blocks, and all of them run",
+        "R58: a worker thread that runs its own loop gives the main queue five blocks, and all of them run",
         .stands(for: "GNUstep dispatch.1")
     )
     func mainQueueFromWorker() throws {
@@ -15,7 +15,7 @@ struct GNUstepRunLoopTests {
     }
 
     @Test(
-        "R12: a thread has a loop without making one, and no mode is current before it runs",
+        "R12: a thread has a loop without creating one; before it runs there is no current mode",
         .stands(for: "GNUstep general.1", "GNUstep general.2")
     )
     func beforeRunning() async {
@@ -25,7 +25,7 @@ struct GNUstepRunLoopTests {
     }
 
     @Test(
-        "R17: a run in which nothing comes takes its whole time",
+        "R17: a run without events takes its whole time",
         .stands(for: "GNUstep general.3", "GNUstep general.4")
     )
     func wholeTime() async {
@@ -39,7 +39,7 @@ struct GNUstepRunLoopTests {
     }
 
     @Test(
-        "R18: a run until the distant past, or for no time, comes back without having slept",
+        "R18: a run until the distant past, or for no time, returns without sleeping",
         .stands(
             for: "GNUstep general.5",
             "GNUstep general.6",
@@ -75,7 +75,7 @@ struct GNUstepRunLoopTests {
     }
 
     @Test(
-        "R4: a mode of one's own waits for its timer, fires it, and is finished then",
+        "R4: a custom mode waits for its timer, fires it, and is then finished",
         .stands(for: "GNUstep general.12", "GNUstep general.13", "GNUstep general.14")
     )
     func customMode() async {
@@ -91,7 +91,7 @@ struct GNUstepRunLoopTests {
     }
 
     @Test(
-        "R9, R11: a loop with no inputs and no timers has no next date, and a run of it ends at once",
+        "R9, R11: a loop without inputs and timers has no next date, and its run ends at once",
         .stands(for: "GNUstep thread.1", "GNUstep thread.3", "GNUstep thread.6", "GNUstep thread.9")
     )
     func empty() async {
@@ -121,7 +121,7 @@ struct GNUstepRunLoopTests {
     }
 
     @Test(
-        "R9: an input keeps a run waiting, and is no date",
+        "R9: an input keeps a run waiting, and gives no date",
         .stands(for: "GNUstep thread.4", "GNUstep thread.7", "GNUstep thread.10")
     )
     func withInput() async throws {
@@ -140,7 +140,7 @@ struct GNUstepRunLoopTests {
     }
 
     @Test(
-        "R24: what another thread asks of a thread whose loop has only a timer is done there",
+        "R24: another thread's request is performed on a thread whose loop has only a timer",
         .stands(for: "GNUstep thread.12")
     )
     func performedElsewhere() async {

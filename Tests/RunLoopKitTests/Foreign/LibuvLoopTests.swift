@@ -3,11 +3,11 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// The cases of libuv's async, loop, run, active, idle and poll-close tests that have a meaning here.
+/// The cases of libuv's async, loop, run, active, idle and poll-close tests that apply here.
 @Suite(.timeLimit(.minutes(10)))
 struct LibuvLoopTests {
     @Test(
-        "R24: a thread that signals without end has a source performed, which ends itself and so the run",
+        "R24: a source signalled endlessly by another thread is performed, invalidates itself and ends the run",
         .stands(for: "async.async")
     )
     func signalledWithoutEnd() async {
@@ -32,7 +32,7 @@ struct LibuvLoopTests {
     }
 
     @Test(
-        "R25: a wake-up that has nothing to do ends a sleep all the same, once",
+        "R25: a wake-up without work ends a sleep, once",
         .stands(for: "async_null_cb.async_null_cb")
     )
     func bareWakeUp() async {
@@ -58,7 +58,7 @@ struct LibuvLoopTests {
     }
 
     @Test(
-        "R22: a stop in a timer ends the run after that turn; the next runs take up where it left",
+        "R22: a stop in a timer ends the run after that turn; the next runs continue from there",
         .stands(for: "loop_stop.loop_stop")
     )
     func stoppedAndResumed() async {
@@ -108,7 +108,7 @@ struct LibuvLoopTests {
     }
 
     @Test(
-        "R9: a loop has something to do while it has a timer or a block for the mode, and not after them",
+        "R9: a mode is populated while it has a timer or a block, and not afterwards",
         .stands(for: "loop_alive.loop_alive")
     )
     func alive() async {
@@ -124,7 +124,7 @@ struct LibuvLoopTests {
     }
 
     @Test(
-        "R2: a loop that ends with a timer running and a block waiting lets go of both, and calls neither",
+        "R2: a loop that ends with a running timer and a waiting block releases both and calls neither",
         .stands(for: "loop_close.loop_close", "loop_close.loop_instant_close")
     )
     func endedInTheMiddle() {
@@ -150,7 +150,7 @@ struct LibuvLoopTests {
     }
 
     @Test(
-        "R41: the next fire date of the loop is that of its timer, as long as there is one",
+        "R41: the loop's next fire date is that of its timer, while it has one",
         .stands(for: "loop_time.loop_backend_timeout")
     )
     func nextDate() async {

@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct LibuvTimerFireTests {
     @Test(
-        "R21: each of two runs fires the timer that it was given, and ends with it",
+        "R21: each of two runs fires its timer and ends with it",
         .stands(for: "timer.timer_run_once")
     )
     func oneRunEach() async {
@@ -49,7 +49,7 @@ struct LibuvTimerFireTests {
     }
 
     @Test(
-        "R44: a repeating timer that is late by two intervals fires once in the turn that finds it so, waiting or polling",
+        "R44: a repeating timer that is two intervals late fires once in that turn, waiting or polling",
         .stands(for: "timer.timer_no_double_call_once", "timer.timer_no_double_call_nowait"),
         arguments: [Duration.seconds(60), .zero]
     )
@@ -71,7 +71,7 @@ struct LibuvTimerFireTests {
     }
 
     @Test(
-        "R45: a timer that another pushes ahead at each of its fires waits until that one has ended",
+        "R45: a timer that another one postpones at each fire does not fire until that one has ended",
         .stands(for: "timer_again.timer_again")
     )
     func pushedAhead() async {
@@ -98,7 +98,7 @@ struct LibuvTimerFireTests {
     }
 
     @Test(
-        "R43: an observer that moves a timer which has just become due spares it this turn; it fires after the next sleep",
+        "R43: a due timer that an observer moves does not fire in this turn, but after the next sleep",
         .stands(for: "timer_from_check.timer_from_check")
     )
     func movedByObserver() async {

@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct LibuvTimerTests {
     @Test(
-        "R41: ten one-shots in a row, a repeating timer that ends itself and one that was taken away: the run outlasts them all",
+        "R41: the run outlasts ten one-shots, a repeating timer that ends itself, and one that was removed",
         .stands(for: "timer.timer")
     )
     func manyKinds() async {
@@ -37,7 +37,7 @@ struct LibuvTimerTests {
     }
 
     @Test(
-        "R27: a timer due in a day and then moved near fires once, at the second date",
+        "R27: a timer due in a day that is moved near fires once, at the second date",
         .stands(for: "timer.timer_start_twice")
     )
     func movedNear() async {
@@ -53,7 +53,7 @@ struct LibuvTimerTests {
     }
 
     @Test(
-        "R41: a timer that was only made is on no loop, and no loop waits for it",
+        "R41: a timer that was only created is on no loop, and no loop waits for it",
         .stands(for: "timer.timer_init")
     )
     func onlyMade() async {
@@ -67,7 +67,7 @@ struct LibuvTimerTests {
     }
 
     @Test(
-        "R41: timers of one date fire in the order in which they were added, whichever was made first",
+        "R41: timers with one date fire in the order in which they were added, whichever was created first",
         .stands(for: "timer.timer_order"),
         arguments: [["a", "b"], ["b", "a"]]
     )
@@ -85,7 +85,7 @@ struct LibuvTimerTests {
     }
 
     @Test(
-        "R43: a timer that is due at once and puts another in its place does not keep the pass going",
+        "R43: a timer that is due at once and adds another like it does not keep the pass going",
         .stands(for: "timer.timer_zero_timeout")
     )
     func noDelay() async {
@@ -109,7 +109,7 @@ struct LibuvTimerTests {
     }
 
     @Test(
-        "R49: delays beyond all measure are kept, and do not fire before a small one",
+        "R49: extreme delays are kept and do not fire before a small one",
         .stands(for: "timer.timer_huge_timeout")
     )
     func hugeDelay() async {
@@ -135,7 +135,7 @@ struct LibuvTimerTests {
     }
 
     @Test(
-        "R50: a timer of a huge interval fires once, while one of a small interval goes on",
+        "R50: a timer with a huge interval fires once, while one with a small interval continues",
         .stands(for: "timer.timer_huge_repeat")
     )
     func hugeInterval() async {

@@ -63,7 +63,7 @@ struct LibuvTurnTests {
     }
 
     @Test(
-        "R18: a polling run does not wait for a timer that is not due, and says that there is something left",
+        "R18: a polling run does not wait for a timer that is not due, and reports that something is left",
         .stands(for: "run_nowait.run_nowait")
     )
     func pollNotDue() async {
@@ -78,7 +78,7 @@ struct LibuvTurnTests {
     }
 
     @Test(
-        "R41: a timer is on a loop, off it and on again, as it is added and removed; ended, it is off for good",
+        "R41: adding puts a timer on a loop, removing takes it off, repeatedly; once invalidated it stays off",
         .stands(for: "active.active")
     )
     func onAndOff() async {
@@ -130,7 +130,7 @@ struct LibuvTurnTests {
     }
 
     @Test(
-        "R33: sixty-four descriptors, watched and let go of before the loop has run, leave it with nothing to do",
+        "R33: sixty-four descriptors, watched and removed before the loop has run, leave an empty mode",
         .stands(for: "poll_close.poll_close")
     )
     func letGoOf() async {

@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct MaciosMessagePortTests {
     @Test(
-        "R55: a port without a name is valid until it is invalidated, and tells of that once",
+        "R55: a port without a name is valid until it is invalidated, and reports that once",
         .stands(for: "macios CFMessagePortTest.CreateAndInvalidate")
     )
     func createAndInvalidate() {
@@ -24,7 +24,7 @@ struct MaciosMessagePortTests {
     }
 
     @Test(
-        "R55: a second port of a live name is refused, and the first one goes on handling its requests",
+        "R55: a second port with a live name is refused, and the first continues to handle requests",
         .stands(for: "macios CFMessagePortTest.DuplicateLocalPortUsesOriginalCallback")
     )
     func duplicate() async throws {
@@ -52,7 +52,7 @@ struct MaciosMessagePortTests {
     }
 
     @Test(
-        "R56: a request is answered by another thread's loop; after the remote port's end it is refused as invalid",
+        "R56: another thread's loop answers a request; after the port's end a request is refused as invalid",
         .stands(for: "macios CFMessagePortTest.SendRequest")
     )
     func sendRequest() async throws {

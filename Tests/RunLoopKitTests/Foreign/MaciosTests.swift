@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct MaciosTests {
     @Test(
-        "R5: the main loop lists its modes, has none current before it runs, and can run the first one listed",
+        "R5: the main loop lists its modes, has no current one before it runs, and can run the first one listed",
         .stands(for: "macios RunLoopTest.AllModes", "macios RunLoopTest.CurrentMode", "macios RunLoopTest.RunInMode")
     )
     func mainModes() throws {
@@ -15,7 +15,7 @@ struct MaciosTests {
     }
 
     @Test(
-        "R41: a timer made on one thread and added on another fires there, twice, and ends there",
+        "R41: a timer created on one thread and added on another fires there, twice, and ends there",
         .stands(for: "macios TimerTest.Bug17793", "macios TimerTest.Bug2443")
     )
     func madeElsewhere() async {

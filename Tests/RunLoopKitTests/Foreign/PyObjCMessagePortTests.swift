@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct PyObjCMessagePortTests {
     @Test(
-        "R56: the outcomes of a request can be told apart",
+        "R56: the outcomes of a request are distinguishable",
         .stands(for: "PyObjC TestMessagePort.testConstants")
     )
     func outcomes() {
@@ -19,7 +19,7 @@ struct PyObjCMessagePortTests {
     }
 
     @Test(
-        "R55: a named port is found by its name while it is valid, and its end is told once and gives the name back",
+        "R55: a named port is found by name while valid; its end is reported once and frees the name",
         .stands(for: "PyObjC TestMessagePort.testInteraction")
     )
     func interaction() async throws {

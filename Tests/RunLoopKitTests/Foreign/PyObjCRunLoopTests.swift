@@ -20,7 +20,7 @@ struct PyObjCRunLoopTests {
     }
 
     @Test(
-        "R4, R11: a loop lists its modes, one made common among them; a mode that nobody filled is finished at once",
+        "R4, R11: a loop lists its modes, including one made common; a mode without items is finished at once",
         .stands(for: "PyObjC TestRunLoop.testRunloop")
     )
     func inspection() async {
@@ -40,7 +40,7 @@ struct PyObjCRunLoopTests {
     }
 
     @Test(
-        "R38: an observer keeps what it was made with, and sees the activities it asked for and no others",
+        "R38: an observer keeps its initial properties, and sees only the activities it names",
         .stands(for: "PyObjC TestRunLoop.testObserver")
     )
     func observer() async {
@@ -67,7 +67,7 @@ struct PyObjCRunLoopTests {
     }
 
     @Test(
-        "R41: a timer's date can be moved before it is on a loop; one whose date has passed fires at once, then on its grid",
+        "R41: a timer's date can be moved before it is added; one in the past fires at once, then on its grid",
         .stands(for: "PyObjC TestRunLoop.testTimer")
     )
     func timer() async {
@@ -94,7 +94,7 @@ struct PyObjCRunLoopTests {
     }
 
     @Test(
-        "R33: a source is told its loop and mode as it comes and goes, and is performed only when signalled",
+        "R33: a source is notified of loop and mode when added and removed, and performed only when signalled",
         .stands(for: "PyObjC TestRunLoop.testSource")
     )
     func source() async {
@@ -124,7 +124,7 @@ struct PyObjCRunLoopTests {
     }
 
     @Test(
-        "R20: a mode that holds nothing but a block runs the block",
+        "R20: a mode that holds only a block runs the block",
         .stands(for: "PyObjC TestRunLoop.testFunctions10_6")
     )
     func block() async {
@@ -138,7 +138,7 @@ struct PyObjCRunLoopTests {
     }
 
     @Test(
-        "R40: an observer of all activities that does not repeat sees one; a one-shot's callback gets the timer itself",
+        "R40: a non-repeating observer of all activities sees one; a one-shot's callback gets the timer itself",
         .stands(for: "PyObjC TestRunLoop.testFunctions10_7")
     )
     func handlers() async {

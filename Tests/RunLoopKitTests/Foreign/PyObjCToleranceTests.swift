@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct PyObjCToleranceTests {
     @Test(
-        "R46: a timer has no tolerance unless it is given one; a one-shot keeps what it is given, however much",
+        "R46: a timer has no tolerance by default; a one-shot keeps any tolerance it is given",
         .stands(for: "PyObjC TestRunLoop.testFunctions10_9")
     )
     func kept() {

@@ -11,6 +11,6 @@ struct StandsFor: TestTrait {
 }
 
 extension Trait where Self == StandsFor {
-    /// `Suite.case`, as README.md has them.
+    /// `Suite.case`, as in README.md.
     static func stands(for cases: String...) -> Self { StandsFor(cases: cases) }
 }

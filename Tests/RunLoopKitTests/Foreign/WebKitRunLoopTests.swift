@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct WebKitRunLoopTests {
     @Test(
-        "R51: what a block holds may enqueue another when it is let go of: no lock is held then",
+        "R51: objects of a block may enqueue another block in their deinit: no lock is held then",
         .stands(for: "WTF_RunLoop.Deadlock")
     )
     func enqueuedByDeinit() async {
@@ -26,7 +26,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R51: a queue of one's own, drained by blocks, keeps its order in a run that its first entry nests",
+        "R51: a custom queue, drained by blocks, keeps its order in a run that its first entry nests",
         .stands(for: "WTF_RunLoop.NestedInOrder")
     )
     func nestedInOrder() async {
@@ -49,7 +49,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R23: a block from another thread runs in a run that a block has nested, though others wait for that block's end",
+        "R23: a block from another thread runs in a run nested by a block, although others wait for that block",
         .stands(for: "WTF_RunLoop.DispatchCrossThreadWhileNested")
     )
     func crossThreadWhileNested() async {
@@ -76,7 +76,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R23: so it is on the main thread",
+        "R23: so it does on the main thread",
         .stands(for: "WTF_RunLoop.CallOnMainCrossThreadWhileNested")
     )
     func callOnMain() throws {
@@ -85,7 +85,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R42: in its callout a one-shot has no fire to come, and ending it there does no harm",
+        "R42: in its callout a one-shot has no next fire date, and ending it there does no harm",
         .stands(for: "WTF_RunLoop.OneShotTimer")
     )
     func oneShot() async {
@@ -104,7 +104,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R44: a repeating timer goes on until its tenth callout ends it",
+        "R44: a repeating timer continues until its tenth callout ends it",
         .stands(for: "WTF_RunLoop.RepeatingTimer")
     )
     func repeating() async {
@@ -123,7 +123,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R51: a hundred thousand blocks, each enqueued by the one before, on a loop that is stopped by the last",
+        "R51: a hundred thousand blocks run, each enqueued by the one before; the last one stops the loop",
         .stands(for: "WTF_RunLoop.ManyTimes")
     )
     func manyTimes() async {
@@ -137,7 +137,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R2: a pending block that holds its own loop does not keep it beyond its thread's end",
+        "R2: a pending block that retains its own loop does not keep it after its thread's end",
         .stands(for: "WTF_RunLoop.ThreadTerminationSelfReferenceCleanup")
     )
     func selfReference() {
@@ -151,7 +151,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R3: a loop is run by its own thread, and another thread that tries is told by a trap",
+        "R3: only its own thread can run a loop; another thread that tries traps",
         .stands(
             for: "WTF_RunLoop.CapabilityIsCurrentIsSupported",
             "WTF_RunLoop.CapabilityIsCurrentNegativeDeathTest"
@@ -166,7 +166,7 @@ struct WebKitRunLoopTests {
     }
 
     @Test(
-        "R22: a thread that lives by its loop does what it is given, and is gone with its loop after a stop",
+        "R22: a thread that runs its loop does its work, and is gone with its loop after a stop",
         .stands(for: "WTF_RunLoop.Create")
     )
     func workerThread() {

@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct WinObjCPerformTests {
     @Test(
-        "R53: what is to be performed after a delay is performed by the loop's thread, not sooner",
+        "R53: a perform with a delay is performed by the loop's thread, not sooner",
         .stands(for: "NSObject.PerformSelectorAfterDelaySanity")
     )
     func afterDelay() async {
@@ -25,7 +25,7 @@ struct WinObjCPerformTests {
     }
 
     @Test(
-        "R53: a target's perform that was cancelled while the loop waited for it does not come",
+        "R53: a target's perform that is cancelled while the loop waits for it does not run",
         .stands(for: "NSObject.CancelPreviousPerformRequestsWithTarget")
     )
     func cancelledByTarget() async {
@@ -42,7 +42,7 @@ struct WinObjCPerformTests {
     }
 
     @Test(
-        "R53: one of a target's two performs is cancelled, the other comes",
+        "R53: of a target's two performs one is cancelled, the other runs",
         .stands(for: "NSObject.CancelPreviousPerformRequestsWithTargetSelectorObject")
     )
     func oneOfTwo() async {
@@ -59,7 +59,7 @@ struct WinObjCPerformTests {
     }
 
     @Test(
-        "R53: a perform in the default and the common modes, cancelled before it could be due, does not come in either",
+        "R53: a perform in default and common modes, cancelled before it was due, runs in neither",
         .stands(for: "NSRunLoop.CancelPerformSelector")
     )
     func cancelledInTwoModes() async {

@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct WinObjCTimerTests {
     @Test(
-        "R42: an interval is never negative, whatever was asked for",
+        "R42: an interval is never negative, whatever was requested",
         .stands(for: "NSTimer.NegativeTimeInterval"),
         arguments: [Duration.seconds(-5), .zero]
     )
@@ -35,7 +35,7 @@ struct WinObjCTimerTests {
     }
 
     @Test(
-        "R44: a repeating timer is valid after five fires, until it is ended from outside its callout",
+        "R44: a repeating timer is valid after five fires, until it is ended outside its callout",
         .stands(for: "NSTimer.ScheduledTimerWithTimeIntervalRepeat")
     )
     func repeating() async {
@@ -71,7 +71,7 @@ struct WinObjCTimerTests {
     }
 
     @Test(
-        "R47: a repeating timer that has fired five times fires by hand as well, and stays valid",
+        "R47: a repeating timer that has fired five times can also be fired by hand, and stays valid",
         .stands(for: "NSTimer.ScheduledTimerWithTimeIntervalFireRepeat")
     )
     func fireRepeating() async {
