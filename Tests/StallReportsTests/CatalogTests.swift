@@ -50,7 +50,7 @@ struct CatalogTests {
         return run
     }
 
-    @Test("of 1,100 reports, read by several threads, each is returned in its place, and each other file as an error")
+    @Test("of 1,100 reports read by several threads each is at its place, and every other file is an error")
     func many() throws {
         try directory.store.prepare()
         let report = Sample.recovered()
@@ -83,7 +83,7 @@ struct CatalogTests {
     }
 
     @Test(
-        "members are read where they are written plainly; of all else a parser is to decide",
+        "plainly written members are read directly; everything else is left to a parser",
         arguments: [
             (#"{"v":"a b"}"#, "a b"), (#"{"v":"é"}"#, "é"), (#"{"v":null}"#, "none"), ("{}", "none"),
             (#"{"v":""}"#, ""),
@@ -97,7 +97,7 @@ struct CatalogTests {
     }
 
     @Test(
-        "a number is one of up to 18 digits",
+        "a number has up to 18 digits",
         arguments: [
             ("0", 0), ("-7", -7), ("123456789012345678", 123_456_789_012_345_678), ("1234567890123456789", nil),
             ("01", nil),
@@ -109,7 +109,7 @@ struct CatalogTests {
         #expect((try? members.number("v")) == expected)
     }
 
-    @Test("an outline is the same whether it is read plainly or by a parser")
+    @Test("an outline is the same whether read directly or by a parser")
     func sameOutline() throws {
         for report in [Sample.recovered(), Sample.ongoing()] {
             var report = report
@@ -125,7 +125,7 @@ struct CatalogTests {
         }
     }
 
-    @Test("it holds what the list shows: reports, and stalls that only the record of a dead process knows")
+    @Test("it has what the list shows: reports, and stalls known only from a dead process's record")
     func orphans() throws {
         let (report, orphan) = (Sample.recovered(), ULID.make())
         try directory.store.write(report)
@@ -140,7 +140,7 @@ struct CatalogTests {
         #expect(try directory.reader.overview().stalls.map(\.id) == [report.id, orphan])
     }
 
-    @Test("an outline is what the report says, and a report that cannot be read is the same error")
+    @Test("an outline equals the report, and an unreadable report gives the same error")
     func outlines() throws {
         var unnamed = Sample.recovered()
         unnamed.culprit = nil
@@ -160,7 +160,7 @@ struct CatalogTests {
         #expect(overview.failures.map(\.code) == [.torn, .unsupportedSchema])
     }
 
-    @Test("what was only counted after a report: as the run record has it, or else the fault's next report")
+    @Test("stalls counted after a report: from the run record, otherwise from the fault's next report")
     func repeats() throws {
         var (first, second) = (Sample.recovered(), Sample.recovered())
         var run = Sample.run(state: .stopped)
@@ -176,12 +176,12 @@ struct CatalogTests {
         #expect(try directory.reader.contents().repeats[first.id] == second.repeats, "as the list says")
     }
 
-    @Test("where the run record holds all that was counted, no other report is opened")
+    @Test("if the run record has all counted stalls, no other report is opened")
     func repeatsReadOne() throws {
         var (first, second) = (Sample.recovered(), Sample.recovered())
         var run = Sample.run(state: .stopped)
         (first.run, second.run) = (run.id, run.id)
-        // A contradiction that is only noticed if the second report is read.
+        // A contradiction that is noticed only if the second report is read.
         second.repeats = Sample.repeats(of: first.id, count: 3)
         run.suppressed = 3
         for report in [first, second] { try directory.store.write(report) }
@@ -189,7 +189,7 @@ struct CatalogTests {
         #expect(try directory.reader.catalog().repeats(of: first) == nil)
     }
 
-    @Test("counts of hostile files are held at their ends")
+    @Test("counts of hostile files saturate")
     func joined() {
         let most = StallReport.Repeats(
             count: .max,
@@ -203,7 +203,7 @@ struct CatalogTests {
         #expect([Int64.max, .max].saturatingSum() == .max && [Int64.min, .min].saturatingSum() == .min)
     }
 
-    @Test("a process that rests writes nothing, and has watched until now: as long as it lives, for what it watches")
+    @Test("a resting process writes nothing, but counts as watched until now while it lives")
     func watchedUntilNow() throws {
         var file: LiveRecordFile? = try liveFile(ULID(rawValue: 1))
         let runs = [run(ULID(rawValue: 1), age: 20, watching: 2), run(ULID(rawValue: 2), age: 20, watching: 1)]
@@ -222,7 +222,7 @@ struct CatalogTests {
         _ = file
     }
 
-    @Test("reports that the disk refuses are counted in the live record, also after the process's death")
+    @Test("reports that the disk refuses are counted in the live record, even after the process's death")
     func waiting() throws {
         var file: LiveRecordFile? = try liveFile(ULID(rawValue: 1), waiting: 3)
         try directory.store.write(run(ULID(rawValue: 1), age: 1, watching: 1))
@@ -239,7 +239,7 @@ struct AmendmentTests {
     private let directory = TemporaryDirectory()
 
     @Test(
-        "what a report holds that this version does not know is kept, unless it is a heap of junk",
+        "unknown parts of a report are kept, unless they are excessive",
         arguments: [5000, 200_000]
     )
     func junk(values: Int) throws {

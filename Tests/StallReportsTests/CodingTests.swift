@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Report JSON")
 struct CodingTests {
-    @Test("a report and a run record come back as they went, on one line each")
+    @Test("a report and a run record are the same after encoding and decoding, on one line each")
     func roundTrips() throws {
         let (report, run) = (Sample.recovered(), Sample.run())
         #expect(try StallReport(json: report.json()) == report)
@@ -13,7 +13,7 @@ struct CodingTests {
         #expect(try report.json() == report.json())
     }
 
-    @Test("names from a later version are kept; unknown keys do not hurt")
+    @Test("names from a later version are kept; unknown keys do no harm")
     func forwardCompatible() throws {
         let bytes = try edited(#""kind":"blocked","#, #""kind":"melted","new":{"list":[1,{}]},"#)
         let report = try StallReport(json: bytes)
@@ -22,7 +22,7 @@ struct CodingTests {
     }
 
     @Test(
-        "a wrong or missing value is named by its path, and never quoted",
+        "a wrong or missing value is named by its path and never quoted",
         arguments: [
             (#""thread":{"id":4711"#, #""thread":{"id":"x""#, "stacks[0].thread.id has the wrong type"),
             (#""started_at":"2026-11-18T"#, #""started_at":"last year"#, "started_at has an impossible value"),
@@ -39,7 +39,7 @@ struct CodingTests {
         #expect(throws: ReportError(.malformed, detail: detail)) { try StallReport(json: bytes) }
     }
 
-    @Test("another schema is not guessed at")
+    @Test("a document of another schema is refused")
     func refusesOtherSchema() throws {
         let bytes = try edited("stall-report/1", "stall-report/2")
         #expect(throws: ReportError(.unsupportedSchema, detail: "expected stall-report/1")) {
@@ -50,7 +50,7 @@ struct CodingTests {
         }
     }
 
-    @Test("every cut of a report is torn, never half a report")
+    @Test("every truncation of a report is torn, never half a report")
     func everyCutIsTorn() throws {
         let bytes = try Sample.recovered().json()
         for length in 0..<bytes.count - 2 {

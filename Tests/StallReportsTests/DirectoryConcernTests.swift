@@ -19,7 +19,7 @@ struct DirectoryConcernTests {
         return try store.write(try report.json(), as: ReportFileName(.stall, report.id), &memory).concerns
     }
 
-    @Test("a run's own reports stay while others' can go, and go once there are more of them than the limit")
+    @Test("a run's own reports stay while others' can go, and go when they exceed the limit themselves")
     func ownGoLast() throws {
         let limits = ReportDirectory.Limits(reports: 6)
         var own: Set<ReportFileName> = []
@@ -36,7 +36,7 @@ struct DirectoryConcernTests {
         #expect(!own.contains(ReportFileName(.stall, mine[0].id)))
     }
 
-    @Test("reports of others that never end displace none of ours, and are reported")
+    @Test("other processes' endless reports displace none of ours, and are reported")
     func lastingOthers() throws {
         let limits = ReportDirectory.Limits(reports: 6)
         var own: Set<ReportFileName> = []
@@ -55,7 +55,7 @@ struct DirectoryConcernTests {
     }
 
     @Test(
-        "files of another user do not count and stay; as many as the limit are reported",
+        "files of another user do not count and stay; when they reach the limit they are reported",
         .enabled(if: geteuid() == 0)
     )
     func otherUsers() throws {
@@ -93,7 +93,7 @@ struct DirectoryConcernTests {
     }
 
     @Test(
-        "a directory that others can write to is reported; a sticky one, and one that others can only read, are not",
+        "a directory that others can write to is reported; a sticky or only readable one is not",
         arguments: [
             (0o700, false), (0o755, false), (0o770, true), (0o707, true), (0o777, true), (0o1777, false),
             (0o1770, false),
@@ -117,7 +117,7 @@ struct DirectoryConcernTests {
     }
 
     @Test(
-        "a link is reported, with and without a slash behind it; what it leads to is written; a link further up is not reported"
+        "a link is reported, with and without a slash after it, and is followed; a link further up is not reported"
     )
     func links() throws {
         var own: Set<ReportFileName> = []

@@ -12,13 +12,13 @@ struct FingerprintTests {
         .make(kind: .blocked, frames: frames, modules: modules)
     }
 
-    @Test("is the same for all time: a value computed once by hand")
+    @Test("it never changes: a value computed once by hand")
     func isStable() {
         // FNV-1a of "blocked\0shop $s4shop4CartV5totalSiyF\0", by an independent implementation.
         #expect(make(Sample.frames).rawValue == "v2:f84de0a6bf35c456")
     }
 
-    @Test("has sixteen digits, with zeros in front of a small number")
+    @Test("it has sixteen digits, with zeros before a small number")
     func padding() {
         #expect(Fingerprint(digest: 0xabc).rawValue == "v2:0000000000000abc")
         #expect(Fingerprint(digest: .max).rawValue == "v2:ffffffffffffffff")
@@ -39,7 +39,7 @@ struct FingerprintTests {
         #expect(make(frames, modules) == make(Sample.frames))
     }
 
-    @Test("kind, function and module do matter")
+    @Test("kind, function and module matter")
     func tellsApart() {
         let base = make(Sample.frames)
         #expect(Fingerprint.make(kind: .congested, frames: Sample.frames, modules: Sample.modules) != base)
@@ -59,7 +59,7 @@ struct FingerprintTests {
         #expect(make([frame], old) == make([frame], new))
     }
 
-    @Test("without a symbol: the build id and the offset, of the function if its start is known; not the address")
+    @Test("without a symbol: the build id and the offset, in the function if its start is known; not the address")
     func fallsBackToBuildID() {
         let modules = Sample.modules
         let first = Frame(address: 0x1234, module: 0, offset: 0x34, own: true)
@@ -73,7 +73,7 @@ struct FingerprintTests {
         #expect(make([function], modules) != make([first], modules))
     }
 
-    @Test("depth of recursion and what lies behind four functions do not matter")
+    @Test("the depth of recursion and frames beyond four functions do not matter")
     func boundedDepth() {
         let frames = functions((0..<20).map { "f\($0)" })
         #expect(make(Array(frames[..<4])) == make(frames))
@@ -82,7 +82,7 @@ struct FingerprintTests {
         #expect(make(recursive) == make(frames))
     }
 
-    @Test("which function of a recursion is the innermost does not matter; who began it does")
+    @Test("the innermost function of a recursion does not matter; its first caller does")
     func mutualRecursion() {
         func path(_ names: String) -> Fingerprint { make(functions(names.map(String.init))) }
         #expect(path("abababm") == path("bababm"))
@@ -94,7 +94,7 @@ struct FingerprintTests {
         #expect(path("wabcdew") != path("wacdbew"))
     }
 
-    @Test("a closure is the function it runs in, unless a library calls it later")
+    @Test("a closure counts as the function it runs in, unless a library calls it later")
     func closures() {
         func make(_ names: [String], libraries: Set<String> = []) -> Fingerprint {
             .make(
@@ -114,7 +114,7 @@ struct FingerprintTests {
         #expect(make(["c1>main", "lib.loop", "main"]) != make(["main"]))
     }
 
-    @Test("where nothing is own, what lies in the executable counts")
+    @Test("if no frame is own, the executable's frames count")
     func executable() {
         let calls = ["write", "flush", "save", "start"].map { name in
             Frame(address: 1, module: name == "write" ? 1 : 0, symbol: name)
@@ -131,7 +131,7 @@ struct FingerprintTests {
         names.map { Frame(address: 1, module: 0, symbol: $0, own: true) }
     }
 
-    @Test("no frames, and frames that name no module, still make one")
+    @Test("no frames, or frames without a module, still give a fingerprint")
     func degenerate() {
         #expect(make([]) == make([]))
         #expect(make([]) != Fingerprint.make(kind: .repeated, frames: [], modules: []))
@@ -140,7 +140,7 @@ struct FingerprintTests {
     }
 
     @Test(
-        "reads only its own form",
+        "only its own form is accepted",
         arguments: [
             "", "v1", "v1:", "v1:0123", "1:0123456789abcdef", "v1:0123456789ABCDEF", "v1:0123456789abcdeg",
             "vx:0123456789abcdef", "v1:0123456789abcdef0",

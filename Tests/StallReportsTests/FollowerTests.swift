@@ -10,7 +10,7 @@ struct FollowerTests {
     /// Fails a test that would otherwise wait forever; the machine may be slow.
     private static let patience = Duration.seconds(30)
 
-    @Test("returns existing files, oldest first, then new and changed ones, each version once")
+    @Test("it returns existing files, oldest first, then new and changed ones, each version once")
     func follows() throws {
         try directory.store.prepare()
         let (old, run) = (Sample.recovered(), Sample.run())
@@ -31,7 +31,7 @@ struct FollowerTests {
         #expect(try follower.next(timeout: .zero) == nil)
     }
 
-    @Test("a file that is copied in is reported when its writer closes it; foreign files are not reported")
+    @Test("a copied file is reported when its writer closes it; other kinds of files are not reported")
     func copiedIn() throws {
         try directory.store.prepare()
         var follower = try ReportFollower(path: directory.path)
@@ -47,7 +47,7 @@ struct FollowerTests {
         )
     }
 
-    @Test("waits for a directory several levels of which are missing, and finds what is in it")
+    @Test("it waits for a directory below missing ones, and finds what is in it")
     func appearsLater() throws {
         let path = directory.root + "/a/b/c/"
         var follower = try ReportFollower(path: path)
@@ -59,7 +59,7 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(report))
     }
 
-    @Test("levels that appear one after the other, while it waits on another thread")
+    @Test("levels that appear one by one, while it waits on another thread")
     func appearsStepByStep() async throws {
         let path = directory.root + "/a/b/c"
         var follower = try ReportFollower(path: path)
@@ -81,7 +81,7 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(report))
     }
 
-    @Test("a directory that is removed, or moved away, and made again is followed on")
+    @Test("a directory that is removed or moved away and created again is still followed")
     func removedAndMadeAgain() throws {
         try directory.store.prepare()
         var follower = try ReportFollower(path: directory.path)
@@ -117,7 +117,7 @@ struct FollowerTests {
         #expect(try follower.next(timeout: .zero) == nil)
     }
 
-    @Test("when the kernel drops news, the directory is looked through, and nothing is missed")
+    @Test("when the kernel drops events the directory is scanned, and nothing is missed")
     func overflow() throws {
         try directory.store.prepare()
         var follower = try ReportFollower(path: directory.path)
@@ -131,7 +131,7 @@ struct FollowerTests {
     }
 
     @Test(
-        "from now on: existing files are not read, files written afterwards are returned, also if the kernel drops events"
+        "from now on: existing files are not read, later ones are returned, even if the kernel drops events"
     )
     func fromNowOn() throws {
         let old = (0..<3).map { _ in Sample.recovered() }
@@ -147,7 +147,7 @@ struct FollowerTests {
         try directory.store.write(new)
         #expect(try follower.next(timeout: Self.patience) == .report(new))
         #expect(try follower.next(timeout: .zero) == nil)
-        // An old one that is written again is news.
+        // An old file that is written again is returned.
         try directory.store.write(old[0])
         #expect(try follower.next(timeout: Self.patience) == .report(old[0]))
     }
@@ -179,7 +179,7 @@ struct FollowerTests {
         #expect(throws: ReportError(.cancelled)) { try follower.next(timeout: .zero) }
     }
 
-    @Test("a file where the directory should be is an error at once")
+    @Test("a file in place of the directory is an error at once")
     func notADirectory() throws {
         try directory.store.prepare()
         directory.plant("".utf8, as: "file")
@@ -188,7 +188,7 @@ struct FollowerTests {
         #expect(error?.code == .notADirectory)
     }
 
-    @Test("leaves no descriptor behind")
+    @Test("it leaves no descriptor behind")
     func descriptors() throws {
         for _ in 0..<200 { _ = try ReportFollower(path: directory.root) }
         let open = TemporaryDirectory.names(in: "/proc/self/fd")

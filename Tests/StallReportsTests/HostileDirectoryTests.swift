@@ -3,7 +3,8 @@ import Testing
 
 @testable import StallReports
 
-/// Files that others put into a report directory: none may crash or block the process that writes there, or make it lose data.
+/// Files that others put into a report directory: none may crash or block the process that writes there, or make it
+/// lose data.
 @Suite("Hostile report directory", .timeLimit(.minutes(3)))
 struct HostileDirectoryTests {
     private let directory = TemporaryDirectory()
@@ -18,7 +19,7 @@ struct HostileDirectoryTests {
         close(descriptor)
     }
 
-    @Test("files of 2^63-1 bytes are passed over", .enabled(if: MountedDisk.isPermitted))
+    @Test("files of 2^63-1 bytes are skipped", .enabled(if: MountedDisk.isPermitted))
     func largestFiles() throws {
         let disk = try MountedDisk(at: directory.root + "/disk", options: "size=1m")
         let store = ReportDirectory(path: disk.path)
@@ -34,7 +35,7 @@ struct HostileDirectoryTests {
         #expect(contents.failures.map(\.code) == [.tooLarge, .tooLarge, .tooLarge, .tooLarge])
     }
 
-    @Test("a sparse file of a terabyte with a late name displaces no report, and is not removed")
+    @Test("a sparse file of a terabyte with a late name displaces no report and is not removed")
     func sparseFile() throws {
         try directory.store.prepare()
         let reports = (0..<5).map { _ in Sample.recovered() }
@@ -47,7 +48,7 @@ struct HostileDirectoryTests {
         #expect(directory.names.contains(name))
     }
 
-    @Test("files that no clock has dated yet go before any report")
+    @Test("files with future ids are removed before any report")
     func lateNames() throws {
         let store = ReportDirectory(path: directory.path, limits: .init(reports: 10))
         try store.prepare()

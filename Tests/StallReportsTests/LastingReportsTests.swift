@@ -26,7 +26,7 @@ struct LastingReportsTests {
         return openings.counts().filter { name, _ in planted.contains { $0.description == name } }.values.reduce(0, +)
     }
 
-    @Test("are read once, and then a few at each write, however many there are")
+    @Test("they are read once, and then a few at each write, however many there are")
     func readOnce() throws {
         let planted = try plantLasting(400)
         var memory = WriterMemory()
@@ -35,7 +35,7 @@ struct LastingReportsTests {
         #expect(memory.lastingOthers.count == 400)
     }
 
-    @Test("that are written again and again cost no more than a few readings at each write")
+    @Test("reports that are rewritten often cost no more than a few reads at each write")
     func writtenAgain() throws {
         let planted = try plantLasting(100)
         var memory = WriterMemory()
@@ -46,7 +46,7 @@ struct LastingReportsTests {
         }
     }
 
-    @Test("that have ended meanwhile, by themselves or with their process, still make room")
+    @Test("reports that have ended meanwhile, alone or with their process, still make room")
     func ended() throws {
         let child = try ChildProcess()
         let process = try child.identity()
@@ -64,7 +64,7 @@ struct LastingReportsTests {
         #expect(left.isSuperset(of: planted[20..<39]))
     }
 
-    @Test("are remembered up to a limit; further ones are read in rotation, and reported as before")
+    @Test("they are remembered up to a limit; others are read in rotation, and reported as before")
     func bound() throws {
         var lasting = LastingFiles()
         let names = (0..<LastingFiles.capacity + 40).map { ReportFileName(.stall, ULID(rawValue: UInt128($0))) }

@@ -55,7 +55,7 @@ struct LiveRecordTests {
 
     private var path: String { "\(directory.path)/live-\(run).bin" }
 
-    @Test("what is written is read: the writer, its status, each stall in its place; a freed place is empty")
+    @Test("what is written is read: the writer, its status, each stall in its slot; a freed slot is empty")
     func roundTrip() throws {
         let writer = writer()
         let file = try makeFile(writer.process)
@@ -83,7 +83,7 @@ struct LiveRecordTests {
         #expect(directory.names.isEmpty)
     }
 
-    @Test("a label that is too long is cut between two characters; a path that is too long is left out")
+    @Test("a label that is too long is cut between characters; a path that is too long is left out")
     func longTexts() throws {
         var process = ProcessIdentity.current()
         process.executable = "/" + String(repeating: "x", count: 5000)
@@ -96,7 +96,7 @@ struct LiveRecordTests {
         #expect(read.record.writer.process.executable == nil && read.record.writer.process.pid == process.pid)
     }
 
-    @Test("the lock shows whether a process is alive if its number cannot; without a lock, the number does")
+    @Test("the lock shows whether a process is alive if its id cannot; without a lock, the id does")
     func lockTellsLife() throws {
         var elsewhere = ProcessIdentity.current()
         elsewhere.pidNamespace = 1
@@ -117,7 +117,7 @@ struct LiveRecordTests {
         #expect(unlocked.status(by: liveness) == .alive)
     }
 
-    @Test("a killed process is dead, though a child of it still holds the lock")
+    @Test("a killed process is dead, even if its child still holds the lock")
     func lockOutlivesProcess() throws {
         let child = try ChildProcess()
         let file = try makeFile(child.identity())
@@ -146,7 +146,7 @@ struct LiveRecordTests {
         #expect(dead.cause == written.cause && dead.stacks == written.stacks)
     }
 
-    @Test("a follower returns a stall again as it grows, and only then; its end comes with the file")
+    @Test("a follower returns a stall again only when it grows; its end comes with the file")
     func followsGrowth() throws {
         var report = Sample.ongoing()
         report.run = run
@@ -196,7 +196,7 @@ struct LiveRecordTests {
         file.remove()
     }
 
-    @Test("a stall that was over before its process died is recovered, whatever its report says")
+    @Test("a stall that ended before its process died is recovered, whatever its report says")
     func overBeforeDeath() throws {
         var report = Sample.ongoing()
         report.run = run
@@ -210,7 +210,7 @@ struct LiveRecordTests {
         #expect(read.endedAt == read.startedAt.advanced(byNanoseconds: 2_500_000_000))
     }
 
-    @Test("a stall that never was reported is known from the live record, and written down at the next start")
+    @Test("an unreported stall is known from the live record, and the next start writes its report")
     func orphan() throws {
         var file: LiveRecordFile? = try makeFile()
         let known = stall()
@@ -231,7 +231,7 @@ struct LiveRecordTests {
     }
 
     @Test(
-        "a run that was killed before it wrote a record gets one when its stalls are closed; an existing one stays"
+        "a run killed before it wrote a record gets one when its stalls are closed; an existing one stays"
     )
     func runWithoutRecord() throws {
         var file: LiveRecordFile? = try makeFile()
@@ -256,7 +256,7 @@ struct LiveRecordTests {
         #expect(try directory.reader.contents().runs.map(\.ticks) == [99])
     }
 
-    @Test("a truncated or forged record is an error or is ignored, hides no report, and does not affect readers")
+    @Test("a truncated or forged record is an error or ignored, hides no report, and does not affect readers")
     func hostileRecords() throws {
         let report = Sample.recovered()
         try directory.store.write(report)
@@ -286,7 +286,7 @@ struct LiveRecordTests {
     }
 
     @Test(
-        "a stall of which any byte is not as it was written is torn and left out; so is the record with such a status or head"
+        "a stall with any changed byte is torn and left out; so is the record if its status or head has one"
     )
     func tornBlocks() throws {
         let file = try makeFile()
@@ -312,7 +312,7 @@ struct LiveRecordTests {
         }
     }
 
-    @Test("a stall that is whole and has a negative length is left out", arguments: 0..<3)
+    @Test("an intact stall with a negative length is left out", arguments: 0..<3)
     func negativeLength(index: Int) throws {
         let length = [\LiveStall.durationNs, \.durationMinNs, \.durationMaxNs][index]
         let file = try makeFile()
@@ -338,7 +338,7 @@ struct LiveRecordTests {
         file.remove()
     }
 
-    @Test("a file that is truncated, removed or closed by others is an error, and no other file is written to")
+    @Test("a file that others truncate, remove or close is an error, and no other file is written to")
     func harmlessWriter() throws {
         var file: LiveRecordFile? = try makeFile()
         try #require(unsafe truncate(path, 0) == 0)

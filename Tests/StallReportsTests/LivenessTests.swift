@@ -9,14 +9,14 @@ struct LivenessTests {
     private let me = ProcessIdentity.current()
     private let liveness = ProcessLiveness()
 
-    @Test("this process is alive, and knows its start")
+    @Test("this process is alive and knows its start")
     func alive() {
         #expect(liveness.status(of: me, on: here) == .alive)
         #expect(me.startTicks != nil && me.pidNamespace != nil && me.executable != nil && here.bootID != nil)
         #expect(me.startedAt.map { $0 < .now() } == true)
     }
 
-    @Test("a number that another process has now is dead")
+    @Test("an id that another process has now is dead")
     func numberGivenAgain() {
         var other = me
         other.startTicks = 1
@@ -42,7 +42,7 @@ struct LivenessTests {
         #expect(liveness.status(of: process, on: here) == .unknown)
     }
 
-    @Test("a zombie is dead, and so is a process that was reaped")
+    @Test("a zombie is dead, and so is a reaped process")
     func zombie() throws {
         let child = try ChildProcess()
         let identity = try child.identity()
@@ -53,7 +53,7 @@ struct LivenessTests {
         #expect(liveness.status(of: identity, on: here) == .dead)
     }
 
-    @Test("a process name full of brackets and blanks does not shift the fields")
+    @Test("a process name full of brackets and spaces does not shift the fields")
     func hostileName() {
         let fields = (3...52).map { $0 == 3 ? "S" : "\($0)" }.joined(separator: " ")
         #expect(ProcessStat("7 (a) Z (b) 1 2) \(fields)")?.startTicks == 22)

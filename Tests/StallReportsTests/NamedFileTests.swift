@@ -8,7 +8,7 @@ import Testing
 struct NamedFileTests {
     private let directory = TemporaryDirectory()
 
-    @Test("only a counter of a control group is one, and only below where these are")
+    @Test("only a counter of a control group is accepted, and only below the cgroup mount")
     func counters() {
         let good = [
             "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/a/b/memory.events",
@@ -69,7 +69,7 @@ struct NamedFileTests {
     }
 
     @Test(
-        "what another user left behind is shown, and neither closed nor removed: it must not become ours",
+        "files left by another user are shown, but neither closed nor removed: they must not become ours",
         .enabled(if: geteuid() == 0)
     )
     func otherUsers() throws {
@@ -92,7 +92,7 @@ struct NamedFileTests {
         for name in directory.names { try #require(unsafe chown("\(directory.path)/\(name)", user, user) == 0) }
     }
 
-    /// Leaves the live record of a process that died in the middle of a stall.
+    /// Leaves the live record of a process that died during a stall.
     private func leaveRecord(_ counter: MemoryCounter?) throws {
         let child = try ChildProcess()
         let writer = LiveRecord.Writer(

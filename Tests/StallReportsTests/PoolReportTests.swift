@@ -15,7 +15,7 @@ struct PoolReportTests {
         #expect(!text.contains("waiting") && !text.contains("at_culprit") && !text.contains(#""task""#))
     }
 
-    @Test("A report of before there were pools has none; one that says more of a pool than is known here is read")
+    @Test("A report from before pools existed has none; one with unknown pool properties is read")
     func versions() throws {
         var older = Sample.recovered()
         #expect(older.pool == nil && older.workersAtCulprit == nil)
@@ -31,7 +31,7 @@ struct PoolReportTests {
         #expect(read == Sample.starved())
     }
 
-    @Test("A list's outline and an older reader, who knows nothing of pools, take what is the same of all stalls")
+    @Test("A list's outline and an older reader, which does not know pools, read what all stalls share")
     func olderReader() throws {
         /// The properties that an older reader requires.
         struct Older: Decodable {
@@ -49,10 +49,10 @@ struct PoolReportTests {
         #expect(outline == StallOutline(report))
     }
 
-    @Test("Workers at the culprit are those with it on their stack, and those that wait for them, also indirectly")
+    @Test("Workers at the culprit are those with it on their stacks, and those that wait for them, also indirectly")
     func atCulprit() {
         var report = Sample.starved()
-        // Two are stalled at the culprit themselves; the third waits for one of them.
+        // Two are at the culprit themselves; the third waits for one of them.
         #expect(report.workersAtCulprit == 3)
         report.pool?.workers[2].lock?.owner = .init(id: 999)
         #expect(report.workersAtCulprit == 2)

@@ -7,7 +7,7 @@ import Testing
 struct ReaderTests {
     private let directory = TemporaryDirectory()
 
-    @Test("torn, hostile and foreign files are errors of their own and hide nothing")
+    @Test("torn, hostile and foreign files are separate errors and hide nothing")
     func perFileErrors() throws {
         try directory.store.prepare()
         let (first, last) = (Sample.recovered(), Sample.recovered())
@@ -42,7 +42,7 @@ struct ReaderTests {
         #expect(try directory.reader.contents().failures.map(\.code) == [.notAFile, .notAFile, .notAFile])
     }
 
-    @Test("an ongoing stall of a killed process reads as terminated, with its last known duration as the least")
+    @Test("an ongoing stall of a killed process reads as terminated, with its last known duration as the minimum")
     func killedProcess() throws {
         try directory.store.prepare()
         let child = try ChildProcess()
@@ -62,7 +62,7 @@ struct ReaderTests {
         #expect(try directory.reader.report(report.id).state == .terminated)
     }
 
-    @Test("the next start writes down what died, once, and leaves what lives and what it cannot read")
+    @Test("the next start closes the reports of dead processes, once; living and unreadable ones stay")
     func closeTerminated() throws {
         try directory.store.prepare()
         let child = try ChildProcess()

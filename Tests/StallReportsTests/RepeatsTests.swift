@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Stalls that were only counted")
 struct RepeatsTests {
-    @Test("are shown with the report that they repeat, whether the next report or the run record has them")
+    @Test("they are shown with the report that they repeat, whether the next report or the run record has them")
     func besideTheirReport() throws {
         let (first, second) = (ULID(rawValue: 1), ULID(rawValue: 2))
         var (next, run) = (Sample.recovered(), Sample.run())
@@ -17,7 +17,7 @@ struct RepeatsTests {
         #expect(contents.repeats.mapValues(\.count) == [first: 3, second: 40])
     }
 
-    @Test("add up, from the first to the last of both")
+    @Test("they add up, from the first to the last of both")
     func joined() {
         let early = Sample.repeats(count: 3)
         var late = Sample.repeats(of: nil, count: 4)
@@ -30,7 +30,7 @@ struct RepeatsTests {
         #expect(both.totalNs == .max && both.longestNs == 900_000_000)
     }
 
-    @Test("older reports and run records are read as having none")
+    @Test("older reports and run records are read without any")
     func older() throws {
         var (report, run) = (Sample.recovered(), Sample.run())
         (report.repeats, run.repeated, run.suppressedBy) = (nil, nil, nil)

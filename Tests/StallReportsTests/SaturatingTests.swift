@@ -2,11 +2,11 @@ import Testing
 
 @testable import StallReports
 
-@Suite("Arithmetic on foreign numbers")
+@Suite("Arithmetic on untrusted numbers")
 struct SaturatingTests {
     private let ends: [Int64] = [.min, .min + 1, -3, -1, 0, 1, 3, .max - 1, .max]
 
-    @Test("stops at the ends, and is exact between them")
+    @Test("it saturates at the ends and is exact between them")
     func exact() {
         func held(_ value: Int128) -> Int64 { Int64(clamping: value) }
         for a in ends {
@@ -20,7 +20,7 @@ struct SaturatingTests {
         #expect([1, 2, 3].saturatingSum(from: 5) == 11 && [Int64.max, .max].saturatingSum() == .max)
     }
 
-    @Test("makes integers of any number")
+    @Test("any floating-point number becomes an integer")
     func doubles() {
         let cases: [(Double, Int64)] = [
             (.nan, 0), (.infinity, .max), (-.infinity, .min), (1e300, .max), (-1e300, .min), (2.9, 2), (-2.9, -2),

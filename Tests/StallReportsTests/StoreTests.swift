@@ -6,7 +6,7 @@ import Testing
 struct StoreTests {
     private let directory = TemporaryDirectory()
 
-    @Test("makes the directory with 0700 and files with 0600, and leaves nothing else behind")
+    @Test("it creates the directory with 0700 and files with 0600, and leaves nothing else behind")
     func modes() throws {
         let nested = ReportDirectory(path: directory.path + "/a/b/")
         let report = Sample.recovered()
@@ -19,7 +19,7 @@ struct StoreTests {
         #expect(try ReportReader(path: nested.path).contents().reports == [report])
     }
 
-    @Test("a later version takes the earlier one's place")
+    @Test("a later version replaces the earlier one")
     func replaces() throws {
         let ongoing = Sample.ongoing()
         try directory.store.prepare()
@@ -32,7 +32,7 @@ struct StoreTests {
         #expect(directory.names == [ReportFileName(.stall, ongoing.id).description])
     }
 
-    @Test("what a reader would refuse for its size is not written")
+    @Test("a report too large for readers is not written")
     func refusesTooLarge() throws {
         var report = Sample.recovered()
         report.metadata = ["filler": String(repeating: "x", count: ReportReader.maximumFileSize)]
@@ -40,7 +40,7 @@ struct StoreTests {
         #expect(directory.names.isEmpty)
     }
 
-    @Test("a directory that was removed is made again at the next write")
+    @Test("a removed directory is created again at the next write")
     func madeAgain() throws {
         try directory.store.prepare()
         TemporaryDirectory.removeTree(directory.path)
@@ -48,7 +48,7 @@ struct StoreTests {
         #expect(try directory.reader.contents().runs.count == 1)
     }
 
-    @Test("a link planted under a report's name is replaced, and what it points at is untouched")
+    @Test("a link planted under a report's name is replaced, and its target is untouched")
     func replacesPlantedLink() throws {
         let report = Sample.recovered()
         try directory.store.prepare()
@@ -60,7 +60,7 @@ struct StoreTests {
         #expect(try directory.reader.report(report.id) == report)
     }
 
-    @Test("drafts of dead writers are removed at the start, those of living ones stay")
+    @Test("drafts of dead writers are removed at the start; those of living ones stay")
     func removesAbandonedDrafts() throws {
         try directory.store.prepare()
         let (dead, alive) = (".draft-\(ULID.make())", ".draft-\(ULID.make())")
@@ -76,7 +76,7 @@ struct StoreTests {
         #expect(directory.names == ["notes.txt"])
     }
 
-    @Test("over the count, the oldest finished go; ongoing stalls, living runs and foreign files stay")
+    @Test("over the count limit the oldest finished reports go; ongoing stalls, living runs and other files stay")
     func keepsCount() throws {
         let store = ReportDirectory(path: directory.path, limits: .init(reports: 3, runs: 1))
         try store.prepare()
@@ -93,7 +93,7 @@ struct StoreTests {
         #expect(directory.names.contains("stall-notes.json"))
     }
 
-    @Test("over the bytes, the oldest finished go, unreadable ones too, never the one just written")
+    @Test("over the size limit the oldest finished reports go, unreadable ones too, never the one just written")
     func keepsBytes() throws {
         let size = try Sample.recovered().json().count
         try directory.store.prepare()
@@ -139,7 +139,7 @@ struct StoreTests {
         #expect(created?.code == .readOnly)
     }
 
-    @Test("a file where the directory should be gives `notADirectory`")
+    @Test("a file in place of the directory gives `notADirectory`")
     func notADirectory() throws {
         try directory.store.prepare()
         directory.plant("".utf8, as: "file")
@@ -171,7 +171,7 @@ struct StoreTests {
         #expect(directory.names.count == 40)
     }
 
-    @Test("limits hold among writers that share a directory, and the newest of each stays")
+    @Test("limits apply to writers that share a directory, and each one's newest report stays")
     func concurrentLimits() async throws {
         let store = ReportDirectory(path: directory.path, limits: .init(reports: 10))
         try store.prepare()
@@ -196,7 +196,7 @@ struct StoreTests {
         #expect(try directory.reader.contents().reports.count == 10)
     }
 
-    @Test("a directory behind a link, or another user's, is written, and the files stay ours alone")
+    @Test("a directory behind a link, or another user's, is written; the files stay private")
     func foreignDirectory() throws {
         let target = directory.root + "/target"
         unsafe mkdir(target, 0o777)
@@ -211,7 +211,7 @@ struct StoreTests {
         #expect(try directory.reader.report(report.id) == report)
     }
 
-    @Test("the texts of errors name no path, and what to do next")
+    @Test("error texts name no path and say what to do next")
     func errorTexts() {
         let error = #expect(throws: ReportError.self) { try ReportReader(path: "/nowhere/at/all").contents() }
         #expect(error?.code == .missingDirectory)

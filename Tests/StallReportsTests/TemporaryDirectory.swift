@@ -28,7 +28,7 @@ final class TemporaryDirectory: Sendable {
         close(descriptor)
     }
 
-    /// Makes a file so much older.
+    /// Makes a file this much older.
     func age(_ name: String, bySeconds seconds: Int) {
         var now = timespec()
         unsafe clock_gettime(CLOCK_REALTIME, &now)

@@ -5,7 +5,7 @@ import Testing
 @Suite("Text for people")
 struct TextTests {
     @Test(
-        "what a terminal would obey or hide becomes visible",
+        "characters that a terminal obeys or hides become visible",
         arguments: [
             ("\u{1B}[31mred\u{7}", #"\u{1B}[31mred\u{7}"#), ("a\nb\r\tc\u{7F}", #"a\u{A}b\u{D}\u{9}c\u{7F}"#),
             ("\u{9B}2J", #"\u{9B}2J"#), ("user\u{202E}txt.exe", #"user\u{202E}txt.exe"#),
@@ -25,7 +25,7 @@ struct TextTests {
         }
     }
 
-    @Test("no scalar passes that is a control, for every scalar there is")
+    @Test("of all existing scalars no control passes")
     func everyScalar() {
         for value in 0...0x10_FFFF as ClosedRange<UInt32> {
             guard let scalar = Unicode.Scalar(value) else { continue }
@@ -35,7 +35,7 @@ struct TextTests {
         }
     }
 
-    @Test("long text is cut, with its length bounded before it is copied")
+    @Test("long text is cut, and its length is bounded before it is copied")
     func bounded() {
         #expect(VisibleText.of("abcdef", limit: 6) == "abcdef")
         #expect(VisibleText.of("abcdefg", limit: 6) == "abcde…")
@@ -43,7 +43,7 @@ struct TextTests {
     }
 
     @Test(
-        "lengths of time are read",
+        "durations are parsed",
         arguments: [
             ("0", 0), ("500ms", 500_000_000), ("1.5s", 1_500_000_000), ("2m", 120_000_000_000), ("10us", 10_000),
             ("10µs", 10_000), ("7ns", 7), ("1h30m", 5_400_000_000_000), ("1d", 86_400_000_000_000),
@@ -56,7 +56,7 @@ struct TextTests {
     }
 
     @Test(
-        "and nothing else",
+        "everything else is refused",
         arguments: [
             "", "5", "ms", "-1s", "1 s", "1.s", ".5s", "1..5s", "1s ", "1S", "1sec", "٣s", "1e3s", "9999999999d", "+1s",
             "1s2",
@@ -68,7 +68,7 @@ struct TextTests {
     }
 
     @Test(
-        "are written in full, and short",
+        "durations are written in full, and short",
         arguments: [
             (0, "0s", "0s"), (7, "7ns", "7ns"), (1500, "1.5µs", "1.5µs"), (81_234, "81.234µs", "81.2µs"),
             (612_345_678, "612.345678ms", "612ms"), (999_600_000, "999.6ms", "1s"), (1_534_000_000, "1.534s", "1.53s"),
@@ -82,7 +82,7 @@ struct TextTests {
         #expect(DurationText(nanoseconds: nanoseconds).short == short)
     }
 
-    @Test("what is written in full reads back, on random lengths of every size")
+    @Test("a duration written in full reads back, for random lengths of every size")
     func roundTrips() {
         var random = SplitMix64.ofThisRun()
         for _ in 0..<5000 {

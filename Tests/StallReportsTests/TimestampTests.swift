@@ -5,7 +5,7 @@ import Testing
 @Suite("Timestamp")
 struct TimestampTests {
     @Test(
-        "writes RFC 3339 with nine digits, as date(1) does",
+        "it writes RFC 3339 with nine digits, as date(1) does",
         arguments: [
             (0, 0, "1970-01-01T00:00:00.000000000Z"),
             (1_795_000_000, 1, "2026-11-18T11:06:40.000000001Z"),
@@ -22,7 +22,7 @@ struct TimestampTests {
         #expect(Timestamp(rfc3339: text) == time)
     }
 
-    @Test("what it writes it reads, on random moments")
+    @Test("random times read back as written")
     func roundTrips() {
         var random = SplitMix64.ofThisRun()
         for _ in 0..<2000 {
@@ -35,7 +35,7 @@ struct TimestampTests {
     }
 
     @Test(
-        "reads offsets, short and long fractions, and leap seconds",
+        "it reads offsets, short and long fractions, and leap seconds",
         arguments: [
             ("2026-11-18T13:06:40+02:00", 0), ("2026-11-18T05:36:40.5-05:30", 500_000_000),
             ("2026-11-18t11:06:40.1234567899z", 123_456_789), ("2026-11-18 11:06:40Z", 0),
@@ -47,7 +47,7 @@ struct TimestampTests {
     }
 
     @Test(
-        "refuses what is not a time",
+        "it refuses anything that is not a time",
         arguments: [
             "", "2026-11-18", "2026-11-18T11:06:40", "2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z",
             "2026-11-18T24:00:00Z", "2026-11-18T11:60:00Z", "2026-11-18T11:06:61Z", "2026-11-18T11:06:40.Z",
@@ -58,7 +58,7 @@ struct TimestampTests {
         #expect(Timestamp(rfc3339: text) == nil)
     }
 
-    @Test("differences are exact, and held at the ends of Int64")
+    @Test("differences are exact, and saturate at the ends of Int64")
     func differences() {
         let early = Timestamp(seconds: 10, nanoseconds: 900_000_000)
         let late = Timestamp(seconds: 12, nanoseconds: 100_000_000)

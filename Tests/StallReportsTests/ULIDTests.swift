@@ -14,7 +14,7 @@ struct ULIDTests {
     }
 
     @Test(
-        "refuses other lengths, letters outside the alphabet, and values above 128 bits",
+        "other lengths, letters outside the alphabet, and values above 128 bits are refused",
         arguments: [
             "", "01ARZ3NDEKTSV4RRFFQ69G5FA", "01ARZ3NDEKTSV4RRFFQ69G5FAVV", "01ARZ3NDEKTSV4RRFFQ69G5FAU",
             "01ARZ3NDEKTSV4RRFFQ69G5FAé", "80000000000000000000000000", "../../../../etc/passwd....",
@@ -24,7 +24,7 @@ struct ULIDTests {
         #expect(ULID(text) == nil)
     }
 
-    @Test("grow within a millisecond, and when the clock is set back; text sorts like the values")
+    @Test("ids grow within a millisecond and when the clock is set back; text sorts like the values")
     func monotonic() {
         var generator = ULID.Generator()
         let now = Timestamp(seconds: 1_795_000_000)
@@ -46,7 +46,7 @@ struct ULIDTests {
         #expect(generator.next(at: now).timestamp == now)
     }
 
-    @Test("made on many threads at once, all differ")
+    @Test("ids created on many threads at once are all different")
     func uniqueAcrossThreads() async {
         let ids = await withTaskGroup(of: [ULID].self) { group in
             for _ in 0..<8 { group.addTask { (0..<1000).map { _ in ULID.make() } } }
