@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct PortExampleTests {
     @Test(
-        "R33, R54: main and worker exchange check-in, commands and goodbye; a command source registers, performs, unregisters"
+        "R33, R54: main and worker exchange check-in, commands and goodbye; a source registers, performs, unregisters"
     )
     func example() throws {
         let run = try Fixture.run("PortsExample")

@@ -20,7 +20,7 @@ struct PortNameTests {
         #expect(try Set([PortName("a"), PortName("a")]).count == 1)
     }
 
-    @Test("R55: the longest name in a long directory works, and a port's lock is no port's name")
+    @Test("R55: the longest name in a long directory works, and a port's lock file is not a port name")
     func longNames() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in
@@ -40,7 +40,7 @@ struct PortNameTests {
         }
     }
 
-    @Test("R55: a name in use is refused, in the same process and by another one; given back, it is free")
+    @Test("R55: a name in use is refused, in the same and in another process; after its release it is free")
     func inUse() async throws {
         let directory = TestDirectory()
         try await onLoop { _ in
@@ -98,7 +98,7 @@ struct PortNameTests {
         }
     }
 
-    @Test("R55: threads that take a name and give it back at the same time never share it")
+    @Test("R55: threads that claim and release a name at the same time never share it")
     func raceOfThreads() async throws {
         let directory = TestDirectory()
         let holders = Counter()
@@ -124,7 +124,7 @@ struct PortNameTests {
         #expect(try LocalPort(PortName("port"), in: directory.ports) { _ in }.isValid)
     }
 
-    @Test("R55: a lock on a file that is no longer the one of the name counts for nothing")
+    @Test("R55: a lock on a file that is no longer the name's file does not count")
     func replacedLock() throws {
         let directory = TestDirectory()
         let name = try PortName("port")
@@ -139,7 +139,7 @@ struct PortNameTests {
         #expect(isCurrent == [true, false, false, true])
     }
 
-    @Test("R55: a directory open to others, a link or a file in its place is refused")
+    @Test("R55: a directory open to others, or a link or file in its place, is refused")
     func unsafeDirectories() async throws {
         let directory = TestDirectory()
         let name = try PortName("port")
@@ -218,7 +218,7 @@ struct PortNameTests {
         }
     }
 
-    @Test("R55: by default only the same user may connect; a refused client notices, and so does the port")
+    @Test("R55: by default only the same user can connect; a refused client and the port are notified")
     func refusedPeers() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in

@@ -38,7 +38,7 @@ struct PortRequestTests {
         try? message.reply(PortMessage(id: message.id, components: message.components))
     }
 
-    @Test("R56: a request gets its reply, and leaves the mode as it was")
+    @Test("R56: a request gets its reply and leaves the mode as it was")
     func success() async throws {
         let server = Server(Self.echo)
         try await onLoop { loop in
@@ -58,7 +58,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56: while a reply is awaited the chosen mode goes on, and no other")
+    @Test("R56: while a reply is awaited, the chosen mode runs and no other")
     func modeGoesOn() async throws {
         let held = Box<ReceivedMessage?>(nil)
         let server = Server { held.value = $0 }
@@ -81,7 +81,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56: no reply in time is a receive timeout, a late reply is dropped, and the port goes on")
+    @Test("R56: no reply in time is a receive timeout; a late reply is dropped, and the port continues")
     func receiveTimeout() async throws {
         let held = Box<[ReceivedMessage]>([])
         let server = Server { message in
@@ -103,7 +103,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56, R57: a full receiver is a send timeout, before anything of the message is sent")
+    @Test("R56, R57: a full receiver is a send timeout, before any part of the message is sent")
     func sendTimeout() async throws {
         let directory = TestDirectory()
         try await onLoop { _ in
@@ -122,7 +122,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56, R57: a sender that waits for room goes on when the receiver reads, and nothing is lost or out of order")
+    @Test("R56, R57: a sender that waits for room continues when the receiver reads; nothing is lost or reordered")
     func backpressure() async throws {
         let ids = Box<[Int32]>([])
         let port = LocalPort { ids.value.append($0.id) }
@@ -141,7 +141,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56: a port that was invalid before is distinguished from one that becomes invalid during a request")
+    @Test("R56: a port that was already invalid is distinguished from one that becomes invalid during a request")
     func invalid() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in
@@ -173,7 +173,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56: a port invalidated by another thread while it waits has become invalid")
+    @Test("R56: a port that another thread invalidates during the wait becomes invalid")
     func invalidatedMeanwhile() async throws {
         let server = Server { _ in }
         try await onLoop { loop in
@@ -188,7 +188,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56: what the kernel refuses is a transport error with its errno, and the port goes on")
+    @Test("R56: a refusal by the kernel is a transport error with its errno, and the port continues")
     func transportError() async throws {
         let server = Server(Self.echo)
         try await onLoop { _ in
@@ -229,7 +229,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56: a request inside another's wait gets its own reply, and the outer one its own, in any order")
+    @Test("R56: a request inside another's wait gets its own reply, and so does the outer one, in any order")
     func nested() async throws {
         let held = Box<[ReceivedMessage]>([])
         let server = Server { message in
@@ -277,7 +277,7 @@ struct PortRequestTests {
         #expect(right.value == 1200)
     }
 
-    @Test("R56: a reply can be made later, by another thread, and is dropped when no caller waits")
+    @Test("R56: another thread can reply later; the reply is dropped if no caller waits")
     func laterReply() async throws {
         let held = Box<ReceivedMessage?>(nil)
         let server = Server { held.value = $0 }
@@ -298,7 +298,7 @@ struct PortRequestTests {
         }
     }
 
-    @Test("R56: a request can be awaited, while a loop elsewhere receives the reply; each way to end has its error")
+    @Test("R56: a request can be awaited while another loop receives the reply; each way to end has its error")
     func awaited() async throws {
         let server = Server { message in
             switch message.id {
@@ -339,7 +339,7 @@ struct PortRequestTests {
         server.end()
     }
 
-    @Test("R56: a port put into the mode during a request stays there; else it leaves again")
+    @Test("R56: a port added to the mode during a request stays there; otherwise it is removed again")
     func addedMeanwhile() async throws {
         let held = Box<ReceivedMessage?>(nil)
         let server = Server { held.value = $0 }

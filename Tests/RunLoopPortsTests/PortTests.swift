@@ -49,7 +49,7 @@ struct PortTests {
         }
     }
 
-    @Test("R54: a reply port that comes with a message takes messages, from another process too")
+    @Test("R54: a reply port that arrives with a message accepts messages, also from another process")
     func replyPort() async throws {
         let directory = TestDirectory()
         let texts = try await onLoop { loop in
@@ -73,7 +73,7 @@ struct PortTests {
         #expect(texts == ["first", "second"])
     }
 
-    @Test("R54: a port delivers in its modes only, one message a turn, and counts as a handled source")
+    @Test("R54: a port delivers only in its modes, one message a turn, and counts as a handled source")
     func modesAndTurns() async throws {
         try await onLoop { loop in
             let count = Counter()
@@ -109,7 +109,7 @@ struct PortTests {
         }
     }
 
-    @Test("R36, R54: a flood on one connection does not keep another's message waiting")
+    @Test("R36, R54: a flood on one connection does not delay another's messages")
     func connectionsTakeTurns() async throws {
         try await onLoop { loop in
             let ids = Box<[Int32]>([])
@@ -199,7 +199,7 @@ struct PortTests {
         }
     }
 
-    @Test("R54: what has no holder any more is released: the port with its loop, its connections and its name")
+    @Test("R54: unreferenced objects are released: the port with its loop, its connections and its name")
     func nothingLeaks() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in

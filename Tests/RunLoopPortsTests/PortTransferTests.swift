@@ -12,7 +12,7 @@ import Testing
 /// R57: messages arrive completely or not at all; descriptors; peers that violate the protocol.
 @Suite(.timeLimit(.minutes(10)))
 struct PortTransferTests {
-    @Test("R57: messages of every size up to the greatest arrive whole, also when sizes change from one to the next")
+    @Test("R57: messages of every size up to the maximum arrive complete, even if sizes change between them")
     func sizes() async throws {
         try await onLoop { loop in
             let received = Box<[[[UInt8]]]>([])
@@ -39,7 +39,7 @@ struct PortTransferTests {
     }
 
     @Test(
-        "R57: what is too large, or has too many parts, is an error at the sender, and the receiver sees nothing of it"
+        "R57: a message that is too large, or has too many parts, is an error at the sender; the receiver sees nothing"
     )
     func tooLarge() async throws {
         try await onLoop { loop in
@@ -63,7 +63,7 @@ struct PortTransferTests {
         }
     }
 
-    @Test("R57: a kept message stays as it was while others arrive")
+    @Test("R57: a kept message does not change while others arrive")
     func keptMessages() async throws {
         try await onLoop { loop in
             let kept = Box<[ReceivedMessage]>([])
@@ -84,7 +84,7 @@ struct PortTransferTests {
     }
 
     @Test(
-        "R54: a descriptor passed to another process works there; those that came are closed on exec, and with the message"
+        "R54: a descriptor passed to another process works there; received ones close on exec and with the message"
     )
     func descriptors() async throws {
         let directory = TestDirectory()
@@ -124,7 +124,7 @@ struct PortTransferTests {
         }
     }
 
-    @Test("R54: no descriptor is left open by messages taken, dropped, torn or refused")
+    @Test("R54: messages received, dropped, torn or refused leave no descriptor open")
     func nothingLeftOpen() throws {
         let directory = TestDirectory()
         let run = try Fixture.run("PortsFixture", "leaks '\(directory.ports.path)' port")
@@ -147,7 +147,7 @@ struct PortTransferTests {
     }
 
     @Test(
-        "R54, R57: a receiver without descriptors refuses who connects, and a message whose descriptors are lost, and goes on"
+        "R54, R57: a receiver without descriptors refuses connections, and messages that lost theirs, and continues"
     )
     func refusals() throws {
         let directory = TestDirectory()
@@ -169,7 +169,7 @@ struct PortTransferTests {
         #expect(run.status == 0)
     }
 
-    @Test("R57: a peer that sends no valid message is dropped with the reason, and the others are served")
+    @Test("R57: a peer that sends an invalid message is dropped with the reason, and the others are served")
     func hostilePeers() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in
@@ -223,7 +223,7 @@ struct PortTransferTests {
         }
     }
 
-    @Test("R57: a server that answers no valid reply makes the port invalid, with a transport error for the caller")
+    @Test("R57: a server with an invalid reply makes the port invalid, with a transport error for the caller")
     func hostileServer() async throws {
         try await onLoop { loop in
             for bytes in [[0xA5], Self.message(kind: 1), Self.message(kind: 3, count: 9)] {
@@ -239,7 +239,7 @@ struct PortTransferTests {
         }
     }
 
-    @Test("R57: whatever bytes come, the decoder refuses them or describes what lies within them")
+    @Test("R57: the decoder rejects any bytes, or describes only what is within them")
     func fuzzedDecoder() {
         var generator = SplitMix64.ofThisRun()
         var accepted = 0
@@ -288,7 +288,7 @@ struct PortTransferTests {
     }
 }
 
-// MARK: - Past the library
+// MARK: - Bypassing the library
 
 extension PortTransferTests {
     /// A message in its wire format.
