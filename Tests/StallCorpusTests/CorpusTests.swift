@@ -5,10 +5,10 @@ import Testing
 
 @Suite("The corpus", .serialized, .timeLimit(.minutes(20)))
 struct CorpusTests {
-    /// Every scenario in this build, or the first stall and the first look-alike of each part. A scenario that a busy machine
-    /// disturbs is played again, three times at most: an error of the monitor occurs each time. A false alarm is not retried. The
-    /// goals are those of the long form (`scripts/corpus`).
-    @Test("Every stall is found, with its kind, cause, culprit and owner; nothing else is")
+    /// Every scenario in this build, or the first stall and the first look-alike of each part. A scenario that a busy
+    /// machine disturbs is repeated, at most three times: an error of the monitor occurs each time. A false alarm is
+    /// not repeated. The goals are those of the long form (`scripts/corpus`).
+    @Test("Every stall is found, with its kind, cause, culprit and owner; nothing else is reported")
     func goals() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "corpus-tests-\(UUID())").path
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
@@ -26,8 +26,8 @@ struct CorpusTests {
 extension Scenario {
     fileprivate static var firstOfEachPart: [Scenario] {
         var seen: Set<String> = []
-        // A thread that gets no processor after the first sample has no stack. The
-        // goal for all scenarios allows that miss; for ten scenarios it does not.
+        // A thread that gets no CPU time after the first sample has no stack. The goal for all scenarios permits that
+        // miss; for ten scenarios it does not.
         return all.filter { $0.name != "starved-by-threads" && seen.insert("\($0.part) \($0.isStall)").inserted }
     }
 }

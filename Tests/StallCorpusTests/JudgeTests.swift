@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallCorpus
 
-@Suite("What the corpus makes of a report")
+@Suite("How the corpus judges a report")
 struct JudgeTests {
     private let stall = Scenario.stall(
         "made-up",
@@ -15,7 +15,7 @@ struct JudgeTests {
     ) { _ in }
     private let lookAlike = Scenario.lookAlike("quiet", .traffic, on: .worker) { _ in }
 
-    @Test("A report that tells all of it passes; its ends are measured")
+    @Test("A complete report passes, and its ends are measured")
     func right() throws {
         let outcome = Outcome(stall, Made.receipt(100, 700), [Made.report(101, 704)])
         let finding = try #require(outcome.stalls.first)
@@ -23,7 +23,7 @@ struct JudgeTests {
         #expect(finding.isOwnerRight == true && finding.startErrorMs == 1 && finding.endErrorMs == 4)
     }
 
-    @Test("No report, one of another loop, and one of another time: missed, and the others are false alarms")
+    @Test("No report, one of another loop, or one of another time is a miss; the other reports are false alarms")
     func missed() {
         #expect(!Outcome(stall, Made.receipt(100, 700), []).passed)
         for other in [Made.report(101, 700, label: "main"), Made.report(1_000, 1_700)] {
@@ -34,7 +34,7 @@ struct JudgeTests {
         }
     }
 
-    @Test("Each wrong word in a report fails it", arguments: ["kind", "verdict", "culprit", "owner"])
+    @Test("Each wrong value in a report fails it", arguments: ["kind", "verdict", "culprit", "owner"])
     func wrong(word: String) throws {
         let report =
             switch word {
@@ -51,7 +51,7 @@ struct JudgeTests {
     }
 
     @Test(
-        "A second report of the same stall is told again, unless the thread was kept from a CPU: then it may be in pieces"
+        "A second report of one stall fails, unless the thread was kept from a CPU: then the stall may be split"
     )
     func twice() {
         let reports = [Made.report(101, 400), Made.report(400, 704)]
@@ -61,7 +61,7 @@ struct JudgeTests {
         #expect(Outcome(stall, Made.receipt(100, 700, runDelay: 400), reports).passed)
     }
 
-    @Test("Starved is right of a thread that was kept from a CPU for most of the time")
+    @Test("Starved is right for a thread that was kept from a CPU for most of the time")
     func starved() throws {
         let report = Made.report(101, 704, verdict: .starved)
         let outcome = Outcome(stall, Made.receipt(100, 700, runDelay: 400), [report])
@@ -69,7 +69,7 @@ struct JudgeTests {
         #expect(Outcome(stall, Made.receipt(100, 700, runDelay: 100), [report]).stalls.map(\.isVerdictRight) == [false])
     }
 
-    @Test("Any report of a look-alike is a false alarm, but for a turn that really was long")
+    @Test("Any report of a look-alike is a false alarm, except for a turn that really was long")
     func lookAlikes() {
         let report = Made.report(100, 400)
         let short = Receipt(slowTurns: [Made.span(100, 330)])
@@ -81,7 +81,7 @@ struct JudgeTests {
         #expect(excused.passed && excused.excused == 1)
     }
 
-    @Test("Turns over a tick excuse a report of repeated stalls, if they are many enough")
+    @Test("Enough turns longer than a tick excuse a report of repeated stalls")
     func repeatedLookAlikes() {
         let report = Made.report(100, 500, kind: .repeated)
         let turns = (0..<6).map { Made.span(100 + $0 * 60, 155 + $0 * 60) }
@@ -90,7 +90,7 @@ struct JudgeTests {
         #expect(Outcome(lookAlike, Receipt(slowTurns: Array(turns.prefix(3))), [report]).falseAlarms.count == 1)
     }
 
-    @Test("What could not be played fails; what was skipped does not, and neither counts in the figures")
+    @Test("A scenario that could not run fails, a skipped one does not; neither counts in the figures")
     func notPlayed() {
         let (broken, skipped) = (Outcome(stall, failure: "it crashed"), Outcome(stall, skipped: "no cgroup"))
         #expect(!broken.passed && skipped.passed)
@@ -100,7 +100,7 @@ struct JudgeTests {
     }
 }
 
-@Suite("What the corpus adds up")
+@Suite("The sums of the corpus")
 struct FiguresTests {
     private let stall = Scenario.stall(
         "made-up",
@@ -116,7 +116,7 @@ struct FiguresTests {
         reports.map { Outcome(stall, Made.receipt(100, 700), [$0].compactMap(\.self)) }
     }
 
-    @Test("Shares are of what was found; errors have a median and a maximum")
+    @Test("Shares are relative to the found stalls; errors have a median and a maximum")
     func figures() {
         let figures = CorpusFigures(
             outcomes(Made.report(101, 704), Made.report(103, 720, verdict: .onCPU), Made.report(105, 701), nil)
@@ -127,7 +127,7 @@ struct FiguresTests {
         #expect(figures.startError.median == 3 && figures.startError.maximum == 5 && figures.endError.maximum == 20)
     }
 
-    @Test("The goals: all found, none alarmed, 98 % culprits, 95 % verdicts, all owners")
+    @Test("The goals: all found, no false alarm, 98 % culprits, 95 % verdicts, all owners")
     func goals() {
         #expect(CorpusFigures(outcomes(Made.report(101, 704))).missedGoals.isEmpty)
         #expect(CorpusFigures(outcomes(nil)).missedGoals.count == 1)
@@ -137,7 +137,7 @@ struct FiguresTests {
         #expect(CorpusFigures([Outcome(quiet, Receipt(), [Made.report(1, 300)])]).missedGoals.count == 1)
     }
 
-    @Test("The matrix has a row for what was made and a column for what it was taken for")
+    @Test("The matrix has a row for each true verdict and a column for each reported one")
     func matrix() {
         let all =
             outcomes(Made.report(101, 704), Made.report(103, 720, verdict: .onCPU), nil)
@@ -148,7 +148,7 @@ struct FiguresTests {
         #expect(matrix.rows.map(\.counts) == [[1, 1, 1, 0], [1, 0, 0, 1]])
     }
 
-    @Test("Text and JSON name each scenario that failed, with what was expected and found")
+    @Test("Text and JSON name each failed scenario, with what was expected and found")
     func texts() throws {
         let result = CorpusResult(outcomes: outcomes(Made.report(103, 720, verdict: .onCPU)))
         #expect(result.text.contains("expected blocked, blocked, waitForIt, held by holder"))
@@ -157,16 +157,16 @@ struct FiguresTests {
     }
 }
 
-@Suite("The corpus as it is declared")
+@Suite("The declaration of the corpus")
 struct CatalogueTests {
-    @Test("At least 40 stalls and 20 look-alikes, each with a name of its own")
+    @Test("At least 40 stalls and 20 look-alikes, each with a unique name")
     func size() {
         let all = Scenario.all
         #expect(all.count { $0.isStall } >= 40 && all.count { !$0.isStall } >= 20)
         #expect(Set(all.map(\.name)).count == all.count)
     }
 
-    @Test("Every kind, verdict and place is tried")
+    @Test("Every kind, verdict and place is covered")
     func breadth() {
         var (kinds, verdicts): (Set<StallKind>, Set<Verdict>) = ([], [])
         for case .stall(let expected) in Scenario.all.map(\.expectation) {
