@@ -8,20 +8,20 @@ import Testing
 struct KindsPolicyTests {
     // MARK: - Congested
 
-    @Test("One turn of short callouts is congested when it reaches the threshold, and the stall ends with the turn")
+    @Test("A turn of short callouts is congested when it reaches the threshold; the stall ends with the turn")
     func congestedTurn() {
         let run = KindsRun([.turn(Array(repeating: 7, count: 100)), .rest(500)])
         #expect(run.summary == ["congested 0–700"] && run.disorder == 0)
         #expect(run.stalls.first?.hasEnded == true && run.stalls.first?.told == 250)
     }
 
-    @Test("The same work in turns that each poll for events is a busy loop, and no stall")
+    @Test("The same work in turns that each poll for events is a busy loop, not a stall")
     func pollingTurns() {
         let steps = (0..<200).map { _ in KindsRun.Step.turn([7, 7]) }
         #expect(KindsRun(steps).stalls.isEmpty)
     }
 
-    @Test("A turn just below the threshold is none; its own threshold moves it", arguments: [240, 249])
+    @Test("A turn just below the threshold is not congested; the threshold is configurable", arguments: [240, 249])
     func belowThreshold(_ length: Int) {
         let turn = [KindsRun.Step.turn(Array(repeating: 1, count: length)), .rest(300)]
         #expect(KindsRun(turn).stalls.isEmpty)
@@ -44,7 +44,7 @@ struct KindsPolicyTests {
         #expect(late.stalls.map(\.category) == [.blocked] && late.stalls[0].to == 660 && late.disorder == 0)
     }
 
-    @Test("In a congested turn, a callout that does not return ends one stall and begins another, without an overlap")
+    @Test("In a congested turn, a callout that does not return ends one stall and begins another, without overlap")
     func blockedInCongestion() {
         let short = Array(repeating: 10, count: 40)
         let run = KindsRun([.turn(short + [600] + short), .rest(300)])
@@ -55,7 +55,7 @@ struct KindsPolicyTests {
         #expect((350...400).contains(run.stalls[1].from) && (1_000...1_050).contains(run.stalls[1].to))
     }
 
-    @Test("A loop that counts no callouts is blocked, as ever")
+    @Test("A loop that counts no callouts is blocked")
     func withoutCallouts() {
         var policy = KindsPolicy(rule: StallRule())
         let start = KindsRun.start
@@ -75,7 +75,7 @@ struct KindsPolicyTests {
 
     // MARK: - Repeated
 
-    @Test("Five turns in a row of more than a tick are a stall from the first one's start to the last one's end")
+    @Test("Five turns in a row longer than a tick are one stall, from the first one's start to the last one's end")
     func fiveTurns() {
         let run = KindsRun(KindsRun.Step.turns(6, of: 80, pause: 20) + [.rest(1_000)])
         #expect(run.summary == ["repeated 0–580"] && run.disorder == 0 && run.stalls[0].hasEnded)
@@ -89,36 +89,36 @@ struct KindsPolicyTests {
         #expect(run.summary == ["repeated 0–640"] && run.disorder == 0)
     }
 
-    @Test("Turns of a tick and less are none, however many")
+    @Test("Turns of a tick or less do not count, however many there are")
     func shortTurns() {
         #expect(KindsRun(KindsRun.Step.turns(100, of: 50, pause: 1)).stalls.isEmpty)
     }
 
-    @Test("A short turn in between does not hide the row: what ends it is a pause")
+    @Test("A short turn in between does not end the row; a pause does")
     func shortTurnBetween() {
         let pair: [KindsRun.Step] = [.turn([80]), .rest(5), .turn([1]), .rest(5)]
         let run = KindsRun((0..<6).flatMap { _ in pair } + [.rest(500)])
         #expect(run.stalls.map(\.category) == [.repeated] && run.stalls[0].to == 535)
     }
 
-    @Test("A loop that is free for most of the time is none", arguments: [120, 200, 1_000])
+    @Test("A loop that is free most of the time is not stalled", arguments: [120, 200, 1_000])
     func pausesEndTheRow(_ pause: Int) {
         #expect(KindsRun(KindsRun.Step.turns(40, of: 80, pause: pause)).stalls.isEmpty)
     }
 
-    @Test("Long turns may be as far apart as they are long")
+    @Test("Pauses may be as long as the turns")
     func longPauses() {
         let run = KindsRun(KindsRun.Step.turns(6, of: 200, pause: 180) + [.rest(1_000)])
         #expect(run.summary == ["repeated 0–2100"])
     }
 
-    @Test("Turns that follow each other without a rest are a row too")
+    @Test("Turns without a rest between them form a row, too")
     func withoutRest() {
         let run = KindsRun((0..<6).map { _ in .turn([80]) } + [.rest(500)])
         #expect(run.summary == ["repeated 0–480"])
     }
 
-    @Test("A blocked stall has its time alone: the row before it ends, and another begins after it")
+    @Test("A blocked stall does not overlap a row: the row before it ends, and another begins after it")
     func blockedEndsRow() {
         let row = KindsRun.Step.turns(6, of: 80, pause: 20)
         let run = KindsRun(row + [.turn([400]), .rest(20)] + row + [.rest(500)])
@@ -126,13 +126,13 @@ struct KindsPolicyTests {
         #expect(run.summary == ["repeated 0–580", "blocked 600–1000", "repeated 1020–1600"])
     }
 
-    @Test("Stalls that are reported already do not add up to a row")
+    @Test("Stalls that are already reported do not form a row")
     func blockedTurnsAreNoRow() {
         let run = KindsRun(KindsRun.Step.turns(7, of: 300, pause: 20) + [.rest(500)])
         #expect(run.stalls.map(\.category) == Array(repeating: .blocked, count: 7) && run.disorder == 0)
     }
 
-    @Test("Congested turns do, too")
+    @Test("Neither do congested turns")
     func congestedTurnsAreNoRow() {
         let turn = KindsRun.Step.turn(Array(repeating: 10, count: 40))
         let run = KindsRun((0..<7).flatMap { _ in [turn, .rest(20)] } + [.rest(500)])
@@ -146,7 +146,7 @@ struct KindsPolicyTests {
         #expect(KindsRun([.turn(Array(repeating: 7, count: 60)), .rest(500)], late: late).stalls.isEmpty)
     }
 
-    @Test("Its own settings change it; without them there is none")
+    @Test("Its own settings apply; without them there is no repeated stall")
     func ownNumbers() {
         let steps = KindsRun.Step.turns(3, of: 120, pause: 20) + [.rest(500)]
         #expect(KindsRun(steps, rule: StallRule(repeated: .init(turns: 3, ticks: 2))).summary == ["repeated 0–400"])
@@ -181,7 +181,7 @@ struct KindsPolicyTests {
         #expect(Set(run.stalls.map(\.category)).count > 1)
     }
 
-    @Test("Without own settings the other rules follow the rule for blocked stalls")
+    @Test("By default the other rules derive from the rule for blocked stalls")
     func numbersNotGiven() {
         #expect(StallRule(tick: .milliseconds(10), ticks: 7).congestion == .milliseconds(70))
         #expect(StallRule(tick: .milliseconds(10)).longTurn == .milliseconds(10))

@@ -2,11 +2,11 @@ import RunLoopKit
 
 @testable import StallDetection
 
-/// The rules for all kinds, driven over a loop's life that is told in milliseconds, as the watchdog drives them: a look a tick, none
-/// while the loop rests and nothing is open.
+/// The rules for all kinds, driven through a loop's life in milliseconds, as the watchdog does: a look each tick,
+/// none while the loop rests and nothing is open.
 struct KindsRun {
     enum Step {
-        /// One turn of callouts of such lengths.
+        /// One turn with callouts of these lengths.
         case turn([Int])
         case rest(Int)
 
@@ -20,7 +20,7 @@ struct KindsRun {
         var from: Int
         var to: Int
         var hasEnded = false
-        /// When it was told of.
+        /// When it was reported.
         var told: Int
     }
 
@@ -34,7 +34,7 @@ struct KindsRun {
 
     /// - Parameters:
     ///   - offset: of the first look, in milliseconds.
-    ///   - late: looks at these times are late ones.
+    ///   - late: looks at these times are late.
     init(_ steps: [Step], rule: StallRule = StallRule(), offset: Int = 50, late: Set<Int> = []) {
         self.rule = rule
         policy = KindsPolicy(rule: rule)
@@ -87,9 +87,9 @@ struct KindsRun {
         )
     }
 
-    /// What a loop that lives so would have published.
+    /// What a loop with this life would have published.
     private struct Life {
-        /// Turns by their callouts' beginnings and the turn's end.
+        /// For each turn the beginnings of its callouts, and its end.
         var turns: [(callouts: [Int], end: Int)] = []
         var end = 0
 
@@ -138,7 +138,7 @@ struct KindsRun {
 }
 
 extension KindsPolicy {
-    /// As the watchdog does where nothing speaks against a candidate.
+    /// As the watchdog does if nothing dismisses a candidate.
     mutating func decideAndConfirm(_ look: LoopSample) -> [StallFinding] {
         let findings = decide(look)
         for finding in findings { if case .candidate = finding.decision { confirm(finding.category) } }

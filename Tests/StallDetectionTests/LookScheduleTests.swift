@@ -26,7 +26,7 @@ struct LookScheduleTests {
         #expect(schedule.next == now + tick && schedule.isRound(at: schedule.next))
     }
 
-    @Test("What matured after the look at its loop, while others were looked at, is looked at at once, and once")
+    @Test("A candidate that matured while other loops were looked at is looked at immediately, and once")
     func maturedMeanwhile() {
         for late in [Duration.zero, .milliseconds(-5)] {
             var schedule = schedule([.milliseconds(200), late])
@@ -53,7 +53,7 @@ struct LookScheduleTests {
         #expect(time == maturity)
     }
 
-    @Test("What matures within the tick is looked at then, alone; the others in their turn")
+    @Test("A loop that matures within the tick is looked at then, alone; the others at the next round")
     func meetsEarlyMaturities() {
         var schedule = schedule([.milliseconds(30), .milliseconds(7), .milliseconds(200)])
         #expect(schedule.next == now + .milliseconds(7))
@@ -64,7 +64,7 @@ struct LookScheduleTests {
     }
 
     @Test(
-        "Thresholds at the same time share one look, after the last of them; those right before a round share the round's"
+        "Thresholds close together share one look, after the last; those just before a round use the round's look"
     )
     func meetsTogether() {
         var together = schedule((0..<100).map { .milliseconds(20) + .microseconds($0 * 10) })
@@ -83,15 +83,15 @@ struct LookScheduleTests {
 
 @Suite("A callout that lasts for the threshold")
 struct ThresholdTests {
-    /// What a turn can have before it.
+    /// Callouts before it in the turn.
     static let preludes: [[Int]] = [
         [], [10], [900, 40], Array(repeating: 3_000, count: 7), [13_000, 13_000, 13_000], [49_000], [30_000, 60_000],
     ]
 
-    /// Of the first round; nil for a watchdog that was parked.
+    /// The time of the first round; nil if the watchdog was parked.
     private static let phases: [Int?] = (-1..<50).map { (phase: Int) -> Int? in phase < 0 ? nil : phase * 1_000 + 17 }
 
-    /// How late a look may be for a maturity: the others that it waits for, and the machine.
+    /// How late a look may be for a candidate: the wait for others, and the machine's delay.
     private static let grace = Int(LookSchedule.slack(StallRule().tick) / .microseconds(1)) + 60
 
     @Test(
@@ -123,7 +123,7 @@ struct ThresholdTests {
     }
 
     @Test(
-        "A stall that a late watchdog has missed by less than a tick is reported as ended, with its kind",
+        "A stall that a look less than a tick late has missed is reported as ended, with its kind",
         arguments: preludes
     )
     func missedByALateLook(_ prelude: [Int]) {

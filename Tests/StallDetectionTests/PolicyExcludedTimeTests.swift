@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallDetection
 
-@Suite("The decision, with time that does not count")
+@Suite("The decision, with excluded time")
 struct PolicyExcludedTimeTests {
     private var policy = StallPolicy(rule: StallRule())
 
@@ -28,7 +28,7 @@ struct PolicyExcludedTimeTests {
         )
     }
 
-    @Test("Time that does not count puts a stall off, and is not in its length")
+    @Test("Excluded time delays a stall and is not in its length")
     mutating func putsOff() throws {
         _ = policy.decideAndConfirm(look(0))
         for time in stride(from: 50, through: 500, by: 50) {
@@ -47,7 +47,7 @@ struct PolicyExcludedTimeTests {
         #expect(last.length == .milliseconds(400) && last.excluded == .milliseconds(500))
     }
 
-    @Test("Missed time that could not be read at some looks is counted as soon as it can be read")
+    @Test("Missed time that some looks could not read is counted as soon as it can be read")
     mutating func toldLate() {
         for time in stride(from: 0, through: 200, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         var late = look(250, without: 250)
@@ -67,7 +67,7 @@ struct PolicyExcludedTimeTests {
         #expect(span.length == .milliseconds(300) && span.longest == .milliseconds(5_290))
     }
 
-    @Test("A candidate that would have been a stall without it is counted once, with its reason")
+    @Test("A candidate dismissed only for excluded time is counted once, with its reason")
     mutating func dismissal() {
         _ = policy.decideAndConfirm(look(0))
         for time in stride(from: 50, through: 500, by: 50) { _ = policy.decideAndConfirm(look(time, without: 50)) }
@@ -97,7 +97,7 @@ struct PolicyExcludedTimeTests {
         #expect(span.length == .milliseconds(290))
     }
 
-    @Test("A dismissed stall is one again when so much more has passed")
+    @Test("A dismissed stall becomes one again after another threshold")
     mutating func dismissed() {
         for time in stride(from: 0, through: 250, by: 50) { _ = policy.decide(look(time)) }
         policy.dismiss(because: .traced)
@@ -110,7 +110,7 @@ struct PolicyExcludedTimeTests {
         #expect(span.length == .milliseconds(250))
     }
 
-    @Test("A loop found in its own wait is no stall when it moves on unseen, however long after and exactly known")
+    @Test("A loop found in its own wait is no stall when it moves on unseen, however long after")
     mutating func waitThatPassed() {
         for time in stride(from: 0, through: 250, by: 50) { _ = policy.decide(look(time)) }
         #expect(!policy.wasFoundWaiting)
@@ -121,7 +121,7 @@ struct PolicyExcludedTimeTests {
         #expect(policy.dismissal == .inWait && !policy.wasFoundWaiting)
     }
 
-    @Test("A dismissal is named after the reason that most of the time fell to, not after the last one")
+    @Test("A dismissal is named after the reason with most of the time, not after the last one")
     mutating func largestReason() {
         _ = policy.decideAndConfirm(look(0))
         for time in stride(from: 50, through: 400, by: 50) {
@@ -132,7 +132,7 @@ struct PolicyExcludedTimeTests {
         #expect(policy.dismissal == .traced)
     }
 
-    @Test("Time in which a candidate was held up puts its stall off, by no more than has passed")
+    @Test("Time in which a candidate was delayed postpones its stall, by no more than has passed")
     mutating func excluded() {
         for time in stride(from: 0, through: 150, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         policy.exclude(.milliseconds(100), because: .frozen)
@@ -152,7 +152,7 @@ struct PolicyExcludedTimeTests {
         #expect(policy.maturity == at(1_250))
     }
 
-    @Test("A late wake-up takes out its own window, and what was proven before it stays")
+    @Test("A late wake-up excludes its own window; what was proven before it stays")
     mutating func provenStays() {
         for time in stride(from: 0, through: 200, by: 50) { #expect(policy.decideAndConfirm(look(time)) == .none) }
         #expect(policy.decideAndConfirm(look(400, without: 150, because: .late, late: true)) == .none)

@@ -2,12 +2,12 @@ import RunLoopKit
 
 @testable import StallDetection
 
-/// The policy driven over a trace as the watchdog drives it, on the trace's clock: parked until a departure from rest, then a
-/// look whenever the schedule says, with the stamps that a loop would have left.
+/// The policy, driven through a trace as the watchdog does, on the trace's clock: parked until a departure from rest,
+/// then a look whenever the schedule says, with the stamps that a loop would have left.
 struct PolicyRun {
     struct Report: Hashable {
         var span: StallSpan
-        /// Told only when it was over.
+        /// Reported only after its end.
         var passed = false
     }
 
@@ -23,7 +23,7 @@ struct PolicyRun {
     init(_ trace: Trace, rule: StallRule = StallRule()) {
         policy = StallPolicy(rule: rule)
         let transitions = trace.transitions
-        // The last transition before the look at hand, and before the one before that.
+        // The last transition before this look, and before the previous one.
         var position = 0
         while let departure = transitions[position...].firstIndex(where: { !$0.pulse.isAtRest }) {
             let wake = transitions[departure].time + Self.wakingTime
@@ -84,7 +84,7 @@ struct PolicyRun {
 }
 
 extension StallPolicy {
-    /// As the watchdog does where nothing speaks against a candidate.
+    /// As the watchdog does if nothing dismisses a candidate.
     mutating func decideAndConfirm(_ look: LoopSample) -> StallDecision {
         let decision = decide(look)
         if case .candidate = decision { confirm() }

@@ -27,7 +27,7 @@ struct StallPolicyTests {
         )
     }
 
-    @Test("A loop that rests is never stalled, however long")
+    @Test("A resting loop is never stalled, however long it rests")
     mutating func restIsNoStall() {
         for time in stride(from: 0, through: 10_000, by: 50) {
             #expect(policy.decideAndConfirm(look(time, time % 100 == 0 ? .waiting : .idle)) == .none)
@@ -65,7 +65,7 @@ struct StallPolicyTests {
         #expect(segment.earliestStart == at(count == 1 ? 10 : 12) && segment.latestStart == at(count == 1 ? 10 : 50))
     }
 
-    @Test("What is excluded of a span is in none of its lengths but the longest")
+    @Test("Excluded time is in none of a span's lengths except the longest")
     func excludedOfSpan() {
         let span = StallSpan(
             earliestStart: at(0),
@@ -80,7 +80,7 @@ struct StallPolicyTests {
         )
     }
 
-    @Test("A departure is the exact start, though it woke the watchdog only later; without a stamp the waking is")
+    @Test("A departure is the exact start, even if the watchdog woke later; without a stamp the wake-up is the start")
     mutating func departureBeforeWaking() {
         _ = policy.decideAndConfirm(look(0, .waiting))
         policy.unparked(at: at(1_004))
@@ -107,7 +107,7 @@ struct StallPolicyTests {
         }
     }
 
-    @Test("Every busy phase counts, and the wait does not", arguments: LoopPhase.allCases)
+    @Test("Every busy phase counts; the wait does not", arguments: LoopPhase.allCases)
     mutating func everyPhaseButTheWait(_ phase: LoopPhase) {
         var began = false
         for time in stride(from: 0, through: 300, by: 50) {
@@ -136,7 +136,7 @@ struct StallPolicyTests {
         #expect(span.isExact && span.longest == .milliseconds(1_123))
     }
 
-    @Test("A candidate begins nothing until it is confirmed: it is found again at the next look, and has no end")
+    @Test("A candidate is no stall until confirmed: the next look finds it again, and it has no end")
     mutating func unconfirmed() {
         for time in stride(from: 0, through: 200, by: 50) {
             #expect(policy.decide(look(time, .beforeSources, stamp: 0)) == .none)
@@ -186,7 +186,7 @@ struct StallPolicyTests {
         #expect(policy.maturity == at(5_250))
     }
 
-    @Test("A stall that came and went between two looks is reported, when the loop's stamps prove it")
+    @Test("A stall entirely between two looks is reported if the loop's stamps prove it")
     mutating func passedStall() {
         policy.unparked(at: at(0))
         _ = policy.decideAndConfirm(look(50, .beforeSources, turn: 1, stamp: 0))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallDetection
 
-@Suite("Against the textbook algorithm on random traces", .timeLimit(.minutes(10)))
+@Suite("Compared with the textbook algorithm on random traces", .timeLimit(.minutes(10)))
 struct TextbookComparisonTests {
     static let seeds = 1...250
 
@@ -27,7 +27,7 @@ struct TextbookComparisonTests {
                 #expect(found, "seed \(seed): nothing for \(theirs)")
             }
         }
-        // The traces must hold stalls for the comparison to mean anything.
+        // The traces must contain stalls for the comparison to mean anything.
         #expect(compared > 1_000)
     }
 
@@ -97,7 +97,7 @@ struct TextbookComparisonTests {
         #expect(exact > 1_000)
     }
 
-    @Test("There is one look per tick at most, besides those at a threshold")
+    @Test("There is at most one look per tick, besides those at a threshold")
     func looksAtMostOnceATick() {
         for seed in Self.seeds {
             let run = PolicyRun(Self.trace(seed: seed))

@@ -1,7 +1,8 @@
 import RunLoopKit
 
-/// The monitor that textbooks show: a thread waits on a semaphore for 50 ms at a time, every transition signals it; each wait
-/// that expires while the activity is beforeSources or afterWaiting counts, five in a row are a stall, anything else resets.
+/// The watchdog of the textbooks: a thread waits on a semaphore for 50 ms at a time, and every transition signals it;
+/// each wait that expires while the activity is beforeSources or afterWaiting counts, five in a row are a stall,
+/// anything else resets.
 struct TextbookWatcher {
     static let wait = Duration.milliseconds(50)
     static let limit = 5

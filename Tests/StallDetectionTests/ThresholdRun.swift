@@ -2,10 +2,11 @@ import RunLoopKit
 
 @testable import StallDetection
 
-/// Loops with one turn each, and the watchdog that looks at them, on a clock of microseconds: parked until the first departure from
-/// rest, then a look whenever the schedule says and so late as the machine is.
+/// Loops with one turn each, and the watchdog that looks at them, on a clock in microseconds: parked until the first
+/// departure from rest, then a look whenever the schedule says, plus the machine's delay.
 struct ThresholdRun {
-    /// A loop leaves its rest, begins a turn, has short callouts, then the one that counts, then short ones again, and rests.
+    /// A loop leaves its rest, begins a turn, has short callouts, then the one that matters, then short ones again,
+    /// and rests.
     struct Life {
         var departure: Int
         /// From the departure from rest to the turn's own beginning.
@@ -15,7 +16,7 @@ struct ThresholdRun {
         var length: Int
         var after: [Int] = []
 
-        /// When the callout that counts begins and ends.
+        /// When the callout that matters begins and ends.
         var standing: ClosedRange<Int> {
             let start = departure + toTurn + before.reduce(0, +)
             return start...start + length
@@ -24,9 +25,9 @@ struct ThresholdRun {
 
     struct Told: Equatable {
         var category: StallCategory
-        /// When it was told of first.
+        /// When it was first reported.
         var at: Int
-        /// Told only when it was over.
+        /// Reported only after its end.
         var passed: Bool
     }
 
@@ -82,14 +83,14 @@ struct ThresholdRun {
     private func instant(_ time: Int) -> MonotonicInstant { Self.start + .microseconds(time) }
 }
 
-/// What a loop that lives so publishes, and what is made of it.
+/// What a loop with this life publishes, and the decisions about it.
 private struct WatchedLife {
     var policy: KindsPolicy
     private let rule: StallRule
     private var moments: [(time: Int, pulse: LoopHeartbeat.Pulse, callouts: UInt64)] = []
     private let life: ThresholdRun.Life
     private var lastLook = -1
-    /// Whether the loop was asked to stamp what comes next.
+    /// Whether the loop was asked to stamp its next transition.
     private var wantsStamp = false
 
     init(_ life: ThresholdRun.Life, _ rule: StallRule) {

@@ -1,6 +1,6 @@
 import RunLoopKit
 
-/// A loop's life on a clock of its own: its transitions in order, as a loop would publish them.
+/// A loop's life on a simulated clock: its transitions in order, as a loop would publish them.
 struct Trace {
     struct Transition: Hashable {
         var time: MonotonicInstant
@@ -36,7 +36,7 @@ struct Trace {
         return zip(transitions, ends).map { ($0.pulse.phase, $0.time, $1) }
     }
 
-    /// A server's loop: mostly turns of microseconds, now and then work of up to 700 ms in any phase.
+    /// A server's loop: mostly turns of microseconds, sometimes work of up to 700 ms in any phase.
     static func random(turns: Int, using random: inout some RandomNumberGenerator) -> Trace {
         var trace = Trace()
         trace.stay(.entry, .microseconds(1))
