@@ -25,7 +25,7 @@ import Testing
             numbers.flatMap { number in (0..<8).map { UInt8(truncatingIfNeeded: number >> ($0 * 8)) } }
         }
 
-        @Test("Some eighty calls that wait are known by name")
+        @Test("Some eighty waiting calls are known by name")
         func table() {
             #expect(CallSignature.count >= 80)
             let calls = ["read", "ppoll", "clock_nanosleep", "waitid", "connect", "fsync", "flock"]
@@ -46,7 +46,7 @@ import Testing
             #expect(words(decode(232, [9, 0, 64, UInt(bitPattern: -1)])) == "epfd=9 maxevents=64 timeout=none")
         }
 
-        @Test("Timeouts are read where they lie, or left out")
+        @Test("Timeouts are read from memory, or left out")
         func timeouts() {
             let memory: [UInt: [UInt8]] = [0x1000: little(1, 500_000_000), 0x2000: little(.max, .max)]
             #expect(words(decode(35, [0x1000], memory: memory)) == "request=1.5s")
@@ -56,7 +56,7 @@ import Testing
             #expect(words(decode(7, [0, 0, 250])) == "nfds=0 timeout=250ms")
         }
 
-        @Test("A path is read up to its end, be it beside memory that cannot be read")
+        @Test("A path is read up to its end, even next to unreadable memory")
         func paths() {
             let path = Array("/srv/data\0garbage".utf8)
             #expect(
@@ -75,7 +75,7 @@ import Testing
             #expect(decode(7, [0x1000, .max, 0]).descriptors.isEmpty)
         }
 
-        @Test("A call that is not known has no words, one without arguments an empty list")
+        @Test("An unknown call has no words, a call without arguments an empty list")
         func unknown() {
             #expect(decode(9_999, [1]).arguments == nil)
             #expect(decode(34, []).arguments == [])
@@ -85,7 +85,7 @@ import Testing
 
 @Suite("A socket's address in words")
 struct SocketAddressTests {
-    @Test("Each address family has its form; a truncated address has none")
+    @Test("Each address family has its own form; a truncated address has none")
     func forms() {
         #expect(SocketAddress([2, 0, 0x15, 0x38, 10, 0, 0, 7, 0, 0, 0, 0])?.text == "10.0.0.7:5432")
         let loopback: [UInt8] = [10, 0, 0, 80, 0, 0, 0, 0] + [UInt8](repeating: 0, count: 15) + [1, 0, 0, 0, 0]

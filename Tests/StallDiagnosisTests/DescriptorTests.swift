@@ -7,7 +7,7 @@ import Testing
 
 @testable import StallDiagnosis
 
-@Suite("What a descriptor stands for")
+@Suite("What a descriptor refers to")
 struct DescriptorTests {
     @Test(
         "Kinds are recognised by the kernel's names",
@@ -65,7 +65,7 @@ struct DescriptorTests {
         #expect(!counters.isEmpty && counters.allSatisfy { $0.info?.count != nil })
     }
 
-    @Test("The mount table: escapes, types, and which of them ask another machine")
+    @Test("The mount table: escapes, types, and network file systems")
     func mounts() {
         let table = MountTable(
             """
@@ -80,7 +80,7 @@ struct DescriptorTests {
         #expect(table.mounts.map { MountTable.isRemote($0.type) } == [false, true, true])
     }
 
-    @Test("Who holds a file's lock, and not who waits for it")
+    @Test("The holder of a file's lock, not a waiter for it")
     func locks() {
         let locks = FileLocks(
             """
@@ -95,7 +95,7 @@ struct DescriptorTests {
     }
 
     @Test(
-        "Who has a SQLite database: another process that writes, then one that reads, then the process itself; in its own bytes alone"
+        "The holder of a SQLite database: another process that writes or reads, or this one; only in SQLite's own bytes"
     )
     func databaseLocks() {
         let locks = FileLocks(

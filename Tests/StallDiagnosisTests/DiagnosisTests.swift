@@ -6,7 +6,7 @@ import Testing
 
 @testable import StallDiagnosis
 
-@Suite("The cause, from what the kernel counted")
+@Suite("The cause, from the kernel's counters")
 struct DiagnosisTests {
     private func window(cpu: Int = 0, delay: Int = 0, of length: Int = 250) -> EvidenceWindow {
         func evidence(_ cpu: Int, _ delay: Int) -> ThreadEvidence {
@@ -49,13 +49,13 @@ struct DiagnosisTests {
         #expect(diagnosis.summary.contains("98 % of 250 ms"))
     }
 
-    @Test("Ready to run without a CPU is starved, even where the thread got some")
+    @Test("Ready to run without a CPU is starved, even if the thread got some CPU time")
     func starved() {
         #expect(diagnose(window(cpu: 60, delay: 180), state: "R").verdict == .starved)
     }
 
     @Test(
-        "A thread that waited for most of the time is not starved, however short its turns were beside the queue for them"
+        "A thread that waited for most of the time is not starved, even if it mostly queued when ready"
     )
     func briefQueue() {
         #expect(diagnose(window(cpu: 1, delay: 5), state: "S", call: call(0)).verdict == .blocked)
@@ -63,7 +63,7 @@ struct DiagnosisTests {
         #expect(diagnose(window(cpu: 1, delay: 125), state: "S", call: call(0)).verdict == .starved)
     }
 
-    @Test("Waiting in a system call is blocked, and says on what")
+    @Test("Waiting in a system call is blocked, and says for what")
     func blocked() {
         let diagnosis = diagnose(window(cpu: 1), call: call(0), target: "pipe:[77]")
         #expect(diagnosis.verdict == .blocked)
@@ -118,7 +118,7 @@ struct DiagnosisTests {
         #expect(site.settled(by: []) == site)
     }
 
-    @Test("A stall that was over before anybody looked says so; one that was seen does not")
+    @Test("A stall that was over before the first look says so; one that was seen does not")
     func overUnseen() {
         let waits = WaitProfile([])
         let unseen = Diagnosis(window: nil, state: "S", waits: waits, wasSeen: false)
@@ -140,7 +140,7 @@ struct DiagnosisTests {
     }
 }
 
-@Suite("The cause, where the evidence is mixed")
+@Suite("The cause, with mixed evidence")
 struct MixedEvidenceTests {
     private func window(cpu: Int = 0, delay: Int = 0, faults: Int = 0, blockIO: Int = 0, of length: Int = 200)
         -> EvidenceWindow
@@ -206,7 +206,7 @@ struct MixedEvidenceTests {
         )
     }
 
-    @Test("A quota that did not bite is not to blame: too many threads are")
+    @Test("A quota that did not throttle is not to blame: too many threads are")
     func crowd() {
         var window = window(cpu: 20, delay: 180)
         window.supply = supply(throttled: 0, of: 2, runnable: 9)
@@ -216,7 +216,7 @@ struct MixedEvidenceTests {
         )
     }
 
-    @Test("Pinned to a part of the processors, and stolen time")
+    @Test("Pinned to some of the CPUs, and stolen time")
     func pinnedAndStolen() {
         var window = window(cpu: 20, delay: 180)
         window.supply = supply(runnable: 2, allowed: 1)
@@ -235,7 +235,7 @@ struct MixedEvidenceTests {
         #expect(Diagnosis(window: away, state: "R", waits: waits((nil, "R", 200))).verdict == .unknown)
     }
 
-    @Test("Time on a CPU is reported by its parts, and by where it was spent")
+    @Test("CPU time is reported split into user and system, and by where it was spent")
     func parts() {
         let diagnosis = Diagnosis(window: window(cpu: 160), state: "R", waits: waits(), hottest: "parse(_:)")
         #expect(
@@ -245,7 +245,7 @@ struct MixedEvidenceTests {
     }
 
     #if arch(x86_64)
-        @Test("What it waited in for longest decides, not where it was found first or last")
+        @Test("The longest wait decides, not where the thread was found first or last")
         func longestWait() {
             let diagnosis = Diagnosis(
                 window: window(cpu: 5),
@@ -265,7 +265,7 @@ struct MixedEvidenceTests {
             }
         }
 
-        @Test("A call on a network file system is a disk wait, and names it, also asleep in state S")
+        @Test("A call on a network file system is a disk wait that names it, also asleep in state S")
         func networkFileSystem() {
             let file = StallReport.Descriptor(
                 number: 5,
@@ -313,13 +313,13 @@ struct ThreadEvidenceTests {
         #expect(evidence.cpuNanoseconds == 123_456 && evidence.runDelayNanoseconds == 789)
     }
 
-    @Test("Text of another form gives no evidence", arguments: ["", "12 a R", "12 (a", "12 ) ( R", "12 (a) R 1 2"])
+    @Test("Text in another form gives no evidence", arguments: ["", "12 a R", "12 (a", "12 ) ( R", "12 (a) R 1 2"])
     func malformed(_ stat: String) {
         #expect(ThreadEvidence(stat: stat, schedstat: "1 2 3") == nil)
         #expect(ThreadEvidence(stat: "1 (a) R 1 2 3 4 5 6 7 8 9 10", schedstat: stat) == nil)
     }
 
-    @Test("A living thread can be read, one that is not there cannot")
+    @Test("A living thread can be read; a missing one cannot")
     func real() {
         #expect(ThreadEvidence.read(threadID: Int32(getpid()))?.state != nil)
         #expect(ThreadEvidence.read(threadID: -1) == nil)

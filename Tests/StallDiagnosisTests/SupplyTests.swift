@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallDiagnosis
 
-@Suite("The supply of processors")
+@Suite("The supply of CPU time")
 struct SupplyTests {
     private func files(_ cgroup: String, _ mounts: String, _ contents: [String: String]) -> SupplyFiles {
         SupplyFiles(cgroup: cgroup, mounts: mounts) { contents[$0] }
@@ -34,7 +34,7 @@ struct SupplyTests {
         #expect(found.limited == [.init(statistics: "/sys/fs/cgroup/cpu.stat", quotaPercent: 20)])
     }
 
-    @Test("In a container without a namespace of its own, what is mounted begins at the container's cgroup")
+    @Test("In a container without its own namespace, the mount begins at the container's cgroup")
     func bareContainer() {
         let found = files(
             "4:cpu,cpuacct:/docker/abc\n0::/\n",
@@ -56,7 +56,7 @@ struct SupplyTests {
         #expect(files("0::/../..\n", "1 1 0:1 / /c rw - cgroup2 cgroup2 rw\n", [:]).pressure == "/c/cpu.pressure")
     }
 
-    @Test("The kernel's counts, in the formats of both versions")
+    @Test("The kernel's counters, in the formats of both versions")
     func counts() {
         let one = ProcessorSupply.Throttling("nr_periods 5\nnr_throttled 2\nthrottled_time 160000000\n")
         #expect(one?.throttledNanoseconds == 160_000_000 && one?.periods == 5 && one?.throttledPeriods == 2)

@@ -27,7 +27,7 @@ struct WaitingClientsTests {
         #expect(PollEntry.all(in: "").isEmpty)
     }
 
-    @Test("Ports that are listened on are read, up to the first connection")
+    @Test("Listening ports are read, up to the first connection")
     func ports() {
         let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
         let text =
@@ -43,7 +43,7 @@ struct WaitingClientsTests {
     }
 
     @Test(
-        "Unread connections and those not accepted are clients that wait; what the server asks of others is not",
+        "Unread and unaccepted connections are waiting clients; the server's own requests to others are not",
         arguments: [AF_INET, AF_UNIX]
     )
     func counts(_ family: Int32) throws {
@@ -53,7 +53,7 @@ struct WaitingClientsTests {
             if number < 3 { #expect(unsafe write(client, "1234567", 7) == 7) }
             _ = connection
         }
-        // A connection in which the process is the client: the answer has arrived, and is unread.
+        // A connection in which the process is the client: the answer has arrived and is unread.
         let (own, other) = try server.connect()
         server.watch(own)
         #expect(unsafe write(other, "answer", 6) == 6)
@@ -72,7 +72,7 @@ struct WaitingClientsTests {
         }
     }
 
-    @Test("In a list the sockets count, and those in an epoll set among it; each once")
+    @Test("In a list the sockets count, and those in an epoll set in the list; each once")
     func list() throws {
         let server = try Server(AF_INET)
         let (client, connection) = try server.connect()
@@ -85,7 +85,7 @@ struct WaitingClientsTests {
         #expect(count([]) == nil && count([-1, .max]) == nil)
     }
 
-    @Test("An epoll set without clients' sockets, and a descriptor that is no epoll set, give no victims")
+    @Test("An epoll set without clients' sockets, or a descriptor that is no epoll set, gives no victims")
     func nothing() {
         let set = epoll_create1(Int32(EPOLL_CLOEXEC))
         #expect(WaitingClients(process: .own, awaited: .set(set)).count() == nil)
