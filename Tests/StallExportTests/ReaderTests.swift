@@ -3,8 +3,8 @@ import StallExport
 import StallReports
 import Testing
 
-/// Exports read by programs that others wrote. `scripts/test --all` installs them.
-@Suite("Exports read by others")
+/// Exports, read by third-party programs. `scripts/test --all` installs them.
+@Suite("Exports read by other programs")
 struct ReaderTests {
     /// Names that each format must escape, and a stall without a stack.
     private static let reports =
@@ -16,7 +16,7 @@ struct ReaderTests {
             )
         ] + ExportSample.reports
 
-    /// Runs a Python script over an export, and returns what it prints.
+    /// Runs a Python script on an export and returns what it prints.
     private func read(_ format: ExportFormat, _ script: String) throws -> String {
         let file = try Tool.File(ExportSample.export(format, Self.reports), suffix: format.rawValue)
         let run = try Tool.run(Tool.readers, ["-c", script, file.path])

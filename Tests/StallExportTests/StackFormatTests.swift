@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Exports of stacks")
 struct StackFormatTests {
-    @Test("A stack weighs its part of the stall: all together are the blocked time")
+    @Test("A stack's weight is its share of the stall: all weights sum up to the blocked time")
     func weights() throws {
         let lines = try ExportSample.text(.collapsed).split(separator: "\n").map(String.init)
         #expect(
@@ -13,7 +13,7 @@ struct StackFormatTests {
         )
     }
 
-    @Test("Without counts each stack has the same weight; an absurd count has none, and does not trap")
+    @Test("Without counts each stack has the same weight; an absurd count has none and does not trap")
     func uncounted() throws {
         let (one, other) = (ExportSample.frame("one"), ExportSample.frame("other"))
         let even = try ExportSample.text(.collapsed, [ExportSample.report([([one], nil), ([other], nil)])])
@@ -39,7 +39,7 @@ struct StackFormatTests {
         #expect(try ExportSample.text(.collapsed, [report]) == "main;handler;job;… 99 frames left out;read 600000\n")
     }
 
-    @Test("speedscope: samples point at frames that are there, weights add up to the profile's length")
+    @Test("speedscope: samples refer to existing frames, weights sum up to the profile's length")
     func speedscope() throws {
         let file = try ExportSample.json(ExportSample.export(.speedscope))
         let frames = try #require((file["shared"] as? [String: Any])?["frames"] as? [[String: Any]])
@@ -57,7 +57,7 @@ struct StackFormatTests {
         #expect(names == [["main", "total()", "price()"], ["main", "total()", "tax()"]])
     }
 
-    @Test("Firefox: a thread for each loop; the columns of a table are of one length, and point at rows that are there")
+    @Test("Firefox: a thread for each loop; a table's columns have one length and refer to existing rows")
     func firefox() throws {
         let file = try ExportSample.json(ExportSample.export(.firefox))
         #expect((file["meta"] as? [String: Any])?["preprocessedProfileVersion"] as? Int == 48)
@@ -107,7 +107,7 @@ struct StackFormatTests {
     }
 
     @Test(
-        "The picture is well-formed, and the page holds its data whole, whatever is in the names",
+        "The picture is well-formed, and the page holds all its data, whatever the names contain",
         .enabled(if: Tool.exists("xmllint"), "xmllint is missing: apt-get install libxml2-utils")
     )
     func pictures() throws {
@@ -126,7 +126,7 @@ struct StackFormatTests {
         #expect(graph["t"] as? Int == 600_000_000)
     }
 
-    @Test("In a flame graph a function is one box, on whatever line it was")
+    @Test("In a flame graph a function is one box, whatever its lines")
     func merged() throws {
         let data = try ExportSample.text(.html).components(separatedBy: #"id="data">"#)[1].components(
             separatedBy: "</script>"
@@ -144,7 +144,7 @@ struct StackFormatTests {
         )
     }
 
-    @Test("Stacks of the same weight are in the same order every time, whatever distinguishes them")
+    @Test("Stacks of the same weight always have the same order, whatever distinguishes them")
     func order() {
         var stacks = WeightedStacks()
         for service in ["c", "a", "b"] {

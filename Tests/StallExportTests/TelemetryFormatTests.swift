@@ -11,7 +11,7 @@ struct TelemetryFormatTests {
         try ExportSample.text(format, reports).split(separator: "\n").map { try ExportSample.json(Data($0.utf8)) }
     }
 
-    @Test("Chrome: one track for each watched thing, a bar for each stall")
+    @Test("Chrome: one track for each watched item, a bar for each stall")
     func traceEvents() throws {
         let file = try ExportSample.json(ExportSample.export(.chrome))
         let events = try #require(file["traceEvents"] as? [[String: Any]])
@@ -23,7 +23,7 @@ struct TelemetryFormatTests {
         #expect((none["traceEvents"] as? [Any])?.isEmpty == true)
     }
 
-    @Test("Chrome: processes of one number are distinguished: by host, container and start")
+    @Test("Chrome: processes with one id are distinguished by host, container and start")
     func traceProcesses() throws {
         let changes: [(inout StallReport) -> Void] = [
             { _ in }, { $0.host.name = "web2" }, { $0.process.pidNamespace = 4_026_531_836 },
@@ -44,7 +44,7 @@ struct TelemetryFormatTests {
         #expect(names.prefix(2) == ["shop (pid 7 on web1)", "shop (pid 7 on web2)"] && names.count == 5)
     }
 
-    @Test("OpenTelemetry logs: a record a line, numbers as texts, only identifiers that a receiver takes")
+    @Test("OpenTelemetry logs: a record per line, numbers as text, only identifiers that a receiver accepts")
     func logs() throws {
         var odd = ExportSample.reports[0]
         odd.trace = .init(traceID: "not a trace", spanID: "00f067aa0ba902b7")
@@ -96,7 +96,7 @@ struct TelemetryFormatTests {
         }
     }
 
-    @Test("Sentry: an event a line, its stack outermost first; none where there is none")
+    @Test("Sentry: an event per line, its stack outermost first; no stack if there is none")
     func sentry() throws {
         let events = try lines(.sentry)
         let exceptions = try events.map { event in

@@ -8,7 +8,7 @@ enum Tool {
     /// Why a test of `reads` is skipped.
     static let missing: Comment = "its reader is not installed: scripts/test --all installs it"
 
-    /// Whether the Python that `scripts/setup --all` makes has a module.
+    /// Whether the Python that `scripts/setup --all` installs has a module.
     static func reads(_ module: String) -> Bool {
         exists(readers) && (try? run(readers, ["-c", "import \(module)"]).status) == 0
     }
