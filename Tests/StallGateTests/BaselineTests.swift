@@ -39,7 +39,7 @@ struct BaselineTests {
         Gate.judge(.success(Self.overview(stalls, [run])), by: Budget(), against: baseline)
     }
 
-    @Test("what is as it was passes; more often, longer and new faults are over, each with its figures")
+    @Test("unchanged faults pass; more frequent, longer and new ones are over, each with its figures")
     func changes() throws {
         let before = try baseline(Self.stalls(20))
         #expect(judge(Self.stalls(20), before).verdict == .within)
@@ -58,7 +58,7 @@ struct BaselineTests {
         #expect(new.text.contains("  baseline: 1 run, 10m watched; a new fault is proven by 7 stalls"))
     }
 
-    @Test("a new fault that came too seldom, another machine or build, and a run that was too short are inconclusive")
+    @Test("a new rare fault, another machine or build, and a run that was too short are inconclusive")
     func inconclusive() throws {
         let before = try baseline(Self.stalls(20))
         let new = judge(Self.stalls(1, "v2:bbbb000000000000"), before)
@@ -74,7 +74,7 @@ struct BaselineTests {
         )
     }
 
-    @Test("stalls for want of a processor are the machine's: they are set apart, and close nothing")
+    @Test("stalls for lack of a CPU are listed separately; many of them make the result inconclusive")
     func starved() throws {
         let before = try baseline(Self.stalls(20))
         let some = judge(Self.stalls(20) + Self.stalls(3, verdict: .starved), before)
@@ -83,7 +83,7 @@ struct BaselineTests {
         #expect(many.verdict == .inconclusive && many.text.contains("which is not the code's fault"))
         let both = judge(Self.stalls(60) + Self.stalls(40, verdict: .starved), before)
         #expect(both.verdict == .inconclusive)
-        // Twice as long, but without a processor for half of the time.
+        // Twice as long, but without a CPU for half of the time.
         let delayed = Self.stalls(20, ms: 600).map { report in
             var report = report
             report.cause.evidence = .init(runDelayNs: 300, windowNs: 600)
@@ -92,7 +92,7 @@ struct BaselineTests {
         #expect(judge(delayed, before).verdict == .within)
     }
 
-    @Test("a fault that got names since is the same fault")
+    @Test("a fault that has got names since is the same fault")
     func names() throws {
         let before = try baseline(Self.stalls(20))
         var named = Self.stalls(20, "v2:bbbb000000000000")
@@ -134,7 +134,7 @@ struct BaselineTests {
         #expect(difference.starvedBefore == 9 && difference.starvedAfter == 0 && difference.count(.worse) == 2)
     }
 
-    @Test("the same set has no difference, and a fault under another name is the same fault")
+    @Test("equal sets have no difference, and a fault under another name is the same fault")
     func noDifference() throws {
         let before = try baseline(Self.stalls(20))
         #expect(FaultDifference(before, before).items.map(\.change) == [.unchanged])
@@ -150,7 +150,7 @@ struct BaselineTests {
         #expect(FaultDifference(before, try baseline(renamed)).items.map(\.change) == [.unchanged])
     }
 
-    @Test("two faults of the baseline that are one now are added up, and so they are tightened")
+    @Test("two faults of the baseline that are now one are summed, and tightened as one")
     func merged() throws {
         let names = ["v2:aaaa000000000000", "v2:bbbb000000000000"]
         let before = try baseline(Self.stalls(20, names[0]) + Self.stalls(20, names[1]))
@@ -172,7 +172,7 @@ struct BaselineTests {
         #expect(Gate.judge(.success(new), by: budget, against: try baseline([])).verdict == .within)
     }
 
-    @Test("the ratchet takes what is proven to be better, and nothing else")
+    @Test("tightening takes over proven improvements and nothing else")
     func tightened() throws {
         let before = try baseline(Self.stalls(40))
         let tighten = { (stalls: [StallReport]) in
@@ -188,7 +188,7 @@ struct BaselineTests {
         #expect(shorter.faults[0].lengthsNs.max() == 106_000_000 && shorter.faults[0].count == 40)
     }
 
-    @Test("is read back as it was written; one with impossible numbers, or of a later version, is refused")
+    @Test("it is read back as written; one with impossible numbers, or of a later version, is refused")
     func coding() throws {
         let before = try baseline(Self.stalls(3))
         let json = try before.json()
@@ -201,7 +201,7 @@ struct BaselineTests {
         }
     }
 
-    @Test("repeats: over in most runs is over, in few it comes and goes; one that was not watched cannot be judged")
+    @Test("repeats: over in most runs is over, in few it is intermittent; an unwatched run cannot be judged")
     func repeats() {
         let (bad, good) = (Self.overview(Self.stalls(1), [Self.run()]), Self.overview([], [Self.run()]))
         let judge = { Gate.judge(repeats: $0, by: Budget(maxStalls: 0)) }

@@ -50,7 +50,7 @@ struct BudgetRuleTests {
         return rule
     }
 
-    @Test("each limit: what is permitted is within, a little more is over, and the message has both figures")
+    @Test("each limit: the permitted value is within, a little more is over, and the message has both figures")
     func limits() {
         let run = Self.run(turns: .init(count: 900, p50Ns: 1000, p99Ns: 80_000_000, maxNs: 400_000_000))
         // Two hours are watched: six stalls are three per hour, and 3.6 s of 7200 s.
@@ -73,7 +73,7 @@ struct BudgetRuleTests {
         }
     }
 
-    @Test("a budget fits by service, label, type, verdict and fault; texts with * for any text")
+    @Test("a budget matches by service, label, type, verdict and fault; * matches any text")
     func scopes() {
         let run = Self.run()
         let report = Self.stall(run, on: "nio-1", verdict: .blocked)
@@ -92,7 +92,7 @@ struct BudgetRuleTests {
         }
     }
 
-    @Test("each stall is judged by the first budget that fits; what one has switched off is judged by none")
+    @Test("each stall is judged by the first budget that matches; a budget that is off judges none")
     func first() {
         let run = Self.run()
         let reports = [Self.stall(run, verdict: .starved), Self.stall(run), Self.stall(run, on: "nio-1")]
@@ -115,7 +115,7 @@ struct BudgetRuleTests {
         #expect(judge([], run, [warning]).verdict == .within)
     }
 
-    @Test("an allowance counts up to its day; the day after, the gate fails in any case; an unused one is reported")
+    @Test("an allowance counts until its day; the day after, the gate fails; an unused one is reported")
     func allowances() throws {
         let run = Self.run()
         var contents = ReportReader.Contents()
@@ -141,7 +141,7 @@ struct BudgetRuleTests {
         #expect(result.text.contains("unused: allowance of v2:aaaa: no stall has this fingerprint"))
     }
 
-    @Test("days: those of the calendar alone")
+    @Test("days: only those of the calendar")
     func days() {
         for text in ["2027-01-31", "2028-02-29", "2000-02-29"] { #expect(CalendarDay(text)?.description == text) }
         for text in ["2027-02-29", "1900-02-29", "2027-13-01", "2027-00-10", "2027-1-31", "27-01-31", "2027-01-32", ""]

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Comparison with the past")
 struct ComparisonTests {
-    @Test("the rate's test is exact: values by hand, and its ends")
+    @Test("the test of rates is exact: values by hand, and extremes")
     func rate() {
         // All three in the second half: an eighth. At least two of three: a half.
         #expect(abs(Statistics.risenRate(before: 0, after: 3, share: 0.5) - 0.125) < 1e-12)
@@ -33,7 +33,7 @@ struct ComparisonTests {
         #expect(abs(ends[0] - ends[1]) < 1e-3 * ends[0])
     }
 
-    @Test("the lengths' test: by hand, with ties, and alike by both ways where they meet")
+    @Test("the test of lengths: by hand, with ties, and equal by both methods where they meet")
     func lengths() {
         // One of the 20 ways to choose three of six ranks has the largest sum.
         #expect(abs(Statistics.larger(before: [1, 2, 3], after: [4, 5, 6]) - 0.05) < 1e-12)
@@ -78,7 +78,7 @@ struct ComparisonTests {
     }
 
     @Test(
-        "where nothing has changed at most one comparison in a hundred finds something, however many faults there are"
+        "without a change at most one comparison in a hundred finds one, however many faults there are"
     )
     func falseAlarms() {
         let cases: [(means: [Double], hours: (before: Double, after: Double))] = [
@@ -92,7 +92,7 @@ struct ComparisonTests {
     }
 
     @Test(
-        "a doubled rate of 60 stalls, and a doubled length of 25, are found in 95 of 100; the rate also among six faults from 75 on"
+        "a doubled rate of 60 stalls or length of 25 is found in 95 %; the rate among six faults from 75 stalls on"
     )
     func found() {
         let rate = proven(15) { $0.comparison(means: [60], hours: (1, 1), rate: 2) }

@@ -15,7 +15,7 @@ struct FormatTests {
         return Gate.judge(.success(contents), by: Budget(maxStalls: 0, maxDurationNs: 500_000_000))
     }
 
-    @Test("text: the verdict first, then what it rests on")
+    @Test("text: the verdict first, then its reasons")
     func text() {
         #expect(
             result().text == """
@@ -51,7 +51,7 @@ struct FormatTests {
         #expect((object["doubts"] as? [[String: Any]])?.first?["code"] as? String == "torn")
     }
 
-    @Test("JUnit: well-formed for xmllint, whatever is in the names; counts what failed")
+    @Test("JUnit: well-formed for xmllint, whatever the names contain; failures are counted")
     func junit() throws {
         let hostile = result(function: "\u{1B}[2J<a b=\"'&]]>\u{0}\u{FFFF}<\u{338}&\u{301}", torn: true).junit()
         let xml = try Xmllint(hostile)

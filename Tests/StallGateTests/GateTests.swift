@@ -64,7 +64,7 @@ struct GateTests {
         #expect(judge([], runs: [run], Budget(allowed: allowed)).unusedAllowances.isEmpty)
     }
 
-    @Test("a fault is allowed by its name and by those that it had before, in reports and where it was only counted")
+    @Test("a fault is allowed by its name or an earlier one, in reports and where it was only counted")
     func aliases() throws {
         let before = try #require(Fingerprint(rawValue: "v2:aaaa000000000000"))
         var named = Sample.report(fingerprint: "v2:bbbb000000000000")
@@ -93,12 +93,12 @@ struct GateTests {
         #expect(judge([named, nameless], runs: [run], Budget(maxStalls: 4, allowed: other)).stallCount == 5)
     }
 
-    @Test("faults that had a name in common are one, over any number of reports; no other is among them")
+    @Test("faults that had a name in common are one, over any number of reports; no other is included")
     func aliasesOfAliases() throws {
         let names = "abcdef".map { "v2:" + String(repeating: $0, count: 16) }
         let fingerprints = try names.map { try #require(Fingerprint(rawValue: $0)) }
-        // One earlier name became two names, and one of these is the predecessor
-        // of a third; the fifth and the sixth belong to another fault.
+        // One earlier name became two names, and one of these is the predecessor of a third; the fifth and the sixth
+        // belong to another fault.
         let reports = [(1, 0), (2, 0), (3, 2), (5, 4)].map { name, before in
             var report = Sample.report(fingerprint: names[name])
             report.aliases = [fingerprints[before]]
@@ -114,7 +114,7 @@ struct GateTests {
         #expect(result.allowed.count == 3 && result.stallCount == 1)
     }
 
-    @Test("an allowed fault that did not occur is named: it is fixed, or misspelt")
+    @Test("an allowed fault that did not occur is named: it is fixed or misspelt")
     func unusedAllowances() throws {
         let reports = [Sample.report(fingerprint: "v1:aaaa000000000000")]
         let (used, unused) = (try #require(FingerprintPrefix("aaaa")), try #require(FingerprintPrefix("v1:bbbb")))
@@ -124,7 +124,7 @@ struct GateTests {
         #expect(String(decoding: try result.json(), as: UTF8.self).contains(#""unused_allowances":["v1:bbbb"]"#))
     }
 
-    @Test("a stall that was only counted can be the one that lasted too long, in a report or in none")
+    @Test("a stall that was only counted can be the one that was too long, with or without a report")
     func longestCountedOnly() throws {
         let repeats = StallReport.Repeats(
             count: 3,
@@ -154,7 +154,7 @@ struct GateTests {
         #expect(judge([], runs: [run], Budget(maxDurationNs: 2_000_000_000)).verdict == .within)
     }
 
-    @Test("a stall under way cannot be judged by its length, until it is too long")
+    @Test("an ongoing stall cannot be judged by its length until it is too long")
     func underWay() {
         var report = Sample.report(ms: 300)
         report.state = .ongoing
@@ -177,7 +177,7 @@ struct GateTests {
         #expect(result.tooLong.map(\.durationNs) == [900_000_000, 500_000_000])
     }
 
-    @Test("an allowed fingerprint counts for neither, by its full name or a prefix")
+    @Test("an allowed fingerprint, in full or as a prefix, counts for neither limit")
     func allowed() throws {
         let reports = [Sample.report(fingerprint: "v1:aaaa000000000000", ms: 9000)]
         for text in ["v1:aaaa000000000000", "v1:aaaa", "aaaa0"] {
@@ -190,7 +190,7 @@ struct GateTests {
         #expect(judge(reports, Budget(maxStalls: 0, allowed: [other])).verdict == .over)
     }
 
-    @Test("a prefix that fits two fingerprints cannot be judged by")
+    @Test("a prefix that matches two fingerprints makes it impossible to judge")
     func ambiguousPrefix() throws {
         let reports = ["v1:aaaa000000000000", "v1:aaaa000000000001"].map { Sample.report(fingerprint: $0) }
         let prefix = try #require(FingerprintPrefix("aaaa"))
@@ -200,7 +200,7 @@ struct GateTests {
     }
 
     @Test(
-        "refuses what is no prefix",
+        "an invalid prefix is refused",
         arguments: ["", "v1:", "aaa", "v1:aaaaaaaaaaaaaaaaa", "x1:aaaa", "v1:v1:aaaa", "*"]
     )
     func refusesPrefix(text: String) {
@@ -223,7 +223,7 @@ struct GateTests {
         #expect(result.doubts == [.watchedNothing(run: idle.id), .disarmed(run: disarmed.id)])
     }
 
-    @Test("of a running process the result says that it runs, even if it has only just started")
+    @Test("for a running process the result says that it runs, even if it has only just started")
     func running() {
         var run = Sample.run()
         run.state = .running
@@ -237,7 +237,7 @@ struct GateTests {
         #expect(young.text.contains("it has watched for less than a second, and goes on; judge later"))
     }
 
-    @Test("stalls that were only counted, and that no fault accounts for, make it impossible to judge")
+    @Test("counted-only stalls that no fault accounts for make it impossible to judge")
     func unaccounted() throws {
         var run = Sample.run()
         (run.stalls, run.suppressed) = (["blocked": 500], 499)
@@ -264,7 +264,7 @@ struct GateTests {
         #expect(judge([report], runs: [run], Budget()).doubts == [])
     }
 
-    @Test("reports that wait for the disk are missing, while the process runs and when it is dead")
+    @Test("reports that wait for the disk are missing, whether the process is alive or dead")
     func waitingReports() {
         var run = Sample.run()
         (run.state, run.writing) = (.running, .init(waiting: 2))
@@ -276,7 +276,7 @@ struct GateTests {
     }
 
     @Test(
-        "a run that its process did not close is judged by its records, and reported; without a live record it is in doubt"
+        "a run that was not closed is judged by its records, with a note; without a live record it is in doubt"
     )
     func cutShort() throws {
         var run = Sample.run()
@@ -303,7 +303,7 @@ struct GateTests {
         #expect(lines.count { $0.hasPrefix("  stall: ") } == 10_000)
     }
 
-    @Test("reports that the run counted and that are not there make it impossible to judge")
+    @Test("reports that the run counted but that do not exist make it impossible to judge")
     func missingReports() {
         var run = Sample.run()
         run.stalls = ["blocked": 3, "repeated": 2]
