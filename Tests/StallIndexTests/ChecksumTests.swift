@@ -3,7 +3,7 @@ import Testing
 @testable import StallIndex
 
 @Suite struct ChecksumTests {
-    @Test("a checksum differs for each changed bit, and for another length")
+    @Test("A checksum changes with each changed bit and with the length")
     func bits() {
         let bytes = (0..<100).map { UInt8($0) }
         var sums: Set<UInt64> = [Checksum.of(bytes), Checksum.of(bytes + [0]), Checksum.of(Array(bytes.dropLast()))]

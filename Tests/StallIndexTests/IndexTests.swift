@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Index of a report directory", .serialized, .timeLimit(.minutes(10)))
 struct IndexTests {
-    @Test("readers say the same with and without an index, whatever happened to the directory in between")
+    @Test("Readers give the same results with and without an index, whatever happened to the directory in between")
     func history() throws {
         let directory = try IndexedDirectory(reports: 60)
         var random = SplitMix64.ofThisRun()
@@ -50,12 +50,12 @@ struct IndexTests {
         try directory.store.write(report)
     }
 
-    @Test("reports that have not changed are read once")
+    @Test("Unchanged reports are read once")
     func once() throws {
         let directory = try IndexedDirectory(reports: 300)
         try directory.age()
         let before = try directory.read()
-        // Nobody can read them any more, and nobody has to: their names, files and times are the same.
+        // They can no longer be read, and need not be: their names, files and times are the same.
         for name in before.names.dropFirst(10) { try damage("\(directory.path)/\(ReportFileName(.stall, name))") }
         let after = try directory.read()
         #expect(after == before && after.stalls.count == 300)
@@ -71,7 +71,7 @@ struct IndexTests {
         try FileManager.default.setAttributes([.modificationDate: date ?? Date.now], ofItemAtPath: file)
     }
 
-    @Test("a damaged index is thrown away, in one line, and never answers")
+    @Test("A damaged index is discarded, with one line, and is never used")
     func damaged() throws {
         let directory = try IndexedDirectory(reports: 200)
         try directory.age()
@@ -98,7 +98,7 @@ struct IndexTests {
         #expect(rejected > 0)
     }
 
-    @Test("an index with other tables, or that others can write, is made again")
+    @Test("An index with other tables, or that others can write, is created again")
     func foreign() throws {
         let directory = try IndexedDirectory(reports: 200)
         try directory.age()
@@ -114,7 +114,7 @@ struct IndexTests {
         #expect(try directory.read() == truth)
     }
 
-    @Test("without a place for an index everything is read, and nothing is written into the report directory")
+    @Test("Without a place for an index everything is read; nothing is written into the report directory")
     func noPlace() throws {
         let directory = try IndexedDirectory(reports: 200)
         try directory.age()
@@ -127,7 +127,7 @@ struct IndexTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == names)
     }
 
-    @Test("several readers at once, with reports that come and go, say what is there")
+    @Test("Several readers at once, with reports added and removed, return what exists")
     func together() throws {
         let directory = try IndexedDirectory(reports: 400)
         try directory.age()
@@ -143,7 +143,7 @@ struct IndexTests {
         #expect(wrong.withLock { $0 } == 0)
     }
 
-    @Test("a long-lived reader sees what came and went since")
+    @Test("A long-lived reader sees what was added and removed since")
     func longLived() throws {
         let directory = try IndexedDirectory(reports: 100)
         try directory.age()

@@ -25,7 +25,7 @@ final class IndexedDirectory: Sendable {
 
     deinit { try? FileManager.default.removeItem(atPath: root) }
 
-    /// Adds reports of a realistic mix.
+    /// Adds a realistic mix of reports.
     func flood(_ count: Int, first: Int = 0) throws {
         let process = Process()
         process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
@@ -35,7 +35,7 @@ final class IndexedDirectory: Sendable {
         process.waitUntilExit()
     }
 
-    /// As if all its files had been written long ago: those of the last seconds are kept in no index.
+    /// As if all its files had been written long ago: an index leaves out those of the last seconds.
     func age() throws {
         for name in try FileManager.default.contentsOfDirectory(atPath: path) { try age(name) }
     }
@@ -49,7 +49,7 @@ final class IndexedDirectory: Sendable {
         )
     }
 
-    /// What a reader says that begins now, and the notes on the index.
+    /// What a reader that begins now returns, and the notes on the index.
     func read(indexed: Bool = true, _ told: Told = Told()) throws -> Answer {
         let reader = ReportReader(path: path, index: indexed ? index(told) : nil)
         return try Answer(reader)
@@ -62,7 +62,7 @@ final class IndexedDirectory: Sendable {
     }
 }
 
-/// What was told of an index.
+/// The notes on the index.
 final class Told: @unchecked Sendable {
     /// Guards `all`.
     private let lock = NSLock()
@@ -73,7 +73,7 @@ final class Told: @unchecked Sendable {
     func add(_ note: String) { lock.withLock { notes.append(note) } }
 }
 
-/// Everything that a reader says.
+/// Everything that a reader returns.
 struct Answer: Hashable {
     let names: [ULID]
     let stalls: [StallOutline]

@@ -5,7 +5,7 @@ import Testing
 @testable import StallIndex
 
 @Suite struct SegmentTests {
-    @Test("outlines come out of a segment as they went in; other bytes are refused without a trap")
+    @Test("Outlines are unchanged after writing and reading a segment; other bytes are refused without a trap")
     func roundTrip() throws {
         let directory = try IndexedDirectory(reports: 50)
         var stalls = try directory.read(indexed: false).stalls
