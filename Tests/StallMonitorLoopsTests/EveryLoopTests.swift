@@ -2,7 +2,7 @@ import StallReports
 import TestSupport
 import Testing
 
-/// Loops that know nothing of the monitor, each in a process that only links it.
+/// Third-party loops without any call to the monitor, each in a process that only links it.
 @Suite(
     "Watching every loop of the process",
     .serialized,
@@ -18,7 +18,7 @@ struct EveryLoopTests {
     }
 
     @Test(
-        "Loops on epoll, poll and select are found, named after their threads, and each one's stall is reported once, with the stalled callback"
+        "Loops on epoll, poll and select are found and named after their threads; each stall is reported once"
     )
     func stalls() async throws {
         try await play("stalls") { run in
@@ -44,14 +44,14 @@ struct EveryLoopTests {
                 let report = try contents.report(label)
                 #expect(report.culprit?.function?.contains(function) == true, "\(label): \(report.culprit as Any)")
                 #expect(report.cause.verdict == .blocked, "\(label): \(report.cause)")
-                // Also of a loop that has no epoll set.
+                // Also for a loop without an epoll set.
                 let clients: Int64 = ["poll": 3, "select": 2][label] ?? 0
                 #expect((report.victims?.unaccepted ?? 0) == clients, "\(label): \(report.victims as Any)")
             }
         }
     }
 
-    @Test("Loops that end are forgotten, later ones are watched, and a name that is in use gets a number")
+    @Test("Ended loops are forgotten, later ones are watched, and a name already in use gets a number")
     func comings() async throws {
         try await play("comings") { run in
             #expect(run.count("cancelled true") == 1)
@@ -64,7 +64,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("Only the wanted loops are watched")
+    @Test("Only the selected loops are watched")
     func chosen() async throws {
         try await play("chosen") { run in
             let contents = try run.contents()
@@ -73,7 +73,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("A fork's child has its own monitor, which finds its loops again; the parent's loops stay watched")
+    @Test("A forked child has its own monitor, which finds its loops again; the parent's loops stay watched")
     func fork() async throws {
         try await play("fork") { run in
             #expect(run.count("child done") == 1 && run.count("child 0") == 1, "\(run.lines)")
@@ -84,7 +84,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("More threads than can be known are reported once, without other effects, and can be replaced when they end")
+    @Test("Too many threads are reported once, without other effects, and can be replaced when they end")
     func crowd() async throws {
         try await play("crowd") { run in
             let faults = run.lines.filter { $0.hasPrefix("fault") }.map { $0.prefix { $0 != "." } + "." }
@@ -98,7 +98,7 @@ struct EveryLoopTests {
     }
 
     @Test(
-        "Threads that wait for one epoll set in turn have no loop of their own: that is reported once, and no stall of them"
+        "Threads that take turns at one epoll set have no own loop: reported once, without stalls"
     )
     func shared() async throws {
         try await play("shared") { run in
@@ -110,7 +110,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("A loop that a library's constructor has started is watched like the others")
+    @Test("A loop started by a library's constructor is watched like the others")
     func early() async throws {
         try await play("early") { run in
             let labels = try run.contents().labels
@@ -118,7 +118,7 @@ struct EveryLoopTests {
         }
     }
 
-    @Test("16 idle loops and a watched queue: within a second no thread wakes")
+    @Test("With 16 idle loops and a watched queue no thread wakes within a second")
     func idle() async throws {
         try await play("idle") { run in
             #expect(run.count("wakes 0") == 1, "\(run.lines)")
@@ -128,15 +128,15 @@ struct EveryLoopTests {
     }
 }
 
-@Suite("Which definition of the waits the program calls", .timeLimit(.minutes(5)))
+@Suite("The waits that the program calls", .timeLimit(.minutes(5)))
 struct WaitTests {
     @Test(
-        "Results, errno, EINTR, masks, time left and cancellation are the C library's, at a first call and in a loop's wait"
+        "Results, errno, EINTR, masks, time left and cancellation equal the C library's, first and in a loop's wait"
     )
     func compared() async throws {
         let run = try await LoopHostRun("compare")
         defer { run.remove() }
-        // All else that it says is a difference.
+        // Every other line reports a difference.
         #expect(run.lines == ["compared 88", "compared 88", "compared 88"] && run.status == 0, "\(run.lines)")
     }
 }

@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-/// What `loop-host` said and reported in a scene, when it has ended.
+/// What `loop-host` printed and reported in a scene, after its end.
 struct LoopHostRun {
     let lines: [String]
     let status: Int32
@@ -11,7 +11,7 @@ struct LoopHostRun {
     private static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
         .deletingLastPathComponent().appending(path: "loop-host")
 
-    /// Plays the scene, on a thread of its own; a host that hangs is killed after a minute.
+    /// Runs the scene, on a separate thread; a host that hangs is killed after a minute.
     init(_ scene: String) async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "loop-host-\(UUID())").path
         (lines, status) = try await withCheckedThrowingContinuation { continuation in
@@ -31,12 +31,12 @@ struct LoopHostRun {
         return (text.split(separator: "\n").map(String.init), process.terminationStatus)
     }
 
-    /// What is in the directory, or in that of its child.
+    /// The contents of its directory, or of its child's.
     func contents(child: Bool = false) throws -> ReportReader.Contents {
         try ReportReader(path: directory + (child ? "-child" : "")).contents()
     }
 
-    /// How often a line came.
+    /// How often a line was printed.
     func count(_ line: String) -> Int { lines.count { $0 == line } }
 
     func remove() {
@@ -52,7 +52,7 @@ extension ReportReader.Contents {
         try #require(reports.first { $0.watched.label == label }, "no report of \(label)")
     }
 
-    /// The labels of all that was watched in the one run.
+    /// The labels of everything watched in the only run.
     func watched(_ type: WatchedType) throws -> [String] {
         try #require(runs.count == 1)
         return runs[0].watched.filter { $0.type == type }.map(\.label)

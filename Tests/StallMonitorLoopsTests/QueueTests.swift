@@ -2,16 +2,16 @@ import StallReports
 import TestSupport
 import Testing
 
-/// Queues of a process that knows nothing of the monitor but its start.
+/// Queues of a process that only starts the monitor.
 @Suite(
-    "Serial queues, and Foundation's main loop",
+    "Serial queues and Foundation's main loop",
     .serialized,
     .timeLimit(.minutes(10)),
     .repeatedWhenLate(by: .milliseconds(40))
 )
 struct QueueTests {
     @Test(
-        "Work that keeps new work waiting is reported once, however it was submitted; a backlog as congested, a suspended queue not at all"
+        "Work that delays queued work is reported once, however submitted; a backlog is congested"
     )
     func queues() async throws {
         let run = try await LoopHostRun("queues")
@@ -40,14 +40,14 @@ struct QueueTests {
         #expect(faults.contains { $0.contains("It is the main queue") }, "\(faults)")
     }
 
-    @Test("A fork's child watches none of its parent's queues, and has room for its own")
+    @Test("A forked child watches none of its parent's queues, and has room for its own")
     func fork() async throws {
         let run = try await LoopHostRun("queueFork")
         defer { run.remove() }
         #expect(run.lines == ["parent adds 64", "child adds 64", "child 0"])
     }
 
-    @Test("A main loop that is Foundation's is found, and its stall reported")
+    @Test("Foundation's main loop is found, and its stall reported")
     func foundation() async throws {
         let run = try await LoopHostRun("foundation")
         defer { run.remove() }

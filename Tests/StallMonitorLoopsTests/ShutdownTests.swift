@@ -3,12 +3,12 @@ import StallReports
 import TestSupport
 import Testing
 
-@Suite("A server with a main loop of its own choice that ends in mid-stall", .serialized, .timeLimit(.minutes(3)))
+@Suite("A server with another main loop that ends during a stall", .serialized, .timeLimit(.minutes(3)))
 struct ShutdownTests {
     private static let host = TargetProcess.executable.deletingLastPathComponent().appending(path: "shutdown-host")
 
     @Test(
-        "SIGTERM while Foundation's main loop is stalled: the report is closed and on the disk before the process ends",
+        "SIGTERM while Foundation's main loop is stalled: the report is closed and on the disk before the end",
         .repeatedWhenLate(by: .milliseconds(500))
     )
     func runLoop() throws {
@@ -19,7 +19,7 @@ struct ShutdownTests {
     }
 
     @Test(
-        "SIGTERM under dispatchMain(), where no loop turns that could be watched: the run record is closed before the process ends"
+        "SIGTERM under dispatchMain(), without a watchable loop: the run record is closed before the end"
     )
     func dispatchMain() throws {
         let (lines, contents) = try terminate("dispatch-main") { try !$0.contents().runs.isEmpty }
@@ -28,7 +28,8 @@ struct ShutdownTests {
         #expect(contents.runs.map(\.state) == [.stopped])
     }
 
-    /// Runs a host until `isReady`, and ends it by SIGTERM. Returns what it printed and what it left in its directory.
+    /// Runs a host until `isReady`, and ends it by SIGTERM. Returns what it printed and what it left in its
+    /// directory.
     private func terminate(
         _ loop: String,
         _ isReady: (ReportReader) throws -> Bool

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("The hooks in a program of another build", .serialized, .timeLimit(.minutes(10)))
+@Suite("The hooks in a differently built program", .serialized, .timeLimit(.minutes(10)))
 struct StaticProgramTests {
     private static let clang = ProcessInfo.processInfo.environment["PATH", default: ""].split(separator: ":")
         .map { "\($0)/clang" }.first { FileManager.default.isExecutableFile(atPath: $0) }
@@ -16,12 +16,12 @@ struct StaticProgramTests {
 
     /// Compiles the fixture together with the hooks, and runs it.
     ///
-    /// - Returns: what it printed, by lines.
+    /// - Returns: the lines that it printed.
     private static func run(_ flags: [String]) throws -> [String] {
         let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let sources = tests.deletingLastPathComponent().appending(path: "Sources")
         let hooks = try FileManager.default.contentsOfDirectory(atPath: sources.appending(path: "CLoopHooks").path)
-        // Of the run loop's, those that are not bound to Swift.
+        // Those of the run loop's files that are independent of Swift.
         let shims = ["poll.c", "clock.c", "task_pool.c", "thread.c", "fork.c", "futex.c"]
         let files =
             [tests.appending(path: "Fixtures/StaticLoop/main.c")]
