@@ -7,7 +7,7 @@ import Testing
 
 @testable import StallMonitorService
 
-@Suite("The configuration, read from a file and the environment")
+@Suite("Configuration from a file and the environment")
 struct ConfigurationTests {
     private func configuration(_ values: [AbsoluteConfigKey: ConfigValue]) async throws -> StallMonitor.Configuration {
         try await .init(config: ConfigReader(provider: InMemoryProvider(values: values)))
@@ -25,7 +25,7 @@ struct ConfigurationTests {
         )
     }
 
-    @Test("Each key reaches its value")
+    @Test("Each key sets its value")
     func keys() async throws {
         let read = try await configuration([
             "enabled": false, "directory": "/var/stalls", "tickMilliseconds": 20, "ticks": 3, "limits.reports": 7,
@@ -63,7 +63,7 @@ struct ConfigurationTests {
         #expect(read.captureSignal == 34 && read.ownCode == OwnCode(modules: ["Shop"], libraries: ["Acme*"]))
     }
 
-    @Test("What is kept in memory and what the monitor may cost reach their values")
+    @Test("The values for memory and for the monitor's own cost are set")
     func memoryAndCost() async throws {
         let read = try await configuration([
             "memory.reports": 5, "memory.megabytes": 3, "cost.processorPercent": 2.5, "cost.heldPercent": 0.5,
@@ -107,7 +107,7 @@ struct ConfigurationTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
 
-    @Test("The documentation's table is the list of keys that the reader goes by")
+    @Test("The documentation's table equals the reader's list of keys")
     func documentation() throws {
         let folder = "Sources/StallMonitorService/StallMonitorService.docc/ConfigurationKeys.md"
         let text = try String(contentsOf: Self.root.appending(path: folder), encoding: .utf8)
@@ -117,7 +117,7 @@ struct ConfigurationTests {
         #expect(table == made, "The article should have:\n\(made)")
     }
 
-    @Test("The shipped file has every key and no other, with the default values")
+    @Test("The shipped file has exactly the existing keys, with the default values")
     func shippedKeys() throws {
         let text = try String(contentsOf: Self.root.appending(path: "config/stall-monitor.yaml"), encoding: .utf8)
         var scopes: [(indent: Int, name: String)] = []
@@ -150,7 +150,7 @@ struct ConfigurationTests {
             key.replacing(/(Milliseconds|Seconds)$/, with: "")
                 .replacing("megabytes", with: "bytes").replacing("Percent", with: "Share")
         }
-        // The log's level is the service's.
+        // The log's level belongs to the service.
         #expect(Set(named) == Set(Self.properties(of: whole)).subtracting(withoutKey).union(["logLevel"]))
     }
 
@@ -193,7 +193,7 @@ struct ConfigurationTests {
         await #expect(throws: (any Error).self) { try await configuration(["ticks": "five"]) }
     }
 
-    @Test("The shipped file holds the defaults")
+    @Test("The shipped file contains the defaults")
     func shippedFile() async throws {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
@@ -203,7 +203,7 @@ struct ConfigurationTests {
         #expect(read.memory == .init() && read.cost == .init())
     }
 
-    @Test("A file is read; a missing one is none; a broken one is an error")
+    @Test("A file is read; a missing one counts as empty; a broken one is an error")
     func files() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "stall-monitor-config-\(UUID())")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

@@ -49,7 +49,7 @@ struct LogTests {
     }
 
     @Test(
-        "A stall is a line when it begins and one when it ends, at the level that was chosen, with its figures as metadata"
+        "A stall is logged at its begin and its end, at the configured level, with its figures as metadata"
     )
     func line() throws {
         let log = log(level: .warning)
@@ -63,7 +63,7 @@ struct LogTests {
         #expect(metadata["stall.culprit"] == "charge(_:)" && metadata["stall.fingerprint"] == "v2:0000000000000001")
     }
 
-    @Test("A wait is called what all output calls it")
+    @Test("A wait has the same name as in all other output")
     func verdict() {
         log()(.ended(report()))
         #expect(lines.all.first?.metadata["stall.verdict"] == "waiting")
@@ -94,7 +94,7 @@ struct LogTests {
         #expect(lines.all.first?.metadata == ["stall.id": "\(stall.id)"])
     }
 
-    @Test("Repeats are logged at the debug level only; faults and their ends like stalls")
+    @Test("Repeats are logged only at the debug level; faults and their ends like stalls")
     func others() {
         let repeats = StallReport.Repeats(
             count: 3,
@@ -125,11 +125,11 @@ struct LogTests {
         #expect(lines.all[1].metadata["error"] != nil && lines.all[2].text == "stall monitor works again")
     }
 
-    @Test("A logger that is set to less than the level writes nothing")
+    @Test("A logger below the configured level writes nothing")
     func silent() {
         log(level: .info, from: .error)(.ended(report()))
         #expect(lines.all.isEmpty)
     }
 }
 
-/// What was logged, in order.
+/// The logged lines, in order.

@@ -28,7 +28,7 @@ struct MetricsTests {
         )
     }
 
-    @Test("A stall counts once, when it is over, by kind, verdict and type, and by nothing that grows with the faults")
+    @Test("A stall counts once, at its end, by kind, verdict and type, without dimensions that grow with the faults")
     func counts() throws {
         let metrics = StallMetrics(factory: backend)
         for number in 1...3 {
@@ -45,7 +45,7 @@ struct MetricsTests {
         #expect(backend.counters.count == 1 && backend.timers.count == 1)
     }
 
-    @Test("A wait is counted by the word that all output has, whatever the report calls it")
+    @Test("A wait is counted under the word that all output uses, whatever the report calls it")
     func waiting() {
         var waited = report(.recovered)
         waited.cause.verdict = .blocked
@@ -53,7 +53,7 @@ struct MetricsTests {
         #expect(backend.counters.first?.dimensions.contains { $0 == ("verdict", "waiting") } == true)
     }
 
-    @Test("Sixty-four watched things have a name of their own, however many there are")
+    @Test("Sixty-four watched items have their own names; further ones are counted as 'other'")
     func names() {
         let metrics = StallMetrics(factory: backend)
         for number in 0..<100 {
@@ -86,7 +86,7 @@ struct MetricsTests {
         #expect(counts == counts.sorted() && counts.last ?? 0 >= 20, "\(counts)")
     }
 
-    @Test("Stalls that were only counted are counted here, too")
+    @Test("Stalls that were only counted are included")
     func suppressed() {
         let metrics = StallMetrics(factory: backend)
         let repeats = StallReport.Repeats(
@@ -111,7 +111,7 @@ struct MetricsTests {
         #expect(backend.counterTotal(label: "stall.suppressed") == 1 && backend.counterTotal(label: "stall.count") == 1)
     }
 
-    @Test("A counter counts once what a figure falls and rises again by; each monitor's figures begin at zero")
+    @Test("A counter ignores a figure's drop until it exceeds its former value; each monitor starts at zero")
     func raises() {
         let metrics = StallMetrics(factory: backend)
         let monitors = (0..<2).map { _ in StallMonitor.start(.init(enabled: false)) }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import StallMonitorService
 
-@Suite("A configuration that changes while the service runs", .serialized, .captureSignal, .timeLimit(.minutes(5)))
+@Suite("Configuration changes while the service runs", .serialized, .captureSignal, .timeLimit(.minutes(5)))
 struct ReloadTests {
     private let directory = FileManager.default.temporaryDirectory.appending(path: "stall-monitor-reload-\(UUID())")
     private let lines = LogLines()
@@ -17,18 +17,18 @@ struct ReloadTests {
 
     init() throws { try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true) }
 
-    /// In the place of the file that was there, as an editor or a deployment does it, and with a time of its own.
+    /// Replaces the file atomically, as an editor or a deployment does, with a new modification time.
     private func write(_ values: String) throws {
         let text = "stallMonitor:\n  directory: \(directory.path)/reports\n\(values)"
         try Data(text.utf8).write(to: file, options: .atomic)
     }
 
-    /// What the log says about the configuration.
+    /// The log lines about the configuration.
     private var told: [LogLines.Line] {
         lines.all.filter { $0.metadata["keys"] != nil || $0.text.contains("configuration") }
     }
 
-    /// Waits for such a line after so many.
+    /// Waits for such a line after this many.
     private func line(after count: Int) async throws -> LogLines.Line? {
         let deadline = ContinuousClock.now + .seconds(60)
         while told.count <= count, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
@@ -37,7 +37,7 @@ struct ReloadTests {
 
     private func keys(_ line: LogLines.Line?) -> String? { line?.metadata["keys"].map { "\($0)" } }
 
-    /// Runs the service while `work` is done.
+    /// Runs the service during `work`.
     private func running(_ work: (StallMonitorService) async throws -> Void) async throws {
         defer { try? FileManager.default.removeItem(at: directory) }
         let service = try await StallMonitorService(
@@ -70,7 +70,7 @@ struct ReloadTests {
         }
     }
 
-    @Test("What cannot change is named, with what to do")
+    @Test("A setting that cannot change is named, with what to do")
     func restart() async throws {
         try write("  captureSignal: 27\n")
         try await running { service in
@@ -82,7 +82,7 @@ struct ReloadTests {
         }
     }
 
-    @Test("A configuration with a wrong value is refused as a whole; the next right one is taken")
+    @Test("A configuration with a wrong value is refused as a whole; the next valid one is applied")
     func refusal() async throws {
         try write("  ticks: 3\n")
         try await running { service in

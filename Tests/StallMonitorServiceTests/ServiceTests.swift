@@ -7,7 +7,8 @@ import Testing
 struct ServiceTests {
     private static let host = TargetProcess.executable.deletingLastPathComponent().appending(path: "service-host")
 
-    /// The main actor stands for so long; a SIGTERM comes once that is reported. What the host said then, and what is on the disk.
+    /// Blocks the main actor for this time; sends SIGTERM once the stall is reported. Returns the host's output and
+    /// its directory's contents.
     private func end(inTheMidstOf milliseconds: Int) throws -> (lines: [String], contents: ReportReader.Contents) {
         let directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         defer { try? FileManager.default.removeItem(at: directory) }
@@ -20,7 +21,7 @@ struct ServiceTests {
     }
 
     @Test(
-        "SIGTERM in mid-stall: the others end first, then the report is closed and on the disk",
+        "SIGTERM during a stall: the other services end first, then the report is closed and on the disk",
         .repeatedWhenLate(by: .milliseconds(500))
     )
     func termination() throws {

@@ -9,7 +9,7 @@
     @testable import StallMonitor
     @testable import StallMonitorService
 
-    @Suite("Spans of stalls", .serialized, .timeLimit(.minutes(10)))
+    @Suite("Stalls as spans", .serialized, .timeLimit(.minutes(10)))
     struct TracingTests {
         private let tracer = InMemoryTracer()
 
@@ -84,7 +84,7 @@
             )
         }
 
-        @Test("A stall that begins or continues has no span")
+        @Test("The beginning or continuation of a stall gives no span")
         func others() {
             let tracing = StallTracing(tracer: tracer)
             tracing.note(.began(report()))
@@ -93,14 +93,14 @@
         }
 
         @Test(
-            "The span is in the trace of the stalled request, with links to those that waited on its thread, 32 at most"
+            "The span is in the stalled request's trace, with links to at most 32 requests waiting on its thread"
         )
         func requests() async throws {
             WorkTable.addReader(1)
             defer { WorkTable.addReader(-1) }
             let table = WorkTable.current
             let requests = (0..<41).map { tracer.startSpan("request \($0)", context: .topLevel) }
-            // All but the first wait: they were begun on the thread, by other tasks.
+            // All but the first are waiting: other tasks began them on the thread.
             for number in 1...40 {
                 table.begin(
                     WorkNote(context: TracedWork(context: requests[number].context)),
@@ -120,11 +120,11 @@
             #expect(span.traceID == requests[0].traceID && span.parentSpanID == requests[0].spanID)
             let linked = Set(span.links.compactMap { $0.context.inMemorySpanContext?.spanID })
             #expect(linked.count == 32 && linked.isSubset(of: Set(requests.dropFirst().map(\.spanID))))
-            // Once told, nothing is kept.
+            // After the report nothing is kept.
             #expect(table.takeContexts(ofStall: stall.id) == nil)
         }
 
-        @Test("The context of a task is found by the task, also without an argument")
+        @Test("A task's context is found by the task, also without an argument")
         func ofTask() async throws {
             WorkTable.addReader(1)
             defer { WorkTable.addReader(-1) }
