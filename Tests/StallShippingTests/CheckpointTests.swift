@@ -15,7 +15,7 @@ final class CheckpointTests {
         Shipment(id: ids[index], version: version, directory: "/x")
     }
 
-    @Test("Remembers the latest version of each, also after it was opened again")
+    @Test("It remembers the latest version of each stall, also after it is opened again")
     func remembers() throws {
         do {
             var checkpoint = try Checkpoint(path: path)
@@ -34,7 +34,7 @@ final class CheckpointTests {
         }
     }
 
-    @Test("A line that was cut off, wherever, counts as absent; those before it stay")
+    @Test("A line that is cut off anywhere counts as absent; the lines before it stay")
     func cutOff() throws {
         do {
             var checkpoint = try Checkpoint(path: path)
@@ -53,7 +53,7 @@ final class CheckpointTests {
         #expect(isKnown)
     }
 
-    @Test("It does not grow without limit, keeps the latest versions, and stays locked")
+    @Test("Its size is limited; it keeps the latest versions and stays locked")
     func bounded() throws {
         let all = (0..<95).map { Shipment(id: ULID(rawValue: 1 + $0), version: .ended, directory: "/x") }
         do {
@@ -70,7 +70,7 @@ final class CheckpointTests {
         #expect(known == all.suffix(10))
     }
 
-    @Test("One process at a time has it")
+    @Test("Only one process at a time can have it")
     func owned() throws {
         let first = try Checkpoint(path: path)
         #expect(throws: ShippingError.self) { _ = try Checkpoint(path: self.path) }
@@ -83,7 +83,7 @@ final class CheckpointTests {
 struct ShipmentQueueTests {
     private let ids = (0..<4).map { _ in ULID.make() }
 
-    @Test("Shipments keep their order; a later version replaces an earlier one, and one that comes meanwhile stays")
+    @Test("Shipments keep their order; a later version replaces an earlier one, even one being sent")
     func order() {
         var queue = ShipmentQueue()
         let all = ids.map { Shipment(id: $0, version: .ongoing, directory: "/x") }
@@ -109,7 +109,7 @@ struct HTTPAnswerTests {
         HTTPAnswer.read(.init(status: status, retryAfter: retryAfter, body: Data(body.utf8), error: "cut"))
     }
 
-    @Test("What is taken, in part or whole, by OTLP's answers")
+    @Test("What an OTLP answer says was accepted, in part or whole")
     func accepted() {
         #expect(answer(200, "{}") == .accepted(rejected: 0, message: ""))
         #expect(answer(200, "") == .accepted(rejected: 0, message: ""))
@@ -120,7 +120,7 @@ struct HTTPAnswerTests {
         #expect(answer(200, #"{"partialSuccess":{"rejectedLogRecords":"-9"}}"#) == .accepted(rejected: 0, message: ""))
     }
 
-    @Test("When a request is tried again: after seconds, at a date, without a header, with an invalid one")
+    @Test("When a request is retried: after seconds, at a date, without a header, with an invalid one")
     func later() {
         #expect(answer(503, retryAfter: "7") == .unavailable("it answers 503", retryAfter: .seconds(7)))
         #expect(answer(nil) == .unavailable("cut", retryAfter: nil))
