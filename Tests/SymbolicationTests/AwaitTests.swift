@@ -71,7 +71,7 @@ struct AwaitTests {
     }
 
     @Test(
-        "Are named with the line of the await, optimised or not",
+        "They are named with the line of the await, optimised or not",
         arguments: testsAllForms ? ["-Onone", "-O"] : ["-O"]
     )
     func lines(optimisation: String) throws {
@@ -88,7 +88,7 @@ struct AwaitTests {
     }
 
     @Test(
-        "Are so with a stripped program and its symbol file; without the program, a line near by"
+        "So they are in a stripped program with its symbol file; without the program, with a line nearby"
     )
     func stripped() throws {
         let built = try Built(["-O"])
@@ -105,7 +105,7 @@ struct AwaitTests {
     }
 
     #if arch(x86_64)
-        @Test("Are so where an adapter of the compiler's is inlined at the await")
+        @Test("So they are if a compiler's adapter is inlined at the await")
         func adapter() throws {
             let frames = try Built(["-O"], source: Self.adapted, part: "5outer").resolve().frames
                 .filter { $0.symbol?.contains("_TR") == true }
@@ -115,7 +115,7 @@ struct AwaitTests {
         }
     #endif
 
-    @Test("An address within a function, said to be a resumption, is looked up as it is")
+    @Test("An address within a function, marked as a resumption, is looked up unchanged")
     func elsewhere() throws {
         let workshop = try Workshop()
         try workshop.makeProgram()

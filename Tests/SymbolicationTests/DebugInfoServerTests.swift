@@ -7,7 +7,7 @@ import Testing
 /// program makes the queries, because the client reads its environment.
 @Suite("A debuginfod server", .timeLimit(.minutes(10)))
 struct DebugInfoServerTests {
-    @Test("Gives functions, lines and inlined calls for a stripped program, by its build id")
+    @Test("It gives functions, lines and inlined calls for a stripped program, by its build id")
     func found() throws {
         let workshop = try Workshop()
         try workshop.makeProgram()
@@ -25,7 +25,7 @@ struct DebugInfoServerTests {
     }
 
     @Test(
-        "That has nothing, does not exist or does not answer is a reason, in time",
+        "One without the file, a missing or a silent one is a reason, in time",
         arguments: ["none", "closed", "silent"]
     )
     func missing(kind: String) throws {

@@ -5,7 +5,7 @@ import Testing
 @Suite("Names")
 struct DemanglerTests {
     @Test(
-        "are demangled by their language",
+        "names are demangled by their language",
         arguments: [
             ("$s4main3fooyyF", "main.foo() -> ()"),
             ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back(int const&)"),
@@ -20,7 +20,7 @@ struct DemanglerTests {
     }
 
     @Test(
-        "of Swift functions tell the module they stand in",
+        "names of Swift functions give their module",
         arguments: [
             ("main.foo() -> ()", "main"),
             ("(extension in app):Swift.Array.sum() -> A", "app"),
@@ -40,7 +40,7 @@ struct DemanglerTests {
     }
 
     @Test(
-        "of what the compiler made up have no module",
+        "names of compiler-generated functions have no module",
         arguments: [
             "reabstraction thunk helper from @callee_guaranteed () -> () to @escaping () -> ()",
             "protocol witness for Swift.Sequence.next() -> A in conformance app.Items",
@@ -58,7 +58,7 @@ struct DemanglerTests {
     }
 
     @Test(
-        "are cut to what a heading needs",
+        "names are cut to what a heading needs",
         arguments: [
             ("$s10RunLoopKit05EventaB0C3runyyF", "EventRunLoop.run()"),
             (
@@ -76,7 +76,7 @@ struct DemanglerTests {
         #expect(Demangler.shortName(symbol) == name)
     }
 
-    @Test("with a closure built in still tell the module, though the runtime leaves their brackets open")
+    @Test("names with a closure inside give the module, although the runtime leaves their brackets open")
     func propagatedClosure() {
         let demangled = Demangler.demangle(Self.propagated)
         #expect(demangled.count { $0 == "[" } != demangled.count { $0 == "]" })
@@ -90,7 +90,7 @@ struct DemanglerTests {
         + "0rS3Kit0uV0VTf1cn_n"
 
     @Test(
-        "of C++ functions lose their arguments",
+        "names of C++ functions lose their arguments",
         arguments: [
             ("std::vector<int, std::allocator<int> >::push_back(int const&)", "std::vector::push_back"),
             ("(anonymous namespace)::run()", "(anonymous namespace)::run"),

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Symbolication
 
-/// For any content in place of a symbol file there must be a reason, and neither a crash nor a wait.
+/// Any content in place of a symbol file must give a reason, and neither a crash nor a wait.
 @Suite("Hostile symbol files", .timeLimit(.minutes(10)))
 struct HostileFileTests {
     private func problems(_ workshop: Workshop, _ id: String) throws -> [SymbolProblem.Code] {
@@ -42,14 +42,14 @@ struct HostileFileTests {
         #expect(try problems(workshop, Self.id) == [.notELF])
         try workshop.run("truncate", ["-s", "8G", "file"])
         #expect(try problems(workshop, Self.id) == [.notELF])
-        // Refused by its length alone: nothing is reserved for it.
+        // Refused by its length alone: no memory is reserved for it.
         try workshop.run("truncate", ["-s", "\(FileImage.sizeLimit + 1)", "file"])
         #expect(throws: SymbolProblem(.notELF, path: workshop.path("file"))) {
             try FileImage(path: workshop.path("file"), Allowance(.tool))
         }
     }
 
-    @Test("Too long for the memory there is: a matter of the budget, which the note of what is loaded counts in, too")
+    @Test("Too large for the available memory: over the budget, which includes the map of loaded pages")
     func noMemory() throws {
         let workshop = try Workshop()
         try workshop.run("truncate", ["-s", "8G", "file"])
@@ -63,7 +63,7 @@ struct HostileFileTests {
     }
 
     @Test(
-        "Line tables of any length that they claim leave functions and calls",
+        "Line tables with any claimed length leave functions and calls",
         arguments: [0x7fff_ffff, Int.max >> 1]
     )
     func lineTableLength(claimed: Int) throws {
@@ -83,7 +83,7 @@ struct HostileFileTests {
         #expect(!result.problems.contains { $0.isOfBudget })
     }
 
-    @Test("Sections that claim to be as large as a number can say, once inflated: a matter of the budget")
+    @Test("Sections that claim the largest possible size when inflated exceed the budget")
     func inflatedSizes() throws {
         let workshop = try Workshop()
         try workshop.makeProgram(flags: ["-g", "-O2", "-gz=zlib"])
@@ -103,7 +103,7 @@ struct HostileFileTests {
         #expect(result.problems.contains { $0.isOfBudget }, "\(result.problems)")
     }
 
-    @Test("Changed at a time that nanoseconds have no number for")
+    @Test("A modification time that is too large for nanoseconds")
     func modifiedInCenturies() throws {
         let workshop = try Workshop()
         try workshop.makeProgram()
@@ -113,7 +113,7 @@ struct HostileFileTests {
         #expect(result.frames[0].callNames == ["innermost", "middle", "outer"])
     }
 
-    @Test("Cut off anywhere")
+    @Test("Truncated anywhere")
     func truncated() throws {
         let workshop = try Workshop()
         try workshop.makeProgram()
@@ -128,7 +128,7 @@ struct HostileFileTests {
         }
     }
 
-    @Test("Cut off or gone while it is read")
+    @Test("Truncated or removed while it is read")
     func changedMeanwhile() throws {
         let workshop = try Workshop()
         try workshop.makeProgram()
@@ -146,7 +146,7 @@ struct HostileFileTests {
 
     /// The build id is not changed, so that the damaged file is read and not rejected.
     @Test(
-        "With bytes changed at random: in any place, and in the debug information",
+        "Random byte changes, anywhere and in the debug information",
         arguments: testsAllForms ? ["gcc", "clang"] : ["gcc"]
     )
     func mutated(compiler: String) throws {
@@ -172,7 +172,7 @@ struct HostileFileTests {
         }
     }
 
-    @Test("A build id out of a report leads to no other file")
+    @Test("A build id from a report leads to no other file")
     func hostileBuildID() throws {
         let workshop = try Workshop()
         try workshop.makeProgram()

@@ -4,11 +4,11 @@ import Testing
 
 @testable import Symbolication
 
-@Suite("Names of code that was made at run time", .serialized, .timeLimit(.minutes(10)))
+@Suite("Names of generated code", .serialized, .timeLimit(.minutes(10)))
 struct PerfMapTests {
     private func map(_ text: String) -> PerfMap { PerfMap(parsing: Array(text.utf8)) }
 
-    @Test("An address goes by the function around it; its end is outside")
+    @Test("An address gets the name of the function around it; the function's end is outside")
     func lookup() {
         let map = map("1000 10 first\n0x2000 0x8 py::second:/srv/app.py\n1010 1 third\n")
         #expect(map.function(at: 0x1000)?.name == "first" && map.function(at: 0x100f)?.start == 0x1000)
@@ -17,14 +17,14 @@ struct PerfMapTests {
         #expect(map.function(at: 0) == nil && map.function(at: .max) == nil)
     }
 
-    @Test("Of several that cover an address the one written last holds")
+    @Test("Of several entries that cover an address the last written one applies")
     func overwritten() {
         let map = map("1000 100 old\n1080 10 other\n1000 20 new\n")
         #expect(map.function(at: 0x1010)?.name == "new" && map.function(at: 0x1050)?.name == "old")
         #expect(map.function(at: 0x1085)?.name == "other")
     }
 
-    @Test("How far V8 has compiled a function is no part of its name")
+    @Test("V8's optimisation level is not part of a function's name")
     func tiers() {
         let map = map("10 1 JS:*serve /a.js:1:2\n20 1 LazyCompile:~serve /a.js\n30 1 Script:*x\n40 1 *x\n50 1 JS:\n")
         #expect(
@@ -36,7 +36,7 @@ struct PerfMapTests {
     }
 
     @Test(
-        "What makes no sense is left out, and the rest holds",
+        "Invalid lines are left out, and the others apply",
         arguments: [
             "", "\n\n", "1000", "1000 ", "1000 10", "1000 10 ", "1000 0 empty", "x 10 y", "1000 y z", " 1000 10 blank",
             "-1000 10 minus", "ffffffffffffffff 2 over", "11111111111111111 1 long", "1000\t10\ttabs", "0x 1 x",
@@ -48,14 +48,14 @@ struct PerfMapTests {
         #expect(map("\(line)\n2000 10 good").function(at: 0x2001)?.name == "good")
     }
 
-    @Test("A name is cut and has nothing in it that a terminal obeys")
+    @Test("A name is cut and contains nothing that a terminal obeys")
     func names() {
         let map = map("10 1 \u{1B}[2Jevil\u{7F}\r\n20 1 " + String(repeating: "n", count: 5000) + "\n")
         #expect(map.function(at: 0x10)?.name == "?[2Jevil??")
         #expect(map.function(at: 0x20)?.name.count == PerfMap.limits.name)
     }
 
-    @Test("Whatever the file holds, each address goes by what a search through all lines says")
+    @Test("For random files each address gets the same name as by a search through all lines")
     func fuzz() {
         var random = SplitMix64.ofThisRun()
         for _ in 0..<200 {
@@ -81,7 +81,7 @@ struct PerfMapTests {
         }
     }
 
-    @Test("Ten thousand entries over one another make no look at them long")
+    @Test("Ten thousand overlapping entries do not make a lookup slow")
     func overlapping() {
         let text = (0..<20_000).map { "\(String($0, radix: 16)) ffffff f\($0)\n" }.joined()
         let map = map(text)
@@ -115,10 +115,10 @@ struct PerfMapFileTests {
         close(file)
     }
 
-    @Test("The process's own file is believed")
+    @Test("The process's own file is accepted")
     func own() { #expect(with { write() } == "made" && name() == nil) }
 
-    @Test("A link, a pipe, a directory, a file with two names and one that anybody may write to are not")
+    @Test("A link, a pipe, a directory, a file with two names or one that others can write to is not")
     func hostile() throws {
         let other = "/tmp/other-\(getpid()).map"
         defer { unsafe unlink(other) }
@@ -141,7 +141,7 @@ struct PerfMapFileTests {
         #expect(name == nil)
     }
 
-    @Test("Of a file that is too large the end is read: what was made last")
+    @Test("Of a file that is too large the end is read: the latest entries")
     func large() {
         unsafe unlink(path)
         defer { unsafe unlink(path) }

@@ -18,7 +18,7 @@ struct SymbolFileTests {
 
     private static let chain = ["innermost", "middle", "outer"]
 
-    @Test("Without one a stripped module gives module and offset, and a reason")
+    @Test("without one a stripped module gives module and offset, and a reason")
     func none() throws {
         let (workshop, place, _) = try stripped()
         try FileManager.default.removeItem(atPath: workshop.path("program.debug"))
@@ -28,7 +28,7 @@ struct SymbolFileTests {
         #expect(result.problems.map(\.code) == [.noLines])
     }
 
-    @Test("Are found by build id below a given directory, and where a distribution keeps them")
+    @Test("they are found by build id below a given directory, and where a distribution keeps them")
     func byBuildID() throws {
         let (workshop, place, id) = try stripped()
         let folder = workshop.path("symbols/.build-id/\(id.prefix(2))")
@@ -47,7 +47,7 @@ struct SymbolFileTests {
         }
     }
 
-    @Test("Are found by the module's name, or given as a file, even when the module itself is not there")
+    @Test("they are found by the module's name, or given as a file, even if the module itself is missing")
     func byName() throws {
         let (workshop, place, id) = try stripped()
         try FileManager.default.removeItem(atPath: workshop.path("program"))
@@ -58,7 +58,7 @@ struct SymbolFileTests {
         }
     }
 
-    @Test("Are found by build id in a directory or below, whatever they are called")
+    @Test("they are found by build id in a directory or below, whatever their names")
     func byAnyName() throws {
         let (workshop, place, id) = try stripped()
         try FileManager.default.removeItem(atPath: workshop.path("program"))
@@ -76,7 +76,7 @@ struct SymbolFileTests {
         }
     }
 
-    @Test("Given for one module are no matter to another; a file that fits none is of another build, and that is said")
+    @Test("one given for a module does not affect another; a file of another build is reported")
     func givenForAnother() throws {
         let (workshop, place, id) = try stripped()
         try workshop.makeProgram("other", flags: ["-g", "-O1"])
@@ -95,7 +95,7 @@ struct SymbolFileTests {
     }
 
     @Test(
-        "Are found by .gnu_debuglink: beside the module, in .debug, and below the system's directory",
+        "they are found by .gnu_debuglink: beside the module, in .debug, and below the system's directory",
         arguments: 0..<3
     )
     func byLink(place folder: Int) throws {
@@ -109,7 +109,7 @@ struct SymbolFileTests {
         #expect(try workshop.resolve("program", [place], search: search).frames[0].callNames == Self.chain)
     }
 
-    @Test("That .gnu_debuglink names are refused with another checksum")
+    @Test("a file named by .gnu_debuglink with another checksum is refused")
     func checksum() throws {
         let (workshop, place, _) = try stripped()
         try workshop.run("objcopy", ["--add-gnu-debuglink=program.debug", "program"])
@@ -122,7 +122,7 @@ struct SymbolFileTests {
         #expect(result.problems.map(\.code) == [.checksum, .noLines])
     }
 
-    @Test("And modules of another build are refused, and that is said once")
+    @Test("a module of another build is refused, and that is reported once")
     func otherBuild() throws {
         let (workshop, place, id) = try stripped()
         try workshop.makeProgram("other", flags: ["-g", "-O1"])
@@ -134,7 +134,7 @@ struct SymbolFileTests {
         #expect(result.problems == [SymbolProblem(.otherBuild, path: workshop.path("program"))])
     }
 
-    @Test("Need a build id: without one nothing ties them to the code")
+    @Test("they need a build id: without one nothing ties them to the code")
     func noBuildID() {
         let result = Symbolicator().resolve(
             [ModulePlace(module: 0, offset: 1, isReturnAddress: false)],
@@ -144,7 +144,7 @@ struct SymbolFileTests {
         #expect(result.problems.map(\.code) == [.noBuildID])
     }
 
-    @Test("Over the budget leave module and offset, and a later call may have more")
+    @Test("over the budget module and offset remain, and a later call may find more")
     func budget() throws {
         let (workshop, place, id) = try stripped()
         let search = SymbolSearch(directories: [workshop.folder], systemDirectories: [])
@@ -160,7 +160,7 @@ struct SymbolFileTests {
         #expect(symbolicator.resolve(places, in: [module], budget: .tool).frames[0].callNames == Self.chain)
     }
 
-    @Test("Over the budget leave what the module says itself, and a later call may have more")
+    @Test("over the budget the module's own symbols remain, and a later call may find more")
     func ownNames() throws {
         let (workshop, place, id) = try stripped(flags: ["-g", "-O2", "-rdynamic"])
         // The table of its loaded pages takes 2 MiB, one byte per page.
@@ -179,7 +179,7 @@ struct SymbolFileTests {
         #expect(second.frames[0].callNames == Self.chain && second.problems.isEmpty)
     }
 
-    @Test("That are compressed are inflated by a tool; a server has the names at least, and says why")
+    @Test("a tool inflates compressed ones; a server has at least the names, and says why")
     func compressed() throws {
         let (workshop, place, id) = try stripped(flags: ["-g", "-O2", "-gz"])
         let search = SymbolSearch(directories: [workshop.folder], systemDirectories: [])
@@ -193,7 +193,7 @@ struct SymbolFileTests {
         #expect(symbolicator.resolve(places, in: [module], budget: .tool).frames[0].callNames == Self.chain)
     }
 
-    @Test("Of this process: lines of the test itself, within a server's budget")
+    @Test("for this process: lines of the test itself, within a server's budget")
     func own() throws {
         var addresses = [UInt](repeating: 0, count: 64)
         let (count, line) = (unsafe backtrace(&addresses, 64), #line)

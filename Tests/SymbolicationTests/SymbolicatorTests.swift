@@ -18,7 +18,7 @@ struct SymbolicatorTests {
         return (result.frames[0], result.frames[0].moduleIndex.map { result.modules[$0] })
     }
 
-    @Test("in the C library have its name, offset, build id and load base")
+    @Test("those in the C library have its name, offset, build id and load base")
     func cLibrary() throws {
         let getpid = try address(of: "getpid")
         let (frame, module) = resolve(getpid + 1)
@@ -32,7 +32,7 @@ struct SymbolicatorTests {
         #expect(found.loadBase + frame.moduleOffset == getpid + 1)
     }
 
-    @Test("in the Swift runtime's C++ are demangled")
+    @Test("those in the Swift runtime's C++ are demangled")
     func cPlusPlus() throws {
         let terminate = try address(of: "_ZSt9terminatev")
         let (frame, _) = resolve(terminate)
@@ -41,7 +41,7 @@ struct SymbolicatorTests {
         #expect(frame.swiftModule == nil)
     }
 
-    @Test("in Swift code have function and module")
+    @Test("those in Swift code have function and module")
     func swift() throws {
         let print = try address(of: "$ss5print_9separator10terminatoryypd_S2StF")
         let (frame, module) = resolve(print)
@@ -51,7 +51,7 @@ struct SymbolicatorTests {
         #expect(module?.path.hasSuffix("libswiftCore.so") == true)
     }
 
-    @Test("that a call returns to belong to the caller, even behind its last instruction")
+    @Test("a return address belongs to the caller, even after its last instruction")
     func returnAddress() throws {
         let start = try address(of: "getpid")
         #expect(resolve(start).0.functionOffset == 0)
@@ -67,7 +67,7 @@ struct SymbolicatorTests {
     }
 
     @Test(
-        "in the kernel's page are its functions",
+        "those in the kernel's page have its functions",
         .enabled(if: kernelPage != nil, "this kernel maps no page of its own")
     )
     func vdso() throws {
@@ -78,7 +78,7 @@ struct SymbolicatorTests {
         #expect(result.frames.contains { $0.symbol?.contains("vdso") == true })
     }
 
-    @Test("outside every module stay numbers", arguments: [0, 1, 4096, UInt.max, UInt.max - 1, 1 << 47])
+    @Test("those outside every module stay numbers", arguments: [0, 1, 4096, UInt.max, UInt.max - 1, 1 << 47])
     func nowhere(address: UInt) {
         for isReturnAddress in [true, false] {
             let (frame, module) = resolve(address, isReturnAddress: isReturnAddress)
@@ -88,7 +88,7 @@ struct SymbolicatorTests {
         }
     }
 
-    @Test("in a stripped plugin have module and offset; replaced by another at its place, no stale name")
+    @Test("in a stripped plugin they have module and offset; in another one at its place, no stale name")
     func plugins() throws {
         let folder = NSTemporaryDirectory() + "symbols-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -127,7 +127,7 @@ struct SymbolicatorTests {
         return compiler.terminationStatus == 0 ? folder + "/plugin.so" : nil
     }
 
-    @Test("keep their names when the cache is too small for anything")
+    @Test("they keep their names if the cache is too small for anything")
     func tinyCache() throws {
         let symbolicator = Symbolicator(cacheLimit: 0)
         let getpid = ResolvableAddress(address: try address(of: "getpid"), isReturnAddress: false)
@@ -138,7 +138,7 @@ struct SymbolicatorTests {
         }
     }
 
-    @Test("of one module share it")
+    @Test("those in one module share it")
     func shared() throws {
         let addresses = try ["getpid", "getppid", "read"].map {
             ResolvableAddress(address: try address(of: $0), isReturnAddress: false)
@@ -149,7 +149,7 @@ struct SymbolicatorTests {
     }
 }
 
-@Suite("The map of modules")
+@Suite("The module map")
 struct ModuleMapTests {
     private static let text = """
         00400000-00401000 r--p 00000000 08:01 42    /opt/a server
@@ -159,7 +159,7 @@ struct ModuleMapTests {
         7f0000003000-7f0000004000 rw-p 00000000 00:00 0
         """
 
-    @Test("finds the start of the file around an address")
+    @Test("it finds the start of the file around an address")
     func header() {
         let map = ModuleMap(parsing: Array(Self.text.utf8))
         #expect(map.headerMapping(around: 0x401fff)?.range.lowerBound == 0x400000)
@@ -169,7 +169,7 @@ struct ModuleMapTests {
         #expect(map.headerMapping(around: 0x7f00_0000_3000) == nil, "no file")
     }
 
-    @Test("takes any text without harm")
+    @Test("it accepts any text without harm")
     func garbage() {
         var generator = SplitMix64.ofThisRun()
         for _ in 0..<2000 {

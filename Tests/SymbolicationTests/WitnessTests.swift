@@ -5,7 +5,7 @@ import Testing
 @testable import Symbolication
 
 /// Compares lines and inlined calls with binutils' addr2line, which has its own DWARF parser.
-@Suite("Beside addr2line", .timeLimit(.minutes(10)))
+@Suite("Compared with addr2line", .timeLimit(.minutes(10)))
 struct WitnessTests {
     @Test(
         "C has the same functions, lines and inlined calls",
