@@ -6,7 +6,7 @@ import Testing
 
 @testable import StallCollector
 
-@Suite("Receivers of alerts")
+@Suite("Alert receivers")
 struct AlertReceiverTests {
     private static let alert = Alert(
         team: "default",
@@ -38,7 +38,7 @@ struct AlertReceiverTests {
         #expect(message.text == "new faults: new in shop: “naïve()” &lt;!channel&gt; https://stalls.example.com/")
     }
 
-    @Test("A mail has one receiver, a subject, and the text as people write it")
+    @Test("A mail has one recipient, a subject, and readable text")
     func mail() async throws {
         let directory = FileManager.default.temporaryDirectory.path + "/stall-mail-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
@@ -59,7 +59,7 @@ struct AlertReceiverTests {
         #expect(String(decoding: text, as: UTF8.self) == "new faults: new in shop: “naïve()” <!channel>")
     }
 
-    @Test("A mailer that fails is a failure, by its exit code")
+    @Test("A failing mailer is a failure, by its exit code")
     func mailFails() async throws {
         let receiver = AlertReceiver(way: .mail("oncall@example.com"))
         let error = await #expect(throws: AlertReceiver.Failure.self) {
@@ -91,7 +91,7 @@ private final class Listener: Sendable {
         port = Int(in_port_t(bigEndian: address.sin_port))
     }
 
-    /// - Returns: the request. Nil when none came within a minute.
+    /// - Returns: the request, or nil if none came within a minute.
     func answerOne() async -> String? {
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
         var (bytes, connection): ([UInt8], Int32) = ([], -1)

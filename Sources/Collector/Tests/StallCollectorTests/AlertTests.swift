@@ -31,7 +31,7 @@ struct AlertTests {
         try await work(try SQLiteStore(path: directory + "/stalls.db"))
     }
 
-    /// The receiver is a real program, which writes down what it is told.
+    /// The receiver is a real program, which writes down what it is sent.
     private func write(_ rules: String, receivers: [String] = ["told"], silences: String = "") throws {
         let ways = receivers.map {
             "  - exec: [/bin/sh, -c, 'cat >> \(directory)/\($0) && echo >> \(directory)/\($0)']"
@@ -112,7 +112,7 @@ struct AlertTests {
         return try Arrival(json: run.json(), team: "default", now: now)
     }
 
-    @Test("A fault that was never there is told once, also by a collector that was started again; an old one is not")
+    @Test("A new fault is reported once, even after a restart of the collector; an old one is not reported")
     func newFault() async throws {
         try await withStore("  - {name: new, when: new-fault, within: 1h}") { store in
             try await Self.insert("first()", minutesAgo: 5, into: store)
@@ -133,7 +133,7 @@ struct AlertTests {
                 "\(text)"
             )
             #expect(text.contains("https://stalls.example.com/faults/v2:") && !text.contains("old()"), "\(text)")
-            // It is no news any more when it has been there for longer than an hour.
+            // After more than an hour it is no longer new.
             await watch.round(now: Self.now.advanced(byNanoseconds: 7_200_000_000_000))
             #expect(try messages().last?.alerts.map(\.state) == ["resolved", "resolved"])
             #expect(try await store.alerts().isEmpty)
@@ -141,7 +141,7 @@ struct AlertTests {
     }
 
     @Test(
-        "A fault that came back in a release is new in that; one that a service always had is new in none, whatever others had"
+        "A fault that returns in a release is new in it; one that the service always had is not, nor by others' faults"
     )
     func newInRelease() async throws {
         let rules = "  - {name: came, when: new-in-release}\n  - {name: new, when: new-fault}"
@@ -152,7 +152,7 @@ struct AlertTests {
             try await Self.insert("back()", minutesAgo: 700, release: "1.4", into: store)
             try await Self.insert("old()", minutesAgo: 3, release: "1.6", into: store)
             try await Self.insert("back()", minutesAgo: 2, release: "1.6", into: store)
-            // Known to another service only.
+            // Known only to another service.
             try await Self.insert("known()", minutesAgo: 500, service: "bakery", into: store)
             try await Self.insert("known()", minutesAgo: 1, release: "1.6", into: store)
             try await watch(store).round(now: Self.now)
@@ -167,7 +167,7 @@ struct AlertTests {
         }
     }
 
-    @Test("The first page shows what lasts, each name as text, and only the team's own")
+    @Test("The first page shows ongoing alerts, each name as text, and only those of the team")
     func page() async throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
@@ -201,7 +201,7 @@ struct AlertTests {
         }
     }
 
-    @Test("A rate begins above its limit and ends at half of it, so that it does not come and go")
+    @Test("A rate alert begins above its limit and ends at half of it, so that it does not flap")
     func rate() async throws {
         try await withStore("  - {name: often, when: rate, stalls: 10, within: 10m}") { store in
             let watch = try watch(store)
@@ -214,7 +214,7 @@ struct AlertTests {
             #expect(try await round(0) == ["firing bakery"])
             try await Self.insert("f()", minutesAgo: 1, count: 6, into: store)
             #expect(try await round(0) == ["firing bakery", "firing shop"])
-            // Ten of shop's are too old now; six are more than half.
+            // Ten of shop's are now too old; six are more than half.
             #expect(try await round(2) == ["firing bakery", "firing shop"])
             #expect(
                 try await round(30).sorted() == ["firing bakery", "firing shop", "resolved bakery", "resolved shop"]
@@ -224,7 +224,7 @@ struct AlertTests {
     }
 
     @Test(
-        "A monitor that stops reporting is told, and that it is back; one that ended in order, or has a successor, is not"
+        "A silent monitor is reported, and so is its return; one that ended cleanly or was replaced is not"
     )
     func silence() async throws {
         try await withStore("  - {name: gone, when: silence, after: 15m}") { store in
@@ -232,11 +232,11 @@ struct AlertTests {
             _ = try await store.insert([Self.record(.running, id: id, minutesAgo: 20)])
             await watch.round(now: Self.now)
             #expect(try messages().flatMap(\.alerts).map(\.subject) == ["shop on web1"])
-            // One that began before is no successor.
+            // A process that began before is no successor.
             _ = try await store.insert([Self.record(.running, minutesAgo: 1)])
             await watch.round(now: Self.now)
             #expect(try messages().count == 1)
-            // Started anew.
+            // Restarted.
             let successor = ULID.make()
             _ = try await store.insert([Self.record(.running, id: successor, startedMinutesAgo: 5, minutesAgo: 1)])
             await watch.round(now: Self.now)
@@ -247,7 +247,7 @@ struct AlertTests {
         }
     }
 
-    @Test("What is silenced is told when the silence is over; rules that cannot be used leave the ones before")
+    @Test("A silenced alert is sent when the silence ends; unusable rules leave the previous ones")
     func silenced() async throws {
         let rules = "  - {name: gone, when: silence, after: 15m}"
         try await withStore(rules) { store in
@@ -264,7 +264,7 @@ struct AlertTests {
         }
     }
 
-    @Test("A receiver that fails is told at the next look, and the others are not told twice")
+    @Test("A failed receiver gets the alert at the next look; the others do not get it twice")
     func failing() async throws {
         let rules = "  - {name: gone, when: silence, after: 15m}"
         try await withStore(rules) { store in
@@ -285,12 +285,12 @@ struct AlertTests {
         }
     }
 
-    @Test("A webhook gets JSON by POST; what it does not take is a failure that does not tell its secret path")
+    @Test("A webhook gets JSON by POST; a refusal is a failure whose text hides its secret path")
     func webhook() async throws {
         let store = directory + "/stalls.db"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
-        // Any server will do: this one knows no such path.
+        // Any server will do: this one does not know the path.
         try await Client.withServer(try SQLiteStore(path: store), CollectorOptions()) { client in
             let address = "http://127.0.0.1:\(client.port)/hooks/secret"
             let receiver = AlertReceiver(way: .webhook(try #require(URL(string: address))))
@@ -303,7 +303,7 @@ struct AlertTests {
         }
     }
 
-    @Test("The README's example can be used")
+    @Test("The README's example is usable")
     func example() throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
@@ -311,7 +311,7 @@ struct AlertTests {
         let readme = try String(contentsOf: package.appending(path: "README.md"), encoding: .utf8)
         let block = try #require(readme.split(separator: "```yaml\n").dropFirst().first?.split(separator: "```").first)
         try "https://hooks.example.com/x\n".write(toFile: directory + "/url", atomically: true, encoding: .utf8)
-        // What it names must be there.
+        // The files that it names must exist.
         try block.replacing("/etc/stall-collector/slack-url", with: directory + "/url")
             .replacing("/usr/local/bin/page", with: "/bin/true")
             .write(toFile: rulesFile, atomically: true, encoding: .utf8)

@@ -7,7 +7,7 @@ import ServiceLifecycle
 import StallCollector
 import StallStore
 
-/// Asks a collector that runs in this process, over a real connection.
+/// Sends requests to a collector that runs in this process, over a real connection.
 struct Client: Sendable {
     let port: Int
     private var base: String { "http://127.0.0.1:\(port)" }
@@ -18,7 +18,7 @@ struct Client: Sendable {
         var body: [UInt8]
     }
 
-    /// Runs a collector on a free port for as long as the work takes.
+    /// Runs a collector on a free port during the work.
     static func withServer(
         _ store: any StallStore,
         _ options: CollectorOptions,
@@ -51,7 +51,7 @@ struct Client: Sendable {
         }
     }
 
-    /// Events as they come, until there are so many.
+    /// Receives events until there are this many.
     func events(_ path: String, lastID: String? = nil, count: Int) async throws -> [(id: String, data: String)] {
         let connection = try Connection(port: port)
         let last = lastID.map { "Last-Event-ID: \($0)\r\n" } ?? ""
@@ -93,7 +93,7 @@ struct Client: Sendable {
     }
 }
 
-/// A bare connection to this machine.
+/// A plain connection to this machine.
 final class Connection: Sendable {
     private let descriptor: Int32
 
@@ -111,13 +111,13 @@ final class Connection: Sendable {
         guard status == 0 else { throw URLError(.cannotConnectToHost) }
     }
 
-    /// - Returns: whether the connection is still there.
+    /// - Returns: whether the connection is still open.
     func send(_ text: String) -> Bool {
         let bytes = Array(text.utf8)
         return unsafe Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count
     }
 
-    /// - Returns: nil when it has ended, or nothing came for a minute, or for so many hundredths of a second.
+    /// - Returns: nil if it has ended, or nothing came for a minute or for this many hundredths of a second.
     func receive(attempts: Int = 6000) async -> String? {
         var buffer = [UInt8](repeating: 0, count: 65536)
         for _ in 0..<attempts {

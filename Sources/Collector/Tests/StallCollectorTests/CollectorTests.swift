@@ -53,7 +53,7 @@ struct CollectorTests {
 
     private static let kind: HTTPFields = [.contentType: "application/x-ndjson"]
 
-    @Test("What it has taken it shows: as JSON, on pages and in other formats")
+    @Test("It shows what it has accepted: as JSON, on pages and in other formats")
     func whole() async throws {
         try await withCollector { client in
             let reports = [Self.report(), Self.report(milliseconds: 900), Self.report("other()")]
@@ -89,7 +89,7 @@ struct CollectorTests {
                     }
                 }
             }
-            // Every link of every page leads somewhere.
+            // Every link of every page works.
             var (open, seen): ([String], Set<String>) = (["/?since=1h"], [])
             while let path = open.popLast() {
                 guard seen.insert(path).inserted else { continue }
@@ -113,7 +113,7 @@ struct CollectorTests {
     private static let escaped =
         hostile.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
 
-    @Test("Of a request with good and bad lines the good ones are taken, and the bad ones told by their numbers")
+    @Test("Of a request with good and bad lines the good ones are accepted, the bad ones reported by number")
     func mixed() async throws {
         try await withCollector { client in
             var body = try Self.lines([Self.report()])
@@ -127,7 +127,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("A body that is too large, packed to a bomb, cut off, or of another kind is refused, and hurts nobody")
+    @Test("A body that is too large, a zip bomb, cut off, or of another type is refused and does no harm")
     func bodies() async throws {
         var options = CollectorOptions()
         (options.limits.bytes, options.limits.unpackedBytes, options.limits.records) = (100_000, 200_000, 10)
@@ -155,7 +155,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("What was sent is handed out as it was sent, run records first, chosen by the question")
+    @Test("Records are returned as they were sent, run records first, selected by the query")
     func records() async throws {
         try await withCollector { client in
             let now = Timestamp.now()
@@ -193,7 +193,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("Stalls come as they arrive, and who comes back with the last event's id misses none")
+    @Test("Stalls are sent as they arrive; a client that returns with the last event's id misses none")
     func live() async throws {
         try await withCollector { client in
             func post(_ function: String) async throws {
@@ -219,10 +219,10 @@ struct CollectorTests {
                 try await client.execute(uri: "/api/v1/live?after=x", method: .get) { $0.status } == .badRequest
             )
         }
-        // Returns: who looks does not hold up the end.
+        // This returns: a reading client does not delay the shutdown.
     }
 
-    @Test("More records than anybody should ask for are refused before the first of them")
+    @Test("A query for too many records is refused before the first is sent")
     func tooManyRecords() async throws {
         try await Client.withServer(SlowStore(), CollectorOptions()) { client in
             try await client.execute(uri: "/api/v1/records", method: .get) {
@@ -233,7 +233,7 @@ struct CollectorTests {
     }
 
     @Test(
-        "A connection on which a request comes drop by drop is closed",
+        "A connection on which a request arrives byte by byte is closed",
         arguments: [
             "GET / HTTP/1.1\r\nX: ", "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n",
         ]
@@ -255,7 +255,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("Questions that make no sense are answered by what is wrong with them")
+    @Test("An invalid query is answered with what is wrong with it")
     func questions() async throws {
         try await withCollector { client in
             for question in [
@@ -276,7 +276,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("A token opens what its line says, for its team")
+    @Test("A token permits what its line says, for its team")
     func tokens() async throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         let file = directory + "/tokens"
@@ -317,7 +317,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("A tokens' file that everybody may read, or with a line that is none, is not used")
+    @Test("A token file that others can read, or with an invalid line, is not used")
     func tokenFiles() throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
@@ -335,7 +335,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("Without tokens a page from elsewhere is not answered")
+    @Test("Without tokens a page from another site gets no answer")
     func rebinding() async throws {
         try await withCollector { client in
             for (name, status) in [("evil.example", HTTPResponse.Status.forbidden), ("localhost:1", .ok)] {
@@ -348,7 +348,7 @@ struct CollectorTests {
     }
 }
 
-/// A store that takes nothing before it is opened.
+/// A store that accepts nothing before it is opened.
 private actor SlowStore: StallStore {
     private(set) var batches: [Int] = []
     private var isOpen = false
@@ -373,7 +373,7 @@ private actor SlowStore: StallStore {
     func faults(_: StallQuery, by _: FaultOrder, limit _: Int) -> FaultList { fatalError("not asked") }
     func reports(_: StallQuery, after _: StoredReport.Place?, limit _: Int) -> [StoredReport] { [] }
     func runs(_: StallQuery, after _: ULID?, limit _: Int) -> [StoredRun] { [] }
-    /// More than anybody may ask for.
+    /// More than a query may return.
     func count(_: StallQuery, limit: Int) -> Int { limit }
     func fault(_: Fingerprint, _: StallQuery) -> Fault? { nil }
     func stalls(_: StallQuery, of _: Fingerprint?, longestFirst _: Bool, limit _: Int) -> [StoredStall] { [] }
@@ -403,7 +403,7 @@ struct IngestQueueTests {
         return try Arrival(json: run.json(), team: "a")
     }
 
-    @Test("What comes while the disk is busy is written together, then answered", arguments: [false, true])
+    @Test("Requests that arrive while the disk is busy are written together, then answered", arguments: [false, true])
     func together(fails: Bool) async throws {
         let store = SlowStore(fails: fails)
         let queue = IngestQueue(store, maximumBytes: 1000)
@@ -413,7 +413,7 @@ struct IngestQueueTests {
             for _ in 0..<requests {
                 group.addTask { (try? await queue.insert([arrival], size: 1)) != nil }
             }
-            // The first is with the store, the others wait behind it.
+            // The store has the first; the others wait behind it.
             while await queue.waitingBytes < requests { await Task.yield() }
             await store.open()
             return await group.reduce(into: []) { $0.append($1) }
@@ -422,13 +422,13 @@ struct IngestQueueTests {
         #expect(await store.batches == [1, requests - 1])
     }
 
-    @Test("A request that would be too much is told so at once")
+    @Test("A request that would be too much is refused at once")
     func overload() async throws {
         let store = SlowStore()
         let queue = IngestQueue(store, maximumBytes: 100)
         let arrival = try Self.arrival()
         async let first = queue.insert([arrival], size: 90)
-        // The first has its place before it is with the store.
+        // The first has its place before the store gets it.
         while await queue.waitingBytes < 90 { await Task.yield() }
         await #expect(throws: IngestQueue.Overloaded.self) { try await queue.insert([arrival], size: 20) }
         await store.open()

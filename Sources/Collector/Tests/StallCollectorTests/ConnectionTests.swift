@@ -11,7 +11,7 @@ import Testing
 
 @Suite("Connections that take too long", .serialized)
 struct ConnectionTests {
-    @Test("Whoever sends on after a refusal gets the answer, and the end of the connection")
+    @Test("A client that sends more after a refusal gets the answer and the end of the connection")
     func refused() async throws {
         try await Samples.withStore { store, directory in
             let file = directory + "/tokens"
@@ -28,7 +28,7 @@ struct ConnectionTests {
                 var text = ""
                 while !text.contains("\r\n\r\n"), let more = await connection.receive() { text += more }
                 #expect(text.hasPrefix("HTTP/1.1 401"), "\(text)")
-                // The announced body never comes to its end; the server does not wait for it.
+                // The announced body never ends; the server does not wait for it.
                 while await connection.receive() != nil {}
                 var isOpen = true
                 while isOpen {
@@ -39,7 +39,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("A reader that takes nothing is cut off, and holds up no shutdown")
+    @Test("A client that does not read is cut off and does not delay the shutdown")
     func stalledReaders() async throws {
         var options = CollectorOptions()
         options.writeTime = .milliseconds(500)
@@ -48,7 +48,7 @@ struct ConnectionTests {
         try await Client.withServer(store, options) { client in
             let connection = try Connection(port: client.port)
             #expect(connection.send("GET /api/v1/records HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-            // It is closed though nothing is read: sending to it fails in the end.
+            // It is closed although nothing is read: sending to it finally fails.
             var isOpen = true
             while isOpen {
                 isOpen = connection.send("\r\n")
@@ -57,7 +57,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("What is still under way when the time to end is over is cut off")
+    @Test("Work that is unfinished at the end of the shutdown time is cut off")
     func shutdown() async throws {
         var options = CollectorOptions()
         (options.writeTime, options.shutdownTime) = (.seconds(3600), .milliseconds(500))
@@ -69,11 +69,11 @@ struct ConnectionTests {
             #expect(await connection.receive() != nil)
             connections.withLock { $0.append(connection) }
         }
-        // Returns: a reader that takes nothing more does not hold up the end.
+        // This returns: a client that no longer reads does not delay the shutdown.
         #expect(connections.withLock { $0.count } == 1)
     }
 
-    @Test("One address gets no more connections than it may have, and others when some have ended")
+    @Test("An address gets at most its number of connections, and new ones when some have ended")
     func peers() async throws {
         let peers = PeerConnections(limit: 2)
         #expect(peers.open("a") && peers.open("a") && !peers.open("a") && peers.open("b"))
@@ -93,7 +93,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("Ended in the midst of many requests, it has on the disk what it acknowledged")
+    @Test("After a shutdown amid many requests, everything acknowledged is on the disk")
     func shutdownUnderLoad() async throws {
         try await Samples.withStore { store, directory in
             var options = CollectorOptions()
@@ -109,7 +109,7 @@ struct ConnectionTests {
                 let client = Client(port: try #require(await found.next()))
                 for _ in 0..<8 {
                     group.addTask {
-                        // Until it is not there any more.
+                        // Until it no longer exists.
                         while let ids = try? await Self.post(client) { acknowledged.add(ids) }
                     }
                 }

@@ -7,11 +7,11 @@ import Testing
 
 @testable import StallCollector
 
-@Suite("What requests with reports may take")
+@Suite("Limits of requests with reports")
 struct IngestLimitTests {
     private static let kind: HTTPFields = [.contentType: "application/x-ndjson"]
 
-    @Test("Shares of the budget are given back when nobody holds them, and one alone is always let in")
+    @Test("Shares of the budget are returned when released; a single one is always admitted")
     func budget() throws {
         let budget = IngestBudget(100)
         do {
@@ -26,7 +26,7 @@ struct IngestLimitTests {
         #expect(budget.usedBytes == 0)
     }
 
-    @Test("No more pass the gate at a time than it is wide, all get their turn, and a crowd before it is turned away")
+    @Test("At most its width passes the gate at a time, all get their turn, and too many waiting are turned away")
     func gate() async throws {
         let (gate, barrier) = (Gate(width: 2, waitingLimit: 3), Barrier())
         let passed = try await withThrowingTaskGroup(of: Int.self) { group in
@@ -49,7 +49,7 @@ struct IngestLimitTests {
         try await gate.pass {}
     }
 
-    @Test("Lines are the same however they are packed and cut into pieces", arguments: [false, true])
+    @Test("Lines are the same whether compressed or not, however they are split into pieces", arguments: [false, true])
     func lines(isPacked: Bool) throws {
         var limits = IngestLimits()
         limits.recordBytes = 100_000
@@ -68,7 +68,7 @@ struct IngestLimitTests {
         #expect(lines.unpackedBytes == body.count)
     }
 
-    @Test("What is unpacked without end, or cut off, ends at the limit")
+    @Test("Unpacking an endless or a truncated body ends at the limit")
     func bombs() throws {
         var limits = IngestLimits()
         limits.unpackedBytes = 1 << 20
@@ -81,7 +81,7 @@ struct IngestLimitTests {
         #expect(throws: BodyLines.Failure.damaged) { while try lines.next() != nil {} }
     }
 
-    @Test("A request for which there is no memory is told so before its body is read")
+    @Test("A request without memory for it is refused before its body is read")
     func noMemory() async throws {
         var options = CollectorOptions()
         options.limits.waitingBytes = 1_000_000
@@ -91,13 +91,13 @@ struct IngestLimitTests {
             return arrivals.count
         })
         try await Client.withServer(store, options) { client in
-            // The first holds its share, and never sends what it announced.
+            // The first holds its share and never sends what it announced.
             let holder = try Connection(port: client.port)
             #expect(holder.send(Self.head(bytes: 900_000)))
             var answer = ""
             while !answer.contains("HTTP/1.1 429") {
                 let other = try Connection(port: client.port)
-                // Nothing of the body is sent.
+                // No byte of the body is sent.
                 #expect(other.send(Self.head(bytes: 900_001)))
                 // Until the first is known there is room, and no answer yet.
                 guard let text = await other.receive(attempts: 50) else { continue }

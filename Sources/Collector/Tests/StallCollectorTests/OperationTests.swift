@@ -27,7 +27,7 @@ struct OperationTests {
         await barrier.open()
     }
 
-    @Test("Its own counts are for those who may see all teams', and its tokens change with their file")
+    @Test("Its own metrics need access to all teams; tokens change with their file")
     func tokens() async throws {
         try await Samples.withStore { store, directory in
             let file = directory + "/tokens"
@@ -57,7 +57,7 @@ struct OperationTests {
                     try await Task.sleep(for: .milliseconds(10))
                 }
                 #expect(try await get("/api/v1/faults", "red") == .unauthorized)
-                // A file that cannot be used changes nothing.
+                // An unusable file changes nothing.
                 try write("nonsense\n")
                 func audit() throws -> String { try String(contentsOfFile: directory + "/audit", encoding: .utf8) }
                 while try !audit().contains("\"outcome\":\"refused\"") { try await Task.sleep(for: .milliseconds(10)) }
@@ -66,7 +66,7 @@ struct OperationTests {
         }
     }
 
-    @Test("The audit log has a line for each request that brought reports, and does not grow for ever")
+    @Test("The audit log has a line for each request with reports, and its size is limited")
     func audit() async throws {
         try await Samples.withStore { store, directory in
             var options = CollectorOptions()
@@ -109,7 +109,7 @@ struct OperationTests {
         }
     }
 
-    @Test("Refusals have the headers that keep pages safe, too")
+    @Test("Refusals also have the headers that protect pages")
     func safetyHeaders() async throws {
         try await Client.withServer(StubStore(), CollectorOptions()) { client in
             for path in ["/", "/nothing", "/faults/x", "/api/v1/faults?limit=x", "/faults/v2:0000000000000000"] {
@@ -121,7 +121,7 @@ struct OperationTests {
         }
     }
 
-    @Test("A question for a time far ahead is answered")
+    @Test("A query for a distant future time is answered")
     func farAhead() async throws {
         try await Samples.withStore { store, _ in
             try await Client.withServer(store, CollectorOptions()) { client in
@@ -134,7 +134,7 @@ struct OperationTests {
         }
     }
 
-    @Test("The exported page may run its own script and style, and nothing else")
+    @Test("The exported page can run its own script and style, and nothing else")
     func exportedPage() async throws {
         // FIPS 180-4, with its examples.
         func hex(_ text: String) -> String {
@@ -174,7 +174,7 @@ struct OperationTests {
         }
     }
 
-    @Test("The service may have as many files open as connections")
+    @Test("The systemd service permits as many open files as connections")
     func unit() throws {
         let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../..")
         let unit = try String(

@@ -24,7 +24,7 @@ struct PageTests {
         }
     }
 
-    @Test("Two releases are compared: what is new, more, less and gone, the greatest increase first")
+    @Test("Two releases are compared: new, increased, decreased and gone, the greatest increase first")
     func compare() async throws {
         try await Samples.withStore { store, _ in
             let reports = [
@@ -42,7 +42,7 @@ struct PageTests {
                 #expect(!places.contains(nil))
                 #expect(places.compactMap(\.self) == places.compactMap(\.self).sorted())
                 #expect(!page.contains("other()") && !page.contains("<new>"))
-                // Not both were chosen.
+                // Only one was selected.
                 for uri in ["/compare", "/compare?before=1.1", "/compare?after=1.2&before="] {
                     let page = try await Self.text(client, uri)
                     #expect(page.contains("Choose two releases.") && page.contains("<option value=\"1.3\">"), "\(uri)")
@@ -51,7 +51,7 @@ struct PageTests {
         }
     }
 
-    @Test("A fault's page leads to every export of its stalls")
+    @Test("A fault's page links to every export of its stalls")
     func exports() async throws {
         try await Samples.withStore { store, _ in
             let report = Samples.report()
@@ -61,7 +61,7 @@ struct PageTests {
                 let links = page.matches(
                     of: try Regex("href=\"(/api/v1/faults/[^\"]*/export/[^\"]*)\"", as: (Substring, Substring).self)
                 )
-                // All but those that are made from run records.
+                // All except those made from run records.
                 #expect(links.count == ExportFormat.allCases.count - 2)
                 for link in links {
                     let uri = link.output.1.replacing("&amp;", with: "&")

@@ -6,9 +6,9 @@ import Testing
 
 @testable import StallCollector
 
-@Suite("How much each token may send")
+@Suite("The rate limit of each token")
 struct RateLimitTests {
-    @Test("A key has its burst at once, then as much as its rate, and waits until a debt is paid")
+    @Test("A key has its burst at once, then its rate, and waits until a debt is paid")
     func bucket() {
         let (limiter, rate, start) = (RateLimiter<String>(), Rate(perSecond: 10, burstSeconds: 1), ContinuousClock.now)
         for _ in 0..<10 { #expect(limiter.wait("a", rate, now: start) == nil) }
@@ -16,28 +16,28 @@ struct RateLimitTests {
             limiter.wait("a", rate, now: moment).map { ($0 / .milliseconds(1)).rounded() }
         }
         #expect(milliseconds(at: start) == 100)
-        // Others are not concerned.
+        // Others are not affected.
         #expect(limiter.wait("b", rate, now: start) == nil)
         #expect(milliseconds(at: start + .milliseconds(101)) == nil)
         limiter.charge(20, to: "a", rate, now: start + .milliseconds(101))
         #expect(milliseconds(at: start + .milliseconds(1100)) == 1100)
         #expect(milliseconds(at: start + .milliseconds(2201)) == nil)
-        // However long nothing came, no more than the burst is saved.
+        // However long nothing came, only the burst accumulates.
         let later = start + .seconds(3600)
         #expect((0..<20).filter { _ in limiter.wait("a", rate, now: later) == nil }.count == 10)
     }
 
-    @Test("However many keys come, it remembers only so many")
+    @Test("Only a limited number of keys is remembered")
     func keys() {
         let (limiter, rate, start) = (RateLimiter<Int>(maximumKeys: 8), Rate(perSecond: 1), ContinuousClock.now)
         for key in 0..<100 { #expect(limiter.wait(key, rate, now: start) == nil) }
         #expect(limiter.keyCount == 8)
-        // Those whose bucket is full again are forgotten.
+        // Those with a full bucket are forgotten.
         #expect(limiter.wait(100, rate, now: start + .seconds(60)) == nil)
         #expect(limiter.keyCount == 1)
     }
 
-    @Test("A token that sends more than it may is told to wait, whatever its request brings; others go on")
+    @Test("A token above its limit is told to wait, whatever its request contains; others continue")
     func tokens() async throws {
         try await Samples.withStore { store, directory in
             var options = CollectorOptions()
@@ -48,7 +48,7 @@ struct RateLimitTests {
             try await Client.withServer(store, options) { client in
                 let reports = (0..<3).map { _ in Samples.report() }
                 let body = try reports.flatMap { try $0.json() }
-                // A request is taken whole: then the debt is paid.
+                // A request is accepted as a whole; then the debt is paid.
                 #expect(try await Self.post(client, body, "red").status == .accepted)
                 let refused = try await Self.post(client, body, "red")
                 #expect(refused.status == .tooManyRequests)
@@ -64,7 +64,7 @@ struct RateLimitTests {
         }
     }
 
-    @Test("The options' rate is that of each token that has none of its own")
+    @Test("The rate in the options applies to each token without its own")
     func rates() async throws {
         try await Samples.withStore { store, directory in
             var options = CollectorOptions()
@@ -83,7 +83,7 @@ struct RateLimitTests {
         }
     }
 
-    @Test("Whoever tries many wrong tokens does not fill the audit log, and keeps nobody out who has the right one")
+    @Test("Many wrong tokens do not fill the audit log, and do not lock out a valid one")
     func wrongTokens() async throws {
         try await Samples.withStore { store, directory in
             var options = CollectorOptions()
@@ -103,7 +103,7 @@ struct RateLimitTests {
         }
     }
 
-    @Test("Behind a trusted proxy the sender is the one whom the proxy names; elsewhere nobody can claim an address")
+    @Test("Behind a trusted proxy the sender is the one it names; elsewhere nobody can claim an address")
     func proxies() async throws {
         for (proxies, peer) in [(Set(["127.0.0.1"]), "198.51.100.7"), ([], "127.0.0.1")] as [(Set<String>, String)] {
             try await Samples.withStore { store, directory in

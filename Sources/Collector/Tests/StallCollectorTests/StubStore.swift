@@ -2,11 +2,11 @@ import StallReports
 
 @testable import StallStore
 
-/// A store that does what a test says, and knows nothing.
+/// A store that does what a test says and contains nothing.
 struct StubStore: StallStore {
     var checking: @Sendable () async throws -> Void = {}
     var inserting: @Sendable ([Arrival]) async throws -> Int = { $0.count }
-    /// As many reports as there may be, of so many bytes each.
+    /// The maximum number of reports, each of this many bytes.
     var reportBytes: Int?
 
     func insert(_ arrivals: [Arrival]) async throws -> Int { try await inserting(arrivals) }
@@ -36,7 +36,7 @@ struct StubStore: StallStore {
     func size() -> StoreSize { StoreSize(bytes: 1, stalls: 2, runs: 3) }
 }
 
-/// Holds up whoever comes until it is opened. For any task.
+/// Holds up every task until it is opened.
 actor Barrier {
     private var isOpen = false
     private var waiting: [CheckedContinuation<Void, Never>] = []

@@ -61,7 +61,7 @@ struct TelemetryTests {
         return Array("{\"resourceLogs\":[\(requests.joined(separator: ","))]}".utf8)
     }
 
-    @Test("What 'export --format otlp-logs' writes becomes the same report again, as far as it is in the record")
+    @Test("The output of 'export --format otlp-logs' becomes the same report again, as far as the record has it")
     func roundTrip() async throws {
         let report = Self.report()
         let sent = try Self.exported([report])
@@ -84,7 +84,7 @@ struct TelemetryTests {
         }
     }
 
-    @Test("A record that is no stall, or lacks something, is rejected with its number and reason; the others are taken")
+    @Test("A record that is no stall or is incomplete is rejected with its number and reason; others are accepted")
     func partial() async throws {
         let reports = (0..<2).map { _ in Self.report() }
         let text = String(decoding: try Self.exported(reports), as: UTF8.self)
@@ -107,7 +107,7 @@ struct TelemetryTests {
         }
     }
 
-    @Test("Each attribute that every stall has is needed, and none of them can break it")
+    @Test("Each attribute that every stall has is required, and no value of one does harm")
     func hostile() throws {
         let text = String(decoding: try Self.exported([Self.report()]), as: UTF8.self)
         for name in ["stall.id", "stall.kind", "stall.state", "stall.fingerprint", "stall.duration_ns"] {
@@ -118,7 +118,7 @@ struct TelemetryTests {
         for number in numbers {
             let pattern = try Regex(#""intValue":"-?\d+""#)
             let found = try Self.parsed(text.replacing(pattern, with: "\"intValue\":\(number)"))
-            // Taken or refused, and the process lives.
+            // Accepted or refused, and the process survives.
             _ = try? Arrival(json: try found.report().json(), team: "x")
         }
     }
@@ -129,7 +129,7 @@ struct TelemetryTests {
         return TelemetryStall(try #require(group.scopeLogs?.first?.logRecords?.first), group.resource?.attributes)
     }
 
-    @Test("Frames are read as they are written, also from names with parentheses")
+    @Test("Frames are read as they are written, including names with parentheses")
     func frames() {
         let frames = TelemetryStall.frames(
             "a(b:) (/x y.swift:3)\n?\nclosure #1 (Int) in f()\nf (x:0)\ng (x:-9)\nh ()\ni() -> (Int) (/x (y).swift:4)"
@@ -143,7 +143,7 @@ struct TelemetryTests {
         #expect(frames.map(\.line) == [3, nil, nil, nil, nil, nil, 4])
     }
 
-    @Test("A body of another kind, too large, deep, cut off or no JSON is refused, and hurts nobody")
+    @Test("A body of another type, too large, deep, cut off or not JSON is refused and does no harm")
     func bodies() async throws {
         var options = CollectorOptions()
         options.limits.unpackedTelemetryBytes = 100_000

@@ -8,7 +8,7 @@ import Testing
 
 @testable import ClickHouseStore
 
-@Suite("The client of ClickHouse")
+@Suite("The ClickHouse client")
 struct ClickHouseClientTests {
     @Test("An address has hosts, a database and options, and shows no password")
     func addresses() throws {
@@ -24,7 +24,7 @@ struct ClickHouseClientTests {
     }
 
     @Test(
-        "An address that is none is refused",
+        "An invalid address is refused",
         arguments: [
             "http://ch1/db", "clickhouse://ch1", "clickhouse:///db", "clickhouse://ch1/", "clickhouse://ch1/a-b",
             "clickhouse://ch1/a`b",
@@ -38,7 +38,7 @@ struct ClickHouseClientTests {
         #expect(throws: StoreError.self) { try ClickHouseAddress(text) }
     }
 
-    @Test("What is escaped has no byte that ends a field, a row or a literal, and is the same again")
+    @Test("Escaped text has no byte that ends a field, row or literal, and decodes to the same text")
     func literals() {
         var generator = SystemRandomNumberGenerator()
         let special: [UInt8] = [0, 8, 9, 10, 12, 13, 39, 92, 34, 96]
@@ -61,7 +61,7 @@ struct ClickHouseClientTests {
         }
     }
 
-    @Test("An answer is taken only if each of its rows is whole")
+    @Test("An answer is accepted only if each of its rows is complete")
     func answers() throws {
         func rows(_ text: String) throws -> [[String]] {
             try TabbedAnswer(Array(text.utf8), columns: 2).rows.map { [$0.text(0), $0.text(1)] }
@@ -77,7 +77,7 @@ struct ClickHouseClientTests {
         #expect { try rows(late) } throws: { ($0 as? ClickHouseError)?.code == 160 }
     }
 
-    // MARK: Against a server that answers what it is told
+    // MARK: Against a server with preset answers
 
     private static func head(_ length: Int, status: String = "200 OK") -> String {
         "HTTP/1.1 \(status)\r\nContent-Length: \(length)\r\n\r\n"
@@ -93,7 +93,7 @@ struct ClickHouseClientTests {
         return statement
     }
 
-    @Test("Where a server cannot be reached, or is cut off, the next one is asked")
+    @Test("If a server is unreachable or cuts off, the next one is used")
     func nextServer() async throws {
         let good = try await ScriptedServer(Self.head(2) + "1\n")
         let cut = try await ScriptedServer(Self.head(20) + "1\n", closes: true)
@@ -105,14 +105,14 @@ struct ClickHouseClientTests {
             for _ in 0..<3 { #expect(try await client.send(Self.statement()) == Array("1\n".utf8)) }
         }
         #expect(cut.connections == 1)
-        // What may have been done, and must not be twice, is not sent again.
+        // A statement that may have run and must not run twice is not sent again.
         let client = ClickHouseClient(try Self.address([cut, good]))
         var once = Self.statement("INSERT INTO t SELECT 1")
         once.isIdempotent = false
         await #expect { try await client.send(once) } throws: { ($0 as? ClickHouseError)?.kind == .cut }
     }
 
-    @Test("A server that says nothing, too much, or that it will not, is told apart")
+    @Test("A server that is silent, sends too much or refuses gives distinct errors")
     func failures() async throws {
         let silent = try await ScriptedServer("")
         let large = try await ScriptedServer(Self.head(2000) + String(repeating: "1", count: 2000))
@@ -129,7 +129,7 @@ struct ClickHouseClientTests {
         }
     }
 
-    @Test("A connection is used again")
+    @Test("A connection is reused")
     func keepsAlive() async throws {
         let server = try await ScriptedServer(Self.head(2) + "1\n")
         let client = ClickHouseClient(try Self.address([server]))
@@ -146,7 +146,7 @@ private final class ScriptedServer: Sendable {
     let port: Int
     var connections: Int { count.value.withLock { $0 } }
 
-    /// - Parameter closes: the connection, behind the answer.
+    /// - Parameter closes: whether the connection is closed after the answer.
     init(_ answer: String, closes: Bool = false) async throws {
         let count = count
         channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)

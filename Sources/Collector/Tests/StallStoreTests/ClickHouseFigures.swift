@@ -7,7 +7,7 @@ import Testing
 
 /// Figures, not assertions: `TEST_FIGURES=10000000 scripts/clickhouse` prints them.
 @Suite(
-    "Figures of ClickHouse",
+    "ClickHouse figures",
     .enabled(
         if: TestedStore.server != nil && TestedStore.figureRows != nil,
         "only where TEST_FIGURES says how many stalls"
@@ -69,7 +69,7 @@ struct ClickHouseFigures {
         }
     }
 
-    /// Makes stalls on the server, spread over 30 days, and their sums.
+    /// Creates stalls on the server, spread over 30 days, and their sums.
     private func make(_ rows: Int, in store: ClickHouseStore) async throws {
         let start = StoreContract.now.advanced(byNanoseconds: -30 * 86_400_000_000_000).sinceEpoch
         let end = StoreContract.now.sinceEpoch
@@ -86,7 +86,8 @@ struct ClickHouseFigures {
         print("making all sums", try await time(1) { try await store.settle(after: .zero) })
     }
 
-    /// A few faults make most of the stalls. There are a thousand hosts, ten services, and four releases, one after the other.
+    /// A few faults cause most of the stalls. There are a thousand hosts, ten services, and four releases, one after
+    /// the other.
     private static func stalls(_ rows: Int, _ start: Int64, _ end: Int64, table: String) -> String {
         """
         INSERT INTO \(table) SELECT 'a' AS team, toUInt32(intDiv(m, 86400000000000)) AS day,
@@ -105,7 +106,7 @@ struct ClickHouseFigures {
         """
     }
 
-    @Test("Inserts beside bare ones")
+    @Test("The store's inserts compared with plain ones")
     func inserts() async throws {
         try await TestedStore.withDatabase { address in
             let store = try await ClickHouseStore(address)
@@ -122,7 +123,7 @@ struct ClickHouseFigures {
             let times = try await time(1) { for part in parts { inserted += try await store.insert(part) } }
             #expect(inserted == arrivals.count)
             print("the store takes \(arrivals.count)", times, per: arrivals.count)
-            // The same rows as they lie there, in as many blocks, with their reports.
+            // The same rows from the table, in as many blocks, with their reports.
             for table in ["stall", "body"] {
                 var statement = ClickHouseClient.Statement("SELECT * FROM \(store.table(table)) FORMAT TabSeparated")
                 statement.maximumBytes = 1 << 30

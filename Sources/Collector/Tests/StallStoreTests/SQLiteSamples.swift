@@ -6,7 +6,7 @@ import Testing
 
 @testable import StallStore
 
-/// Stalls and stores for the tests of SQLite's own ways.
+/// Stalls and stores for tests specific to SQLite.
 enum SQLiteSamples {
     static let now = Timestamp(rfc3339: "2026-06-15T12:34:56Z")!
     static let hourNs: Int64 = 3_600_000_000_000
@@ -58,7 +58,7 @@ enum SQLiteSamples {
         return report
     }
 
-    /// So many bytes that do not become fewer by packing.
+    /// This many bytes that compression does not reduce.
     static func noise(_ bytes: Int) -> String {
         String((0..<bytes / 36 + 1).map { _ in UUID().uuidString }.joined().prefix(bytes))
     }
@@ -97,7 +97,7 @@ enum SQLiteSamples {
         StallQuery(team: team, since: now.advanced(byNanoseconds: -30 * 24 * hourNs), until: now)
     }
 
-    /// Steps that SQLite's machine takes to write: the same on every computer.
+    /// Steps of SQLite's virtual machine for a write: the same on every computer.
     static func steps(_ arrivals: [Arrival], into store: SQLiteStore) async throws -> Int {
         try await store.database.write { database in
             let counter = Counter()

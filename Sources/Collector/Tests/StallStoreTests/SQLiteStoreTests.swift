@@ -5,12 +5,12 @@ import Testing
 
 @testable import StallStore
 
-/// What the SQLite store does beside what every store does.
+/// What the SQLite store does beyond the common contract.
 @Suite("The store in SQLite")
 struct SQLiteStoreTests {
     private typealias Samples = SQLiteSamples
 
-    @Test("What was acknowledged is on the disk: the connection that writes waits for it")
+    @Test("Acknowledged reports are on the disk: the writing connection waits for it")
     func synchronous() async throws {
         try await Samples.withStore { store in
             let mode = try await store.database.writeWithoutTransaction { database in
@@ -52,7 +52,7 @@ struct SQLiteStoreTests {
         }
     }
 
-    @Test("Sums stay those of the stalls as they are now, whatever their versions changed", arguments: 1...6)
+    @Test("Sums are those of the stalls' present versions, whatever the versions changed", arguments: 1...6)
     func versions(seed: UInt64) async throws {
         print("seed: \(seed)")
         var random = SeededGenerator(seed: seed)
@@ -103,7 +103,7 @@ struct SQLiteStoreTests {
         }
     }
 
-    @Test("A stall that ends costs the same however many its fault has in that hour")
+    @Test("The end of a stall costs the same however many its fault has in that hour")
     func cheapVersions() async throws {
         var steps: [Int] = []
         for others in [20, 2000] {
@@ -122,7 +122,7 @@ struct SQLiteStoreTests {
         #expect(steps[1] < steps[0] * 2, "\(steps)")
     }
 
-    @Test("A fault that gets another name costs the same however many stalls it has, and is one with them")
+    @Test("Renaming a fault costs the same however many stalls it has, and unites it with them")
     func cheapNames() async throws {
         var steps: [Int] = []
         for others in [20, 2000] {
@@ -155,7 +155,7 @@ struct SQLiteStoreTests {
         #expect(steps[1] < steps[0] * 2, "\(steps)")
     }
 
-    @Test("Who follows the arrivals sees a stall again when it changed, and misses none after old ones were removed")
+    @Test("A reader of arrivals sees a changed stall again, and misses none after old ones were removed")
     func arrivals() async throws {
         try await Samples.withStore { store in
             let id = ULID.make()
@@ -175,7 +175,7 @@ struct SQLiteStoreTests {
         }
     }
 
-    @Test("Who follows the arrivals of one team does not pass over those of others")
+    @Test("Reading one team's arrivals does not scan those of others")
     func arrivalsByIndex() async throws {
         try await Samples.withStore { store in
             let plan = try await store.database.read { database in
@@ -189,7 +189,7 @@ struct SQLiteStoreTests {
         }
     }
 
-    @Test("What one team sends too much of is removed from that team alone; run records count as well")
+    @Test("One team's excess is removed from that team only; run records count as well")
     func fairness() async throws {
         try await Samples.withStore { store in
             let quiet = (0..<20).map { Samples.report(minutesAgo: 600 + $0) }
@@ -212,7 +212,7 @@ struct SQLiteStoreTests {
         }
     }
 
-    @Test("A store that is full takes nothing more, and takes again when there is room")
+    @Test("A full store accepts nothing, and accepts again when there is room")
     func full() async throws {
         try await Samples.withStore(10_000_000) { store in
             let (sent, error) = await Self.fill(store)
@@ -225,7 +225,8 @@ struct SQLiteStoreTests {
         }
     }
 
-    /// - Returns: how many reports it took, and why no more. Nil where it took all, which are many times as large.
+    /// - Returns: how many reports it accepted, and why no more. Nil if it accepted all, which are many times as
+    ///   large.
     private static func fill(_ store: SQLiteStore) async -> (sent: Int, error: (any Error)?) {
         var sent = 0
         while sent < 4000 {
@@ -236,7 +237,7 @@ struct SQLiteStoreTests {
         return (sent, nil)
     }
 
-    @Test("Names of faults of which nothing is left are removed")
+    @Test("Names of faults without any records left are removed")
     func names() async throws {
         try await Samples.withStore { store in
             var (old, young) = (
@@ -271,7 +272,7 @@ struct SQLiteStoreTests {
         }
     }
 
-    @Test("A store of the second version keeps its stalls, its order of arrivals and its sizes")
+    @Test("A store of the second version keeps its stalls, their order of arrival and its sizes")
     func migration() async throws {
         try await Samples.withDirectory { directory in
             let path = directory + "/stalls.db"

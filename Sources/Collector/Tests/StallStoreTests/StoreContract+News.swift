@@ -35,7 +35,7 @@ extension StoreContract {
                 Self.report(hoursAgo: 15, function: "f()", service: "bakery"),
                 Self.report(hoursAgo: 15, function: "g()", release: "1.1"),
                 Self.report(hoursAgo: 13, function: "h()", release: "1.2"),
-                // New in the shop, though the bakery had it.
+                // New in the shop, although the bakery had it.
                 Self.report(hoursAgo: 0.5, function: "f()", release: "1.2"),
                 // The shop had it, but not in its previous release.
                 Self.report(hoursAgo: 0.3, function: "g()", release: "1.3"),
@@ -59,7 +59,7 @@ extension StoreContract {
         }
     }
 
-    /// Also before anything is in it.
+    /// Also before it contains anything.
     func check() async throws {
         try await withStore { store in try await store.check() }
     }

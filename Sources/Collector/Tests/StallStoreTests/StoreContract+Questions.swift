@@ -80,7 +80,7 @@ extension StoreContract {
             for isSettled in [false, true] {
                 if isSettled { try await self.store.settle(store) }
                 var query = Self.query()
-                // A filter leaves no choice out.
+                // A filter excludes no match.
                 query.services = ["a"]
                 let choices = try await store.choices(query)
                 #expect(choices.services == ["b", "a"])
@@ -94,7 +94,7 @@ extension StoreContract {
 
     func lists() async throws {
         try await withStore { store in
-            // Many of one length and of one moment: there the id decides.
+            // Many of one length and time: then the id decides.
             let reports = (0..<120).map { index in
                 Self.report(
                     hoursAgo: Double(index % 7) * 20 + 0.1,
@@ -124,7 +124,7 @@ extension StoreContract {
             let reports = [ongoing] + (0..<9).map { Self.report(hoursAgo: Double($0) * 9 + 1) }
             for report in reports.prefix(5) { _ = try await store.insert([Self.arrival(report)]) }
             _ = try await store.insert(reports.dropFirst(5).map { try Self.arrival($0) })
-            // What ends is there once: where it was, or at the end.
+            // An ended stall is there once: in its old place, or at the end.
             _ = try await store.insert([Self.arrival(Self.report(id: ongoing.id, milliseconds: 900))])
             let all = try await arrivals(store, after: start, count: reports.count)
             #expect(all.map(\.stall.id).filter { $0 != ongoing.id } == reports.dropFirst().map(\.id))
@@ -139,7 +139,7 @@ extension StoreContract {
         }
     }
 
-    /// A store may hold them back until it knows that none comes before them.
+    /// A store may hold them back until it knows that no earlier one can follow.
     private func arrivals(
         _ store: any StallStore,
         after place: Int64,

@@ -5,7 +5,7 @@ import Testing
 extension StoreContract {
     func overflow() async throws {
         try await withStore { store in
-            // Each is cut to a year; it takes 292 of them to fill 64 bits.
+            // Each is cut to a year; 292 of them exceed 64 bits.
             let reports = (0..<700).map { index in
                 var report = Self.report(hoursAgo: index < 350 ? 1 : 2, milliseconds: 1)
                 report.durationNs = .max
@@ -73,7 +73,7 @@ extension StoreContract {
             (alerts[1].toldBegin, alerts[1].toldEnd) = (["hook 1", "mail"], ["mail"])
             try await store.change(alerts: [alerts[1]], removing: [alerts[0]])
             #expect(try await store.alerts() == [alerts[1], alerts[2]])
-            // Forgotten and begun again.
+            // Removed and begun again.
             try await store.change(alerts: [alerts[2], alerts[0]], removing: [alerts[2]])
             #expect(try await store.alerts() == alerts)
             try await store.change(alerts: [], removing: [])

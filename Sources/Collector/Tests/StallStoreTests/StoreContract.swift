@@ -3,9 +3,9 @@ import StallReports
 import StallStore
 import Testing
 
-/// What every store must do. The suites beside it try it on each store that there is.
+/// What every store must do. The suites beside it run it on each store.
 struct StoreContract {
-    /// One thing that it must do.
+    /// One requirement.
     struct Check: CustomTestStringConvertible, Sendable {
         let testDescription: String
         let run: @Sendable (StoreContract) async throws -> Void
@@ -57,7 +57,7 @@ struct StoreContract {
             }
         }
 
-    /// Without so many repetitions, for a server, which takes milliseconds for each question. All of them with TEST_ALL.
+    /// With fewer repetitions, for a server, which takes milliseconds for each query. All of them with TEST_ALL.
     static let short = ProcessInfo.processInfo.environment["TEST_ALL"] == nil ? Array(all.dropLast(6)) : all
 
     static let now = Timestamp(rfc3339: "2026-06-15T12:34:56Z")!
@@ -109,7 +109,7 @@ struct StoreContract {
         StallQuery(team: team, since: now.advanced(byNanoseconds: -days * 86_400_000_000_000), until: now)
     }
 
-    /// What comes a second time changes nothing.
+    /// A second copy changes nothing.
     func idempotent() async throws {
         try await withStore { store in
             let arrivals = try [Self.report(), Self.report(milliseconds: 700)].map { try Self.arrival($0) }
@@ -121,7 +121,7 @@ struct StoreContract {
         }
     }
 
-    /// A stall that has ended comes in the place of the one that lasted, and never the other way round.
+    /// An ended stall replaces the ongoing one, and never the other way round.
     func versions() async throws {
         try await withStore { store in
             let id = ULID.make()
@@ -140,7 +140,7 @@ struct StoreContract {
         }
     }
 
-    /// Sums are those of the stalls in the range, whatever lies in whole hours and days.
+    /// Sums are those of the stalls in the range, including whole hours and days.
     func sums(seed: UInt64) async throws {
         try await withStore { store in
             print("seed: \(seed)")
@@ -159,7 +159,7 @@ struct StoreContract {
                     release: "1.\(random(2))"
                 )
             }
-            // Some hours have sums, some have them no more, and some never had any.
+            // Some hours have sums, some no longer have them, and some never had any.
             let first = all.prefix(200)
             #expect(try await store.insert(first.map { try Self.arrival($0) }) == first.count)
             try await self.store.settle(store)
@@ -212,14 +212,14 @@ struct StoreContract {
         }
     }
 
-    /// A fault that has got names is one with what it was before.
+    /// A fault that has got names is the same as before.
     func aliases() async throws {
         try await withStore { store in
             let (nameless, other) = (Self.report(function: "code at 0x1"), Self.report(function: "f()"))
             var named = Self.report(function: "named()")
             named.aliases = [nameless.fingerprint]
             #expect(try await store.insert([nameless, named, nameless, other].map { try Self.arrival($0) }) == 3)
-            // One that comes late under its old name.
+            // One that arrives late under its old name.
             #expect(try await store.insert([Self.arrival(Self.report(function: "code at 0x1"))]) == 1)
             let faults = try await store.faults(Self.query(), by: .count, limit: 10).faults
             #expect(faults.map(\.fingerprint) == [named.fingerprint, other.fingerprint])
@@ -230,7 +230,7 @@ struct StoreContract {
         }
     }
 
-    /// A run's counts are those of its latest record, and its time that of the range.
+    /// A run's counts are those of its latest record; its time is that within the range.
     func runs() async throws {
         try await withStore { store in
             let start = Self.now.advanced(byNanoseconds: -7_200_000_000_000)
@@ -244,7 +244,7 @@ struct StoreContract {
             )
             run.watched = [.init(label: "main", watchedNs: 3_600_000_000_000)]
             let fault = Self.report().fingerprint
-            // Of two loops: the fault is one.
+            // On two loops: the fault is the same.
             run.repeated = ["main", "nio"].map { label in
                 .init(
                     fingerprint: fault,
@@ -269,7 +269,7 @@ struct StoreContract {
     /// Reports and run records come page by page, each once, in order, as they were sent.
     func pages() async throws {
         try await withStore { store in
-            // Many of one moment: there the id decides.
+            // Many of one time: then the id decides.
             let reports = (0..<40).map { Self.report(hoursAgo: Double($0 / 9), host: "web\($0 % 2)") }
             let runs = (0..<11).map { index in
                 RunRecord(
@@ -321,14 +321,14 @@ struct StoreContract {
         }
     }
 
-    /// What is old is removed, and what is left has the sums of what is left.
+    /// Old stalls are removed, and the remaining ones have correct sums.
     func age() async throws {
         try await withStore { store in
             let reports = stride(from: 1.0, through: 100, by: 3).map { Self.report(hoursAgo: $0) }
             _ = try await store.insert(reports.map { try Self.arrival($0) })
             let limit = Self.now.advanced(byNanoseconds: -50 * 3_600_000_000_000)
             let removed = try await store.removeOld(before: limit, maximumBytes: nil)
-            // To the hour.
+            // With the precision of an hour.
             let left = try await store.stalls(Self.query(), of: nil, longestFirst: false, limit: 1000)
             #expect(removed + left.count == reports.count)
             #expect(left.allSatisfy { $0.startedAt >= limit.advanced(byNanoseconds: -3_600_000_000_000) })
@@ -342,7 +342,7 @@ struct StoreContract {
         }
     }
 
-    /// Where it is too large the oldest is removed.
+    /// If it is too large the oldest are removed.
     func size() async throws {
         try await withStore { store in
             let reports = (0..<400).map { index in
@@ -360,7 +360,7 @@ struct StoreContract {
         }
     }
 
-    /// Lengths at the ends of 64 bits are no trouble.
+    /// Lengths at the ends of 64 bits do no harm.
     func extremes() async throws {
         try await withStore { store in
             let reports = (0..<50).map { _ in

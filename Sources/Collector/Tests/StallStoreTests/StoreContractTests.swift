@@ -3,12 +3,12 @@ import StallReports
 import StallStore
 import Testing
 
-/// What the store in a file does beside the contract (``StoreContract``), and what no store is asked.
+/// What the store in a file does beyond the contract (``StoreContract``), and checks that need no store.
 @Suite("The store in a file")
 struct StoreContractTests {
     private let directory = FileManager.default.temporaryDirectory.path + "/stall-store-\(UUID().uuidString)"
 
-    @Test("A store of the first version is brought to this one's form, with all that is in it")
+    @Test("A store of the first version is migrated, with everything in it")
     func migration() async throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
@@ -37,7 +37,7 @@ struct StoreContractTests {
         #expect(try await store.alerts().isEmpty)
     }
 
-    @Test("What no clock can have told, and what is no report, is refused")
+    @Test("Impossible times and documents that are no report are refused")
     func refused() throws {
         var report = StoreContract.report(hoursAgo: -48)
         #expect(throws: RefusedArrival.self) { try StoreContract.arrival(report) }
@@ -53,7 +53,7 @@ struct StoreContractTests {
         }
     }
 
-    @Test("A file that is no database, or whose directory is missing, is told")
+    @Test("A file that is no database, or in a missing directory, is an error")
     func unusable() throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }

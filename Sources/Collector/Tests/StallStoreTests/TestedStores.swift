@@ -6,7 +6,7 @@ import Testing
 
 @testable import ClickHouseStore
 
-/// A store that the contract is tried on, empty each time.
+/// A store that the contract is tested on, empty each time.
 enum TestedStore: Sendable {
     case file
     case clickHouse
@@ -17,7 +17,7 @@ enum TestedStore: Sendable {
     /// How many stalls figures are measured with.
     static let figureRows = ProcessInfo.processInfo.environment["TEST_FIGURES"].flatMap { Int($0) }
 
-    /// As many collectors' stores, all with the same contents.
+    /// Stores of this many collectors, all with the same contents.
     func withStores(_ count: Int, _ work: ([any StallStore]) async throws -> Void) async throws {
         switch self {
         case .file:
@@ -31,11 +31,11 @@ enum TestedStore: Sendable {
         }
     }
 
-    /// Makes the sums of all that is there, where that is not done at once.
+    /// Computes the sums of everything in it, if that is not done at once.
     func settle(_ store: any StallStore) async throws {
         guard let store = store as? ClickHouseStore else { return }
         try await store.settle(after: .zero)
-        // What it has announced to write does not hold for longer than that.
+        // An announced write is not valid for longer than that.
         store.state.withLock { $0.touched = [:] }
     }
 
@@ -46,7 +46,7 @@ enum TestedStore: Sendable {
         try await work(directory + "/stalls.db")
     }
 
-    /// A database of its own, on the server for tests.
+    /// A separate database on the server for tests.
     static func withDatabase(_ work: (ClickHouseAddress) async throws -> Void) async throws {
         let parts = try #require(server).split(separator: "?", maxSplits: 1)
         let options = parts.count > 1 ? "?\(parts[1])" : ""
@@ -67,21 +67,21 @@ enum TestedStore: Sendable {
     }
 }
 
-@Suite("The store in a file keeps the contract")
+@Suite("The store in a file fulfils the contract")
 struct FileContractTests {
     @Test("It does", arguments: StoreContract.all)
     func keeps(_ check: StoreContract.Check) async throws { try await check.run(StoreContract(.file)) }
 }
 
 @Suite(
-    "The store on ClickHouse keeps the contract",
+    "The ClickHouse store fulfils the contract",
     .enabled(if: TestedStore.server != nil, "no server of ClickHouse (scripts/clickhouse starts one)")
 )
 struct ClickHouseContractTests {
     @Test("It does", arguments: StoreContract.short)
     func keeps(_ check: StoreContract.Check) async throws { try await check.run(StoreContract(.clickHouse)) }
 
-    @Test("Its tables are made once; a newer version's are not used")
+    @Test("Its tables are created once; those of a newer version are not used")
     func migration() async throws {
         try await TestedStore.withDatabase { address in
             let store = try await ClickHouseStore(address)
@@ -96,7 +96,7 @@ struct ClickHouseContractTests {
         }
     }
 
-    @Test("Texts of all kinds are literals, and the same when they come back")
+    @Test("Text of any kind becomes a literal and comes back unchanged")
     func literals() async throws {
         try await TestedStore.withDatabase { address in
             let store = try await ClickHouseStore(address)
@@ -118,7 +118,7 @@ struct ClickHouseContractTests {
         }
     }
 
-    @Test("A hour that something is written to late is counted by its stalls until its sums are made anew")
+    @Test("An hour with a late write is counted from its stalls until its sums are computed again")
     func lateStalls() async throws {
         try await TestedStore.withDatabase { address in
             let store = try await ClickHouseStore(address)
@@ -127,7 +127,7 @@ struct ClickHouseContractTests {
                 try await store.faults(StoreContract.query(), by: .total, limit: 10).faults.map(\.totalNs)
             }
             _ = try await store.insert([StoreContract.arrival(report), StoreContract.arrival(StoreContract.report())])
-            // Not long enough ago for what may be under way.
+            // Not long enough ago for writes that may be under way.
             try await store.settle()
             #expect(try await store.hourStates("a", 0..<Int64.max).generations.isEmpty)
             try await TestedStore.clickHouse.settle(store)
@@ -139,7 +139,7 @@ struct ClickHouseContractTests {
             #expect(try await sums() == [1_100_000_000])
             try await TestedStore.clickHouse.settle(store)
             #expect(try await sums() == [1_100_000_000])
-            // What comes again is announced as well: who knows what became of it the first time.
+            // A repeated stall is announced as well: the first attempt may have failed.
             _ = try await store.insert([StoreContract.arrival(over)])
             #expect(try await store.hourStates("a", 0..<Int64.max).generations.isEmpty)
             #expect(try await sums() == [1_100_000_000])
