@@ -1,8 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// Servers on SwiftNIO, Hummingbird and Foundation that stall when they are told to: targets of scripts/trials. A package of its own, so that
-/// a program that embeds the library does not resolve their packages.
+/// Servers on SwiftNIO, Hummingbird and Foundation that stall when ordered: targets of scripts/trials. A separate
+/// package, so that a program that embeds the library does not resolve their packages.
 let swift: [SwiftSetting] = [.swiftLanguageMode(.v6), .treatAllWarnings(as: .error)]
 
 let package = Package(
@@ -24,7 +24,7 @@ let package = Package(
         ),
         // Contains no monitor.
         .executableTarget(name: "loop-server", dependencies: ["LoopServers"], swiftSettings: swift),
-        // The same with the monitor in it.
+        // The same, with the monitor.
         .executableTarget(
             name: "loop-server-watched",
             dependencies: [

@@ -43,8 +43,8 @@ package final class TestDirectory: Sendable {
     }
 }
 
-/// A function of the C library that its module leaves out. It works in one step, so that no child of another test inherits the
-/// ends.
+/// A function of the C library that its module lacks. It works in one step, so that no child of another test inherits
+/// the ends.
 @_silgen_name("pipe2")
 package func openPipe(_ ends: UnsafeMutablePointer<Int32>, _ flags: Int32) -> Int32
 
@@ -53,7 +53,7 @@ package final class PortProcess: Sendable {
     package let pid: pid_t
     private let input: Mutex<Int32>
     private let output: Int32
-    /// Whether the process was waited for: its number may then belong to another process.
+    /// Whether the process was waited for: its id may then belong to another process.
     private let isReaped = Mutex(false)
 
     package init(_ role: String, _ directory: PortDirectory, _ name: String = "port") throws {

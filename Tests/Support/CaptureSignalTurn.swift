@@ -1,8 +1,8 @@
 import Synchronization
 public import Testing
 
-/// One test at a time may use the capture signal, which belongs to the process: tests of all targets run in one process. A test
-/// waits until no other test uses it; the waiting blocks no thread.
+/// One test at a time may use the capture signal, which belongs to the process: tests of all targets run in one
+/// process. A test waits until no other test uses it; waiting blocks no thread.
 public struct CaptureSignalTurn: SuiteTrait, TestTrait, TestScoping {
     private static let isTaken = Mutex(false)
 

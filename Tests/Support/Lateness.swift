@@ -3,8 +3,8 @@ import RunLoopKit
 import Synchronization
 public import Testing
 
-/// Measures how late the machine schedules threads: a thread on each processor repeatedly sleeps for a moment and measures by
-/// how much it overslept. A test about real time uses this to find out whether the machine caused a failure.
+/// Measures how late the machine schedules threads: a thread on each CPU repeatedly sleeps for a moment and measures
+/// by how much it overslept. A test about real time uses this to find out whether the machine caused a failure.
 public final class LatenessWitness: Sendable {
     private static let rest = Duration.milliseconds(2)
     private let longestSoFar = Mutex(Duration.zero)

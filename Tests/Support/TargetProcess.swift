@@ -5,7 +5,7 @@ package final class TargetProcess {
     private let process = Process()
     private let output = Pipe()
     private let input = Pipe()
-    /// The text after READY: another process's number for some programs.
+    /// The text after READY: another process's id for some programs.
     package let announced: String
 
     package static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
@@ -17,7 +17,7 @@ package final class TargetProcess {
         try self.init(arguments: arguments, executable: executable)
     }
 
-    /// - Parameter isIdle: Whether it runs only if nothing else needs its processor.
+    /// - Parameter isIdle: Whether it runs only if nothing else needs its CPU.
     package convenience init(_ arguments: String..., onProcessor processor: Int, isIdle: Bool = false) throws {
         let idle = isIdle ? ["/usr/bin/chrt", "--idle", "0"] : []
         try self.init(

@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallTesting
 
-@Suite("Whose a stall is") struct StallFindingTests {
+@Suite("Which test a stall belongs to") struct StallFindingTests {
     private func scope(_ number: Int, _ name: String, task: UInt32) -> TestScope {
         TestScope(
             number: number,

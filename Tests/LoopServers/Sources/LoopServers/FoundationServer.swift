@@ -1,6 +1,6 @@
 import Foundation
 
-/// A program whose main thread runs Foundation's main loop, and nothing else.
+/// A program whose main thread only runs Foundation's main loop.
 func serveFoundation() -> Never {
     // So that it turns, as a program's loop does.
     RunLoop.main.add(Timer(timeInterval: 0.2, repeats: true) { _ in }, forMode: .default)

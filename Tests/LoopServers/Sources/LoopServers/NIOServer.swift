@@ -4,12 +4,12 @@ import NIOCore
 import NIOPosix
 
 extension EventLoop {
-    /// Obeys on the loop.
+    /// Carries out an order on the loop.
     func obey(_ order: Order) {
         let begin = clockTime()
         switch order.name {
         case "turn":
-            // As many callbacks of a millisecond, which the loop runs one after the other before it waits again.
+            // As many one-millisecond callbacks, which the loop runs one after the other before it waits again.
             for _ in 0..<order.milliseconds { execute { computeUntil(clockTime() + 1_000_000) } }
             execute { order.did(since: begin) }
         case "chain": chain(order, since: begin)
@@ -19,7 +19,7 @@ extension EventLoop {
         }
     }
 
-    /// Each callback makes the next one: the loop does not come to its sockets.
+    /// Each callback enqueues the next one: the loop does not get to its sockets.
     private func chain(_ order: Order, since begin: UInt64) {
         computeUntil(clockTime() + 1_000_000)
         guard clockTime() < order.end(after: begin) else { return order.did(since: begin) }
@@ -33,7 +33,7 @@ extension EventLoop {
         scheduleTask(in: .microseconds(500)) { self.turn(order, since: begin) }
     }
 
-    /// Wakes each millisecond for nothing.
+    /// Wakes each millisecond without work.
     private func poll(_ order: Order, since begin: UInt64) {
         scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(1)) { task in
             guard clockTime() >= order.end(after: begin) else { return }
@@ -43,7 +43,7 @@ extension EventLoop {
     }
 }
 
-/// Reads orders from its connection, and answers requests of HTTP.
+/// Reads orders from its connection, and answers HTTP requests.
 private final class OrderHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -61,7 +61,7 @@ private final class OrderHandler: ChannelInboundHandler {
     }
 }
 
-/// Its orders come by a connection: it stalls in `channelRead`.
+/// Its orders come over a connection: it stalls in `channelRead`.
 func serveNIO() -> Never {
     let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     do {
@@ -84,7 +84,7 @@ func serveNIO() -> Never {
     exit(0)
 }
 
-/// Each of 16 loops waits three times, so that it is known, and then for good.
+/// Each of 16 loops waits three times, so that it is known, and then without end.
 func rest() -> Never {
     let group = MultiThreadedEventLoopGroup(numberOfThreads: 16)
     do {

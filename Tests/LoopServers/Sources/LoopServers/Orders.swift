@@ -1,7 +1,7 @@
 import Foundation
 
-/// Serves until standard input ends. Each line there, `NAME MS`, makes the loop do something, and is answered by `DID NAME BEGIN END` on standard output
-/// (CLOCK_MONOTONIC in nanoseconds). Before that it prints `READY PORT`.
+/// Serves until standard input ends. Each line there, `NAME MS`, makes the loop do something, and is answered on standard
+/// output by `DID NAME BEGIN END` (CLOCK_MONOTONIC in nanoseconds). Before that it prints `READY PORT`.
 ///
 /// - Parameter kind: `nio`, `hummingbird` or `foundation`; `idle` for 16 of SwiftNIO's loops, which do nothing.
 public func serve(_ kind: String) -> Never {
@@ -22,7 +22,7 @@ func say(_ line: String) {
     _ = write(STDOUT_FILENO, bytes, bytes.count)
 }
 
-/// What a line asks for.
+/// What a line orders.
 struct Order: Sendable {
     let name: String
     let milliseconds: UInt64
@@ -38,7 +38,7 @@ struct Order: Sendable {
     /// Answers the order, now.
     func did(since begin: UInt64) { say("DID \(name) \(begin) \(clockTime())") }
 
-    /// What is the same on every loop: a stall in one callout. Of an order that it does not know it says so.
+    /// Works alike on every loop: a stall in one callout. Reports an unknown order.
     func stall() {
         let begin = clockTime()
         guard let stall = Stall(rawValue: name) else {
@@ -50,7 +50,7 @@ struct Order: Sendable {
     }
 }
 
-/// Calls `obey` for each order but those that are the task pool's, until standard input ends.
+/// Calls `obey` for each order except those for the task pool, until standard input ends.
 func readOrders(_ obey: (Order) -> Void) {
     while let line = readLine() {
         guard let order = Order(line) else { continue }
@@ -63,7 +63,7 @@ func readOrders(_ obey: (Order) -> Void) {
     }
 }
 
-/// What the order does not wait for keeps the reader's thread waiting, which is no loop.
+/// Waits on the reader's thread, which runs no loop.
 private func occupyPool(_ order: Order, jobs: Int) {
     let (begin, group) = (clockTime(), DispatchGroup())
     for _ in 0..<jobs {
@@ -80,7 +80,7 @@ private func occupyPool(_ order: Order, jobs: Int) {
 @inline(never)
 func occupyWorker(_ milliseconds: UInt64) { sleepFor(milliseconds) }
 
-/// Many short jobs: the pool is busy throughout, and each of its workers comes to an end every 20 ms.
+/// Many short jobs: the pool is busy throughout, and each of its workers finishes one every 20 ms.
 private func fillPool(_ order: Order) {
     let (begin, group) = (clockTime(), DispatchGroup())
     for _ in 0..<(order.milliseconds / 20) {

@@ -2,8 +2,8 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// Ways to stall a thread. Each is a function of its own, which reports are to name as the culprit. Each does some work after its last call:
-/// a tail call would remove it from the stack.
+/// Ways to stall a thread. Each is a separate function, which reports must name as the culprit. Each does some work
+/// after its last call: a tail call would remove it from the stack.
 enum Stall: String, CaseIterable {
     case compute, deep, sleep, read, lock, disk, dns, short, calls, nested
 
@@ -31,7 +31,7 @@ func clockTime() -> UInt64 {
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
-/// What keeps calls from being the last thing that a function does.
+/// Keeps a call from being the last thing that a function does.
 private let sum = Atomic<UInt64>(0)
 
 private func add(_ number: UInt64) { sum.wrappingAdd(number, ordering: .relaxed) }
@@ -99,7 +99,7 @@ func syncFileUntil(_ end: UInt64) {
     close(file)
 }
 
-/// Asks for a name whose server takes that long to answer that there is no such name.
+/// Looks up a name whose server takes this long to answer that it does not exist.
 @inline(never)
 func lookUpName(_ milliseconds: UInt64) {
     var found: UnsafeMutablePointer<addrinfo>?
@@ -121,7 +121,7 @@ func callUntil(_ end: UInt64) {
     close(file)
 }
 
-/// Waits as a client does that is called on the loop: in poll(2), again and again.
+/// Waits as a blocking client does on the loop: in poll(2), again and again.
 @inline(never)
 func pollShortlyUntil(_ end: UInt64) {
     let pipe = Pipe()
