@@ -3,7 +3,8 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// A typical client: Swift 6 mode, no unsafe code, every warning an error. The most important test is that it compiles.
+// A typical client: Swift 6 mode, no unsafe code, every warning an error. The most important test is that it
+// compiles.
 
 @main
 struct Client {

@@ -16,7 +16,7 @@ extension Scene {
         print("missing meanwhile: \(missing >= 3 ? "all" : "\(missing)"), drafts: \(drafts)")
         print(events.troubles)
         fail(false)
-        // No other event occurs: the monitor retries automatically.
+        // No other event occurs: the monitor retries by itself.
         events.wait { $0.troubles.count >= 2 }
         print(events.troubles)
         print("missing after: \(missing), drafts: \(drafts)")

@@ -53,8 +53,8 @@ struct Scene {
     /// Draft files that no writer has open.
     var drafts: Int { names(in: reports).count { $0.hasPrefix(".draft") && isClosed(reports + "/" + $0) } }
 
-    /// Waits until the writer is idle: the last document that the reporter writes about a stall is the run record, which it
-    /// writes after it has reported the end.
+    /// Waits until the writer is idle: the last document that the reporter writes about a stall is the run record,
+    /// which it writes after it has reported the end.
     func settle() {
         events.wait { events in
             guard let run, let end = events.lastEnd else { return false }

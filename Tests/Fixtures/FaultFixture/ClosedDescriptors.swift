@@ -82,13 +82,13 @@ func closedAlone(_ kind: String) {
     say("left: \(descriptors(of: "anon_inode").count)")
 }
 
-/// The numbers of the loop's set and bell are taken by another set and eventfd.
+/// The numbers of the loop's set and wake-up descriptor are taken by another set and eventfd.
 func takenBySets() {
     let worker = Worker()
     let numbers = descriptors(of: "anon_inode").sorted()
     worker.loop.perform {
         faults_close_from(3)
-        // At each number an epoll set with a member, so that each number that the loop may use is one.
+        // An epoll set with a member at each number that the loop may use.
         for number in numbers { dup2(makeSet(), number) }
     }
     say("\(worker.answers()), \(worker.answers())")
@@ -165,7 +165,7 @@ func mainQueueTaken() {
     loop.run()
 }
 
-/// A sandbox refuses fcntl(2), by which a loop looks whether its descriptors are still there: they are.
+/// A sandbox refuses fcntl(2), with which a loop checks that its descriptors still exist: they do.
 func sandboxed() {
     let (loop, worker) = (EventRunLoop.main, Worker())
     let watched = ["eventpoll", "eventfd"]

@@ -82,7 +82,8 @@ func mainQueueUnwatched() {
     let loop = EventRunLoop.main
     loop.add(
         LoopObserver(activities: .entry, repeats: false) { _, _ in
-            // The bell, the set, the main queue's eventfd: they get the next free numbers, in this order.
+            // The wake-up descriptor, the set, the main queue's eventfd: they get the next free numbers, in this
+            // order.
             let free = (0..<3).map { _ in dup(0) }
             for number in free { close(number) }
             faults_inject(faults_epoll_add, ENOSPC, free[2])

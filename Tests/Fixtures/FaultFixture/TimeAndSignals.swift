@@ -61,7 +61,7 @@ func suspended() {
     say("no burst: \(fires.value <= 40), on the grid: \(fires.value == onGrid.value), fires: \(fires.value >= 2)")
 }
 
-/// Stopped by another process, which continues this one: a stopped process cannot continue itself.
+/// Stopped by another process, which also continues it: a stopped process cannot continue itself.
 private func stopMyself(for time: String, after delay: String) {
     let me = getpid()
     unsafe system("(sleep \(delay); kill -STOP \(me); sleep \(time); kill -CONT \(me)) &")
@@ -82,7 +82,7 @@ func clockSteps() {
         }
         let (firesBefore, waitsBefore) = (fires.value, faults_waits())
         let before = unsafe wallClock(&wall)
-        // Limited by the loop's clock; if that is turned back by hours, another thread ends the run.
+        // Limited by the loop's clock; if that is set back by hours, another thread ends the run.
         let rescuer = Thread {
             usleep(400_000)
             loop.stop()

@@ -62,8 +62,8 @@ func wait(for child: pid_t) {
     say("child: \(status & 0x7F == 0 ? "exit \(status >> 8)" : "signal \(status & 0x7F)")")
 }
 
-/// Each child of `body` has a parent that sleeps in its loop with a source, a distant timer and a bell. At the end the parent
-/// must still have all three, and must not have been woken once.
+/// Each child of `body` has a parent that sleeps in its loop with a source, a distant timer and a wake-up descriptor.
+/// At the end the parent must still have all three, and must not have been woken once.
 func undisturbed(onMain: Bool, _ body: @escaping @Sendable (EventRunLoop, DescriptorSource) -> Void) {
     var ends: [Int32] = [0, 0]
     guard unsafe pipe(&ends) == 0 else { return say("no pipe") }
@@ -239,7 +239,7 @@ func daemon() {
     }
 }
 
-/// The child closes everything, and other files get the numbers of the parent's set and bell.
+/// The child closes everything, and other files get the numbers of the parent's set and wake-up descriptor.
 func closeInChild() {
     let loop = EventRunLoop.main
     loop.run(for: .milliseconds(1))

@@ -3,27 +3,27 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A loop of C's, on a thread of its own.
+/// A loop in C, on a separate thread.
 @safe struct Loop: @unchecked Sendable {
-    // Made to be used from any thread.
+    // Any thread may use it.
     private let loop: OpaquePointer
 
     init(_ name: String, _ wait: event_wait = EVENT_EPOLL) { unsafe loop = event_loop_start(name, wait) }
 
-    /// The one that there is before the program: in the scene `early`.
+    /// The loop that was created before the program started: in the scene `early`.
     static var early: Loop? { unsafe event_early_loop().map { unsafe Loop($0) } }
 
     private init(_ loop: OpaquePointer) { unsafe self.loop = unsafe loop }
 
-    /// Has it called. One at a time: what was not called yet is forgotten.
+    /// Makes the loop call `job`. One at a time: a job that was not called yet is replaced.
     func run(_ job: @escaping @Sendable () -> Void) {
         let box = unsafe Unmanaged.passRetained(Job(job)).toOpaque()
         unsafe event_loop_run(loop, { unsafe Unmanaged<Job>.fromOpaque($0!).takeRetainedValue().body() }, box)
     }
 
-    /// Has it called after what it is at, and waits for that.
+    /// Makes the loop call `job` after its present one, and waits until it is done.
     func runToEnd(_ job: @escaping @Sendable () -> Void) {
-        // The loop has at most one job to come, and takes it before it works.
+        // The loop has at most one pending job, and takes it before it works.
         while unsafe event_loop_has_job(loop) { usleep(1_000) }
         let done = DispatchSemaphore(value: 0)
         run {
@@ -33,7 +33,7 @@ import Synchronization
         done.wait()
     }
 
-    /// Clients connect to the socket that it listens on, and wait to be accepted. Any thread.
+    /// Connects clients to the socket that the loop listens on; they wait to be accepted. Any thread.
     func connectClients(_ count: Int32) { unsafe event_connect(event_loop_listener(loop), count) }
 
     func end() { unsafe event_loop_end(loop) }
@@ -45,7 +45,7 @@ private final class Job {
     init(_ body: @escaping @Sendable () -> Void) { self.body = body }
 }
 
-/// How many sleeps are over.
+/// How many sleeps have ended.
 let slept = Count()
 
 final class Count: Sendable {
@@ -54,9 +54,9 @@ final class Count: Sendable {
     func add(_ number: Int) { count.add(number, ordering: .relaxed) }
 }
 
-/// How often threads other than the calling one have woken: they had slept before that.
+/// How often threads other than the caller have woken from a sleep.
 enum Wakes {
-    /// Waits for a second in which nobody wakes, and for ten at most. Returns how often somebody has in the last one.
+    /// Waits for a second in which no thread wakes, for at most ten. Returns the number of wake-ups in the last one.
     static func untilRest() -> Int {
         var wakes = -1
         for _ in 0..<10 where wakes != 0 {

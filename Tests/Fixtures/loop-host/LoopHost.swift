@@ -3,8 +3,8 @@ import StallMonitor
 import StallMonitorLoops
 import StallReports
 
-/// A process with loops of other makes: `loop-host DIRECTORY SCENE`. It prints what the monitor told, and what the scene has to say; the
-/// reports are in the directory.
+/// A process with third-party loops: `loop-host DIRECTORY SCENE`. It prints the monitor's events and the scene's
+/// output; the reports are in the directory.
 @main
 struct LoopHost {
     static func main() {
@@ -28,7 +28,7 @@ struct LoopHost {
     }
 }
 
-/// One write each: safe beside other threads, and in a fork's child.
+/// One write each: safe beside other threads, and in a forked child.
 func say(_ text: String) {
     let line = text + "\n"
     _ = unsafe line.utf8.withContiguousStorageIfAvailable { unsafe write(STDOUT_FILENO, $0.baseAddress, $0.count) }

@@ -5,7 +5,7 @@ import Glibc
 import StallMonitor
 import StallMonitorLoops
 
-// Queues, and the main loop that is Foundation's.
+// Queues, and Foundation's main loop.
 
 extension Scene {
     func playQueues(_ directory: String) {
@@ -24,7 +24,7 @@ extension Scene {
         onThread(done) { queues[1].sync(execute: sleepInSync) }
         for _ in 0..<60 { queues[3].async(group: done) { usleep(15_000) } }
         for _ in 0..<6 { queues[4].async(group: done) { usleep(20_000) } }
-        // It suspends itself, with more to do and a probe on its way.
+        // It suspends itself, with work left and a probe in its queue.
         let suspended = queues[5]
         suspended.async(group: done) {
             usleep(60_000)
@@ -34,13 +34,13 @@ extension Scene {
         usleep(1_200_000)
         suspended.resume()
         done.wait()
-        // It goes on being watched after all of that, whenever its watcher has gone to sleep.
+        // It is still watched after all of that, whenever its watcher has gone to sleep.
         for gap in [0, 15_000, 30_000, 60_000] as [UInt32] {
             usleep(gap)
             queues[6].async(group: done, execute: sleepBriefly)
             done.wait()
         }
-        // By then the watcher sleeps, and nobody hands anything over.
+        // By then the watcher sleeps, and no work is submitted to the queue.
         let timer = DispatchSource.makeTimerSource(queue: queues[2])
         timer.setEventHandler {
             sleepInTimer()
@@ -51,7 +51,7 @@ extension Scene {
         timer.schedule(deadline: .now() + .milliseconds(300))
         timer.activate()
         done.wait()
-        // By then the watcher sleeps. Nothing but the call itself tells it.
+        // By then the watcher sleeps. Only the call itself shows the work.
         usleep(300_000)
         asyncAndWait(queues[7]) { sleepInAsyncAndWait() }
         // By the time that it may work, its watcher has gone to sleep.
@@ -63,7 +63,7 @@ extension Scene {
         monitor.stop()
     }
 
-    /// What stands for the queues is no memory: it is never looked at.
+    /// The queues' addresses are invalid: they are never dereferenced.
     func playQueueFork() {
         let places = unsafe (1...Int(QUEUE_HOOKS_CAPACITY)).compactMap {
             unsafe UnsafeMutableRawPointer(bitPattern: $0 * 64)
@@ -78,7 +78,7 @@ extension Scene {
         say("child \(waitForChild(child))")
     }
 
-    /// As C programs call it: Swift's queues have no method for it.
+    /// Called as C programs do: Swift's queues have no method for it.
     private func asyncAndWait(_ queue: DispatchQueue, _ body: @escaping @convention(c) () -> Void) {
         typealias Call =
             @convention(c) (UnsafeMutableRawPointer, UnsafeMutableRawPointer?, @convention(c) () -> Void) -> Void

@@ -5,31 +5,31 @@ import Glibc
 import StallMonitor
 import StallMonitorLoops
 
-/// What the loops are at.
+/// What the loops do.
 enum Scene: String, CaseIterable {
     /// Loops of each kind, each stalled once; and some that are not.
     case stalls
-    /// Loops that come, end and come again.
+    /// Loops that are created, ended and created again.
     case comings
-    /// Some are wanted, others are not.
+    /// Some are selected, others are not.
     case chosen
-    /// A loop's thread forks; the child has a monitor of its own, goes on with that loop and makes another.
+    /// A loop's thread forks; the child has its own monitor, continues that loop and creates another.
     case fork
-    /// More threads with a loop than can be known.
+    /// More threads with a loop than the monitor's capacity.
     case crowd
     /// Threads that take turns at one epoll set.
     case shared
-    /// A loop that a library's constructor has started.
+    /// A loop started by a library's constructor.
     case early
-    /// A fork in a process that watches as many queues as can be.
+    /// A fork in a process that watches the maximum number of queues.
     case queueFork
-    /// The waits as the program calls them beside those of the C library.
+    /// The waits that the program calls, compared with those of the C library.
     case compare
-    /// Loops, and a queue, that have nothing to do.
+    /// Loops, and a queue, without work.
     case idle
     /// Serial queues, stalled or not.
     case queues
-    /// A main loop that is Foundation's.
+    /// Foundation's main loop.
     case foundation
 
     func play(directory: String) {
@@ -62,7 +62,7 @@ extension Scene {
             (Loop("asking", EVENT_ASKING), sleepInAsking),
         ]
         let refused = Loop("refused", EVENT_REFUSED)
-        // A client on a thread without a loop, which asks from one place, and then takes its time.
+        // A client on a thread without a loop, which sends requests from one place, and then sleeps.
         let asker = Thread {
             for _ in 0..<5 { event_ask(5) }
             sleepInPoll()
@@ -70,7 +70,7 @@ extension Scene {
         asker.name = "asker"
         asker.start()
         let (idle, brief) = (Loop("idle"), Loop("brief"))
-        // Each is known by now, or else it is not seen to stall.
+        // By now each is known; otherwise its stall is not seen.
         usleep(300_000)
         for (loop, job) in stalled { loop.run(job) }
         for _ in 0..<3 { brief.runToEnd { usleep(100_000) } }
@@ -114,13 +114,13 @@ extension Scene {
         let monitor = LoopHost.start(directory)
         let loop = Loop("parents")
         usleep(200_000)
-        // The monitor's threads have done all of this once, and rest: see forkedChild().
+        // The monitor's threads have used everything once and rest: see forkedChild().
         loop.runToEnd { usleep(120_000) }
         _ = Wakes.untilRest()
         loop.runToEnd {
             let child = forkedChild()
             guard child != 0 else { return playChild(directory, monitor, loop) }
-            // Its loop stands meanwhile, and leaves to the child what they share.
+            // Its loop is blocked meanwhile, and leaves what they share to the child.
             say("child \(waitForChild(child))")
         }
         usleep(300_000)
@@ -128,7 +128,7 @@ extension Scene {
         loop.end()
     }
 
-    /// On the only thread of the child, which has a loop: it goes on turning.
+    /// On the only thread of the child, which has a loop: it continues to turn.
     private func playChild(_ directory: String, _ monitor: StallMonitor, _ loop: Loop) {
         alarm(30)
         // It takes the parent's monitor off the main loop.
@@ -150,10 +150,10 @@ extension Scene {
 
     private func playCrowd(_ directory: String) {
         let monitor = LoopHost.start(directory)
-        // The capacity is 1,024.
-        // The first stays until it is known, the second goes at once.
+        // The capacity is 1,024. The first threads stay until they are known, the second ones end at
+        // once.
         for time in [500, 0] as [Int32] { say("crowd \(event_crowd(1_100, time, false))") }
-        // All of them have gone: there is room again.
+        // All of them have ended: there is room again.
         let late = Loop("late")
         usleep(500_000)
         late.run(sleepInEpoll)
@@ -163,7 +163,7 @@ extension Scene {
         late.end()
     }
 
-    /// A pool of threads at one set, one of which is at work for long; and a loop of its own.
+    /// A pool of threads at one set, one of which works for long; and a separate loop.
     private func playShared(_ directory: String) {
         let monitor = LoopHost.start(directory)
         let alone = Loop("alone")
@@ -213,13 +213,14 @@ extension Scene {
     }
 }
 
-// A function each: it is what the reports are to name. Each ends with work after its long call: a tail call would take it off the stack.
+// Separate functions, because the reports must name them. Each does some work after its long call: a tail call would
+// remove it from the stack.
 
 @inline(never) func sleepInEpoll() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInPwait2() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInPoll() { slept.add(Int(usleep(700_000))) }
 
-// Clients come meanwhile.
+// Clients connect meanwhile.
 
 @inline(never)
 func sleepInPoll(_ loop: Loop) {
@@ -255,9 +256,9 @@ func askPeer() {
     slept.add(1)
 }
 
-/// Swift offers no fork: its runtime promises nothing to a child that does not exec. It makes a generic type when it is first used, under a
-/// lock that stays locked in the child for ever if another thread holds it meanwhile. What the child here uses works all the same, as long as
-/// no other thread uses a type for the first time just then.
+/// Swift offers no fork: its runtime guarantees nothing in a child that does not exec. The runtime creates a generic
+/// type at its first use, under a lock that stays locked in the child if another thread holds it during the fork.
+/// What the child uses here works anyway, as long as no other thread uses a type for the first time just then.
 func forkedChild() -> pid_t {
     typealias Fork = @convention(c) () -> pid_t
     guard let symbol = unsafe dlsym(nil, "fork") else { return -1 }

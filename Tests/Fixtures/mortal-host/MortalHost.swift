@@ -53,8 +53,8 @@ func sleep(_ duration: Duration) {
 
 private let hasToldLast = Mutex(false)
 
-/// Prints a line immediately: the process may end soon. After the last line it prints no other: threads that continue until the
-/// process has ended cannot add theirs.
+/// Prints a line immediately: the process may end soon. After the last line it prints no other: threads that continue
+/// until the process has ended cannot add theirs.
 func tell(_ line: String, isLast: Bool = false) {
     let bytes = Array((line + "\n").utf8)
     hasToldLast.withLock { hasToldLast in

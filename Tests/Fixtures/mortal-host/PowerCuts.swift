@@ -3,9 +3,9 @@ import StallReports
 
 /// Judges a log of calls to the disk: which states could a power cut have left at a random moment?
 ///
-/// Of a file's bytes only those before an fsync are certainly on the disk; any part of the
-/// others may be. Of the names only the changes before an fsync of the directory are
-/// certain; of the later changes any number may be stored, in their order (as in a journal).
+/// Of a file's bytes only those before an fsync are certainly on the disk; any part of the others may be. Of the
+/// names only the changes before an fsync of the directory are certain; of the later changes any number may be
+/// stored, in their order (as in a journal).
 struct PowerCuts {
     let log: String
     let count: Int

@@ -36,7 +36,7 @@ import UnixSignals
     }
 }
 
-/// Serves that many requests, each of which stalls the main actor, and sends all spans that are over.
+/// Serves this number of requests, each of which stalls the main actor, and sends all ended spans.
 struct Requests: Service {
     let number: Int
     let tracer: InMemoryTracer
@@ -45,7 +45,7 @@ struct Requests: Service {
     func run() async throws {
         for _ in 0..<number {
             await serve()
-            // The monitor makes the stall's span when it has found the end.
+            // The monitor creates the stall's span when it has found the end.
             while !tracer.finishedSpans.contains(where: { $0.operationName == "loop.blocked" }), !Task.isCancelled {
                 try? await Task.sleep(for: .milliseconds(20))
             }
@@ -68,7 +68,7 @@ struct Requests: Service {
 }
 
 extension InMemoryTracer.IDGenerator {
-    /// As W3C and OTLP have them: 16 and 8 bytes.
+    /// As in W3C and OTLP: 16 and 8 bytes.
     static let hexadecimal = Self(nextTraceID: { random() + random() }, nextSpanID: random)
 
     @Sendable private static func random() -> String {

@@ -18,7 +18,7 @@ struct SocketError: Error {
         }
     }
 
-    /// At a free port.
+    /// On a free port.
     init(listening: Void) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         guard unsafe Self.with(0, { unsafe bind(descriptor, $0, $1) }) == 0, listen(descriptor, 16) == 0 else {
@@ -50,7 +50,7 @@ struct SocketError: Error {
         }
     }
 
-    /// What comes in one piece.
+    /// The bytes of one read.
     func read() -> String {
         var bytes = [UInt8](repeating: 0, count: 4096)
         let count = unsafe bytes.withUnsafeMutableBytes { unsafe recv(descriptor, $0.baseAddress, $0.count, 0) }
@@ -72,7 +72,7 @@ struct SocketError: Error {
     }
 }
 
-/// Answers each request with the metrics, on a thread of its own.
+/// Answers each request with the metrics, on a separate thread.
 struct MetricsPage {
     let port: UInt16
 

@@ -1,4 +1,4 @@
-/// Random numbers by SplitMix64 (Steele, Lea, Flood 2014): the same from the same seed, everywhere.
+/// Random numbers by SplitMix64 (Steele, Lea, Flood 2014): the same for the same seed, everywhere.
 struct Dice: RandomNumberGenerator {
     private var state: UInt64
 
@@ -19,7 +19,7 @@ struct Dice: RandomNumberGenerator {
 
     mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
 
-    /// A number in the range: its ends, what lies near them or near a power of two, or any.
+    /// A number in the range: one of its ends, a number near them or near a power of two, or any.
     mutating func integer(in range: ClosedRange<Int64>) -> Int64 {
         let near = Int64(below(4))
         let value: Int64 =
@@ -35,7 +35,7 @@ struct Dice: RandomNumberGenerator {
     }
 }
 
-/// Strings that somebody could find a use for.
+/// Strings that an attacker could use.
 enum HostileText {
     private static let parts = [
         "a", "main", "shop.Cart.total() -> Swift.Int", "$s4shop4CartV5totalSiyF", "$sScA_pSgWOh", "_ZN3foo3barEv", "$s",

@@ -3,7 +3,7 @@ import StallReports
 
 /// Damages a document: its bytes, or the structure of its JSON.
 enum Mutator {
-    /// What is where something else should be.
+    /// Values to put in place of others.
     private static let strangers = [
         "null", "true", "-1", "0", "1e999", "-1e-999", "9223372036854775807", "9223372036854775808",
         "-9223372036854775809", "0.5", "\"\"",
@@ -43,12 +43,12 @@ enum Mutator {
         case 1, 2: bytes.replaceSubrange(place, with: dice.pick(strangers))
         // With its comma, if there is one: a member or an element less, or a key without a value.
         case 3: bytes.removeSubrange(place.lowerBound..<min(bytes.count, place.upperBound + dice.below(2)))
-        // Once more, as an element or a key twice.
+        // Inserted again: an element twice, or a key twice.
         default: bytes.insert(contentsOf: [UInt8(ascii: ",")] + bytes[place], at: place.upperBound)
         }
     }
 
-    /// Where the values and keys of a JSON text are. Of one that is broken already, what looks like them.
+    /// The positions of a JSON text's values and keys. In a text that is already broken, what looks like them.
     private static func values(in bytes: [UInt8]) -> [Range<Int>] {
         var (found, open): ([Range<Int>], [Int]) = ([], [])
         var at = 0
@@ -75,7 +75,7 @@ enum Mutator {
 }
 
 extension Trial {
-    /// A byte range of each file, live records among them, so that what is behind a JSON parser's back is tried, too.
+    /// A byte range of each file, including live records, to test bytes that no JSON parser sees.
     mutating func breakFiles(in path: String) throws {
         for name in try FileManager.default.contentsOfDirectory(atPath: path).sorted() where dice.happens(1, in: 2) {
             let file = "\(path)/\(name)"

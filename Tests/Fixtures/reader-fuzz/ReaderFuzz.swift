@@ -3,15 +3,16 @@ import StallGate
 import StallReports
 import Synchronization
 
-/// Gives the readers of a report directory documents that are valid by the schemas, and looks for what they cannot bear.
+/// Gives the readers of a report directory documents that are valid by the schemas, and looks for failures.
 ///
 ///     reader-fuzz [--schemas config] [--inputs 3000 | --all] [--seed 1] [--broken] [--print]
 ///
-/// Everything the command renders is called in this process: see ``Trial``. A trap, and a wrong output, are told with the seed of the input;
-/// `--inputs 1 --seed SEED` plays that one again. With `--broken` each document is damaged before it is read. `--print` writes the documents, a
-/// line each, and does nothing else.
+/// Everything the command renders is called in this process: see ``Trial``. A trap, and a wrong output, are reported
+/// with the seed of the input; `--inputs 1 --seed SEED` repeats that input. With `--broken` each document is damaged
+/// before it is read. `--print` only writes the documents, a line each.
 ///
-/// The command's folders that render are part of this program by links: an executable's code cannot be linked into another one.
+/// The command's rendering folders are linked into this program's sources, because an executable's code cannot be
+/// linked into another program.
 @main
 struct ReaderFuzz {
     var inputs = 3000
@@ -76,7 +77,7 @@ struct ReaderFuzz {
     }
 }
 
-/// What was tried.
+/// What was tested.
 struct Tally {
     private var inputs = 0
     private var calls: [String: Int] = [:]
@@ -94,7 +95,7 @@ struct Tally {
     }
 }
 
-/// What is written when the process traps, or has not come to the end of one input for ten minutes.
+/// The output when the process traps, or needs more than ten minutes for one input.
 enum LastWords {
     private static let capacity = 200
     nonisolated(unsafe) private static let text = UnsafeMutablePointer<UInt8>.allocate(capacity: capacity)

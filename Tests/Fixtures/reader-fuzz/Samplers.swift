@@ -1,11 +1,11 @@
 import Foundation
 import StallReports
 
-/// What makes the documents.
+/// The samplers that make the documents.
 struct Samplers {
     let report: SchemaSampler
     let run: SchemaSampler
-    /// What `top --format json` writes: there is no schema of it, so it is described here.
+    /// What `top --format json` writes: it has no schema, so it is described here.
     let snapshot: SchemaSampler
 
     init(_ directory: String) throws {

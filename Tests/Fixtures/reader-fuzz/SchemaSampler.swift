@@ -1,11 +1,12 @@
 import Foundation
 
-/// Makes documents that a JSON Schema permits, at random: every choice of optional parts, numbers at their ends, hostile strings.
+/// Makes random documents that a JSON Schema permits: every choice of optional parts, numbers at their ends, hostile
+/// strings.
 ///
-/// Knows of JSON Schema what `config/` uses.
+/// Supports the parts of JSON Schema that `config/` uses.
 struct SchemaSampler {
     private let root: Shape
-    /// Identifiers that turn up again: documents are to speak of each other.
+    /// Identifiers that occur repeatedly, so that documents refer to each other.
     private let identifiers: [String]
 
     init(schema: [String: Any], at pointer: String = "#") throws {
@@ -15,9 +16,9 @@ struct SchemaSampler {
         identifiers = (0..<12).map { _ in Self.identifier(&dice) }
     }
 
-    /// One document as JSON. The same from equal dice.
+    /// One document as JSON. The same for equal dice.
     ///
-    /// - Parameter fixed: what some members of the outermost object are to be, as JSON.
+    /// - Parameter fixed: the values of some members of the outermost object, as JSON.
     func document(_ dice: inout Dice, fixed: [String: String] = [:]) -> [UInt8] {
         let (share, limit) = (dice.pick([1, 5, 5, 9, 10]), dice.pick([500, 500, 1000, 4000]))
         var writer = Writer(identifiers: identifiers, share: share, limit: limit, fixed: fixed)
@@ -39,7 +40,7 @@ private final class Shape {
         let isRequired: Bool
         /// As it is written, with the colon.
         let text: [UInt8]
-        /// Which other members must be there if this one is.
+        /// The other members that must exist if this one does.
         var needs: [Int] = []
 
         init(key: String, shape: Shape, isRequired: Bool) {
@@ -144,27 +145,27 @@ private struct SchemaReader {
     }
 }
 
-/// What makes a key required: `if` this is so, `then` the key is there.
+/// What makes a key required: `if` this holds, `then` the key exists.
 enum Condition {
-    /// The document's state is this.
+    /// The document has this state.
     case state(String, key: String)
-    /// This array is there and has nothing in it.
+    /// This array exists and is empty.
     case emptyArray(String, key: String)
 }
 
 private struct Writer {
     let identifiers: [String]
-    /// Of ten optional members so many are there.
+    /// This many of ten optional members are written.
     let share: Int
     let fixed: [String: String]
     var bytes: [UInt8] = []
     private var avoidedState: String?
 
-    /// What the model holds in 32 bits. Larger numbers are refused, and nothing more is learnt from such a document.
+    /// Members that the model stores in 32 bits. Larger numbers are refused, and such a document tests nothing more.
     private static let narrow: Set = [
         "pid", "id", "number", "abandoned_by", "exit_status", "thread_id",
     ]
-    /// From so many bytes on no array is begun: most documents are small, so that there are many.
+    /// After this many bytes no array is begun: most documents are small, so that there are many.
     private let limit: Int
 
     init(identifiers: [String], share: Int, limit: Int, fixed: [String: String]) {
@@ -198,7 +199,7 @@ private struct Writer {
     ) {
         let wish = bytes.count > limit ? 0 : dice.pick([0, 1, 1, 2, 3, 5, dice.below(40)])
         var count = min(max(wish, range.lowerBound), range.upperBound)
-        // A few elements again and again: recursions, and what is meant to be once twice.
+        // A few elements repeatedly: recursions, and duplicates of what should be unique.
         let isCyclic = dice.happens(1, in: 4)
         if isCyclic, dice.happens(1, in: 20) { count = min(dice.below(600), range.upperBound) }
         var seen: [Range<Int>] = []

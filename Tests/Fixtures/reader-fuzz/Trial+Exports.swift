@@ -20,7 +20,7 @@ extension Trial {
         }
     }
 
-    /// What its reader would refuse.
+    /// What its reader would reject.
     private static func fault(in bytes: [UInt8], _ format: ExportFormat) -> String? {
         if format == .pprof { return nil }
         guard let text = String(validating: bytes, as: UTF8.self) else { return "not UTF-8" }
@@ -59,7 +59,7 @@ extension Trial {
         return isQuoted || counts.count > 1 ? "rows of \(counts.sorted()) fields" : nil
     }
 
-    /// Tags that close in order, and no bare `&` or control character: enough to notice what was not escaped.
+    /// Tags that close in order, and no unescaped `&` or control character: enough to notice missing escapes.
     static func xmlFault(_ text: String) -> String? {
         var open: [Substring] = []
         var rest = text[...]

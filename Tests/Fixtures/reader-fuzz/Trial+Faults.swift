@@ -32,7 +32,7 @@ extension Trial {
         }
     }
 
-    /// As `diff` does: the documents of an input against some of them.
+    /// As `diff` does: the documents of an input compared with some of them.
     mutating func compare(_ reports: [StallReport], _ runs: [RunRecord]) {
         var (one, other) = (ReportReader.Overview(), ReportReader.Overview())
         (one.stalls, one.runs) = (reports.map(StallOutline.init), runs)

@@ -29,7 +29,7 @@ extension Trial {
         }
     }
 
-    /// A budget's and a baseline's file, and a judgement by what could be read of them.
+    /// A budget file and a baseline file, and a judgement by whatever could be read of them.
     mutating func readGateFiles(_ reports: [StallReport], _ runs: [RunRecord]) {
         let path = "\(NSTemporaryDirectory())/reader-fuzz-\(getpid()).yaml"
         defer { unsafe _ = unlink(path) }
@@ -71,7 +71,7 @@ extension Trial {
     }
 }
 
-/// Budgets as somebody could write them.
+/// Budgets as a user could write them.
 enum BudgetText {
     private static let values = [
         "1", "0", "-1", "100ms", "1s", "0.1", "1e9", "9223372036854775807", "99999999999999999999h", "nan", "inf", "[]",
@@ -90,7 +90,7 @@ enum BudgetText {
         if rules > 0 { text += "budgets:\n" }
         for index in 0..<rules {
             text += "  - name: b\(index)\n    match:\n      service: \(value("service", &dice))\n"
-            // Turns are judged of loops alone.
+            // Turns are judged only for loops.
             let isOfLoops = dice.happens(1, in: 2)
             for key in isOfLoops ? ["label", "type"] : ["label", "type", "verdict", "fingerprint"]
             where dice.happens(1, in: 3) {
@@ -111,7 +111,7 @@ enum BudgetText {
         return Array(text.utf8)
     }
 
-    /// In most cases one that fits.
+    /// In most cases one that matches.
     private static func value(_ key: String, _ dice: inout Dice) -> String {
         if dice.happens(1, in: 30) { return dice.pick(values) }
         return switch key {

@@ -2,16 +2,17 @@ import Foundation
 import StallGate
 import StallReports
 
-/// One input: some reports and run records that speak of each other, and a look at living processes, through the readers.
+/// One input: some reports and run records that refer to each other, and a look at living processes, through the
+/// readers.
 ///
-/// Each report is drawn by one of the readers that draw reports, and each input goes through some of the others: all of them see as many
-/// different documents for the same time.
+/// Each report is drawn by one of the readers that draw reports, and each input goes through some of the others: in
+/// the same time all of them get as many different documents.
 struct Trial {
     let samplers: Samplers
     private let seed: UInt64
     /// Whether the documents are broken before they are read: see ``Mutator``.
     let breaks: Bool
-    /// Those of the reports and run records stay whole, for readers of other files that are made of them.
+    /// Whether reports and run records stay intact, for readers of other files made from them.
     private let sparesReports: Bool
     var dice: Dice
     /// By reader.
@@ -60,7 +61,7 @@ struct Trial {
             calls["report", default: 0] += 1
             return report
         } catch {
-            // What is valid, and larger than the model's numbers.
+            // Valid, but larger than the model's numbers.
             calls["refused", default: 0] += 1
             return nil
         }
@@ -180,7 +181,7 @@ struct Trial {
             return
         }
         for width in [nil, 1 + dice.below(200)] {
-            // Its first line is cut where the screen is drawn.
+            // Its first line is cut when the screen is drawn.
             check("top", LiveTable(snapshot: snapshot, width: width).lines)
         }
     }
@@ -216,7 +217,7 @@ struct Trial {
         }
     }
 
-    /// Held by nobody once they are gone.
+    /// No process holds them after they are released.
     private mutating func liveRecords(
         in path: String,
         _ reports: [StallReport],
@@ -229,7 +230,7 @@ struct Trial {
             var record = row.record
             if dice.happens(2, in: 3) { record.writer.host = .current() }
             let run = index < runs.count ? runs[index].id : record.run
-            // A host's names are too long for a record only in what the schema allows; its writer refuses them.
+            // A schema allows host names that are too long for a record; its writer refuses them.
             let file: LiveFile
             do {
                 file = try LiveFile(in: path, run, record)
@@ -246,11 +247,11 @@ struct Trial {
         return files
     }
 
-    /// By every way there is.
+    /// In every way that readers use.
     private mutating func read(_ path: String) throws {
         let reader = ReportReader(path: path)
         let (contents, overview, catalog) = (try reader.contents(), try reader.overview(), try reader.catalog())
-        // An outline is read of what is not whole, too.
+        // Outlines are also read from incomplete reports.
         if !breaks, contents.reports.map(\.id) != overview.stalls.map(\.id) {
             problems.append("directory: other stalls in the list")
         }
@@ -280,7 +281,7 @@ struct Trial {
         calls[reader, default: 0] += 1
     }
 
-    /// Nothing in it that a terminal would obey.
+    /// Contains nothing that a terminal would obey.
     mutating func check(_ reader: String, _ text: String, isCounted: Bool = true) {
         if isCounted { calls[reader, default: 0] += 1 }
         if text.utf8.allSatisfy({ (0x20...0x7e).contains($0) || $0 == 0x0a }) { return }
@@ -293,7 +294,7 @@ struct Trial {
     }
 }
 
-/// A live record that lives as long as this.
+/// A live record that exists as long as this.
 final class LiveFile {
     let file: LiveRecordFile
 

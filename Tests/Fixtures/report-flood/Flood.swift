@@ -1,8 +1,8 @@
 import StallReports
 
-/// Reports of many hosts over many days, as they come together in one directory: a few faults make most of the stalls.
+/// Reports of many hosts over many days, as collected in one directory: a few faults cause most of the stalls.
 struct Flood {
-    /// How many reports, runs, and so on.
+    /// The numbers of reports, runs, and so on.
     struct Size {
         var reports: Int
         var runs = 200

@@ -1,11 +1,11 @@
 import StallReports
 
-/// The report of a fault as JSON, cut where its stalls differ: a million are put together, and not encoded.
+/// The report of a fault as JSON, cut where its stalls differ: a million are assembled, not encoded.
 struct Template {
     private enum Slot: CaseIterable {
         case id, run, host, service, release, startedAt, detectedAt, endedAt, durationNs
 
-        /// What the template has in this place.
+        /// What the template has at this place.
         var mark: String {
             switch self {
             case .id: "\(Template.id)"
@@ -25,7 +25,7 @@ struct Template {
     private static let run = ULID(rawValue: 1 << 101)
     private static let start = Timestamp(seconds: 1_700_000_000)
 
-    /// What is before each slot.
+    /// The text before each slot.
     private let pieces: [(text: [UInt8], slot: Slot?)]
 
     init(fault: Int, _ random: inout Random) {

@@ -3,7 +3,8 @@ import Glibc
 import StallReports
 import Synchronization
 
-// report-flood DIR COUNT [FIRST] [RUNS]: writes the reports FIRST ..< FIRST + COUNT of a flood that ends now; with the first ones its run records.
+// report-flood DIR COUNT [FIRST] [RUNS]: writes the reports FIRST ..< FIRST + COUNT of a flood that ends now; with
+// the first ones its run records.
 
 @Sendable func fail(_ text: String) -> Never {
     print(text)

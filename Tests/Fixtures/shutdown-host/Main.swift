@@ -29,7 +29,7 @@ import StallReports
         if usesRunLoop { RunLoop.main.run() } else { dispatchMain() }
     }
 
-    /// Stalls the main thread once its loop has turned some times: a loop of another make is known by its waits.
+    /// Stalls the main thread once its loop has turned a few times: a third-party loop is recognised by its waits.
     private static func stallMainQueue(after turns: Int) {
         DispatchQueue.main.asyncAfter(deadline: .now() + .milliseconds(20)) {
             if turns > 0 { stallMainQueue(after: turns - 1) } else { say("stalling"); sleep(60) }
@@ -45,7 +45,7 @@ import StallReports
     }
 }
 
-/// At once, though it is no terminal.
+/// Flushed immediately, because standard output may not be a terminal.
 func say(_ text: String) {
     print(text)
     fflush(nil)
