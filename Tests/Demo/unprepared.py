@@ -1,4 +1,4 @@
-"""An asyncio server that nobody prepared for being watched. It serves itself, and stalls its loop in three ways."""
+"""An asyncio server that is not prepared for being watched. It sends requests to itself, and stalls its loop in three ways."""
 
 import asyncio
 import time

@@ -1,9 +1,9 @@
-/// Captures of threads in the functions of waits.c, on the machine that we run on, which may be an emulated one.
+/// Captures threads in the functions of waits.c, on this machine, which may be emulated.
 ///
-/// An emulator's /proc shows the emulator's own registers. So a sleeping thread tells its registers itself: a signal cuts its call short,
-/// and the context behind the call is what /proc would show on a real machine, and the rest, for comparison. From all registers the walk
-/// has to find the functions that are known to stand there; from program counter and stack pointer alone it has to find the same.
-/// Running threads are captured as always.
+/// An emulator's /proc shows the emulator's own registers. So a sleeping thread reports its registers itself: a signal interrupts its
+/// call, and the signal's context has the registers that /proc would show on a real machine, and the others for comparison. With all
+/// registers the walk must find the functions that are known to be on the stack; with the program counter and the stack pointer alone it
+/// must find the same. Running threads are captured as usual.
 #include "session.h"
 #include "walk.h"
 #include "waits.h"
@@ -21,10 +21,10 @@ static stackcap_unwinder unwinder;
 static struct stackcap_registers registers;
 static uint64_t low, high;
 static pid_t thread;
-static bool may_miss;  ///< More than what is known to be missing: the functions have no unwind table, or no frame records.
+static bool may_miss;  ///< Frames may be missing: the functions have no unwind table, or no frame records.
 static atomic_bool is_ready, is_taken, is_over;
 
-// What a thread tells of itself.
+// What a thread reports about itself.
 
 static void tell(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info;
@@ -54,7 +54,7 @@ static pthread_t start(void (*function)(void)) {
     return handle;
 }
 
-/// Waits until the thread sleeps: that much an emulator's /proc tells. It sleeps for reasons of its own as well, but not for long.
+/// Waits until the thread sleeps: an emulator's /proc shows that. The emulator's own sleeps are short.
 static bool falls_asleep(void) {
     stackcap_look look, last = {0};
     for (int i = 0, same = 0; i < 5000; i++, usleep(1000)) {
@@ -74,7 +74,7 @@ static bool is_in(uint64_t return_address, void (*function)(void)) {
     return dladdr((void *)(uintptr_t)(return_address - 1), &found) && found.dli_saddr == (void *)(uintptr_t)function;
 }
 
-/// Whether the frames from `at` on are descend, as often as it was called, run, and two of the C library.
+/// Whether the frames from `at` on are `descend`, as often as it was called, `run`, and two of the C library.
 static bool is_start(const stackcap_frame *frames, size_t count, size_t at) {
     if (count != at + DEPTH + 3)
         return false;
@@ -84,7 +84,7 @@ static bool is_start(const stackcap_frame *frames, size_t count, size_t at) {
     return true;
 }
 
-/// The frames that lie below the callers that were named, or −1 if the stack is not right.
+/// The number of frames inside the given callers, or −1 if the stack is wrong.
 static long frames_below(const stackcap_frame *frames, size_t count, stackcap_end end, void (*const callers[])(void)) {
     if (end != STACKCAP_END_COMPLETE)
         return -1;
@@ -111,7 +111,7 @@ static void print_frames(const char *title, const stackcap_frame *frames, size_t
 
 // Sleeping threads.
 
-/// Whether the frames are the same, but for some behind the first one, which the next one is marked for.
+/// Whether the frames are the same, except for some missing after the first one, for which the next one is marked.
 static bool is_same(const stackcap_frame *all, size_t count, size_t missing) {
     for (size_t i = 0; i < unwinder.frame_count; i++)
         if (unwinder.frames[i].address != all[i == 0 ? 0 : i + missing].address)
@@ -120,7 +120,7 @@ static bool is_same(const stackcap_frame *all, size_t count, size_t missing) {
            (missing == 0 || unwinder.frames[1].found == STACKCAP_FOUND_FRAME_POINTER);
 }
 
-/// A frame may be missing where its function was called by address, or where a function has no unwind table or no frame record.
+/// A frame may be missing if its function was called by address, or if a function has no unwind table or no frame record.
 static const char *judge(const stackcap_frame *all, size_t count, bool right, bool by_name) {
     if (!right)
         return "WRONG with all registers";

@@ -1,5 +1,4 @@
-/// Functions that wait or spin at a known depth. waits.c is compiled in several ways: what stands on the stack above them is what
-/// captures are checked against.
+/// Functions that wait or spin at a known depth. waits.c is compiled in several ways; captures are compared with the known callers.
 #pragma once
 
 #include <stdint.h>
@@ -19,12 +18,12 @@ extern const int wait_count;
 /// Spin in a function that calls nothing, and in one that calls, until `waits_over` is set.
 extern const struct wait spins[2];
 extern volatile int waits_over;
-/// What the second one calls.
+/// Called by the second one.
 int waits_are_over(void);
-/// Counted up by both.
+/// Incremented by both.
 extern volatile uint64_t waits_spins;
 
-/// Opens what the waits wait for. Not from the thread that is to wait.
+/// Opens the descriptors that the waits need. Not from the thread that will wait.
 void waits_prepare(void);
 
 /// Calls `wait` by address, `depth` calls further down.

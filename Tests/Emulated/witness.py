@@ -1,15 +1,15 @@
-"""gdb's word: stops where stacks.c has walked a sleeping thread's stack, walks it too, and compares every address."""
+"""Run by gdb: stops where stacks.c has walked a sleeping thread's stack, walks it as well, and compares every address."""
 import time
 
 import gdb
 
-SECONDS = 60  # as many as there is time for
+SECONDS = 60  # as many stacks as fit into this time
 compared = different = 0
 
 
 def stacks_behind_signals():
-    """The frames that the signal interrupted, of each thread that is in its handler: one that was captured before may be there still.
-    What was inlined or left by a jump has no frame."""
+    """The frames below the signal handler, of each thread in its handler: a thread that was captured earlier may still be in it.
+    Calls that were inlined, or replaced by a tail call, have no frame."""
     stacks = []
     for thread in gdb.selected_inferior().threads():
         thread.switch()

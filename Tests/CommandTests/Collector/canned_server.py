@@ -1,4 +1,4 @@
-"""Answers each request with the bytes of FOLDER/answer, whatever is asked, and writes the first line of each to FOLDER/asked.
+"""Answers every request with the bytes of FOLDER/answer, and writes the first line of each request to FOLDER/asked.
 
   canned_server.py FOLDER
 

@@ -1,14 +1,14 @@
-"""An OTLP receiver over HTTP that answers as it is told, and writes down what it accepted.
+"""An OTLP receiver over HTTP with preset answers, which records what it accepted.
 
   otlp_receiver.py FOLDER [CERTIFICATE]
 
-FOLDER/port appears when it listens. Each request takes the first line of FOLDER/plan off, if there is one, and answers so:
+FOLDER/port appears when it listens. Each request removes the first line of FOLDER/plan, if there is one, and answers accordingly:
 
   {"status": 503, "headers": {"Retry-After": "1"}, "body": ""}
-  {"close": true}                  no answer at all
-  {"where": "text", "status": 400} only where the body holds the text; all lines are of this kind, and stay
+  {"close": true}                  no answer
+  {"where": "text", "status": 400} only if the body contains the text; then all lines are of this kind, and none is removed
 
-Without a plan it accepts. What was accepted is a line of FOLDER/accepted: {"path": …, "headers": {…}, "body": {…}}.
+Without a plan it accepts. Each accepted request is a line of FOLDER/accepted: {"path": …, "headers": {…}, "body": {…}}.
 """
 
 import gzip

@@ -82,7 +82,7 @@ void coexist_finish(coexist_thread *thread) {
 BODY void coexist_spin(coexist_thread *thread) {
     MARK(thread);
     ready(thread);
-    // Of the thread's own: a handler that comes in between must leave it as it is, also where the handler's calls fail.
+    // The thread's errno: a handler must preserve it, even if the handler's calls fail.
     errno = EDOTDOT;
     while (!atomic_load_explicit(&thread->released, memory_order_relaxed))
         STAY(thread);

@@ -58,7 +58,7 @@ static void wait_in_select(event_loop *loop) {
     select(highest + 1, &readable, NULL, NULL, NULL);
 }
 
-/// On an eventfd and seven more, with a limit.
+/// On an eventfd and seven other descriptors, with a timeout.
 static void wait_for_many(event_loop *loop) {
     struct pollfd polled[8] = {{.fd = loop->waker, .events = POLLIN}};
     for (int i = 1; i < 8; i++) polled[i] = (struct pollfd){.fd = loop->channel[0], .events = POLLIN};
@@ -71,7 +71,7 @@ static __attribute__((noinline)) void ask_in_turn(event_loop *loop) {
     poll(&polled, 1, -1);
 }
 
-/// One turn's wait. Not inlined: it stands on the stack below the loop, as in the libraries.
+/// One turn's wait. Not inlined: it has a frame below the loop, as in the libraries.
 static __attribute__((noinline)) void wait_once(event_loop *loop) {
     struct epoll_event events[8];
     struct timespec hour = {.tv_sec = 3600};
@@ -175,14 +175,14 @@ void event_loop_end(event_loop *loop) {
 
 int32_t event_loop_thread(event_loop *loop) { return loop->id; }
 
-// MARK: A loop before the program
+// MARK: A loop that starts before the program
 
 static void report_turn(void *context) { sem_post(context); }
 
 static event_loop *early;
 event_loop *event_early_loop(void) { return early; }
 
-/// In a program whose second argument is `early`, before its own constructors, as a library's.
+/// If the program's second argument is `early`: runs before the program's own constructors, as a library's constructor does.
 __attribute__((constructor(100))) static void start_early(int count, char **arguments) {
     if (count < 3 || strcmp(arguments[2], "early") != 0) return;
     static sem_t turned;
@@ -194,7 +194,7 @@ __attribute__((constructor(100))) static void start_early(int count, char **argu
     }
 }
 
-// MARK: Waits that are no loop's
+// MARK: Waits outside of a loop
 
 void event_nested_loop(int count, int milliseconds) {
     int set = epoll_create1(EPOLL_CLOEXEC);

@@ -341,7 +341,7 @@ bool event_cancel_loop(const char *name) {
 }
 
 struct crowd {
-    /// For all of them; -1: each has one of its own.
+    /// Shared by all threads; -1: each has its own.
     int set, end, milliseconds;
     atomic_bool is_worked;
     sem_t waited;
@@ -360,9 +360,9 @@ static void *join_crowd(void *context) {
     int set = crowd->set >= 0 ? crowd->set : set_with(crowd->end);
     for (int i = 0; i < 3; i++) epoll_wait(set, &event, 1, 1);
     sem_post(&crowd->waited);
-    // One of a pool is at work meanwhile.
+    // One thread of a pool works meanwhile.
     if (crowd->set >= 0 && !atomic_exchange(&crowd->is_worked, true)) usleep((useconds_t)crowd->milliseconds * 1000);
-    // They rest in their loops until the end comes, for all at once.
+    // They rest in their loops until the end, which comes for all at once.
     while (epoll_wait(set, &event, 1, -1) < 1) {}
     if (crowd->set < 0) close(set);
     return NULL;

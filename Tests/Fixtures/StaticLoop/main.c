@@ -1,5 +1,5 @@
-// A fully static program with the hooks in it. Each wait has to behave as the C library's does, and the loop has to be found. Prints what is
-// wrong, one line each, and DONE at the end. Compiled by a test.
+// A fully static program with the hooks. Each wait must behave as the C library's does, and the loop must be found. Prints each failure
+// on a line, and DONE at the end. Compiled by a test.
 
 #define _GNU_SOURCE
 #include "CLoopHooks.h"

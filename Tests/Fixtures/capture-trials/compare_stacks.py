@@ -1,5 +1,5 @@
-"""Run by gdb, which runs `capture-trials exact`: compares each stack that the program has captured with what gdb sees of the same
-thread, standing where it stood. Frames that a compiler inlined or left by a tail call are set aside: they have no place on the stack.
+"""Run by gdb, which runs `capture-trials exact`: compares each stack that the program has captured with gdb's stack of the same
+thread at the same place. Frames of calls that were inlined, or replaced by a tail call, are left out: they have no place on the stack.
 
     gdb -batch -nx -x compare_stacks.py --args capture-trials exact [--short] [SCENE...]
 """
@@ -32,8 +32,8 @@ def name_at(address):
 
 
 def missed_caller(frame):
-    """The return address that gdb has missed on its way out of a function that was interrupted when it had given its frame back already,
-    else None: it lies on top of the stack, but gdb knows the last instructions of code without a table no more than its middle."""
+    """The return address that gdb has missed in a function that was interrupted after it had released its frame; otherwise None.
+    The address is on top of the stack, but gdb does not recognise the last instructions of code without a table."""
     memory = gdb.selected_inferior()
     try:
         before, code = bytes(memory.read_memory(frame.pc() - 1, 2))
@@ -78,14 +78,15 @@ def below_freezing(frames):
 
 
 def is_within(part, whole):
-    """Whether `part` is left of `whole` when some elements are taken out."""
+    """Whether `part` is what remains of `whole` after some elements are removed."""
     rest = iter(whole)
     return bool(part) and all(element in rest for element in part)
 
 
 def judge(ours, theirs, stack, missed):
-    """In one word. Equal; hidden: ours says that a caller may be missing, and one is; lost: only gdb does not come to the thread's
-    beginning without a detour through what is no code, or skips callers on the way; astray: neither does; refused: ours names the reason why there is no stack; unequal: all else."""
+    """The result in one word. Equal; hidden: ours says that a caller may be missing, and one is; lost: only gdb does not reach the
+    thread's beginning, or passes through addresses that are not code, or skips callers; astray: neither reaches it; refused: ours
+    names the reason why there is no stack; unequal: everything else."""
     if ours.refused:
         return "refused" if ours.refused == 1 else "unequal"
     # A frozen thread loops in its handler, from one instruction to
@@ -114,7 +115,7 @@ def judge(ours, theirs, stack, missed):
 
 
 def is_code(address, stack):
-    """Whether it may be: code that is made at run time has no name, but does not lie on a stack."""
+    """Whether the address may be code: code generated at run time has no name, but is not on a stack."""
     return name_at(address) != "?" or (65536 < address < 1 << 47 and abs(address - stack) > 8 << 20)
 
 

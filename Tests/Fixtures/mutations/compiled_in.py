@@ -1,12 +1,12 @@
-"""Writes mutations into source text so that all of them are in one build, and a variable of the environment chooses the one that is played.
+"""Writes mutations into source text so that one build contains all of them, and an environment variable activates one.
 
 A mutation is two versions of a line. The tokens in which they differ are widened to a whole expression, which becomes
 `(mutant(7) ? (after) : (before))`; a statement becomes `if (mutant(7)) { after } else { before }`. Lines keep their numbers."""
 import re
 
-# The variable that holds the number of the mutation to play.
+# The environment variable with the number of the active mutation.
 VARIABLE = "MUTANT"
-# In a line that is written by hand: true while the mutation is played.
+# In a line that is written by hand: true if the mutation is active.
 BY_HAND = "MUTANT"
 
 TOKEN = re.compile(
@@ -39,7 +39,7 @@ def helper(is_c):
 
 
 def compiled_in(text, mutations, is_c):
-    """The text with those (number, mutation) in it, and the names of those that could not be put in."""
+    """The text with these (number, mutation) in it, and the names of those that could not be inserted."""
     edits, left_out = [], []
     for number, mutation in mutations:
         edit = edit_of(text, number, mutation, is_c)
@@ -53,7 +53,7 @@ def compiled_in(text, mutations, is_c):
 
 
 def edit_of(text, number, mutation, is_c):
-    """Where the text changes, and to what: (start, end, new)."""
+    """The place of the change and its new text: (start, end, new)."""
     at = text.index(mutation.before)
     if mutation.by_hand:
         return at, at + len(mutation.before), mutation.by_hand.replace(BY_HAND, f"mutant({number})")

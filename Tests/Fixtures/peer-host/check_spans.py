@@ -1,4 +1,4 @@
-"""check_spans.py COLLECTOR SERVER: whether each stall's span is in the trace of its request. COLLECTOR: what rotel printed; SERVER: what peer-host did."""
+"""check_spans.py COLLECTOR SERVER: checks that each stall's span is in the trace of its request. COLLECTOR: the output of rotel; SERVER: the output of peer-host."""
 import re
 import sys
 

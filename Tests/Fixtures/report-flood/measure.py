@@ -1,4 +1,4 @@
-"""measure.py FIGURES COMMAND…: runs it until it ends, or until nobody reads its output any more; writes wall time, processor time and peak memory
+"""measure.py FIGURES COMMAND…: runs the command until it ends, or until its output's reader is gone; writes wall time, CPU time and peak memory
 into the file FIGURES."""
 import os
 import resource
@@ -15,7 +15,7 @@ while block := os.read(process.stdout.fileno(), 1 << 16):
         os.write(1, block)
     except BrokenPipeError:
         break
-# The first screen is there; the rest is not waited for.
+# The first screen has been read; the rest is not waited for.
 process.stdout.close()
 process.wait()
 used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,10 +1,10 @@
-"""costs.py LOOP-SERVERS: what it costs to watch. LOOP-SERVERS is the folder with loop-server, loop-server-watched and stall-monitor.
+"""costs.py LOOP-SERVERS: the cost of watching. LOOP-SERVERS is the folder with loop-server, loop-server-watched and stall-monitor.
 
-Idle: the processor time and the wake-ups of the command that watches 16 idle loops, of the watched process, and of a monitor inside it.
-Saturated: requests a second and the 99th percentile of the latency of servers under wrk, watched or not, one after the other: PAIRS times each (10), for SECONDS (5). Printed is the median
-of the differences from the unwatched run beside it, and the noise: half of the distance between the quartiles of those differences, and of the unwatched runs among themselves.
-perf and py-spy sample the same servers 20 times a second. What this machine lacks is left out.
-Leaves with 1 if the watching of idle loops takes more than 0.2 % of a processor, a monitor inside wakes an idle process, or a server's loss is larger than twice the noise.
+Idle: the CPU time and the wake-ups of the command that watches 16 idle loops, of the watched process, and of a monitor inside it.
+Saturated: requests a second and the 99th percentile of the latency of servers under wrk, watched or not, one after the other: PAIRS times each (10), for SECONDS (5). Prints the median
+of the differences from the adjacent unwatched run, and the noise: half of the distance between the quartiles of these differences, and of the unwatched runs among themselves.
+perf and py-spy sample the same servers 20 times a second. Tools that this machine lacks are left out.
+Exits with 1 if watching idle loops takes more than 0.2 % of a CPU, a monitor inside wakes an idle process, or a server's loss is larger than twice the noise.
 """
 import glob
 import os
@@ -35,7 +35,7 @@ def stop(process):
 
 
 def used(pid):
-    """Of each thread: its processor time in ms, and how often it has begun to wait."""
+    """For each thread: its CPU time in ms, and how often it has begun to wait."""
     threads = {}
     for task in glob.glob(f"/proc/{pid}/task/*"):
         try:
@@ -49,7 +49,7 @@ def used(pid):
 
 
 def used_in(pid, seconds):
-    """Percent of a processor, and wake-ups a second, of the threads that live throughout."""
+    """Percent of a CPU, and wake-ups a second, of the threads that live throughout."""
     before = used(pid)
     time.sleep(seconds)
     after = used(pid)
@@ -60,7 +60,7 @@ def used_in(pid, seconds):
 def watch(pid):
     command = [f"{BIN}/stall-monitor", "watch", str(pid), "--reports", f"{directory}/watch"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    # It has learned the loops, and looks for new threads once a second from then on.
+    # By now it knows the loops, and looks for new threads once a second.
     time.sleep(4)
     return process
 
@@ -118,7 +118,7 @@ def quartiles(values):
 
 
 def saturated(name, unwatched, ways):
-    """`ways`: by name, the program and what watches it from outside. Each round runs all of them, in another order each time."""
+    """`ways`: by name, the program and what watches it from outside. Each round runs all of them, in a different order."""
     runs = {way: [] for way in ways}
     print(f"\n{name} under wrk, {PAIRS} times {SECONDS} s each, load {os.getloadavg()[0]:.1f}")
     for number in range(PAIRS):
@@ -149,7 +149,7 @@ def judge(figure, unit, way, watched, plain, noise, is_loss_negative):
     low, middle, high = quartiles(changes)
     own = (high - low) / 2
     loss = -middle if is_loss_negative else middle
-    # Of the tools it is only told.
+    # The other tools' losses are only printed.
     is_ours = way in ("monitor inside", "stall-monitor watch")
     is_bad = is_ours and loss > 2 * max(noise, own)
     failed |= is_bad

@@ -1,4 +1,4 @@
-"""Compares what was reported with what was true."""
+"""Compares reports with the truth."""
 import datetime
 import re
 import threading
@@ -11,7 +11,7 @@ OUTSIDE, INSIDE = {"begin": 50, "end": 50}, {"begin": 50, "end": 5}
 
 
 class Lateness:
-    """How long a thread waited for a processor, and when: what the kernel says of it, each 5 ms."""
+    """How long a thread waited for a CPU, and when: read from the kernel every 5 ms."""
 
     def __init__(self, pid, thread=None):
         self.path, self.waits, self.ends = f"/proc/{pid}/task/{thread or pid}/schedstat", [], False
@@ -32,13 +32,13 @@ class Lateness:
             time.sleep(0.005)
 
     def during(self, truth):
-        """Milliseconds of it within a stall."""
+        """Milliseconds of waiting within a stall."""
         self.ends = True
         return sum(wait for at, wait in self.waits if truth is None or truth[0] <= at <= truth[1] + wait) / 1e6
 
 
 def times(report):
-    """When the stall began and ended, as the report says, on CLOCK_MONOTONIC in ms."""
+    """When the stall began and ended according to the report, on CLOCK_MONOTONIC in ms."""
     wall = datetime.datetime.fromisoformat(report["started_at"][:26].rstrip("Z") + "+00:00").timestamp() * 1e3
     begin = wall - (time.time_ns() - time.monotonic_ns()) / 1e6
     return begin, begin + (report["duration_ns"] + report.get("excluded_ns", 0)) / 1e6
@@ -55,7 +55,7 @@ def functions(report, role):
 
 
 def faults(name, limits, order, right, reports, truth):
-    """What is wrong with what was said, in words; and by how much the times are off."""
+    """The errors in the reports, in words; and by how much the times are off."""
     said = reports[0]["kind"] if reports else "none"
     if said not in right:
         return ["kind" if reports else "not told"], {}
@@ -77,7 +77,7 @@ def faults(name, limits, order, right, reports, truth):
 
 
 def lacked_a_processor(report):
-    """Whether the thread waited for a processor for longer than it ran: on a busy machine that is the cause, whatever it was to do."""
+    """Whether the thread waited for a CPU longer than it ran: on a busy machine that is the cause, whatever its order was."""
     evidence = report["cause"].get("evidence") or {}
     return evidence.get("run_delay_ns", 0) > evidence.get("cpu_ns", 0)
 

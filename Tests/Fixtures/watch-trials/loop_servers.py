@@ -1,4 +1,4 @@
-"""Servers on SwiftNIO, Hummingbird and Foundation (Tests/LoopServers), with the monitor in them or without."""
+"""Servers on SwiftNIO, Hummingbird and Foundation (Tests/LoopServers), with and without the monitor."""
 import glob
 import json
 import os
@@ -14,7 +14,7 @@ import servers
 
 
 class SlowNames:
-    """A name server on 127.0.0.1 that answers each question with "no such name" after a delay: 600 ms for ms600.trial."""
+    """A name server on 127.0.0.1 that answers each query with "no such name" after a delay: 600 ms for ms600.trial."""
 
     def __init__(self):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -26,7 +26,7 @@ class SlowNames:
             question, client = self.socket.recvfrom(512)
             label = question[13:13 + question[12]].decode("ascii", "replace")
             delay = int(label[2:]) / 1000 if label[2:].isdigit() else 0
-            # The same question, marked as an answer of a recursive server: NXDOMAIN.
+            # The same query, marked as the answer of a recursive server: NXDOMAIN.
             answer = question[:2] + struct.pack(">H", 0x8183) + question[4:6] + bytes(6) + question[12:]
             threading.Timer(delay, self.socket.sendto, (answer, client)).start()
 
@@ -35,7 +35,7 @@ names = None
 
 
 def can_answer_names():
-    """Whether programs can be started that ask the server above: it takes root, for the port and for a resolv.conf of their own."""
+    """Whether programs that query the server above can be started: this needs root, for the port and for their own resolv.conf."""
     global names
     if names is None:
         try:
@@ -108,7 +108,7 @@ class LoopServer(servers.Told):
         return reports
 
     def reports_since(self, before):
-        """Waits for a short time until all that were begun are closed."""
+        """Waits a short time until all begun reports are closed."""
         for _ in range(30):
             time.sleep(0.1)
             reports = [report for path, report in self.written().items() if path not in before]

@@ -1,4 +1,4 @@
-"""What is tried: the programs, what each is asked for, and what is right to be said of that."""
+"""The trials: the programs, the orders for each, and the correct reports."""
 import os
 import shutil
 
@@ -7,14 +7,14 @@ import servers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# An order, and the kinds that are right. A turn of many callbacks in an interpreter is one callout for those who watch its loop.
+# An order, and the correct kinds. For a watcher, a turn of many callbacks in an interpreter is one callout.
 COMMON = [
     ("compute 600", {"blocked"}), ("compute 330", {"blocked"}), ("compute 150", {"none"}), ("sleep 600", {"blocked"}),
     ("sleep 330", {"blocked"}), ("sleep 150", {"none"}), ("short 600", {"blocked"}), ("calls 600", {"blocked"}),
     ("turns 2000", {"none"}), ("STOP 800", {"none"}), ("IDLE 2000", {"none"}),
 ]
 SPIN = [("spin 2000", {"none"})]
-# Of the servers on Swift's loops.
+# For the servers on Swift's loops.
 SWIFT = COMMON + [
     ("deep 600", {"blocked"}), ("read 600", {"blocked"}), ("lock 600", {"blocked"}), ("disk 600", {"blocked"}), ("dns 600", {"blocked"}),
     ("nested 600", {"blocked"}), ("polling 2000", {"none"}),
@@ -22,7 +22,7 @@ SWIFT = COMMON + [
 MORE = [("BURSTS", {"none"}), ("LOAD", {"none"})]
 POOL = [("pool 600", {"blocked"}), ("pool 330", {"blocked"}), ("one-job 600", {"none"}), ("backlog 1500", {"none"})]
 
-# The functions to blame. They are known of the programs in NAMED.
+# The functions to blame. They are known for the programs in NAMED.
 CULPRITS = {
     "compute": "compute_until|computeUntil", "sleep": "sleep_until|sleepFor", "short": "sleep_shortly_until|sleepShortlyUntil|sleep_until",
     "calls": "call_until|callUntil", "call": "call_[a-z_]+", "nested": "turn_inner_loop_until|pollShortlyUntil",
@@ -30,19 +30,19 @@ CULPRITS = {
     "turn": "run_callback|compute_until|computeUntil", "chain": "computeUntil", "deep": "computeUntil|computeDeep",
     "read": "readFromPipe", "lock": "waitForLock|wait_for_lock_until", "disk": "syncFileUntil", "dns": "lookUpName", "pool": "sleepFor|occupyWorker",
 }
-# Why, in the report's word ("blocked" is a wait).
+# The verdict, in the report's words ("blocked" is a wait).
 VERDICTS = {
     "compute": {"on_cpu"}, "deep": {"on_cpu"}, "chain": {"on_cpu"}, "turn": {"on_cpu"}, "sleep": {"blocked"}, "read": {"blocked"},
     "lock": {"blocked"}, "dns": {"blocked"}, "pool": {"blocked"}, "disk": {"blocked", "disk_wait", "on_cpu"},
 }
-# Who holds what the stalled thread waits for.
+# The owner of what the stalled thread waits for.
 OWNERS = {"lock": "holdLock|hold_lock"}
 
 
 def swift_orders(kind, is_inside):
     orders = list(SWIFT)
     if kind != "foundation":
-        # Callbacks one after the other in one turn of the loop. The monitor inside sees only the loop's waits: to it they are one callout.
+        # Callbacks one after the other in one turn of the loop. The monitor inside sees only the loop's waits: for it they are one callout.
         many = {"blocked"} if is_inside else {"congested"}
         orders += [("turn 600", many), ("chain 600", many)] + MORE
     if not loop_servers.can_answer_names():
@@ -51,7 +51,7 @@ def swift_orders(kind, is_inside):
 
 
 def programs(target, loop_programs):
-    """By its name: what starts one, and its orders. `loop_programs` is where Tests/LoopServers were built."""
+    """By name: a function that starts the program, and its orders. `loop_programs` is the folder in which Tests/LoopServers were built."""
     found = {
         "C": (lambda: servers.Told([target, "loop"]), COMMON + SPIN + [
             ("call read_pipe 600", {"blocked"}), ("call write_pipe 600", {"blocked"}), ("call sem_wait 600", {"blocked"}),
@@ -60,7 +60,7 @@ def programs(target, loop_programs):
             ("lock 600", {"blocked"}), ("exec 600", {"none"}),
         ]),
         # The first loop may be reported as stalled until the next one is known, but not longer. The next one waits at the same place of the code,
-        # and takes the shots of the first one's breakpoint: then only the callout's return proves anything.
+        # and hits the first one's breakpoint: then only the callout's return proves anything.
         "C-moved": (lambda: servers.Told([target, "loop"]), [
             ("move 6500", {"blocked", "none"}), ("compute 600", {"blocked"}), ("sleep 600", {"blocked"}), ("IDLE 2000", {"none"}),
         ]),
@@ -93,6 +93,6 @@ NEEDS = {
 
 
 def missing(name, make, loop_programs):
-    """What this machine lacks to try a program."""
+    """What this machine lacks to run a program."""
     lacks = make.missing() if isinstance(make, type) else [tool for tool in NEEDS.get(name, []) if not shutil.which(tool)]
     return lacks + (["Tests/LoopServers"] if name in SWIFT_NAMES and not loop_programs else [])

@@ -1,4 +1,4 @@
-// A node loop that stalls as it is told on standard input, as `sample-target loop` does: NAME MS, answered by DID NAME BEGIN END.
+// A node loop that stalls by orders on standard input, like `sample-target loop`: NAME MS, answered by DID NAME BEGIN END.
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const now = () => process.hrtime.bigint();

@@ -1,4 +1,4 @@
-"""An asyncio loop that stalls as it is told on standard input, as `sample-target loop` does: NAME MS, answered by DID NAME BEGIN END."""
+"""An asyncio loop that stalls by orders on standard input, like `sample-target loop`: NAME MS, answered by DID NAME BEGIN END."""
 import asyncio
 import os
 import subprocess

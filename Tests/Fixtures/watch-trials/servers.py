@@ -1,4 +1,4 @@
-"""Servers of other makes, as targets of the trials: each starts one with a directory of its own, makes it stall, and knows when it did.
+"""Third-party servers as targets of the trials: each class starts one in its own directory, makes it stall, and knows when it did.
 
 `play(order)` returns the begin and the end of the stall on CLOCK_MONOTONIC in nanoseconds, or None for what is none.
 """
@@ -17,7 +17,7 @@ LOAD_SECONDS = int(os.environ.get("LOAD_SECONDS", "10"))
 class Server:
     needs = []
     scenarios = []
-    # A client turns no loop, and the whole of a server is watched at once only where that is asked for.
+    # A client runs no loop, and a whole server is watched at once only if requested.
     has_loop = True
 
     @classmethod
@@ -43,7 +43,7 @@ class Server:
         return None
 
     def stop(self):
-        # By the terminal's signal postgres, too, ends without waiting for its sessions.
+        # SIGINT: then postgres, too, ends without waiting for its sessions.
         self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(10)
@@ -69,7 +69,7 @@ def connected(port):
 
 
 class Told(Server):
-    """A program that stalls as it is told on standard input: NAME MS, answered by DID NAME BEGIN END."""
+    """A program that stalls by orders on standard input: NAME MS, answered by DID NAME BEGIN END."""
 
     def __init__(self, command):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -89,7 +89,7 @@ class Told(Server):
             return None
         if name == "move":
             self.ask("move")
-            # It is a stall of the first loop for as long as it may be one callout's.
+            # As long as it may be one callout, it is a stall of the first loop.
             for _ in range(int(number) // 100):
                 time.sleep(0.1)
                 self.ask("counts")
@@ -126,7 +126,7 @@ class Redis(Server):
     def ask(self, line):
         begin = time.monotonic_ns()
         self.client.sendall(line.encode() + b"\r\n")
-        # What a command answers is one line, but for KEYS, which answers in an array: its first line comes when it has ended.
+        # A command's answer is one line, except for KEYS, which answers with an array: its first line comes when it has ended.
         answer = self.client.recv(1 << 16)
         end = time.monotonic_ns()
         self.client.settimeout(0.2)
@@ -157,7 +157,7 @@ class Redis(Server):
 
 
 class Nginx(Server):
-    """Its access log is a FIFO: while that is full, a worker stands in write(2)."""
+    """Its access log is a FIFO: while that is full, a worker blocks in write(2)."""
     needs = ["nginx", "wrk", "pgrep"]
     scenarios = [
         ("log 600", {"blocked"}), ("log 330", {"blocked"}), ("log 150", {"none"}), ("STOP 800", {"none"}), ("IDLE 3000", {"none"}),
@@ -217,7 +217,7 @@ class Nginx(Server):
 
 
 class Postgres(Server):
-    """One session's process: its loop waits for the client, and a query is one turn of it, whatever that waits for."""
+    """One session's process: its loop waits for the client, and a query is one turn, whatever the query waits for."""
     directory_of_tools = "/usr/lib/postgresql"
     needs = ["setpriv", "psql", "pgbench"]
     scenarios = [
@@ -299,7 +299,7 @@ class Postgres(Server):
 
 
 class Client(Server):
-    """A program that asks a server for something now and then, by one connection or one line of input, and computes in between."""
+    """A program that sometimes sends a request, over one connection or by one line of input, and computes in between."""
     has_loop = False
     scenarios = [("IDLE 6000", {"none"})]
 

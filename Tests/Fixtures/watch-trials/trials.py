@@ -1,11 +1,11 @@
-"""trials.py COMMAND SAMPLE-TARGET [LOOP-SERVERS]: stalls programs, and compares what is reported with what was true. Programs that contain no
+"""trials.py COMMAND SAMPLE-TARGET [LOOP-SERVERS]: stalls programs, and compares the reports with the truth. Programs that contain no
 monitor are watched by COMMAND, `stall-monitor watch`. LOOP-SERVERS is the folder with loop-server and loop-server-watched; the latter
 contains the monitor, whose own reports are judged.
 
-REPEATS is how often each stall is made (2), ONLY=redis,nginx chooses programs, ORDERS=lock,dns their orders, LOAD_SECONDS is how long each server is put under load, BUSY=8 has so
-many processes compute at the same time. Prints a confusion matrix for each program, how far the reported beginnings and ends are from the true ones, and at the end the sums.
-Leaves with 1 if a stall of 300 ms was missed though the watcher was in time, one was reported that was none, a kind, cause, culprit or lock owner was wrong, a beginning is off by
-more than 50 ms, an end by more than 50 ms (5 ms by the monitor inside), or a stall was not reported as over.
+REPEATS is how often each stall is made (2), ONLY=redis,nginx selects programs, ORDERS=lock,dns their orders, LOAD_SECONDS is how long each server is under load, with BUSY=8
+eight processes compute at the same time. Prints a confusion matrix for each program, how far the reported beginnings and ends are from the true ones, and at the end the sums.
+Exits with 1 if a stall of 300 ms was missed although the watcher was on time, a stall was reported that did not happen, a kind, cause, culprit or lock owner was wrong, a
+beginning is off by more than 50 ms, an end by more than 50 ms (5 ms by the monitor inside), or a stall was not reported as over.
 """
 import collections
 import json
@@ -33,7 +33,7 @@ def chosen(variable):
 
 
 def inside_trial(server, order):
-    """One stall of a program with the monitor in it: its reports, the truth, and for how many milliseconds of it the watchdog had no processor."""
+    """One stall of a program that contains the monitor: its reports, the truth, and for how many milliseconds the watchdog had no CPU."""
     before = set(server.written())
     late = judging.Lateness(server.pid, server.watchdog())
     truth = server.play(order)
@@ -42,7 +42,7 @@ def inside_trial(server, order):
 
 
 def outside_trial(server, order):
-    """The same, of a program that is watched by a command of its own: it would only count the second stall of a kind."""
+    """The same for a program without the monitor, watched by a new command each time: one command would only count the second stall of a kind."""
     directory = tempfile.mkdtemp(prefix="watch-trials-")
     watch = subprocess.Popen(
         [COMMAND, "watch", *server.watched(order), "--reports", directory, "--format", "json"],
@@ -54,7 +54,7 @@ def outside_trial(server, order):
             if "found a loop" in line:
                 found.set()
     threading.Thread(target=notes, daemon=True).start()
-    # A loop that never turns is not seen at rest twice: those of all programs here turn.
+    # A loop that never turns is not seen at rest twice: the loops of all programs here turn.
     if not found.wait(15 if server.has_loop else 1) and server.has_loop:
         print("    no loop found", flush=True)
     time.sleep(0.1)
@@ -98,8 +98,8 @@ class Program:
 
     def note(self, order, right, reports, truth, late):
         wrong, off = judging.faults(self.name, self.limits, order, right, reports, truth)
-        # Time in which the watcher had no processor counts towards no stall, and times are known no better than it could look: that excuses
-        # what is missing or off if it is more than a look's slack, within the stall itself.
+        # Time in which the watcher had no CPU counts towards no stall, and times are known only as precisely as it could look: that excuses
+        # a missing or inexact report if it is more than a look's slack, within the stall itself.
         is_excused = bool(wrong) and late > 10 and (wrong == ["not told"] or all(" ms" in word for word in wrong))
         self.count(order, right, reports, wrong, off, is_excused)
         said = reports[0]["kind"] if reports else "none"

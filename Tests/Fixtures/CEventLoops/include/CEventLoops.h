@@ -20,27 +20,28 @@ typedef enum event_wait {
     EVENT_PWAIT2,   ///< epoll_pwait2 with a timeout of an hour.
     EVENT_POLL,     ///< poll on an eventfd and a socket, without a timeout, like GLib.
     EVENT_SELECT,   ///< select on a listening socket and a pipe.
-    EVENT_MANY,     ///< poll on eight descriptors, of which none is a loop's alone, with a limit.
-    EVENT_ASKING,   ///< As EVENT_EPOLL, and in each turn once in poll, as a client that asks a server.
+    EVENT_MANY,     ///< poll on eight descriptors, none of them typical of a loop, with a timeout.
+    EVENT_ASKING,   ///< Like EVENT_EPOLL, and once a turn in poll, as a client that waits for a server's answer.
     EVENT_REFUSED,  ///< epoll_wait on no descriptor, which is refused.
     EVENT_POLLING,  ///< epoll_wait that never waits.
 } event_wait;
 
 /// Starts a thread with this name and a loop; returns when it waits for the second time.
 event_loop *event_loop_start(const char *name, event_wait wait);
-/// Started before the program's constructors, and turned a few times, in a program whose second argument is `early`. Else null.
+/// The loop that is started before the program's constructors, and has turned a few times, if the program's second argument is
+/// `early`; otherwise null.
 event_loop *_Nullable event_early_loop(void);
-/// Has the loop call `job`.
+/// Makes the loop call `job`.
 void event_loop_run(event_loop *loop, event_job job, void *_Nullable context);
 /// Whether a job is still pending.
 bool event_loop_has_job(event_loop *loop);
 /// The socket that a loop with EVENT_POLL or EVENT_SELECT listens on. It accepts no connection.
 int event_loop_listener(event_loop *loop);
-/// Connects so many clients to it. None is closed.
+/// Connects this number of clients to it. None is closed.
 void event_connect(int listener, int count);
 /// Ends the loop and its thread, and waits for the thread's end.
 void event_loop_end(event_loop *loop);
-/// The kernel's number of its thread.
+/// The kernel's id of its thread.
 int32_t event_loop_thread(event_loop *loop);
 
 /// On a loop's thread: waits `count` times for `milliseconds` on a separate epoll set, like a library that waits for a child.

@@ -18,8 +18,8 @@ int event_compare_waits(int rounds, void (*tell)(const char *difference));
 /// it ended like a cancelled thread, with its clean-up handlers called.
 bool event_cancel_loop(const char *name);
 
-/// Has so many threads wait for an epoll set, each as often as a loop does, and end so long after all have: for one that they share, or
-/// each for its own. False if there was no thread to be had.
+/// Makes this number of threads wait for an epoll set, each as often as a loop does, and end this long after all have waited. They share
+/// one set, or each has its own. False if a thread could not be started.
 bool event_crowd(int count, int milliseconds, bool shares);
 
 #pragma clang assume_nonnull end
