@@ -60,7 +60,7 @@ struct DiffTests {
         #expect(refused.status == 1 && refused.errors.contains("is a baseline, which has no stacks"))
     }
 
-    @Test("two releases in one directory, a baseline file, and a day without reports")
+    @Test("two releases in one directory, a baseline file; a day without data is an error")
     func choices() throws {
         _ = try directory("all/a", stalls: 2, release: "1.4")
         _ = try directory("all/b", stalls: 40, release: "1.5")

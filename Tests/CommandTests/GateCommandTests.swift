@@ -45,7 +45,7 @@ struct GateCommandTests {
         )
     }
 
-    @Test("a killed process is judged by its live record, with a note; without one it cannot be judged")
+    @Test("a killed process is judged by its records, with a note; without a live record it cannot be judged")
     func killed() throws {
         var run = Sample.run()
         (run.id, run.state, run.stoppedAt) = (.make(), .terminated, nil)

@@ -43,7 +43,7 @@ struct TopStateTests {
         #expect(state(.down, rows: []).selected == nil)
     }
 
-    @Test("a selection follows its row when rows move; when the row disappears, its successor is selected")
+    @Test("a selection follows its row when rows move; when the row disappears, the one in its place is")
     func settles() {
         var state = state(.down)
         state.settle(runs.reversed())

@@ -24,15 +24,17 @@ struct ReloadTests {
     }
 
     /// The log lines about the configuration.
-    private var told: [LogLines.Line] {
+    private var configurationLines: [LogLines.Line] {
         lines.all.filter { $0.metadata["keys"] != nil || $0.text.contains("configuration") }
     }
 
     /// Waits for such a line after this many.
     private func line(after count: Int) async throws -> LogLines.Line? {
         let deadline = ContinuousClock.now + .seconds(60)
-        while told.count <= count, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
-        return told.dropFirst(count).first
+        while configurationLines.count <= count, ContinuousClock.now < deadline {
+            try await Task.sleep(for: .milliseconds(5))
+        }
+        return configurationLines.dropFirst(count).first
     }
 
     private func keys(_ line: LogLines.Line?) -> String? { line?.metadata["keys"].map { "\($0)" } }

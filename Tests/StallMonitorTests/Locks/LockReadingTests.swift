@@ -87,7 +87,7 @@ struct LockReadingTests {
         #expect(reading.kind == .robustMutex && reading.owner == owner && reading.knownBy == .lockWord)
     }
 
-    @Test("A PI futex has its owner in its word: pthread's by its kind, another's without a kind")
+    @Test("A PI futex has its owner in its word; pthread's is a PI mutex, any other is a plain PI futex")
     func inheriting() throws {
         let word = UInt32(owner) | 0x8000_0000
         let mutex = memory([0x1000: [word, 1, UInt32(owner), 1, 0x20, 0, 0, 0, 0, 0]])

@@ -108,14 +108,14 @@ struct RepeatedStallTests {
         stall(400) { $0.suppressed.count >= 3 }
         // The loop is at rest, and nothing else happens. A kill would leave what is on the disk.
         let deadline = MonotonicInstant.now + .seconds(20)
-        while try told() < 3, MonotonicInstant.now < deadline { usleep(20_000) }
-        #expect(try told() >= 3)
+        while try countedStalls() < 3, MonotonicInstant.now < deadline { usleep(20_000) }
+        #expect(try countedStalls() >= 3)
         #expect(try contents().runs.first?.state == .running)
         monitor.stop()
         worker.end()
     }
 
-    private func told() throws -> Int { try contents().runs.first?.repeated?.first?.repeats.count ?? 0 }
+    private func countedStalls() throws -> Int { try contents().runs.first?.repeated?.first?.repeats.count ?? 0 }
 }
 
 @inline(never)

@@ -154,7 +154,7 @@ struct ReportThrottleTests {
         #expect(throttle.counted.allSatisfy { $0.kind == .blocked && $0.repeats.count == 1 })
         #expect(throttle.begin(ULID(rawValue: 2), name, from: main, at: Self.time(3))?.count == 1)
         #expect(throttle.counted.map(\.label) == ["nio"])
-        // An alias of the same fault takes all of them along.
+        // A rename moves all of the fault's counts.
         throttle.count(one, of: Run.name(2), from: nio, .repeated, at: Self.time(4))
         throttle.rename(name, Run.name(2))
         #expect(throttle.counted.map(\.label) == ["nio"] && throttle.counted.map(\.repeats.count) == [2])

@@ -255,7 +255,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("An invalid query is answered with what is wrong with it")
+    @Test("An invalid query is an error with a message")
     func questions() async throws {
         try await withCollector { client in
             for question in [

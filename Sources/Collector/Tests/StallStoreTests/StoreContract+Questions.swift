@@ -80,7 +80,7 @@ extension StoreContract {
             for isSettled in [false, true] {
                 if isSettled { try await self.store.settle(store) }
                 var query = Self.query()
-                // A filter excludes no match.
+                // A filter does not remove choices.
                 query.services = ["a"]
                 let choices = try await store.choices(query)
                 #expect(choices.services == ["b", "a"])
