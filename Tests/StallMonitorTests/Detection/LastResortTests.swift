@@ -10,7 +10,7 @@ struct LastResortTests {
 
     private func notice() -> AbortNotice { AbortNotice(limit: .seconds(30), threads: nil, takenAt: start) }
 
-    @Test("not before the stall has lasted as long as the server allows")
+    @Test("not before the stall has lasted as long as the server allows, judged by its length alone")
     func limit() {
         #expect(resort.step(for: 1, at: start + .seconds(40)) { .seconds(29) } == .wait)
         #expect(resort.step(for: 1, at: start) { .seconds(30) } == .announce)

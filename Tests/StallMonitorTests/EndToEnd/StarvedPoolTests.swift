@@ -97,7 +97,7 @@ struct StarvedPoolTests {
     }
 
     @Test(
-        "If every worker waits for one lock, its owner is named with its stack, whether it is a worker or another thread"
+        "If every worker waits for one lock, its owner, a worker or another thread, is named with its stack"
     )
     func locked() async throws {
         let run = try await play("locked", "locked-by-worker")
