@@ -275,7 +275,7 @@ struct DescriptorTests {
             return (turns.value, processorTimeOfThread() - before)
         }
         #expect(turns < 10)
-        // A wait that returns at once and begins again is no turn; it takes all of the 300 ms that the machine gives it.
+        // A loop whose wait returns immediately and starts again makes no turns, but uses CPU time for all 300 ms.
         #expect(processorTime < 20_000_000)
     }
 
@@ -370,7 +370,7 @@ private func openTemporaryFile() -> Int32? {
     return file
 }
 
-/// What the calling thread has used, in nanoseconds.
+/// The CPU time that the calling thread has used, in nanoseconds.
 private func processorTimeOfThread() -> Int {
     var time = timespec()
     unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
