@@ -8,14 +8,14 @@ import RunLoopKit
     private var event: process_watch_breakpoint
     private let target: Target
 
-    /// Which activation of the code at that address is meant.
+    /// The activation (the call on the stack) of the code at that address that the breakpoint is for.
     struct Target: Hashable {
         let stackPointer: UInt64
         let descriptor: Int32?
-        /// Whether a system call leaves its first argument where it was.
+        /// Whether the register of the first argument still has that argument when a system call returns.
         var keepsArgument = PROCESS_WATCH_KEEPS_ARGUMENT != 0
 
-        /// A hit without registers may be any activation's, and proves nothing.
+        /// A hit without registers may come from any activation, so it proves nothing.
         func meaning(of hit: process_watch_hit) -> LoopRule.Hit {
             guard hit.has_registers else { return .other }
             let isMeant =
@@ -29,10 +29,10 @@ import RunLoopKit
     }
 
     /// - Parameters:
-    ///   - place: the address, and the stack pointer of the activation that is meant.
-    ///   - descriptor: if a system call on this descriptor returns to that address, any stack pointer counts, as long as the processor still
-    ///     has the descriptor in a register there.
-    /// - Returns: nil if the breakpoint cannot be set; `error` then says why.
+    ///   - place: The address, and the stack pointer of the activation to watch.
+    ///   - descriptor: If a system call on this descriptor returns to that address, any stack pointer counts, provided that the
+    ///     processor still has the descriptor in a register.
+    /// - Returns: Nil if the breakpoint cannot be set; `error` then has the error number.
     init?(onThread threadID: Int32, at place: RestStack.Place, callOn descriptor: Int32? = nil, error: inout Int32) {
         var opened = unsafe process_watch_breakpoint()
         error = unsafe process_watch_breakpoint_open(threadID, place.address, &opened)
@@ -43,7 +43,7 @@ import RunLoopKit
 
     deinit { unsafe process_watch_breakpoint_close(&event) }
 
-    /// The hit, if there was one. Once.
+    /// Returns the hit, if there was one, and forgets it.
     func take() -> LoopRule.Hit? {
         var hit = process_watch_hit()
         guard unsafe process_watch_breakpoint_take(&event, &hit) else { return nil }
@@ -51,9 +51,9 @@ import RunLoopKit
     }
 }
 
-/// Whether this process can set breakpoints, and what to do if it cannot.
+/// Whether this process can set breakpoints, and what the user can do if it cannot.
 struct BreakpointSupply {
-    /// While it is open, the kernel sets breakpoints without a delay. A descriptor, or a negative error number.
+    /// A descriptor, or a negative error number. While it is open, the kernel sets breakpoints without a delay.
     private let held: Int32
     let error: Int32
 
@@ -62,14 +62,14 @@ struct BreakpointSupply {
         error = process_watch_try_breakpoint()
     }
 
-    /// For tests: as if the kernel had answered so.
+    /// For tests: acts as if the kernel had returned this error.
     init(error: Int32) { (held, self.error) = (-1, error) }
 
     func close() { if held >= 0 { _ = Glibc.close(held) } }
 
     var isThere: Bool { error == 0 }
 
-    /// Why not, and what to do. Nil if it can.
+    /// Why breakpoints cannot be set, and what to do. Nil if they can.
     var problem: String? {
         guard error != 0 else { return nil }
         let consequence =

@@ -6,16 +6,16 @@ struct ProcessFiles: Hashable, Sendable {
     let processID: Int32
 
     private var directory: String { "/proc/\(processID)" }
-    /// Where its memory and its program are. If its first thread has ended, this is the directory of another thread.
+    /// The directory with its memory map and its program. If the first thread has ended, this is the directory of another thread.
     private var livingDirectory: String { ProcessIdentity.directory(of: processID) }
 
-    /// Nil once it has ended.
+    /// The ids of its threads. Nil once the process has ended.
     var threads: [Int32]? { readNumbers(directory + "/task").flatMap { $0.isEmpty ? nil : $0 } }
 
-    /// The name that the process uses for itself.
+    /// The name that the process has given itself.
     var name: String? { readText(directory + "/comm") }
 
-    /// The program's file, by its present name.
+    /// The path of the program's file. It follows renames of the file.
     var executable: String? {
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, count in
             count = unsafe buffer.withMemoryRebound(to: CChar.self) {
@@ -34,13 +34,13 @@ struct ProcessFiles: Hashable, Sendable {
         }
     }
 
-    /// Changes with every execve(2), and only then: the addresses of the program's code and stack. Nil if they cannot be read, for example
-    /// because a thread is ending.
+    /// Changes with every execve(2), and only then: the addresses of the program's code and stack. Nil if they cannot be read,
+    /// for example because a thread is ending.
     var program: Program? {
         guard let executable, let stat = readText(livingDirectory + "/stat"), let end = stat.lastIndex(of: ")") else {
             return nil
         }
-        // Fields 26 and 28; the third is the first one behind the name.
+        // Fields 26 and 28 of the line. The third field is the first one after the name.
         let fields = stat[stat.index(after: end)...].split(separator: " ")
         guard fields.count > 25, fields[23] != "0" else { return nil }
         return Program(executable: executable, code: String(fields[23]), stack: String(fields[25]))
@@ -58,7 +58,8 @@ struct ProcessFiles: Hashable, Sendable {
         return (state == "Z" || state == "X") && (threads?.count ?? 0) <= 1
     }
 
-    /// Processes whose name, or whose program's file name, matches a pattern in which `*` stands for any text. Not this one.
+    /// Processes whose name, or whose program's file name, matches a pattern in which `*` stands for any text. Excludes this
+    /// process.
     static func named(_ pattern: String) -> [Int32] {
         (readNumbers("/proc") ?? []).filter { id in
             guard id != getpid() else { return false }

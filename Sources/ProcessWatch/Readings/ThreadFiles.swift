@@ -1,7 +1,7 @@
 import Glibc
 import StackCapture
 
-/// One thread's files in /proc. They are kept open, so that a look at a resting thread is one system call. Confined to the watcher's
+/// One thread's files in /proc. They stay open, so that a look at a resting thread is one system call. Confined to the watcher's
 /// thread.
 final class ThreadFiles {
     private let schedule: Int32
@@ -9,7 +9,7 @@ final class ThreadFiles {
     private let state: Int32
     let name: String
 
-    /// Nil if there is no such thread, or its files may not be read.
+    /// Nil if there is no such thread, or if its files cannot be read.
     init?(threadID: Int32, ofProcess processID: Int32) {
         let task = "/proc/\(processID)/task/\(threadID)"
         func file(_ name: String) -> Int32 { unsafe open("\(task)/\(name)", O_RDONLY | O_CLOEXEC) }
@@ -25,10 +25,10 @@ final class ThreadFiles {
     /// Nil once the thread has ended.
     func readSchedule() -> Schedule? { read(schedule, 96, Schedule.init) }
 
-    /// Nil once the thread has ended, and if the text cannot be parsed.
+    /// Nil once the thread has ended, or if the text cannot be parsed.
     func readPosition() -> ThreadPosition? { read(call, 256, ThreadPosition.init) }
 
-    /// The system call in which the thread sleeps. Nil if it sleeps in none.
+    /// The system call in which the thread sleeps. Nil if it does not sleep in one.
     func readCall() -> SystemCall? { read(call, 256, SystemCall.init) }
 
     /// Whether the thread is stopped, by a signal or by a tracer.
@@ -47,7 +47,7 @@ final class ThreadFiles {
     }
 }
 
-/// The contents of a short file in /proc, without the last line feed. Nil if it cannot be read.
+/// The contents of a short file in /proc, without the final newline. Nil if it cannot be read.
 func readText(_ path: String, limit: Int = 4096) -> String? {
     let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard file >= 0 else { return nil }

@@ -1,20 +1,20 @@
 import RunLoopKit
 
-/// When the next sample is due, and how late a sample began. Pure.
+/// When the next sample is due, and how late a sample began. Pure: it reads no clock.
 struct LookClock: Hashable, Sendable {
     private let tick: Duration
-    /// When the next sample is to begin.
     private(set) var due: MonotonicInstant
     private var lastBegan: MonotonicInstant?
 
     init(tick: Duration, firstAt due: MonotonicInstant) { (self.tick, self.due) = (tick, due) }
 
-    /// A sample begins. A sample that begins before it is due does not change when the next one is due.
+    /// Begins a sample. A sample that begins early does not change when the next one is due.
     ///
-    /// - Parameter worked: The processor time that the watcher has used since the previous sample began. The first stack of a large program
-    ///   takes more than a tick: that is work and no lateness, because breakpoints prove the turns that happen during it.
-    /// - Returns: The lateness, zero if it does not matter. It is measured from the beginning of the previous sample, so that a long
-    ///   sample counts as far as the watcher did not run in it: the whole machine may have been stopped.
+    /// - Parameter worked: The processor time that the watcher has used since the previous sample began. The first stack of a
+    ///   large program takes more than a tick: that is work and no lateness, because breakpoints prove the turns that happen
+    ///   during it.
+    /// - Returns: How late the sample began; zero if it does not matter. It is measured from the beginning of the previous
+    ///   sample, so the part of a long sample in which the watcher did not run counts: the whole machine may have been stopped.
     mutating func begin(at now: MonotonicInstant, worked: Duration = .zero) -> Duration {
         defer { lastBegan = now }
         guard let lastBegan else { return .zero }
@@ -22,9 +22,9 @@ struct LookClock: Hashable, Sendable {
         return lateness > tick / 5 ? lateness : .zero
     }
 
-    /// A sample ends.
+    /// Ends a sample.
     ///
-    /// - Parameter maturity: When the first of the loops reaches its threshold, if it does not turn until then.
+    /// - Parameter maturity: When the first of the loops reaches its threshold, unless it turns before.
     mutating func end(at now: MonotonicInstant, maturity: MonotonicInstant?) {
         guard let began = lastBegan, began >= due else { return }
         due = due + tick

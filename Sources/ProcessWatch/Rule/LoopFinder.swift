@@ -1,15 +1,15 @@
 import RunLoopKit
 import StackCapture
 
-/// The system calls that event loops wait in, by their numbers on this architecture.
+/// The system calls in which event loops wait, by their numbers on this architecture.
 struct WaitCalls: Hashable, Sendable {
-    /// On one descriptor, their first argument.
+    /// Calls that wait on one descriptor, which is their first argument.
     let onDescriptor: Set<Int>
-    /// On a list of descriptors.
+    /// Calls that wait on a list of descriptors.
     let onList: Set<Int>
     private let restarts: Set<Int>
 
-    /// This kernel's.
+    /// The numbers of this architecture.
     static let native = WaitCalls()
 
     private init() {
@@ -21,29 +21,29 @@ struct WaitCalls: Hashable, Sendable {
         restarts = numbers(["restart_syscall"])
     }
 
-    /// Whether it is the call by which the kernel continues a wait with a timeout after a stop.
+    /// Whether it is the call with which the kernel continues a timed wait after a stop.
     func isRestart(_ call: Int) -> Bool { restarts.contains(call) }
 }
 
-/// Finds the wait of the event loop that a thread runs, if it runs one: the place at which the thread was found twice. Pure.
+/// Finds the wait of the event loop that a thread runs, if it runs one: the place where the thread was found twice. Pure.
 ///
-/// Of several places the outermost on the stack is the loop's. A wait further in belongs to a callout, and is no rest. If the thread comes
-/// back only to that inner wait for five seconds, the outer loop counts as ended, and the inner one as its successor. `CLoopHooks/rule.c`
-/// uses the same rule inside a process.
+/// If there are several places, the outermost one on the stack is the loop's. A wait further in belongs to a callout, so the loop
+/// does not rest there. If the thread returns only to the inner wait for five seconds, the outer loop counts as ended, and the
+/// inner one as its successor. `CLoopHooks/rule.c` uses the same rule inside a process.
 struct LoopFinder: Hashable, Sendable {
-    /// What was read in one look.
+    /// What one look has read.
     struct Reading: Hashable, Sendable {
         var position: ThreadPosition
-        /// If it differs from that of an earlier reading, the thread has run in between.
+        /// If it differs from that of an earlier reading, the thread ran in between.
         var schedule: Schedule
         var time: MonotonicInstant
     }
 
-    /// What follows from a reading.
+    /// What a reading shows.
     enum Outcome: Hashable, Sendable {
         case nothing
-        /// The loop waits here: a newly found loop, or another place of a known loop's wait. (The C library waits at another instruction once
-        /// the process has a second thread.)
+        /// The loop waits here: a newly found loop, or another place of a known loop's wait. (The C library waits at another
+        /// instruction once the process has a second thread.)
         case place(WaitPlace)
     }
 
@@ -69,7 +69,7 @@ struct LoopFinder: Hashable, Sendable {
     /// The descriptor on which the loop waits. Nil for a loop that waits for a list of descriptors.
     var descriptor: Int32? { descriptor(of: place) }
 
-    /// The same, or that of a candidate while no loop is known.
+    /// The same; while no loop is known, the candidate's descriptor.
     var likelyDescriptor: Int32? { descriptor(of: place ?? candidate?.place) }
 
     private func descriptor(of place: WaitPlace?) -> Int32? {
@@ -84,11 +84,11 @@ struct LoopFinder: Hashable, Sendable {
         return wait.call == place.call && (calls.onList.contains(wait.call) || wait.argument == place.argument)
     }
 
-    /// Takes a reading into account. To be called once for each reading.
+    /// Evaluates a reading. Call it once for each reading.
     ///
-    /// - Parameter isOfLoop: whether a loop would wait for such a list of descriptors. A client that asks its server call by call also waits
-    ///   at one place, so lists are considered only on the main thread. The answer costs system calls, and is asked for at the second,
-    ///   fourth, eighth … time.
+    /// - Parameter isOfLoop: Returns whether a loop would wait for such a list of descriptors. A client that sends its server one
+    ///   request after another also waits at one place, so lists are considered only on the main thread. The answer costs system
+    ///   calls, so it is requested only at the second, fourth, eighth … time.
     mutating func note(_ reading: Reading, isOfLoop: (WaitPlace) -> Bool) -> Outcome {
         guard let wait = reading.position.wait, isWait(wait.call) else { return .nothing }
         if let place {
@@ -118,18 +118,18 @@ struct LoopFinder: Hashable, Sendable {
         return .place(wait)
     }
 
-    /// The loop has returned to its own wait. Waits further in belong to its callouts.
+    /// The loop has returned to its own wait, so waits further in belong to its callouts.
     mutating func hasTurned() {
         if let place, let inner = candidate?.place, inner.stackPointer <= place.stackPointer { candidate = nil }
     }
 
-    /// Several threads wait for the descriptor, so this thread's waits for it say nothing about a loop.
+    /// Forgets the loop: several threads wait for the descriptor, so this thread's waits for it say nothing about a loop.
     mutating func forget() { (place, candidate) = (nil, nil) }
 
-    /// Whether a place at which the thread was found before becomes the loop's.
+    /// Whether the loop's place changes to one at which the thread was found before.
     private func replaces(_ candidate: Candidate, _ reading: Reading) -> Bool {
         guard let place, candidate.place.stackPointer <= place.stackPointer else { return true }
-        // A thread that has not run in between has not come back. It still waits there for the first time.
+        // A thread that has not run in between has not returned: it is still in its first wait there.
         return reading.time - candidate.first.time >= Self.nestedFor && reading.schedule != candidate.first.schedule
     }
 
@@ -137,7 +137,7 @@ struct LoopFinder: Hashable, Sendable {
         calls.onDescriptor.contains(call) || (isMainThread && calls.onList.contains(call))
     }
 
-    /// Once a loop is known, waits for one descriptor are one candidate, from whatever function they are called.
+    /// Once a loop is known, all waits for one descriptor are one candidate, whichever function makes them.
     private func isCandidate(_ one: WaitPlace, _ other: WaitPlace) -> Bool {
         isSamePlace(one, other) || (place != nil && isOnSameDescriptor(one, other))
     }

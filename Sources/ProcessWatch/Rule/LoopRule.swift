@@ -1,17 +1,18 @@
 import RunLoopKit
 
-/// Decides whether a loop of another process is stalled. Pure: a function of what was read, and when.
+/// Decides whether a loop of another process is stalled. Pure: a function of readings and their times.
 ///
-/// Each tick the loop is looked at. If it does not rest, a one-shot breakpoint is set where its wait returns: a hit proves that the loop has
-/// turned. A loop that has neither rested nor turned for the threshold is stalled:
+/// The watcher looks at the loop each tick. If it does not rest, a one-shot breakpoint is set where its wait returns: a hit
+/// proves that the loop has turned. A loop that has neither rested nor turned for the threshold is stalled:
 ///
 ///         rests ──not at rest──> busy ──a tick later──> where is it? ──threshold──> stalled
 ///           ^                      │  ^                                                   │
 ///           │                     └──┘ a hit with the loop's stack pointer: it has turned  │
 ///           └──────────────── at rest, or a hit ────────────────────────────────────────────┘
 ///
-/// There are three proofs that the loop has not turned: this breakpoint was set and has not been hit; the same of the one where the callout
-/// returns; the thread has slept in one system call without running. When none of them holds, the time starts again at zero.
+/// Three things prove that the loop has not turned: this breakpoint was set and has not been hit; the breakpoint where the
+/// callout returns was set and has not been hit; the thread has slept in one system call without running. When none of them
+/// holds, the time starts again at zero.
 struct LoopRule: Sendable {
     let tick: Duration
     let threshold: Duration
@@ -30,7 +31,7 @@ struct LoopRule: Sendable {
     struct BusySpan: Sendable {
         /// When it last rested. The loop stopped turning between this moment and `since`.
         var rested: MonotonicInstant
-        /// Since when it has provably not turned. Nil without a proof.
+        /// Since when there is proof that it has not turned. Nil without proof.
         var since: MonotonicInstant?
         /// Since when it has slept in one call without running.
         var callSince: MonotonicInstant?
@@ -40,9 +41,9 @@ struct LoopRule: Sendable {
         var isLocated = false
         /// The watched returns, outermost first: of the callout, and of the functions that it called.
         var returns: [Return] = []
-        /// How much of the time since `since` is unproven.
+        /// The part of the time since `since` for which there is no proof.
         var unproven = Duration.zero
-        /// The length at which the stall is reported again.
+        /// The standstill at which the stall is reported again.
         var nextTelling: Duration = .zero
     }
 
@@ -50,7 +51,7 @@ struct LoopRule: Sendable {
         case stands
         /// The time at which the breakpoint was hit.
         case returned(MonotonicInstant)
-        /// Another activation hit the breakpoint, which has not been set again yet.
+        /// Another activation hit the breakpoint, and it has not been set again yet.
         case unknown
     }
 
@@ -59,13 +60,13 @@ struct LoopRule: Sendable {
     /// The loop was seen at rest before its first look.
     mutating func foundAtRest(at time: MonotonicInstant) { lastRest = time }
 
-    /// Whether this look has to read the thread's position.
+    /// Whether this look must read the thread's position.
     func needsPosition(_ schedule: Schedule) -> Bool {
         guard let lastLook, case .resting = state, lastLook.rests else { return true }
         return schedule != lastLook.schedule
     }
 
-    /// A look is always a little late.
+    /// Allows for looks that come a little early.
     private var slack: Duration { tick / 25 }
 
     var isStalled: Bool { if case .stalled = state { true } else { false } }
@@ -75,13 +76,13 @@ struct LoopRule: Sendable {
         span.map { $0.standing(at: time) + slack >= tick * 2 } ?? false
     }
 
-    /// When the loop will count as stalled if it does not turn before. Nil if nothing is proven.
+    /// When the loop will count as stalled unless it turns before. Nil without proof.
     var maturity: MonotonicInstant? {
         guard case .busy(let span) = state, let since = span.since else { return nil }
         return since + threshold + span.unproven
     }
 
-    /// The time in which the loop has not rested, until now. Nil for a loop that rests.
+    /// The time since the loop last rested. Nil while it rests.
     var span: BusySpan? {
         switch state {
         case .resting: nil
@@ -91,17 +92,17 @@ struct LoopRule: Sendable {
 }
 
 extension LoopRule {
-    /// What was read in one look.
+    /// What one look has read.
     struct Look: Sendable {
         var time: MonotonicInstant
         var schedule: Schedule
-        /// Nil if it was not read because the thread has not run.
+        /// Nil if it was not read, because the thread has not run.
         var position: ThreadPosition?
-        /// Whether it is in the loop's own wait.
+        /// Whether the thread is in the loop's own wait.
         var rests: Bool
         /// Whether the thread is stopped, by a signal or a debugger.
         var isStopped = false
-        /// The hit of the breakpoint at the wait's return since the last look, if there was one.
+        /// The hit of the breakpoint at the wait's return, if there was one since the last look.
         var turn: Hit?
         /// The same for each watched return.
         var returns: [Hit?] = []
@@ -109,12 +110,12 @@ extension LoopRule {
 
     /// Who hit a breakpoint.
     enum Hit: Hashable, Sendable {
-        /// The activation that was meant, and when.
+        /// The watched activation, and when.
         case own(MonotonicInstant)
         /// Another activation, or an unknown one.
         case other
 
-        /// The hit of several breakpoints that prove the same: one hit by the meant activation is enough.
+        /// Combines the hits of several breakpoints that prove the same thing: one hit by the watched activation is enough.
         static func first(of hits: [Hit?]) -> Hit? {
             let times = hits.compactMap { hit -> MonotonicInstant? in
                 if case .own(let time)? = hit { time } else { nil }
@@ -131,7 +132,7 @@ extension LoopRule {
         case armTurn
         /// Set the breakpoint of a watched return again.
         case armReturn(Int)
-        /// Read the kernel's counts for the thread: a stall may have begun.
+        /// Read the kernel's counters of the thread: a stall may have begun.
         case account
         /// Take the stack, find the callout in it, and watch the callout's return.
         case locate
@@ -144,14 +145,15 @@ extension LoopRule {
         case unproven
     }
 
-    /// The moments between which a stall began, and between which it ended.
+    /// The interval in which the stall began, and the one in which it ended.
     struct StallTimes: Hashable, Sendable {
         var began: ClosedRange<MonotonicInstant>
         var ended: ClosedRange<MonotonicInstant>
         var unproven: Duration
     }
 
-    /// The watcher was late by this much: the machine may have been stopped, or had no processor for it. That time proves nothing.
+    /// Subtracts time in which the watcher was late: the machine may have been stopped, or no processor was free for it. That
+    /// time proves nothing.
     mutating func discount(_ lateness: Duration) {
         change { span in
             guard span.since != nil || span.callSince != nil else { return }
@@ -159,7 +161,7 @@ extension LoopRule {
         }
     }
 
-    /// The breakpoint at the wait's return was set, or could not be set.
+    /// Notes whether the breakpoint at the wait's return could be set.
     mutating func armed(_ isArmed: Bool, at time: MonotonicInstant) {
         change { span in
             span.isArmed = isArmed
@@ -167,12 +169,12 @@ extension LoopRule {
         }
     }
 
-    /// The number of returns that are watched from now on, as found in the stack. 0 if the callout was not found.
+    /// Sets the number of returns that are watched from now on, as found in the stack. 0 if the callout was not found.
     mutating func located(watching count: Int) {
         change { $0.returns = Array(repeating: .stands, count: count) }
     }
 
-    /// Whether a return is watched again.
+    /// Notes whether a return is watched again.
     mutating func armedReturn(_ index: Int, _ isArmed: Bool) {
         change { span in
             guard isArmed, span.returns.indices.contains(index) else { return }
@@ -225,9 +227,9 @@ extension LoopRule {
         return [.armTurn, .account]
     }
 
-    /// Starts again at zero: the loop has turned, or nothing is known of the time before.
+    /// Starts again at zero: the loop has turned, or nothing is known about the time before.
     ///
-    /// - Parameter hit: when the loop returned from its wait. Its present turn began then.
+    /// - Parameter hit: When the loop returned from its wait, which is when its present turn began.
     private mutating func restart(at time: MonotonicInstant, hit: MonotonicInstant) -> [Order] {
         lastRest = hit
         state = .busy(BusySpan(rested: hit))
@@ -244,7 +246,7 @@ extension LoopRule {
         if case .own(let time) = look.turn { return restart(at: look.time, hit: time) }
         var span = old
         if look.isStopped {
-            // The breakpoints go on proving that it does not turn, but the time in which it is stopped is no stall.
+            // The breakpoints still prove that it does not turn, but the time in which it is stopped is no stall.
             let orders = follow(&span, look, before)
             let isProven = span.isArmed || span.returns.first == .stands
             (span.since, span.callSince, span.rested) = (isProven ? look.time : nil, nil, look.time)
@@ -253,19 +255,19 @@ extension LoopRule {
         }
         var orders = follow(&span, look, before)
         if span.since == nil, !span.returns.isEmpty {
-            // The callout has returned, and another activation has hit the breakpoint that would show what came next. (If no callout was
-            // found, looking for it again with every look would find no more.)
+            // The callout has returned, and another activation has hit the breakpoint that would show what followed. (If no
+            // callout was found, another search with every look would not find one either.)
             return restart(at: look.time, hit: earliestEnd(of: old, look, before))
         }
         let standing = span.standing(at: look.time)
-        // If only a system call proves it, the call has to last for the whole threshold: before it the loop may have turned.
+        // If a system call is the only proof, the call must last for the whole threshold: the loop may have turned before it.
         if standing + slack >= threshold, span.since != nil {
             span.nextTelling = standing * 2
             state = .stalled(span)
             return orders + [.began(isCongested: span.isCongested, span.times(until: look.time))]
         }
         let isDue = standing + slack >= tick * 2
-        // If a nested wait hits the breakpoint, only the callout's return can prove anything.
+        // If a nested wait hits the breakpoint, only the callout's return can prove anything from then on.
         if !span.isLocated, look.turn == .other || (span.isArmed && isDue) {
             span.isLocated = true
             orders.append(.locate)
@@ -286,7 +288,7 @@ extension LoopRule {
         let orders = follow(&span, look, before)
         if look.isStopped, let before { span.unproven += max(.zero, look.time - before.time) }
         guard span.since != nil else {
-            // There is no proof any more. It ended since the look before, and the next stall may have begun as early.
+            // No proof is left. The stall ended after the previous look, and the next one may have begun as early.
             let orders = end(old, look, before, latest: look.time)
             return orders + restart(at: look.time, hit: earliestEnd(of: old, look, before))
         }
@@ -297,7 +299,8 @@ extension LoopRule {
         return orders + [.goesOn(span.times(until: look.time), isWorthTelling: isWorthTelling)]
     }
 
-    /// It ended between the look before and `latest`. If the callout's breakpoint was hit, the time is exact.
+    /// Ends the span, at some time between the previous look and `latest`. If the callout's breakpoint was hit, the time is
+    /// exact.
     private func end(_ span: BusySpan, _ look: Look, _ before: Look?, latest: MonotonicInstant) -> [Order] {
         var times = span.times(until: latest)
         let latest = max(latest, span.since ?? latest)
@@ -306,14 +309,14 @@ extension LoopRule {
         return [.ended(times)]
     }
 
-    /// The loop provably did not turn until then.
+    /// The last moment for which there is proof that the loop had not turned.
     private func earliestEnd(of span: BusySpan, _ look: Look, _ before: Look?) -> MonotonicInstant {
         let seen = min(before?.time ?? look.time, look.time)
         let proven = max(seen, span.since ?? seen)
         return span.firstReturn(look).map { max(proven, min($0, look.time)) } ?? proven
     }
 
-    /// Takes into account what the breakpoints and the kernel's counts say about the time since the last look.
+    /// Evaluates what the breakpoints and the kernel's counters say about the time since the last look.
     private func follow(_ span: inout BusySpan, _ look: Look, _ before: Look?) -> [Order] {
         var orders: [Order] = []
         for (index, hit) in look.returns.enumerated() where span.returns.indices.contains(index) {
@@ -343,16 +346,17 @@ extension LoopRule {
 }
 
 extension LoopRule.BusySpan {
-    /// For how long it has provably not turned.
+    /// How long there is proof that it has not turned.
     func standing(at time: MonotonicInstant) -> Duration { since.map { max(.zero, time - $0 - unproven) } ?? .zero }
 
-    /// The loop makes one callout after the other in one turn: a watched function has returned, and the loop has not turned since.
+    /// Whether the loop makes one callout after another in one turn: a watched function has returned, and the loop has not turned
+    /// since.
     var isCongested: Bool {
         guard callSince == nil else { return false }
         return returns.contains { if case .returned = $0 { true } else { false } }
     }
 
-    /// When the callout returned to the loop, if its breakpoint was hit in this look or in the one before.
+    /// When the callout returned to the loop, if its breakpoint was hit in this look or the previous one.
     fileprivate func firstReturn(_ look: LoopRule.Look) -> MonotonicInstant? {
         if case .returned(let time)? = returns.first { return time }
         if returns.first == .stands, case .own(let time)?? = look.returns.first { return time }

@@ -1,6 +1,7 @@
 import StackCapture
 
-/// The stack of a loop's thread while the loop rested. Shows which frames of a later stack are the loop's, and what the loop called. Pure.
+/// The stack of a loop's thread while the loop rested. It shows which frames of a later stack belong to the loop, and what the
+/// loop called. Pure.
 struct RestStack: Hashable, Sendable {
     /// Where a call returns to, and the stack pointer there.
     struct Place: Hashable, Sendable {
@@ -11,7 +12,7 @@ struct RestStack: Hashable, Sendable {
     /// Innermost first; the first is the wait itself.
     private let places: [Place]
     private let outer: Set<Place>
-    /// Whether the frame after the wait's is certainly its caller's.
+    /// Whether the frame after the wait's is certainly its caller.
     private let knowsCaller: Bool
 
     /// Nil if the stack does not show this wait.
@@ -26,7 +27,7 @@ struct RestStack: Hashable, Sendable {
         knowsCaller = places.count > 1 && stack.frames[1].found == .unwindTable
     }
 
-    /// For a stack of which only the wait is known.
+    /// Creates one from the wait alone, without the rest of the stack.
     init(waitingAt wait: WaitPlace) {
         places = [Place(address: wait.programCounter, stackPointer: wait.stackPointer)]
         (outer, knowsCaller) = ([], false)
@@ -35,51 +36,51 @@ struct RestStack: Hashable, Sendable {
     /// Where the wait returns to the loop. Every turn passes here, though the C library may enter the kernel at several places.
     var turn: Place { knowsCaller ? places[1] : places[0] }
 
-    /// Where the wait returns from the kernel. Other calls of the loop pass here too: one that waits, and one that only polls.
+    /// Where the wait returns from the kernel. The loop's other calls pass here too, both waiting and polling ones.
     private var wait: Place { places[0] }
 
     /// A place that proves a turn when the thread passes it.
     struct TurnPlace: Hashable, Sendable {
         var place: Place
-        /// If not nil, a system call on this descriptor returns there, with any stack pointer.
+        /// If not nil, any stack pointer counts when a system call on this descriptor returns there.
         var descriptor: Int32?
     }
 
-    /// Where breakpoints have to be set to see a turn. Each takes a debug register.
+    /// The places where breakpoints must be set to see a turn. Each takes one debug register.
     ///
     /// - Parameters:
-    ///   - descriptor: what the loop waits on. Nil for a loop that waits for a list of descriptors, made anew each time.
-    ///   - mayWaitElsewhere: the process has one thread. Once it has a second one, the C library waits at another instruction, and both
-    ///     ways have only the return to the loop in common.
+    ///   - descriptor: What the loop waits on. Nil for a loop that builds a list of descriptors for each wait.
+    ///   - mayWaitElsewhere: Whether the process has only one thread. Once it has a second one, the C library waits at another
+    ///     instruction, and both paths share only the return to the loop.
     func turnPlaces(on descriptor: Int32?, mayWaitElsewhere: Bool) -> [TurnPlace] {
         guard let descriptor else { return [TurnPlace(place: turn)] }
         let own = TurnPlace(place: wait, descriptor: descriptor)
         return mayWaitElsewhere && turn != wait ? [own, TurnPlace(place: turn)] : [own]
     }
 
-    /// Where a thread is whose loop does not rest.
+    /// Where a thread is while its loop does not rest.
     enum Finding: Hashable, Sendable {
         /// In the loop's own wait, about to sleep or to return: the loop turns.
         case inWait
-        /// The loop has called a function. Where that function and those that it called will return to, outermost first, and the loop's
-        /// own frame.
+        /// The loop has called a function. `returns` has the return places of that function and of those that it called,
+        /// outermost first; `loopFrame` is the index of the loop's own frame.
         case callout(returns: [Place], loopFrame: Int)
         /// In the loop's own function.
         case inLoop
-        /// The two stacks have nothing in common.
+        /// The two stacks share no frame.
         case unknown
 
         /// The loop's own frame, if it has called a function.
         var loopFrame: Int? { if case .callout(_, let frame) = self { frame } else { nil } }
     }
 
-    /// How many returns are watched at most. A thread has four debug registers, and one is needed to see turns.
+    /// The largest number of watched returns. A thread has four debug registers, and one is needed to see turns.
     static let returnLimit = 3
 
     func find(in stack: CapturedStack) -> Finding {
         let now = stack.places
-        // If the place to which a frame returns is the same as while the loop rested, the frame is the same activation. The innermost such
-        // frame is the loop's.
+        // If a frame returns to the same place as while the loop rested, it is the same activation. The innermost such frame is
+        // the loop's.
         guard let caller = now.indices.dropFirst().first(where: { outer.contains(now[$0]) }) else { return .unknown }
         let loop = caller - 1
         if loop == 0 { return now[caller] == places[1] ? .inWait : .inLoop }

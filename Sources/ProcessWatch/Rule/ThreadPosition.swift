@@ -1,8 +1,9 @@
 import StackCapture
 
-/// What the kernel counts for a thread: `/proc/PID/task/TID/schedstat`. If two readings are equal, the thread has not run in between.
+/// The kernel's counters of a thread: `/proc/PID/task/TID/schedstat`. If two readings are equal, the thread has not run in
+/// between.
 struct Schedule: Hashable, Sendable {
-    /// Time on a processor, and ready to run without one. Nanoseconds.
+    /// Time on a processor, and time ready to run without one, in nanoseconds.
     var ran: UInt64
     var waited: UInt64
     /// How often it was given a processor.
@@ -12,7 +13,7 @@ struct Schedule: Hashable, Sendable {
         (self.ran, self.waited, self.slices) = (ran, waited, slices)
     }
 
-    /// Three decimal numbers. Nil for another text.
+    /// Parses three decimal numbers. Nil for other text.
     init?(_ text: ArraySlice<UInt8>) {
         var fields = Fields(text)
         guard let ran = fields.decimal(), let waited = fields.decimal(), let slices = fields.decimal() else {
@@ -28,10 +29,10 @@ enum ThreadPosition: Hashable, Sendable {
     case running
     /// Asleep in a system call.
     case calling(WaitPlace)
-    /// Asleep outside of any system call: in a page fault, or stopped.
+    /// Asleep outside a system call: in a page fault, or stopped.
     case halted(stackPointer: UInt64, programCounter: UInt64)
 
-    /// `running`; `-1 sp pc`; or the call's number, six arguments, sp and pc. Nil for another text.
+    /// Parses `running`; `-1 sp pc`; or a call's number, six arguments, sp and pc. Nil for other text.
     init?(_ text: ArraySlice<UInt8>) {
         if text.first == UInt8(ascii: "r") {
             self = .running
@@ -56,7 +57,7 @@ enum ThreadPosition: Hashable, Sendable {
 }
 
 extension SystemCall {
-    /// The system call in which a thread sleeps, with all its arguments, from the same text. Nil if it sleeps in none.
+    /// Parses a system call and all its arguments from the same text. Nil if the thread does not sleep in one.
     init?(_ text: ArraySlice<UInt8>) {
         var fields = Fields(text)
         guard let number = fields.decimal().flatMap({ Int(exactly: $0) }) else { return nil }
@@ -66,24 +67,24 @@ extension SystemCall {
     }
 }
 
-/// A system call at one place of the code, and on the stack.
+/// A system call made at one place in the code and on the stack.
 struct WaitPlace: Hashable, Sendable {
-    /// The kernel's number.
+    /// The system call's number.
     var call: Int
-    /// Its first argument: a descriptor, for those that wait on one.
+    /// Its first argument: the descriptor, for calls that wait on one.
     var argument: UInt64
     var stackPointer: UInt64
-    /// Where the thread will continue.
+    /// The address at which the thread will continue.
     var programCounter: UInt64
 
-    /// Whether it is the same call, or the one by which the kernel continues it after a stop.
+    /// Whether it is the same call, or the call with which the kernel continues it after a stop.
     func isSame(as other: WaitPlace, _ calls: WaitCalls) -> Bool {
         stackPointer == other.stackPointer && programCounter == other.programCounter
             && (call == other.call ? argument == other.argument : calls.isRestart(call) || calls.isRestart(other.call))
     }
 }
 
-/// Numbers between blanks. A number that is too large is not accepted.
+/// Parses numbers separated by spaces. A number that overflows is an error.
 private struct Fields {
     private var rest: ArraySlice<UInt8>
 
@@ -112,7 +113,7 @@ private struct Fields {
         return value
     }
 
-    /// With `0x` in front.
+    /// A number that begins with `0x`.
     mutating func hexadecimal() -> UInt64? {
         let field = next()
         guard field.count > 2, field.count <= 18, field.starts(with: Array("0x".utf8)) else { return nil }

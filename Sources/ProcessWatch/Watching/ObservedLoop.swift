@@ -3,7 +3,7 @@ import StackCapture
 import StallDiagnosis
 import StallMonitor
 
-/// What all loops of one process have in common. Confined to the watcher's thread.
+/// What all loops of one process share. Confined to the watcher's thread.
 struct WatchContext {
     let processID: Int32
     let process: OutsideProcess
@@ -11,15 +11,15 @@ struct WatchContext {
     let rule: LoopRule
     /// Whether breakpoints can be set.
     let hasBreakpoints: Bool
-    /// By how much the watcher was late for this look.
+    /// How late the watcher was for this look.
     var lateness: Duration = .zero
     /// Whether another thread of the process waits on this descriptor right now. If so, that thread serves its events.
     var isServed: (Int32, _ except: Int32) -> Bool = { _, _ in false }
-    /// Called for a loop that is busy, and of which nothing shows whether it turns.
+    /// Called for a busy loop when nothing shows whether it turns.
     var tellUnproven: (ObservedLoop) -> Void = { _ in }
 }
 
-/// One watched loop of another process. Carries out what ``LoopRule`` decides. Confined to the watcher's thread.
+/// One watched loop of another process. It carries out what ``LoopRule`` decides. Confined to the watcher's thread.
 final class ObservedLoop {
     let threadID: Int32
     let label: String
@@ -27,7 +27,7 @@ final class ObservedLoop {
     private var rule: LoopRule
     private var rest: RestStack
     private var turns: [Breakpoint] = []
-    /// The process had one thread when the loop's wait was found.
+    /// Whether the process had only one thread when the loop's wait was found.
     private var isAlone = false
     /// The watched returns of the callout, with their breakpoints.
     private var returns: [(place: RestStack.Place, breakpoint: Breakpoint?)] = []
@@ -36,10 +36,10 @@ final class ObservedLoop {
     private var pace = SamplePace()
     private var stall: (number: Int, times: LoopRule.StallTimes)?
     private(set) var isUnproven = false
-    /// The descriptors of a loop that polls, as of the last time it was found at rest after it had run.
+    /// The descriptors of a loop that uses poll(2), read when it was last found at rest after it had run.
     private var polled: [Int32] = []
 
-    /// - Parameter time: when it was last seen at rest there.
+    /// - Parameter time: When it was last seen at rest there.
     init(threadID: Int32, label: String, place: WaitPlace, at time: MonotonicInstant, _ context: WatchContext) {
         (self.threadID, self.label, rule) = (threadID, label, context.rule)
         rule.foundAtRest(at: time)
@@ -48,7 +48,7 @@ final class ObservedLoop {
         learn(place, context)
     }
 
-    /// Remembers the loop's stack while it rests. The thread is not stopped: if it no longer rests, nothing is taken.
+    /// Remembers the loop's stack while it rests. The thread is not stopped: if it no longer rests, the stack is discarded.
     private func learn(_ place: WaitPlace, _ context: WatchContext) {
         rest = RestStack(waitingAt: place)
         isAlone = ProcessFiles(processID: context.processID).threads.map { $0.count < 2 } ?? true
@@ -59,7 +59,7 @@ final class ObservedLoop {
         rest = RestStack(stack, waitingAt: place) ?? rest
     }
 
-    /// - Returns: false once the thread has ended.
+    /// - Returns: False once the thread has ended.
     func look(_ files: ThreadFiles, _ search: inout LoopFinder, _ context: WatchContext) -> Bool {
         guard let schedule = files.readSchedule() else { return false }
         var look = LoopRule.Look(time: .now, schedule: schedule, position: nil, rests: false)
@@ -80,7 +80,7 @@ final class ObservedLoop {
         return true
     }
 
-    /// To be read while the loop rests: its array may be overwritten later.
+    /// Reads the descriptors. Only while the loop rests: it may overwrite the array later.
     private func notePolled(_ files: ThreadFiles, _ context: WatchContext) {
         guard let call = files.readCall() else { return }
         let found = context.process.polledDescriptors(in: call)
@@ -90,7 +90,7 @@ final class ObservedLoop {
     var maturity: MonotonicInstant? { rule.maturity }
     func isSuspect(at time: MonotonicInstant) -> Bool { rule.isSuspect(at: time) }
 
-    /// The loop is no longer watched.
+    /// Ends the watching of this loop.
     func release(_ end: OutsideEnd, _ context: WatchContext) {
         if let stall { context.reporter.end(stall.number, OutsideSpan(stall.times), end) }
         stall = nil
@@ -122,7 +122,7 @@ final class ObservedLoop {
         }
     }
 
-    /// Sets a breakpoint at each of the places, or none: with one missing, a turn could go unseen.
+    /// Sets a breakpoint at each of the places, or at none of them: if one were missing, a turn could go unseen.
     private func armTurn(_ descriptor: Int32?, _ context: WatchContext) {
         var error: Int32 = 0
         turns = []
@@ -149,7 +149,7 @@ final class ObservedLoop {
     /// A stack, and what it shows about the loop.
     private typealias Capture = (outcome: OutsideStack, finding: RestStack.Finding)
 
-    /// - Parameter patience: how long it may take. Meanwhile no other loop is looked at.
+    /// - Parameter patience: How long the capture may take. No other loop is looked at meanwhile.
     private func capture(
         _ time: MonotonicInstant,
         _ context: WatchContext,
@@ -186,7 +186,7 @@ final class ObservedLoop {
         }
     }
 
-    /// Watches as many of the places as there are free debug registers, the outermost first.
+    /// Watches as many of the places as there are free debug registers, outermost first.
     private func watch(_ places: [RestStack.Place]) {
         var error: Int32 = 0
         returns = []
@@ -215,7 +215,7 @@ final class ObservedLoop {
             span: OutsideSpan(times),
             detectedAt: time,
             account: account,
-            // The only stack of the report. A thread of low priority takes a while to stop.
+            // This is the report's only stack, so it may take longer: a thread of low priority needs a while to stop.
             stack: capture(time, context, within: .milliseconds(150)).outcome,
             samples: samples
         )
@@ -248,7 +248,7 @@ final class ObservedLoop {
 }
 
 extension OutsideProcess {
-    /// Whether a thread polls there what loops poll. False if it no longer sleeps there.
+    /// Whether a thread polls there for descriptors that a loop would poll. False if it no longer sleeps there.
     func isOfLoop(_ place: WaitPlace, _ files: ThreadFiles) -> Bool {
         guard let call = files.readCall(), call.number == place.call, call.arguments.first == UInt(place.argument)
         else {
@@ -259,7 +259,7 @@ extension OutsideProcess {
     }
 }
 
-/// When to take another stack sample of a stall: every tick at first, later less and less often.
+/// When to take another stack sample of a stall: every tick at first, then less and less often.
 private struct SamplePace {
     private var first: MonotonicInstant?
     private var last: MonotonicInstant?

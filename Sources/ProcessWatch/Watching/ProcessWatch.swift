@@ -5,23 +5,23 @@ import StallDiagnosis
 package import StallMonitor
 package import Symbolication
 
-/// How processes are watched.
+/// Options for watching processes.
 package struct WatchOptions: Sendable {
     /// The time between two looks: 10 ms to 10 s.
     package var tick: Duration
     /// A loop that does not turn for this long is stalled. At least two ticks.
     package var threshold: Duration
-    /// Whether children of a watched process are watched, too.
+    /// Whether the children of a watched process are watched too.
     package var followsChildren: Bool
     /// Where to look for symbols.
     package var symbols: SymbolSearch
     /// Whether breakpoints are used. Without them, only an uninterrupted system call is reported as a stall.
     package var usesBreakpoints = true
 
-    /// The number of looks after which new threads and children are searched for.
+    /// The number of looks between two searches for new threads and children.
     var looksPerScan: Int { max(1, Int((.seconds(1) / tick).rounded())) }
 
-    /// The threshold, in ticks.
+    /// The threshold in ticks, rounded up.
     package var ticks: Int { Int((threshold / tick).rounded(.up)) }
 
     package init(
@@ -39,14 +39,14 @@ package struct WatchOptions: Sendable {
 package enum WatchNote: Sendable {
     case watching(processID: Int32, name: String)
     case foundLoop(processID: Int32, threadID: Int32, loop: String)
-    /// No loop was found for some seconds: what its threads do instead, and how many of them.
+    /// No loop was found for some seconds. `threads` says what its threads do instead, and how many do so.
     case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)])
-    /// Threads that may run a loop, though none was found for some seconds, and what each of them does. The process has other threads with
-    /// loops.
+    /// Threads that may run a loop, although none was found for some seconds, and what each of them does. Other threads of the
+    /// process have loops.
     case unjudged(processID: Int32, threads: [(name: String, what: String)])
     /// Several threads wait for one epoll descriptor in turn: none of them runs a loop of its own.
     case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
-    /// A loop is busy, and nothing shows whether it turns. Once for each loop.
+    /// A loop is busy, and nothing shows whether it turns. Sent once for each loop.
     case unproven(processID: Int32, threadID: Int32, loop: String)
     case newProgram(processID: Int32, name: String)
     case ended(processID: Int32, name: String)
@@ -56,8 +56,8 @@ package enum WatchNote: Sendable {
     case unarmed(String)
 }
 
-/// Watches the event loops of other processes, in which nothing is installed: looks at them each tick, decides by ``LoopRule``, and hands
-/// stalls to ``OutsideReporter``. All calls come from one thread.
+/// Watches the event loops of other processes without installing anything in them: it looks at them each tick, decides with
+/// ``LoopRule``, and passes stalls to ``OutsideReporter``. All calls must come from one thread.
 package final class ProcessWatch {
     /// The processor time of the watching thread when the previous sample began.
     private var lastProcessorTime = Duration.zero
@@ -79,7 +79,7 @@ package final class ProcessWatch {
 
     /// Watches one more process.
     ///
-    /// - Throws: why it cannot be watched, and what to do.
+    /// - Throws: Why it cannot be watched, and what to do.
     package func add(_ processID: Int32) throws(CaptureError) {
         guard processes[processID] == nil else { return }
         let process = try WatchedProcess(
@@ -99,10 +99,10 @@ package final class ProcessWatch {
     /// When the next look is due.
     package var nextLook: MonotonicInstant { clock.due }
 
-    /// Each becomes readable when its process ends.
+    /// A descriptor for each process. It becomes readable when the process ends.
     package var handles: [Int32] { processes.values.compactMap(\.handle) }
 
-    /// Looks at all processes. To be called at `nextLook`, or when a handle is readable.
+    /// Looks at all processes. Call it at `nextLook`, or when a handle is readable.
     package func look() {
         let now = MonotonicInstant.now
         let processorTime = Duration.nanoseconds(Int64(clamping: ThreadClock.nanoseconds))
@@ -144,13 +144,13 @@ package final class ProcessWatch {
         }
     }
 
-    /// Ends the watching. Stalls that go on are closed as they are.
+    /// Ends the watching. Reports of stalls that still last are closed.
     package func end() {
         for process in processes.values { process.release(.unwatched) }
         processes = [:]
         supply.close()
     }
 
-    /// Processes by their names: see ``ProcessFiles/named(_:)``.
+    /// The ids of processes with a matching name: see ``ProcessFiles/named(_:)``.
     package static func processes(named pattern: String) -> [Int32] { ProcessFiles.named(pattern) }
 }

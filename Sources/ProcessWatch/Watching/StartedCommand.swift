@@ -1,25 +1,25 @@
 import CProcessWatch
 import Glibc
 
-/// Turns signals into data that can be read from a descriptor, whichever thread they come to. Once in a process.
+/// Makes signals readable from a descriptor, whichever thread receives them. Create it once in a process.
 package struct WatchSignals {
-    /// Readable when a signal has come.
+    /// Readable after a signal has arrived.
     package let descriptor: Int32
 
     /// SIGINT, SIGTERM, SIGHUP, or SIGCHLD.
     package struct Signal: Hashable, Sendable {
         package let number: Int32
-        /// The terminal has sent it to our children too.
+        /// Whether the terminal sent it, so that our children have received it too.
         package let isFromTerminal: Bool
     }
 
-    /// - Throws: the system's error number.
+    /// - Throws: The system's error number.
     package init() throws(StartError) {
         descriptor = process_watch_open_signals()
         if descriptor < 0 { throw StartError(errorNumber: -descriptor) }
     }
 
-    /// The next one. Does not wait.
+    /// The next signal, if there is one. Does not wait.
     package func take() -> Signal? {
         var signal = process_watch_signal()
         guard unsafe process_watch_take_signal(descriptor, &signal) else { return nil }
@@ -38,7 +38,8 @@ package struct StartError: Error, Hashable, CustomStringConvertible {
 package struct StartedCommand {
     package let processID: Int32
 
-    /// Starts the command, found in PATH. It gets our terminal, our process group, and the signal settings with which we were started.
+    /// Starts the command, which is searched in PATH. It inherits our terminal, our process group, and the signal settings that
+    /// this process was started with.
     package init(_ arguments: [String]) throws(StartError) {
         var pointers = unsafe arguments.map { unsafe strdup($0) } + [nil]
         defer { unsafe pointers.forEach { unsafe free($0) } }
@@ -48,12 +49,12 @@ package struct StartedCommand {
         processID = started
     }
 
-    /// Sends the signal to the command, unless it has had it from the terminal.
+    /// Sends the signal to the command, unless the terminal has already sent it.
     package func pass(on signal: WatchSignals.Signal) {
         if signal.number != SIGCHLD, !signal.isFromTerminal { kill(processID, signal.number) }
     }
 
-    /// The command's exit status in the form that shells use, once. Nil while it runs.
+    /// The command's exit status in the form that shells use. Returned once; nil while it runs.
     package func takeStatus() -> Int32? {
         var status: Int32 = 0
         switch unsafe process_watch_take_status(processID, &status) {

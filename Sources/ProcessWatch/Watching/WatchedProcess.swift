@@ -6,7 +6,7 @@ import StallMonitor
 import StallReports
 import Symbolication
 
-/// One watched process, until it ends. It may run several programs one after the other. Confined to the watcher's thread.
+/// One watched process, until it ends. It may run several programs in succession. Confined to the watcher's thread.
 final class WatchedProcess {
     let processID: Int32
     let files: ProcessFiles
@@ -14,7 +14,7 @@ final class WatchedProcess {
     private let options: WatchOptions
     private let hasBreakpoints: Bool
     private let tell: (WatchNote) -> Void
-    /// Readable once the process has ended. Nil if the kernel offers no such descriptor.
+    /// Readable once the process has ended. Nil if the kernel does not support such a descriptor.
     let handle: Int32?
     private var process: OutsideProcess
     private var program: ProcessFiles.Program?
@@ -22,7 +22,7 @@ final class WatchedProcess {
     private var ticks = 0
     private var hasToldMissing = false
 
-    /// - Throws: why it cannot be watched: no such process, a missing permission, another architecture.
+    /// - Throws: Why it cannot be watched: no such process, missing permission, another architecture.
     init(
         _ processID: Int32,
         _ options: WatchOptions,
@@ -59,9 +59,9 @@ final class WatchedProcess {
 
     /// Looks at all threads.
     ///
-    /// - Returns: how many loops are watched. Nil once the process has ended.
+    /// - Returns: The number of watched loops. Nil once the process has ended.
     func look(lateness: Duration) -> Int? {
-        // Before a stall is reported: if the process runs another program now, its old loop is gone and not stalled.
+        // This comes before any stall is reported: if the process runs another program now, its old loop is gone, not stalled.
         let time = MonotonicInstant.now
         let isDoubtful = threads.values.contains { $0.loop?.isSuspect(at: time) == true }
         if isDoubtful || ticks % options.looksPerScan == 0, !scan() { return nil }
@@ -77,7 +77,7 @@ final class WatchedProcess {
             case .nothing: break
             case .foundLoop: foundLoop(thread, context)
             case .ended:
-                // If the process has ended, all its threads have, wherever they were: no loop has turned.
+                // If the process has ended, so have all its threads, wherever they were: that is no turn.
                 if files.hasEnded { return nil }
                 thread.loop?.release(.turned, context)
                 threads[id] = nil
@@ -87,7 +87,7 @@ final class WatchedProcess {
         return threads.values.count { $0.loop != nil }
     }
 
-    /// When the first of its loops will count as stalled, if it does not turn before.
+    /// When the first of its loops will count as stalled unless it turns before.
     var maturity: MonotonicInstant? { threads.values.compactMap { $0.loop?.maturity }.min() }
 
     /// Finds new threads, and notices when the process runs another program.
@@ -104,7 +104,7 @@ final class WatchedProcess {
         return true
     }
 
-    /// What was opened may belong to the program before the first one.
+    /// Files that were opened early may belong to the program that ran before the first one.
     private func begin(with first: ProcessFiles.Program) {
         program = first
         guard let opened = try? Self.open(processID, options),
@@ -114,7 +114,7 @@ final class WatchedProcess {
         reporter.note(process)
     }
 
-    /// The process runs another program now. The loops of the old one are gone.
+    /// Replaces the program: the process runs another one now, so the old loops are gone.
     private func replace(by now: ProcessFiles.Program) {
         let old = context
         for thread in threads.values { thread.loop?.release(.turned, old) }
@@ -158,7 +158,7 @@ final class WatchedProcess {
         if !doubtful.isEmpty { tell(.unjudged(processID: processID, threads: doubtful)) }
     }
 
-    /// Says what its threads do instead.
+    /// Reports what its threads do instead.
     private func tellThatThereIsNone() {
         let waits = threads.values.map { thread -> String in
             switch thread.present {
@@ -173,7 +173,7 @@ final class WatchedProcess {
         tell(.noLoop(processID: processID, name: name, threads: counts.map { ($0.key, $0.value) }))
     }
 
-    /// The process is no longer watched.
+    /// Ends the watching of this process.
     func release(_ end: OutsideEnd) {
         for thread in threads.values { thread.loop?.release(end, context) }
         threads = [:]

@@ -2,16 +2,16 @@ import RunLoopKit
 import StackCapture
 import StallMonitor
 
-/// One thread of a watched process, and the loop that it runs, if it runs one. Confined to the watcher's thread.
+/// One thread of a watched process, and the loop that it runs, if any. Confined to the watcher's thread.
 final class WatchedThread {
     let threadID: Int32
     private let files: ThreadFiles
     private var search: LoopFinder
-    /// How many looks to skip. A thread without a known loop is looked at less and less often.
+    /// How many looks to skip.
     private var pause = 0
     private var looks = 0
     private(set) var loop: ObservedLoop?
-    /// Other threads wait for the same descriptor, so nothing can be said about this thread.
+    /// Whether other threads wait for the same descriptor, so that nothing can be said about this thread.
     private(set) var sharesItsDescriptor = false
 
     /// Nil if the thread has ended.
@@ -31,7 +31,7 @@ final class WatchedThread {
         case ended
     }
 
-    /// A thread without a known loop is looked at less and less often.
+    /// Looks at the thread. While it has no known loop, this happens less and less often.
     func look(_ context: WatchContext) -> Outcome {
         if let loop { return loop.look(files, &search, context) ? .nothing : .ended }
         guard pause == 0 else {
@@ -54,8 +54,8 @@ final class WatchedThread {
     /// Where the thread is now.
     var present: ThreadPosition? { files.readPosition() }
 
-    /// Why it is not known whether the thread runs a loop, in a word: it has never rested so far, or it waits as both loops and clients do.
-    /// Nil if it runs a known loop, or waits for something else.
+    /// Why it is unknown whether the thread runs a loop, in a few words: it has never rested so far, or it waits in a way that
+    /// both loops and clients do. Nil if it runs a known loop, or waits for something else.
     var doubtful: String? {
         guard loop == nil, !sharesItsDescriptor else { return nil }
         switch present {
@@ -69,7 +69,7 @@ final class WatchedThread {
     var descriptor: Int32? { search.likelyDescriptor }
     var loopDescriptor: Int32? { search.descriptor }
 
-    /// Several threads wait for its descriptor in turn.
+    /// Gives up on this thread: several threads take turns to wait for its descriptor.
     func giveUp(_ context: WatchContext) {
         loop?.release(.unwatched, context)
         loop = nil
