@@ -4,12 +4,12 @@ struct ByteWriter {
 
     mutating func reserve(_ count: Int) { bytes.reserveCapacity(bytes.count + count) }
 
-    /// As many bytes as the type has, the lowest first.
+    /// Writes all bytes of the type, least significant byte first.
     mutating func fixed<Number: FixedWidthInteger>(_ number: Number) {
         unsafe withUnsafeBytes(of: number.littleEndian) { unsafe bytes.append(contentsOf: $0) }
     }
 
-    /// Seven bits a byte: small numbers are short.
+    /// Writes seven bits per byte, so that small numbers are short.
     mutating func number(_ number: Int) {
         var rest = UInt64(bitPattern: Int64(number))
         while rest >= 0x80 {
@@ -37,7 +37,8 @@ struct ByteWriter {
     }
 }
 
-/// Bytes of somebody else. Valid only while they are passed on. Nothing beyond their end is read.
+/// Bytes that belong to the caller of the closure that receives them. Valid only inside that closure. Nothing beyond their end is
+/// read.
 @safe struct ByteView {
     private let raw: UnsafeRawBufferPointer
 
@@ -45,7 +46,7 @@ struct ByteWriter {
 
     var count: Int { unsafe raw.count }
 
-    /// Traps if there are too few bytes.
+    /// Traps if fewer bytes are left. Callers check the count first.
     func load<Number: FixedWidthInteger>(at position: Int, as _: Number.Type) -> Number {
         precondition(position >= 0 && position <= count - MemoryLayout<Number>.size)
         return unsafe Number(littleEndian: raw.loadUnaligned(fromByteOffset: position, as: Number.self))
@@ -56,7 +57,7 @@ struct ByteWriter {
     var text: String { unsafe String(decoding: raw, as: UTF8.self) }
 }
 
-/// Reads what ``ByteWriter`` wrote. It never reads beyond the end: other bytes throw.
+/// Reads what ``ByteWriter`` wrote. It never reads beyond the end; invalid bytes make it throw.
 struct ByteReader {
     struct Invalid: Error {}
 
@@ -98,7 +99,7 @@ struct ByteReader {
         _ read: (inout ByteReader) throws(Invalid) -> Element
     ) throws(Invalid) -> [Element] {
         let count = try number()
-        // Each element has a byte at least.
+        // Each element takes at least one byte.
         guard count >= 0, count <= bytes.count - position else { throw Invalid() }
         var elements: [Element] = []
         for _ in 0..<count { elements.append(try read(&self)) }
@@ -112,8 +113,8 @@ struct ByteReader {
     }
 }
 
-/// Shows accidental damage: a hash of 64 bits, some gigabytes a second. No protection against an attacker, who could write
-/// another one.
+/// Detects accidental damage: a 64-bit hash at some gigabytes per second. It does not protect against an attacker, who could
+/// write a matching hash.
 enum Checksum {
     static func of(_ bytes: ByteView) -> UInt64 {
         var (left, right): (UInt64, UInt64) = (0x9e37_79b9_7f4a_7c15 ^ UInt64(bytes.count), 0xc2b2_ae3d_27d4_eb4f)

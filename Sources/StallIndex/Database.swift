@@ -1,17 +1,17 @@
 import CIndexSQLite
 
-/// A SQLite database that holds blobs. One thread at a time.
+/// A SQLite database that holds blobs. For one thread at a time.
 ///
-/// It is a cache: nothing is synchronized to the disk. After a power failure it may be damaged, which its checksums show.
+/// It is a cache, so nothing is synchronized to the disk. A power failure may damage it; its checksums detect that.
 @safe final class Database {
     /// What went wrong.
     struct Failure: Error, Hashable {
         enum Kind: Hashable {
-            /// Another process uses the file, and did not finish in time.
+            /// Another process uses the file and did not finish in time.
             case busy
             /// Not a database, or a damaged one.
             case damaged
-            /// The disk is full, the file may not be written, and so on.
+            /// For example, the disk is full or the file is read-only.
             case other
         }
 
@@ -21,10 +21,10 @@ import CIndexSQLite
 
     private let handle: OpaquePointer
 
-    /// How long another process is waited for, in milliseconds.
+    /// How long to wait for another process, in milliseconds.
     private static let patience: Int32 = 2000
 
-    /// A missing file is created.
+    /// Opens the file, and creates it if it is missing.
     init(path: String) throws(Failure) {
         var handle: OpaquePointer?
         let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_CREATE
@@ -37,7 +37,7 @@ import CIndexSQLite
         unsafe self.handle = handle
         unsafe sqlite3_busy_timeout(handle, Self.patience)
         unsafe sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, 64 << 20)
-        // Nothing in the file may run code of its own: triggers, views.
+        // Nothing in the file may run code: no triggers, no views.
         unsafe sqlite3_limit(handle, SQLITE_LIMIT_TRIGGER_DEPTH, 0)
         for pragma in [
             "trusted_schema = OFF", "cell_size_check = ON", "page_size = 65536", "cache_size = -2048",
@@ -49,7 +49,7 @@ import CIndexSQLite
 
     deinit { unsafe sqlite3_close(handle) }
 
-    /// A statement without results. Its values are bound, never part of its text.
+    /// Runs a statement that returns no rows. Values are bound, so they never become part of the SQL text.
     func run(_ sql: StaticString, _ values: borrowing [Value] = []) throws(Failure) {
         try run("\(sql)", values)
     }
@@ -63,13 +63,13 @@ import CIndexSQLite
         case blob([UInt8])
     }
 
-    /// A row of results. Valid only while it is passed on.
+    /// A row of results. Valid only inside the closure that receives it.
     @safe struct Row {
         fileprivate let statement: OpaquePointer
 
         func integer(_ column: Int32) -> Int64 { unsafe sqlite3_column_int64(statement, column) }
 
-        /// Empty for anything that is not a blob.
+        /// Empty if the column is not a blob.
         func blob(_ column: Int32) -> ByteView {
             guard unsafe sqlite3_column_type(statement, column) == SQLITE_BLOB else {
                 return unsafe ByteView(UnsafeRawBufferPointer(start: nil, count: 0))
@@ -104,7 +104,7 @@ import CIndexSQLite
             let code =
                 switch values[index] {
                 case .integer(let number): unsafe sqlite3_bind_int64(statement, place, number)
-                // SQLite makes a copy of its own.
+                // SQLite makes its own copy.
                 case .blob(let bytes):
                     unsafe sqlite3_bind_blob64(
                         statement,
@@ -129,7 +129,7 @@ import CIndexSQLite
         switch code & 0xff {
         case SQLITE_BUSY, SQLITE_LOCKED: return Failure(kind: .busy, text: text)
         case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM: return Failure(kind: .other, text: text)
-        // Not our file: damaged, with other tables, of another version of SQLite.
+        // Not a usable file: damaged, with other tables, or written by an incompatible version of SQLite.
         default: return Failure(kind: .damaged, text: text)
         }
     }

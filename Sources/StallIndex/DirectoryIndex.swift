@@ -2,15 +2,16 @@ import Glibc
 import StallReports
 import Synchronization
 
-/// A report directory, read through an index of its outlines: reports that were read before and have not changed are not read
-/// again. What is not in the index, or has changed, is read from the directory as without an index.
+/// A report directory, read through an index of its outlines: unchanged reports that were read before are not read again. Reports
+/// that are not in the index, or have changed, are read from the directory.
 ///
-/// A report is known by its name and its file's number (inode(7)), which the directory itself tells. A report is replaced by a
-/// new file, which has another number. Beyond that some files are looked at in each pass: the newest, and others in turn.
+/// A report is identified by its name and its file's inode number (inode(7)), which the directory lists. A changed report is a
+/// new file with another inode number. In addition, each pass checks the status of some files: the newest ones, and others in
+/// turn.
 final class DirectoryIndex: OutlineIndex, Sendable {
-    /// From so many reports on a directory is large. Reading fewer takes no time that anyone would notice.
+    /// A directory with at least this many reports is large. Reading fewer takes no noticeable time.
     static let large = 2000
-    /// The number of files that are looked at in each pass: the newest, and others.
+    /// The number of files whose status each pass checks: the newest, and others.
     static let looks = (newest: 4096, others: 16384)
 
     private let path: String
@@ -26,13 +27,13 @@ final class DirectoryIndex: OutlineIndex, Sendable {
         var outlines: (stamp: DirectoryStamp, all: [StallOutline])?
     }
 
-    /// What a person is told.
+    /// Messages to the user.
     struct Notes: Sendable {
-        /// How many of how many reports were read, while an index is made.
+        /// While an index is made: how many reports were read, and how many there are.
         var progress: @Sendable (_ read: Int, _ of: Int) -> Void = { _, _ in }
-        /// Nothing is being made any more.
+        /// No index is being made any more.
         var done: @Sendable () -> Void = {}
-        /// A sentence.
+        /// One sentence.
         var tell: @Sendable (String) -> Void = { _ in }
     }
 

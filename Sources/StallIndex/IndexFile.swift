@@ -1,12 +1,13 @@
 import StallReports
 
-/// The index of one directory, in a file: a header and segments. One thread at a time; other processes may use it, too.
+/// The index of one directory, in a file: a header and segments. For one thread at a time; other processes may use the file
+/// meanwhile.
 final class IndexFile {
     /// Why the file cannot be used.
     enum Problem: Error, Hashable {
-        /// It is not what this version writes: to be made again.
+        /// This version did not write its contents: the index must be made again.
         case damaged
-        /// Another process uses it, it cannot be read, and so on: not now.
+        /// It cannot be used now: another process uses it, it cannot be read, and so on.
         case unusable(String)
 
         init(_ failure: Database.Failure) {
@@ -33,7 +34,7 @@ final class IndexFile {
         }
     }
 
-    /// Calls `body`, for which the file stays as it is.
+    /// Calls `body` in a transaction, so that the file does not change meanwhile.
     func reading<Result>(_ body: () throws(Problem) -> Result) throws(Problem) -> Result {
         try run("BEGIN")
         defer { try? database.run("COMMIT") }
@@ -57,7 +58,7 @@ final class IndexFile {
         }
     }
 
-    /// - Parameter wanted: The id of each row, nil for those that are not wanted.
+    /// - Parameter wanted: The id of each row; nil for rows to skip.
     func outlines(
         of part: IndexHeader.Part,
         _ wanted: [ULID?],
@@ -83,12 +84,12 @@ final class IndexFile {
         if !isRead { throw .damaged }
     }
 
-    /// Replaces segments and the header, all or nothing.
+    /// Replaces segments and the header in one transaction.
     ///
     /// - Parameters:
     ///   - known: The header as it was read. If another process has written since, nothing is changed.
-    ///   - header: The new one. Segments are added to it.
-    ///   - removed: The rows of segments.
+    ///   - header: The new header, without the added segments.
+    ///   - removed: The rows of the segments to remove.
     /// - Returns: The header as written; nil if another process has written.
     func write(
         _ header: IndexHeader,

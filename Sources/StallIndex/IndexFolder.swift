@@ -1,15 +1,15 @@
 import Glibc
 import StallReports
 
-/// Where the indexes are: in the user's cache, never in a report directory, which a reader leaves as it is. Each user has their
-/// own: nobody has to trust another one's.
+/// Where the indexes are: in the user's cache. Never in a report directory, because a reader must not change it. Each user has
+/// their own indexes, so nobody has to trust another user's files.
 struct IndexFolder: Hashable, Sendable {
     let path: String
 
-    /// At most so many indexes are kept, those used last.
+    /// The largest number of indexes kept. The least recently used ones are removed.
     private static let limit = 64
 
-    /// Nil if there is no folder that belongs to the user alone: then there is no index.
+    /// Nil if there is no folder that belongs to this user alone. No index is used then.
     static func ofUser() -> IndexFolder? {
         guard let cache = cache() else { return nil }
         let path = cache + "/stall-monitor/index"
@@ -26,7 +26,7 @@ struct IndexFolder: Hashable, Sendable {
         {
             return home + "/.cache"
         }
-        // With sudo $HOME can be another user's, in whose cache our files would be in the way.
+        // With sudo, $HOME may be another user's, and our files in their cache would get in their way.
         guard let user = unsafe getpwuid(geteuid()), let home = unsafe user.pointee.pw_dir else { return nil }
         return unsafe String(cString: home) + "/.cache"
     }
@@ -38,28 +38,28 @@ struct IndexFolder: Hashable, Sendable {
         return unsafe mkdir(path, 0o700) == 0 || errno == EEXIST
     }
 
-    /// Whether it is a file or directory that only we can write. A link is none.
+    /// Whether it is a file or directory that only this user can write. Symbolic links do not count.
     static func isOurs(_ path: String, _ type: mode_t) -> Bool {
         var raw = stat()
         return unsafe lstat(path, &raw) == 0 && raw.st_mode & S_IFMT == type && raw.st_uid == geteuid()
             && raw.st_mode & 0o022 == 0
     }
 
-    /// The index of a directory.
+    /// The path of a directory's index.
     ///
-    /// - Parameter directory: Without links.
+    /// - Parameter directory: The path, with symbolic links resolved.
     func file(of directory: String) -> String {
         let sum = Checksum.of(Array(directory.utf8))
         let digits = String(sum, radix: 16)
         return path + "/" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + ".sqlite"
     }
 
-    /// Removes an index, and what SQLite keeps beside it.
+    /// Removes an index, and the files that SQLite keeps beside it.
     static func remove(_ file: String) {
         for suffix in ["", "-journal", "-wal", "-shm"] { unsafe _ = unlink(file + suffix) }
     }
 
-    /// Removes the indexes that were not used for longest: of directories that are gone.
+    /// Removes the least recently used indexes, usually of deleted directories.
     func tidy() {
         guard let stream = unsafe opendir(path) else { return }
         var files: [(used: Int, path: String)] = []

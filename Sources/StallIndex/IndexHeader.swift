@@ -1,8 +1,8 @@
 import StallReports
 
-/// What an index says about its directory and its segments.
+/// What an index knows about its directory and its segments.
 struct IndexHeader: Hashable {
-    /// Another number for each change of the format, or of what an outline is made of.
+    /// Increases with each change of the format or of an outline's contents.
     static let format: UInt32 = 1
 
     /// A segment in the database.
@@ -15,13 +15,14 @@ struct IndexHeader: Hashable {
         var dataSum: UInt64
     }
 
-    /// The directory's path without links.
+    /// The directory's path, with symbolic links resolved.
     var path: String
-    /// In order of their ids.
+    /// Sorted by their ids.
     var parts: [Part] = []
-    /// Of the directory when its index was finished last. Nil after a first build that was interrupted.
+    /// The names in the directory when its index was last complete. Nil after an interrupted first build.
     var names: Names?
-    /// Whether the numbers of files in the directory are not those of the files: then each file is looked at.
+    /// Whether the directory lists other inode numbers than its files have (some file systems do). Then each pass checks every
+    /// file's status.
     var looksAtEachFile = false
 
     /// The names that are in no segment.
@@ -31,7 +32,7 @@ struct IndexHeader: Hashable {
         var runs: [ULID]
         var records: [ULID]
         var below: [String]
-        /// Stalls without a known outline, and the numbers of their files.
+        /// Stalls without a known outline, and the inode numbers of their files.
         var others: [ULID]
         var inodes: [UInt64]
     }
@@ -40,7 +41,7 @@ struct IndexHeader: Hashable {
 }
 
 extension IndexHeader {
-    /// With a checksum at the end.
+    /// The header as bytes, with a checksum at the end.
     func bytes() -> [UInt8] {
         var writer = ByteWriter()
         writer.fixed(Self.format)
@@ -53,7 +54,7 @@ extension IndexHeader {
         return writer.bytes
     }
 
-    /// Nil for anything that ``bytes()`` did not write.
+    /// Nil if ``bytes()`` did not write these bytes.
     init?(_ bytes: ByteView) {
         guard bytes.count > 12 else { return nil }
         let content = bytes[0..<bytes.count - 8]

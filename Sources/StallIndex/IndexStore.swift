@@ -1,37 +1,38 @@
 import Glibc
 import StallReports
 
-/// An index while it is used: what is in its file, and what has to be written into it. For one thread at a time.
+/// An index in use: the contents of its file, and what has to be written to it. For one thread at a time.
 final class IndexStore {
     private let path: String
     private let directory: String
     private let notes: DirectoryIndex.Notes
-    /// Nil when the file cannot be used any more.
+    /// Nil once the file cannot be used any more.
     private var file: IndexFile?
     private var header: IndexHeader?
     private var pass: Pass?
-    /// Whether the numbers of files in the directory are not those of the files: then each file is looked at.
+    /// Whether the directory lists other inode numbers than its files have. Then each pass checks every file's status.
     private var looksAtEachFile = false
     private var isUnusable = false
 
     /// One reading of the whole directory.
     fileprivate struct Pass {
         let listing: DirectoryListing
-        /// Of each segment the rows that are still valid, by the segment's row in the database.
+        /// For each segment, by its row in the database: which of its rows are still valid.
         var valid: [Int64: [Bool]] = [:]
-        /// Of each stall in the listing, whether its outline is in a segment.
+        /// For each stall in the listing: whether a segment has its outline.
         var isKnown: [Bool]
         var knownCount = 0
-        /// Read, and in no segment yet. In order of their ids.
+        /// Outlines that were read and are not in a segment yet. Sorted by their ids.
         var fresh: [(outline: StallOutline, key: FileKey)] = []
-        /// Whether another process has written the index since the pass began: what that has read need not be written again.
+        /// Whether another process has written the index since the pass began. What that process has read need not be written
+        /// again.
         var isOvertaken = false
     }
 
-    /// The number of reports in the directory of which the outline is known, or that were read.
+    /// How many reports in the directory were read or have a known outline.
     var knownCount: Int { pass?.knownCount ?? 0 }
 
-    /// The index of a directory in a file, which is created if it is missing.
+    /// Opens a directory's index in a file, which is created if it is missing.
     init?(file path: String, directory: String, _ notes: DirectoryIndex.Notes) {
         (self.path, self.directory, self.notes) = (path, directory, notes)
         if unsafe access(path, F_OK) == 0, !IndexFolder.isOurs(path, S_IFREG) {
@@ -51,12 +52,12 @@ final class IndexStore {
         let file = try IndexFile(path: path)
         unsafe _ = chmod(path, 0o600)
         let header = try file.header()
-        // Another directory with the same hash.
+        // The file belongs to another directory whose path has the same hash.
         if let header, header.path != directory { throw .damaged }
         (self.file, self.header) = (file, header)
     }
 
-    /// Never a wrong answer: what is damaged is thrown away.
+    /// Discards a damaged index, so that it never causes a wrong answer.
     private func reject(_ problem: IndexFile.Problem) {
         (file, header, pass) = (nil, nil, nil)
         switch problem {
@@ -69,7 +70,7 @@ final class IndexStore {
         }
     }
 
-    /// The names in the directory if it has not changed since the index was finished.
+    /// The names in the directory, provided that it has not changed since the index was last complete.
     func listing(_ stamp: DirectoryStamp) -> DirectoryListing? {
         guard let names = header?.names, names.stamp == stamp else { return nil }
         var listing = DirectoryListing(stamp: names.stamp, readAt: names.readAt)
@@ -94,7 +95,7 @@ final class IndexStore {
         return listing
     }
 
-    /// Calls `body` with the file and the header that is in it now, while no other process writes.
+    /// Calls `body` with the file and its current header, while no other process writes.
     private func read(_ body: (IndexFile, IndexHeader) throws(IndexFile.Problem) -> Bool) -> Bool {
         guard let file else { return false }
         do throws(IndexFile.Problem) {
@@ -113,7 +114,7 @@ final class IndexStore {
 
     /// Begins a pass.
     ///
-    /// - Parameter path: The directory's, to look at files.
+    /// - Parameter path: The directory's path, for checking files.
     /// - Returns: The outlines of reports that are in the listing and have not changed.
     func begin(_ listing: DirectoryListing, _ path: String) -> [StallOutline] {
         var outlines: [StallOutline] = []
@@ -140,7 +141,7 @@ final class IndexStore {
             return true
         }
         if !isRead {
-            // What was damaged is gone.
+            // A damaged file has been removed.
             if file == nil { try? open() }
             outlines = []
             pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
@@ -150,8 +151,8 @@ final class IndexStore {
         return outlines
     }
 
-    /// Takes in what was read, in order of the ids. A file that was written just now may be written again without a later time,
-    /// and is not kept.
+    /// Adds what was read, sorted by id. A file that was written just now is not kept: it may be written again with the same
+    /// modification time.
     func add(_ read: [ReadOutline], of count: Int) {
         pass?.knownCount += count
         guard file != nil, pass?.isOvertaken == false else { return }
@@ -162,10 +163,10 @@ final class IndexStore {
         let strange = known.count { !$0.isListed }
         if strange >= 16, strange > known.count / 2 { looksAtEachFile = true }
         for row in known where abs(now.nanoseconds(since: row.key.modified)) > 2_000_000_000 {
-            // One that was replaced after it was listed is read again in the next pass.
+            // A report that was replaced after it was listed is read again in the next pass.
             if row.isListed || looksAtEachFile { pass?.fresh.append((row.outline, row.key)) }
         }
-        // A long build is kept step by step: it may be interrupted.
+        // A long build is saved step by step, because it may be interrupted.
         guard let fresh = pass?.fresh, fresh.count >= Segment.rows, let first = fresh.first?.outline.id,
             header?.parts.last.map({ $0.last < first }) ?? true
         else { return }
@@ -177,7 +178,7 @@ final class IndexStore {
         pass?.fresh = []
     }
 
-    /// Whether the directory told the file's number.
+    /// Whether the directory listed the file's inode number.
     private func isListed(_ id: ULID, _ version: FileStatus) -> Bool {
         guard let pass else { return false }
         let index = pass.listing.stalls.firstSorted(notBefore: id)
@@ -185,7 +186,7 @@ final class IndexStore {
             && pass.listing.inodes[index] == version.inode
     }
 
-    /// Ends the pass: writes what has changed.
+    /// Ends the pass, and writes what has changed.
     func finish() {
         defer { pass = nil }
         guard let pass, !pass.isOvertaken, file != nil else { return }
@@ -222,7 +223,7 @@ final class IndexStore {
 
     private func write(_ header: IndexHeader, removing removed: [Int64], _ added: [Segment]) {
         do throws(IndexFile.Problem) {
-            // Another process that has written meanwhile has written the same.
+            // If another process has written meanwhile, it has written the same data.
             let written = try file?.write(header, after: self.header, removing: removed, adding: added)
             self.header = written
             if written == nil { pass?.isOvertaken = true }
@@ -233,7 +234,7 @@ final class IndexStore {
 }
 
 extension IndexStore.Pass {
-    /// What the header says of the directory.
+    /// The directory's names as the header stores them.
     var names: IndexHeader.Names {
         let others = isKnown.indices.filter { !isKnown[$0] }
         return IndexHeader.Names(
@@ -248,7 +249,7 @@ extension IndexStore.Pass {
     }
 }
 
-/// Compares some files with what is known of them: the newest, and some others in each pass.
+/// Checks whether some files are still as known: the newest, and some others in each pass.
 private struct FileLook {
     private let files: ReportFiles?
     private let newest: Int
@@ -258,7 +259,7 @@ private struct FileLook {
         files = try? ReportFiles(path: path)
         newest = count - DirectoryIndex.looks.newest
         let start = count > 0 ? Int.random(in: 0..<count) : 0
-        // Of a directory that is not much larger, all of them.
+        // In a directory that is not much larger, all of them are checked.
         others =
             count <= DirectoryIndex.looks.others ? 0..<count : start..<start + DirectoryIndex.looks.others
     }
@@ -278,7 +279,7 @@ private struct Changes {
 
     init() {}
 
-    /// Each new row goes into the segment before it. Of segments without changes nothing is read.
+    /// Each new row goes into the segment before it. Unchanged segments are not read.
     init(
         _ fresh: [(outline: StallOutline, key: FileKey)],
         _ parts: [IndexHeader.Part],
@@ -323,7 +324,7 @@ private struct Changes {
 }
 
 extension Segment {
-    /// Segments of the usual size.
+    /// Segments with the usual number of rows.
     fileprivate static func of(_ rows: [(outline: StallOutline, key: FileKey)]) -> [Segment] { of(rows[...]) }
 
     fileprivate static func of(_ rows: ArraySlice<(outline: StallOutline, key: FileKey)>) -> [Segment] {

@@ -1,14 +1,14 @@
 package import StallReports
 import Synchronization
 
-/// Report directories for a command that reads them: through indexes where these help.
+/// Gives a command access to report directories, through an index where that is faster.
 ///
-/// An index is only a shorter way to the same answer. It can be deleted at any time.
+/// An index never changes the result. It can be deleted at any time.
 public final class IndexedReports: Sendable {
     /// Whether directories get indexes.
     public enum Use: Hashable, Sendable {
         case never
-        /// Large directories, from 2000 reports on.
+        /// Directories with 2000 reports or more.
         case ifLarge
         case always
     }
@@ -19,9 +19,9 @@ public final class IndexedReports: Sendable {
     private let known = Mutex([String: DirectoryIndex]())
 
     /// - Parameters:
-    ///   - progress: Is called while an index is made, with the number of reports read and of all. Any thread.
-    ///   - done: Is called when no index is being made any more. Any thread.
-    ///   - tell: Is called with a sentence about an index that cannot be used. Any thread.
+    ///   - progress: Called while an index is made, with the number of reports read and the number of all. On any thread.
+    ///   - done: Called when no index is being made any more. On any thread.
+    ///   - tell: Called with a sentence about an index that cannot be used. On any thread.
     public init(
         use: Use = .ifLarge,
         progress: @escaping @Sendable (_ read: Int, _ all: Int) -> Void = { _, _ in },
@@ -33,7 +33,7 @@ public final class IndexedReports: Sendable {
         notes = DirectoryIndex.Notes(progress: progress, done: done, tell: tell)
     }
 
-    /// The reader of a directory. The same path has the same index as long as this object lives.
+    /// The reader of a directory. The same path gets the same index while this object lives.
     package func reader(_ path: String) -> ReportReader { ReportReader(path: path, index: index(of: path)) }
 
     /// The report directories at or below a path.

@@ -13,10 +13,10 @@ struct FileKey: Hashable {
     init(_ version: FileStatus) { self.init(inode: version.inode, modified: version.modified, size: version.size) }
 }
 
-/// Some thousand outlines in order of their ids, as two blobs of a database: the keys, which tell whether an outline is still
-/// valid, and the outlines. Each is read in one go: a row of SQL for each of a million stalls would take seconds.
+/// Some thousand outlines, sorted by id, as two blobs in a database: the keys, which show whether an outline is still valid, and
+/// the outlines. Each blob is read at once: reading an SQL row for each of a million stalls would take seconds.
 struct Segment {
-    /// As many rows as a new segment has. Rewritten segments can have up to twice as many.
+    /// The number of rows of a new segment. Rewritten segments can have up to twice as many.
     static let rows = 8192
 
     private(set) var keys = ByteWriter()
@@ -40,7 +40,7 @@ struct Segment {
         }
     }
 
-    /// Rows are added in order of their ids.
+    /// Adds a row. Call it in the order of the ids.
     mutating func add(_ outline: StallOutline, _ key: FileKey) {
         first = first ?? outline.id
         last = outline.id
@@ -62,7 +62,7 @@ struct Segment {
         body.fixed(outline.repeats == nil ? 0 : UInt32(repeats.count))
     }
 
-    /// The outlines, to be written.
+    /// The outlines as bytes.
     func data() -> [UInt8] {
         var writer = ByteWriter()
         writer.reserve(body.bytes.count + 65536)
@@ -94,9 +94,9 @@ extension Segment {
         }
     }
 
-    /// False for bytes that no segment has.
+    /// False if no segment can have these bytes.
     ///
-    /// - Parameter wanted: The key of each row; nil for those that are not wanted.
+    /// - Parameter wanted: The key of each row; nil for rows to skip.
     static func outlines(
         _ bytes: ByteView,
         _ wanted: [ULID?],
