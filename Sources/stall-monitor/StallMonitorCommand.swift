@@ -48,7 +48,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
         }
     }
 
-    /// Nil if there is no file, and while a shell asks for completions.
+    /// Nil without a file, and while a shell requests completions.
     private static func defaults(of arguments: [String]) throws -> CommandDefaults? {
         guard let file = CommandDefaults.path, arguments.first?.hasPrefix("---completion") != true else { return nil }
         do throws(CommandFailure) {

@@ -14,13 +14,13 @@ struct CommandDefaults {
 
     static let variable = "STALL_MONITOR_CONFIG"
 
-    /// Keys beside the names of subcommands.
+    /// Keys that are not names of subcommands.
     private static let (reports, all) = ("reports", "all")
     /// The subcommand that runs if none is named.
     private static let standard = ["gate": "gate judge"]
 
-    /// - Parameter arguments: without the program's name.
-    /// - Throws: what is wrong with the file.
+    /// - Parameter arguments: The command line without the program's name.
+    /// - Throws: What is wrong with the file.
     init(_ arguments: [String], of command: CommandDescription, file: String) throws(CommandFailure) {
         (self.arguments, self.file) = (arguments, file)
         let commands = command.descendants

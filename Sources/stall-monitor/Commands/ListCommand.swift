@@ -77,7 +77,7 @@ struct ListCommand: ParsableCommand {
             do throws(ReportError) {
                 text = separator + (try JSONText.of(catalog.report(id)))
             } catch {
-                // Deleted meanwhile to make room for a newer report.
+                // The report was deleted meanwhile to make room for a newer one.
                 if error.code != .missingFile { failures.append(error) }
                 continue
             }

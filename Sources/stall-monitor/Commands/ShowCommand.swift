@@ -140,8 +140,8 @@ struct ShowCommand: ParsableCommand {
         try ReportSources.report(survey.failures)
     }
 
-    /// The latest readable stall among those chosen. Reads from the newest on, and
-    /// no more reports than needed; a later file that is not a report does not count.
+    /// The latest readable stall among the chosen ones. Reads from the newest backwards, and no more reports than needed; a file
+    /// that is not a report does not count.
     private func latest(in catalog: Catalogs, before: Int) throws(CommandFailure) -> StallReport {
         guard !catalog.stalls.isEmpty else { throw CommandFailure("there are no stalls in the directory") }
         let chosen = selection.stalls
@@ -167,7 +167,7 @@ struct ShowCommand: ParsableCommand {
         throw failure.map { CommandFailure($0) } ?? CommandFailure("there are no matching stalls")
     }
 
-    /// With names as far as they can be found now. Libraries without symbols are common and not worth a note.
+    /// Adds the names that can be found now. Libraries without symbols are common, so they cause no note.
     private func withNames(_ report: StallReport) throws(CommandFailure) -> StallReport {
         let search = try symbolFiles.search(server: DebugInfoServer(patience: .seconds(5)))
         let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)

@@ -7,11 +7,11 @@ struct TailView {
     let limit: Int
     let format: OutputFormat
     let terminal: Terminal
-    /// Aliases of faults when `tail` began.
+    /// Aliases of faults, read when `tail` began.
     private var names: FaultNames?
     private var shown: [ULID: Shown] = [:]
     private var culprits: [ULID: String] = [:]
-    /// Ongoing stalls as last reported.
+    /// Ongoing stalls, as last reported.
     private var growing: [ULID: StallReport] = [:]
     private var growth = TransientLine()
     private var repeatLines = RepeatLines()
@@ -36,9 +36,9 @@ struct TailView {
         try wanted.forEach { try show($0) }
     }
 
-    /// The oldest first.
+    /// Returns them oldest first.
     ///
-    /// - Parameter reach: the most stalls to examine, from the newest on.
+    /// - Parameter reach: The largest number of stalls to examine, beginning with the newest.
     private func latest(_ catalog: Catalogs, reach: Int, _ failures: inout [ReportError]) -> [StallReport] {
         var wanted: [StallReport] = []
         for id in catalog.stalls.suffix(reach).reversed() where wanted.count < limit {
@@ -53,7 +53,7 @@ struct TailView {
         return wanted.reversed()
     }
 
-    /// Never returns normally: ends by an error, or with the process.
+    /// Never returns normally: it ends with an error or with the process.
     mutating func follow(_ sources: ReportSources) throws {
         for error in sources.hidden { Output.note(error) }
         // Followers start before anything is read, so that stalls written meanwhile count as new.
@@ -66,10 +66,10 @@ struct TailView {
             let now = ContinuousClock.now
             if now >= nextLook {
                 followers += Self.added(below: sources.given, &tried)
-                // To look into a directory of very many files takes its time.
+                // Searching a directory with very many files takes time.
                 nextLook = .now + max(Self.lookInterval, (ContinuousClock.now - now) * Self.looks)
             }
-            // Shows the longest ongoing stall while there are no news.
+            // Shows the longest ongoing stall while nothing new arrives.
             let hasMore = try drain(followers)
             showGrowth()
             guard let first = followers.first else { return }
@@ -83,7 +83,7 @@ struct TailView {
         }
     }
 
-    /// The most past stalls to examine, so that following begins soon in a directory with very many.
+    /// The largest number of past stalls to examine, so that following soon begins in a directory with very many.
     private static let reach = 10_000
 
     /// Shows the latest past stalls up to the limit.
@@ -105,7 +105,7 @@ struct TailView {
         }
     }
 
-    /// Notes a missing directory, and takes over its ongoing stalls that were not shown, so that their end is shown.
+    /// Notes that a directory is missing. Adds its ongoing stalls that were not shown, so that their end is shown.
     private mutating func takeOngoing(_ next: Follower) throws {
         var isThere = false
         while let event = try CommandFailure.wrapping({ () throws(ReportError) in
@@ -123,18 +123,18 @@ struct TailView {
         if !isThere { Output.note("waiting for the report directory \(next.path) to appear") }
     }
 
-    /// Between two polls of several directories.
+    /// The time between two polls of several directories.
     private static let round = Duration.milliseconds(200)
-    /// Between two searches for new directories below the given ones.
+    /// The time between two searches for new directories below the given ones.
     private static let lookInterval = Duration.seconds(3)
-    /// The pause between two searches is at least so many times as long as a search.
+    /// The pause between two searches is at least this many times as long as a search.
     private static let looks = 1000
-    /// The most events of one directory before the next one is polled.
+    /// The largest number of events of one directory before the next one is polled.
     private static let turn = 1000
 
     /// Shows what is new in each directory without waiting.
     ///
-    /// - Returns: whether a directory may have more.
+    /// - Returns: Whether a directory may have more events.
     private mutating func drain(_ followers: [Follower]) throws -> Bool {
         var hasMore = false
         for next in followers {
@@ -152,7 +152,7 @@ struct TailView {
         return hasMore
     }
 
-    /// Followers for new directories. One that cannot be followed or read is reported once.
+    /// Followers for new directories. A directory that cannot be followed or read is reported once.
     private static func added(below given: [String], _ tried: inout Set<String>) -> [Follower] {
         var found: [Follower] = []
         let sources = ReportSources(given)

@@ -20,7 +20,7 @@ struct Doctor {
 
     var machine: [DoctorFinding] { [ptrace, perf, clock, kernel] }
 
-    /// Of the report directory.
+    /// Findings about the report directory.
     var reports: [DoctorFinding] {
         guard let directory = facts.directory else {
             return [
@@ -61,7 +61,7 @@ struct Doctor {
         )
     }
 
-    /// At 3 nobody may attach, until the machine restarts.
+    /// At level 3 no process may attach to another until the machine restarts.
     private var scope3: Bool { facts.ptraceScope == 3 }
 
     private static let ptraceFix =

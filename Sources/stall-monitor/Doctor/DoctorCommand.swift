@@ -31,7 +31,7 @@ struct DoctorCommand: ParsableCommand {
         let findings: [Entry]
 
         struct Entry: Encodable {
-            /// Nil for the machine's.
+            /// Nil for findings about the machine.
             let directory: String?
             let level: DoctorFinding.Level
             let check: String
@@ -91,7 +91,7 @@ struct DoctorCommand: ParsableCommand {
     }
 }
 
-/// What matters to a stall monitor about the machine and the report directory. Nil: could not be read.
+/// Facts about the machine and the report directory that matter to a stall monitor. Nil if they could not be read.
 struct DoctorFacts: Hashable {
     /// Yama's limit for attaching to other processes (0 to 3).
     var ptraceScope: Int?
@@ -120,7 +120,7 @@ struct DoctorFacts: Hashable {
         var runs = 0
         /// Live records of processes that have died.
         var stale = 0
-        /// Of the latest reports.
+        /// The number of the latest reports that were checked.
         var reports = 0
         var withoutStack = 0
         var withoutNames = 0

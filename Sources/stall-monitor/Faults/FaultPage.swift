@@ -62,7 +62,7 @@ struct FaultPage {
         return rows
     }
 
-    /// `waiting 37, starved 2`: the most frequent first, eight at most.
+    /// `waiting 37, starved 2`: most frequent first, at most eight.
     private static func counts(_ counts: [String: Int64]) -> StyledText {
         let sorted = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
         let some = sorted.prefix(8).map { "\(VisibleText.of($0.key, limit: 120)) \($0.value)" }.joined(separator: ", ")
@@ -126,11 +126,11 @@ struct FaultEvidence {
     private(set) var tree = StackTree()
     private(set) var treeReports = 0
     private(set) var latest: StallReport?
-    /// Lock owners, with the number of reports.
+    /// Lock owners, each with its number of reports.
     private(set) var owners: [String: Int64] = [:]
     /// Stalls by day.
     private(set) var days: [String: Int64] = [:]
-    /// The oldest first.
+    /// Oldest first.
     private(set) var recent: [StallOutline] = []
     private var ids: [ULID] = []
 

@@ -1,6 +1,6 @@
 import StallReports
 
-/// Faults as a table, a row each.
+/// Faults as a table with one row each.
 struct FaultTable {
     let faults: [Fault]
     let names: ShortFingerprints
@@ -43,7 +43,7 @@ struct FaultTable {
         return tenths == 0 && share > 0 ? "<0.1 %" : "\(tenths / 10).\(tenths % 10) %"
     }
 
-    /// The most frequent name, and how many others there are.
+    /// The most frequent name, and the number of others.
     private static func main(_ counts: [String: Int64]) -> String {
         guard let most = counts.most else { return "" }
         return counts.count == 1 ? most : "\(most) +\(counts.count - 1)"
@@ -68,7 +68,7 @@ struct FaultTally {
     let span: TimeSpan
     private var faults: [Fault] = []
     private var indices: [Fingerprint: Int] = [:]
-    /// Stalls that have their names in common, each group with its fault, in the order in which they came.
+    /// Groups of stalls with equal names, each with its fault, in the order of arrival.
     private var groups: [(fault: Int, first: StallOutline, count: Int64)] = []
     private var groupIndices: [Group: Int] = [:]
     private var latest: [Int: StallOutline] = [:]
@@ -109,7 +109,7 @@ struct FaultTally {
         faults[index(of: repeated.fingerprint, from: repeats.firstAt, to: repeats.lastAt)].add(repeats, in: span)
     }
 
-    /// With the names of all stalls, and the latest one's culprit.
+    /// The faults with the names of all their stalls, and the culprit of the latest one.
     private var named: [Fault] {
         var faults = faults
         for group in groups { faults[group.fault].add(namesOf: group.first, times: group.count) }
@@ -119,7 +119,7 @@ struct FaultTally {
 
     /// All faults, with aliases merged.
     ///
-    /// - Parameter watchedNs: the watched time; 0 if unknown.
+    /// - Parameter watchedNs: The watched time in nanoseconds; 0 if unknown.
     func all(watchedNs: Int64, by order: FaultOrder) -> [Fault] {
         let faults = named
         let names = FaultNames(pairs: faults.map { ($0.fingerprint, $0.aliases) })

@@ -78,7 +78,7 @@ struct FaultsCommand: ParsableCommand {
         return (survey.document(survey.faults(by: sort)), survey.emptyNote, survey.failures)
     }
 
-    /// The most reports merged, the latest ones: each is read whole.
+    /// The largest number of reports to merge: the latest ones. Each is read completely.
     private static let flameLimit = 10_000
 
     private func showFlame() throws {
@@ -94,7 +94,7 @@ struct FaultsCommand: ParsableCommand {
                 tree.add(report, weight: report.durationNs)
                 count += 1
             } catch {
-                // Deleted meanwhile to make room for a newer report.
+                // The report was deleted meanwhile to make room for a newer one.
                 if error.code != .missingFile { failures.append(error) }
             }
         }
@@ -139,7 +139,7 @@ struct FaultSurvey {
         // A report's name contains the time at which its stall began.
         let start = selection.since ?? catalogs.stalls.first?.timestamp ?? .now()
         var tally = FaultTally(span: TimeSpan(start: start, end: selection.until ?? .now()))
-        // A stall's fault is known only when all aliases are known, so fingerprints are compared later.
+        // A stall's fault is known only after all aliases are known, so fingerprints are compared later.
         var loose = selection
         loose.fingerprints = []
         var (seen, filter): (Set<ULID>, StallFilter) = ([], StallFilter(loose))
@@ -150,7 +150,7 @@ struct FaultSurvey {
             }
         }
         let chosen = runs.filter { selection.includes($0) }
-        // Counted stalls are left out if it is unknown whether they match.
+        // Counted stalls are left out if nobody can tell whether they match.
         for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.membership(in: loose) == .wanted {
             tally.add(fault)
         }
@@ -168,7 +168,7 @@ struct FaultSurvey {
         }
     }
 
-    /// The details for the fault's page. Reads the outlines again, and its latest reports.
+    /// The details for the fault's page. Reads the outlines again, and the fault's latest reports.
     func evidence(of fault: Fault, in catalogs: Catalogs) throws(ReportError) -> FaultEvidence {
         let names = Set([fault.fingerprint] + fault.aliases)
         var loose = selection

@@ -8,7 +8,7 @@ struct BudgetFile {
 
     static let defaultPath = "stall-budget.yaml"
 
-    /// - Throws: the first mistake, with its line and key, and what to write instead.
+    /// - Throws: The first mistake, with its line and key, and what to write instead.
     init(path: String) throws(CommandFailure) {
         try self.init(YAMLEntry(file: path))
     }

@@ -71,7 +71,7 @@ struct BaselineFile {
             return
         }
         let found = try files.map { file throws(CommandFailure) in (file, try Self.read(file)) }
-        // If no file is of this environment, judging by the first one reports the difference.
+        // If no file is for this environment, judging by the first one reports the difference.
         let chosen = found.first { $0.1.environment == environment } ?? found[0]
         (self.path, baseline) = chosen
     }

@@ -101,11 +101,11 @@ struct GateRunCommand: ParsableCommand {
     }
 }
 
-/// One run of a command under the gate. Monitors inside it report into a directory; until one of them does, its processes are
-/// watched from outside.
+/// One run of a command under the gate. Monitors inside the command report into a directory. Until one of them starts, the
+/// command's processes are watched from outside.
 struct GateRun {
     enum Ending: Hashable {
-        /// With the command's exit status as in a shell.
+        /// The command's exit status, in the form that shells use.
         case ended(Int32)
         case interrupted
     }
@@ -127,7 +127,7 @@ struct GateRun {
         own = ReportReader(path: "\(folder)/inside")
         outside = ReportReader(path: "\(folder)/outside")
         grace = max(.seconds(1), .nanoseconds(warmUp))
-        // There is no other thread now that could read the environment.
+        // No other thread exists yet that could read the environment.
         unsafe setenv(ReportDirectory.environmentVariable, own.path, 1)
         if warmUp > 0 { unsafe setenv("STALL_MONITOR_STARTUP_GRACE_MILLISECONDS", "\(warmUp / 1_000_000)", 1) }
         do throws(StartError) {
@@ -187,7 +187,7 @@ struct GateRun {
 
     private var hasOwnMonitor: Bool { ((try? own.names()) ?? []).contains { $0.content == .run } }
 
-    /// What is judged: reports of the command's own monitors, or else those of the watcher outside.
+    /// The reports to judge: those of the command's own monitors if there are any, otherwise those of the watcher outside.
     func overview() throws(CommandFailure) -> ReportReader.Overview {
         let reader = hasOwnMonitor ? own : outside
         return try CommandFailure.wrapping { () throws(ReportError) in try reader.overview() }
@@ -199,7 +199,7 @@ final class RunFolder {
     let path: String
     private var runs = 0
 
-    /// - Parameter keep: an empty or missing folder; nil creates a temporary one.
+    /// - Parameter keep: An empty or missing folder; nil creates a temporary one.
     init(_ keep: String?) throws(CommandFailure) {
         guard let keep else {
             let place = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/tmp"
@@ -232,7 +232,7 @@ final class RunFolder {
         return folder
     }
 
-    /// Removes the reports of all runs. Files that others put beside them stay.
+    /// Removes the reports of all runs. Other files in the folder stay.
     func remove() {
         for run in 1...max(1, runs) {
             for kind in ["inside", "outside"] {

@@ -32,13 +32,13 @@ struct JudgeOptions: ParsableArguments {
         if tighten, baseline == nil { throw ValidationError("--tighten needs --baseline") }
     }
 
-    /// Judges the runs, and tightens the baseline if that was asked for.
+    /// Judges the runs, and tightens the baseline if the user wants that.
     ///
     /// - Parameters:
-    ///   - overviews: one per run of a command; one for a report directory.
-    ///   - whole: what a single overview was chosen from.
-    ///   - choosing: doubts about the choice.
-    ///   - other: a baseline that does not come from a file.
+    ///   - overviews: One for each run of a command, or one for a report directory.
+    ///   - whole: The stalls from which a single overview was chosen.
+    ///   - choosing: Doubts about the choice.
+    ///   - other: A baseline that does not come from a file.
     func judge(
         _ overviews: [ReportReader.Overview],
         outOf whole: ReportReader.Overview? = nil,
@@ -78,7 +78,7 @@ struct JudgeOptions: ParsableArguments {
 
     /// Writes the requested files, and returns what to print.
     ///
-    /// - Parameter width: of the terminal that text goes to.
+    /// - Parameter width: The width of the terminal that shows the text, in columns.
     func text(of result: GateResult, width: Int?) throws -> String {
         try outputs.write(result)
         return switch format {
@@ -99,7 +99,7 @@ extension JudgeOptions {
 }
 
 extension GateResult {
-    /// The only place that defines the gate's exit codes.
+    /// The gate's exit codes. They are defined only here.
     var exitCode: ExitCode {
         switch verdict {
         case .within: ExitCode(0)

@@ -8,7 +8,6 @@ struct LiveSnapshot: Codable, Hashable {
     var at: Timestamp
     var processes: [Row]
 
-    /// One process.
     struct Row: Codable, Hashable {
         var state: State
         /// How it ended, if it is dead.
@@ -18,7 +17,7 @@ struct LiveSnapshot: Codable, Hashable {
         var record: LiveRecord
         /// Its ongoing stalls with details from their reports.
         var stalls: [Stall]
-        /// The task pools it watches, as of the last write of its run record. Nil if there are none, or no record.
+        /// The task pools that it watches, as last written to its run record. Nil without pools or record.
         var pools: [RunRecord.Watched]?
 
         private enum CodingKeys: String, CodingKey {
@@ -32,10 +31,9 @@ struct LiveSnapshot: Codable, Hashable {
         case stalled, watching, dead, unknown
     }
 
-    /// One stall.
     struct Stall: Codable, Hashable {
         var live: LiveStall
-        /// From its report; nil if that is not written yet.
+        /// Read from its report; nil if that is not written yet.
         var severity: Severity?
         var verdict: Verdict?
         var culprit: String?
@@ -47,8 +45,8 @@ struct LiveSnapshot: Codable, Hashable {
 
     init(at moment: Timestamp, processes: [Row]) { (at, self.processes) = (moment, processes) }
 
-    /// Reads the directory. Living processes come first, the one with the longest stall on top; then dead ones, until
-    /// the next start of a monitor removes their records.
+    /// Reads the directory. Living processes come first, sorted by their longest stall; then dead ones, whose records the next
+    /// start of a monitor removes.
     init(_ reader: ReportReader, failures: inout [ReportError]) throws(ReportError) {
         let catalog = try reader.catalog()
         failures += catalog.failures
@@ -59,7 +57,7 @@ struct LiveSnapshot: Codable, Hashable {
 
     private mutating func sort() { processes.sort { $0.rank > $1.rank } }
 
-    /// Sorted by another column, stably.
+    /// Sorted by another column. The sort is stable.
     func sorted(by order: TopState.ProcessOrder) -> LiveSnapshot {
         var sorted = self
         switch order {

@@ -127,7 +127,7 @@ extension LiveSnapshot.Row {
         state == .stalled ? StyledText("stalled", .yellow) : StyledText("watching", .green)
     }
 
-    /// From the kernel, not from the live record: the monitor of an idle process writes nothing.
+    /// Read from the kernel, not from the live record: the monitor of an idle process writes nothing.
     var styledLife: StyledText {
         switch kernelState {
         case _ where state == .dead: StyledText("no", .red)
@@ -136,7 +136,7 @@ extension LiveSnapshot.Row {
         case "D": StyledText("in disk wait", .yellow)
         case "T": StyledText("stopped", .yellow)
         case "t": StyledText("traced", .yellow)
-        // Either its lock is held, or its state cannot be read from here.
+        // Its lock is held, or its state cannot be read from here.
         default: state == .unknown ? StyledText("unknown") : StyledText("yes")
         }
     }

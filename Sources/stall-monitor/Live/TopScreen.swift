@@ -3,14 +3,14 @@ import StallReports
 /// What `top` draws: the state at the last refresh.
 struct TopContent {
     var snapshot: LiveSnapshot?
-    /// In the order of the last refresh.
+    /// In the order of the last refresh. Nil while they are being read.
     var faults: [Fault]?
     /// The open page's lines. Nil while the page is being read.
     var page: [StyledText]?
     var notes: [String] = []
 }
 
-/// A screen of `top`: exactly as many lines as the terminal has, each cut to its width. Pure.
+/// A screen of `top`: as many lines as the terminal has, each cut to its width. Pure.
 struct TopScreen {
     let state: TopState
     let content: TopContent
@@ -18,7 +18,7 @@ struct TopScreen {
     let height: Int
     var now: Timestamp = .now()
 
-    /// Columns before each row for the selection mark, which is visible without colours too.
+    /// Columns before each row for the selection mark, which must be visible without colours too.
     private static let margin = 2
 
     /// Lines between the title and the keys.
@@ -96,13 +96,13 @@ struct TopScreen {
     }
 }
 
-/// The state of `top`: view, order, selection, scroll position. Pure: keys and rows in, next state out.
+/// The state of `top`: view, order, selection, scroll position. Pure: it maps keys and rows to the next state.
 struct TopState: Hashable {
     enum View: Hashable {
         case live, faults
     }
 
-    /// A selectable row, identified by what stays the same between refreshes.
+    /// A selectable row, identified by values that stay the same between refreshes.
     enum Row: Hashable {
         case process(run: ULID)
         case stall(ULID)
@@ -133,13 +133,13 @@ struct TopState: Hashable {
     ///
     /// - Parameters:
     ///   - rows: the selectable rows of the view in order.
-    ///   - room: visible lines of tables or page.
-    ///   - length: all lines of the open page.
+    ///   - room: The number of visible lines of the tables or the page.
+    ///   - length: The number of all lines of the open page.
     mutating func press(_ key: KeyPress, rows: [Row], room: Int, length: Int = 0) {
         if page != nil { pressOnPage(key, room: room, length: length) } else { pressOnTables(key, rows, room) }
     }
 
-    /// Adapts the selection to the current rows. A selected row stays selected while it exists.
+    /// Adapts the selection to the current rows. The selected row stays selected while it exists.
     mutating func settle(_ rows: [Row]) {
         if let selected, let index = rows.firstIndex(of: selected) {
             position = index

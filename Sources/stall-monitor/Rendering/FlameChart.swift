@@ -6,17 +6,17 @@ import StallReports
 /// With colours, boxes have a background: yellow for own code, grey for libraries. Without, a bar marks the left edge of each.
 struct FlameChart {
     let tree: StackTree
-    /// What all stacks together are, for the first line: `3 stalls`.
+    /// What the stacks belong to, for the first line: `3 stalls`.
     let title: String
     var showsAllFrames = false
     var hasColours = false
-    /// Nil: 100 columns.
+    /// In columns. Nil: 100.
     var width: Int?
 
     private static let depthLimit = 200
     private static let innermostLimit = 8
 
-    /// A box on a line: the columns it covers, and its call; or calls that are folded.
+    /// A box on a line: the columns it covers, and its call or the number of folded calls.
     private struct Box {
         var start: Int
         var width: Int
@@ -40,7 +40,7 @@ struct FlameChart {
 
     // MARK: Layout
 
-    /// What is drawn below a box: its call after folded ones, or else its children.
+    /// What is drawn below a box: its call, after folded ones; otherwise its children.
     private func next(_ box: Box) -> [Box] {
         if box.folded > 0 { return [Box(start: box.start, width: box.width, node: box.node)] }
         let parent = tree.nodes[box.node]
@@ -49,7 +49,7 @@ struct FlameChart {
             let start = column(sum, of: parent.weight, in: box)
             sum = sum.addingSaturated(tree.nodes[child].weight)
             let end = column(sum, of: parent.weight, in: box)
-            // Narrower than a column: not drawn.
+            // A box narrower than a column is not drawn.
             guard end > start else { continue }
             let fold = showsAllFrames ? (0, child) : tree.folded(from: child, parentIsOwn: parent.own)
             boxes.append(Box(start: start, width: end - start, node: fold.1, folded: fold.0))
@@ -128,7 +128,7 @@ struct FlameChart {
 }
 
 extension String {
-    /// With characters added up to `width` columns.
+    /// Filled up to `width` columns.
     fileprivate func filled(to width: Int, with filler: Character) -> String {
         self + String(repeating: filler, count: max(0, width - terminalWidth))
     }

@@ -7,7 +7,7 @@ struct PoolTable {
     /// The terminal's width. Nil: unlimited.
     var width: Int?
 
-    /// The most workers listed: a file may contain any number.
+    /// The largest number of workers listed: a file may contain any number.
     private static let limit = 256
 
     /// `2 wide, 2 jobs in progress, at least 3 waiting`
@@ -64,7 +64,7 @@ struct PoolTable {
     }
 }
 
-/// The jobs of task pools, one row per pool: count and lengths, also without stalls.
+/// The jobs of task pools, one row for each pool: their number and lengths. Shown even without stalls.
 struct JobTable {
     struct Pool {
         var processID: Int32
@@ -74,7 +74,7 @@ struct JobTable {
     let pools: [Pool]
     var width: Int?
 
-    /// The most pools listed: a file may contain any number.
+    /// The largest number of pools listed: a file may contain any number.
     private static let limit = 64
     /// Jobs of this length are noted even if nothing stalled.
     private static let longNs: Int64 = 250_000_000
@@ -102,7 +102,8 @@ struct JobTable {
         return table.lines(width: width)
     }
 
-    /// `medium-priority tasks of process 4711: 1 of 73 jobs took longer than 100ms, the longest 700ms in handle(_:)`: of pools that had a long one.
+    /// For each pool with a long job: `medium-priority tasks of process 4711: 1 of 73 jobs took longer than 100ms, the longest
+    /// 700ms in handle(_:)`.
     var notes: [String] {
         pools.prefix(Self.limit).compactMap { pool in
             guard let lengths = pool.watched.turnDurations, lengths.maxNs >= Self.longNs else { return nil }

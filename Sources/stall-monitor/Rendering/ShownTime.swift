@@ -20,7 +20,7 @@ enum ShownTime {
         return Int64(unsafe parts.tm_gmtoff) / 60 * 60
     }
 
-    /// The moment at which local clocks show the date and time of `civil`. For an hour that occurs twice, either of the two.
+    /// The moment at which local clocks show the date and time of `civil`. If an hour occurs twice, either of the two moments.
     static func moment(_ civil: Timestamp) -> Timestamp {
         guard !isUTC else { return civil }
         var seconds = time_t(civil.seconds)
@@ -31,7 +31,7 @@ enum ShownTime {
         return Timestamp(seconds: Int64(unsafe mktime(&parts)), nanoseconds: Int64(civil.nanoseconds))
     }
 
-    /// The start of the day that is so many days after that of `moment`.
+    /// The start of the day that is `days` after the day of `moment`.
     static func startOfDay(of moment: Timestamp, plus days: Int64 = 0) -> Timestamp {
         let civil = Timestamp(rfc3339: "\(moment.day)T00:00:00Z") ?? moment
         return Self.moment(civil.advanced(byNanoseconds: days * 86_400_000_000_000))
@@ -75,7 +75,7 @@ extension Timestamp {
     func age(_ now: Timestamp) -> String {
         let seconds = now.nanoseconds(since: self) / 1_000_000_000
         let units: [(length: Int64, name: String)] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")]
-        // A unit is used from two of it on: 90m is more precise than 1h.
+        // A unit is used only for at least two of it: 90m is more precise than 1h.
         guard seconds > 0, let unit = units.first(where: { seconds >= 2 * $0.length }) ?? units.last else {
             return "now"
         }
@@ -88,7 +88,8 @@ struct Moment: Hashable {
     private let text: String
     private let now: Timestamp
 
-    /// A day without a time is the start of the day; a time without a day is the latest one in the past. Nil for anything else.
+    /// A date without a time means the start of that day; a time without a date means its latest occurrence. Nil for anything
+    /// else.
     init?(_ text: String, now: Timestamp = .now()) {
         (self.text, self.now) = (text.trimmed, now)
         if Self.read(self.text, now) == nil { return nil }
@@ -103,7 +104,7 @@ struct Moment: Hashable {
         return text.lowercased() == "now" ? now : dayAndTime(text, now)
     }
 
-    /// `2h`, `2h ago`, and `-2h` as journalctl takes it.
+    /// `2h`, `2h ago`, and `-2h` as in journalctl.
     private static func length(_ text: String) -> DurationText? {
         var text = text[...]
         if text.hasSuffix(" ago") { text = text.dropLast(4) } else if text.hasPrefix("-") { text = text.dropFirst() }
@@ -120,7 +121,7 @@ struct Moment: Hashable {
         }
     }
 
-    /// At two in the morning, 23:00 means yesterday's.
+    /// At two in the morning, 23:00 means 23:00 of the day before.
     private static func last(_ time: String?, _ now: Timestamp) -> Timestamp? {
         guard let today = moment(day("today", now), time), today > now else { return moment(day("today", now), time) }
         return moment(day("yesterday", now), time)
@@ -139,7 +140,7 @@ struct Moment: Hashable {
         }
     }
 
-    /// With seconds; `14:00` becomes `14:00:00`.
+    /// Adds the seconds: `14:00` becomes `14:00:00`.
     private static func time(_ text: String) -> String? {
         switch text.utf8.count(where: { $0 == UInt8(ascii: ":") }) {
         case 1: text + ":00"

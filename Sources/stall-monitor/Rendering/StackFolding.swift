@@ -1,7 +1,7 @@
 import StallReports
 
 extension StackListing {
-    /// A part of a listing: a frame to print, or a number of frames that are not.
+    /// A part of a listing: a frame to print, or a number of omitted frames.
     enum Part: Hashable {
         case frame(Int)
         case folded(Int)
@@ -9,7 +9,7 @@ extension StackListing {
         case repeated(Recursion)
         /// Frames beyond the limit.
         case cut(Int)
-        /// Frames that are missing in the report.
+        /// Frames that the report does not have.
         case leftOut(Int)
 
         /// How many of the stack's frames it covers.
@@ -23,8 +23,8 @@ extension StackListing {
         }
     }
 
-    /// Shows own frames, the frames they called, and the innermost frame; the first ten frames if there are no own ones.
-    /// A single frame is never folded. Recursion is shown once.
+    /// Shows own frames, the frames that they called, and the innermost frame; without own frames, the first ten. A single frame
+    /// is never folded. Recursion is shown once.
     var parts: [Part] {
         let hasOwn = stack.frames.contains(where: \.own)
         let recursions = recursions
@@ -53,12 +53,12 @@ extension StackListing {
         return parts + (gap.map { [.leftOut($0.count)] } ?? [])
     }
 
-    /// Clamped to the stack's frames, because a file may contain any numbers.
+    /// Clamped to the stack's frames, because a file may contain any number.
     private var gap: StallReport.LeftOut? {
         stack.leftOut.map { .init(after: min(max($0.after, 0), stack.frames.count), count: $0.count) }
     }
 
-    /// Searched on each side of the gap separately, because frames on both sides of it are not adjacent.
+    /// Searched on each side of the gap separately: frames on both sides of it are not adjacent.
     private var recursions: [Int: Recursion] {
         let end = gap?.after ?? stack.frames.count
         return Recursion.all(in: stack.frames[..<end])
@@ -73,12 +73,12 @@ extension StackListing {
 
 /// Recursion in a stack: a function that calls itself, or a few functions that call each other.
 struct Recursion: Hashable {
-    /// Frames in one cycle.
+    /// The number of frames in one cycle.
     let period: Int
-    /// Repetitions after the first time.
+    /// The number of repetitions after the first occurrence.
     let count: Int
 
-    /// The longest cycle that is searched for. Recursive parsers have cycles of about five functions.
+    /// The longest cycle to search for. Recursive parsers have cycles of about five functions.
     static let longest = 16
 
     /// All recursions by the index of the first repeated frame. Two occurrences are too few to fold.

@@ -9,14 +9,14 @@ struct StackListing {
     var isOfPool = false
     var showsAllFrames = false
 
-    /// Most frames printed of one stack.
+    /// The largest number of frames printed for one stack.
     static let limit = 1024
 
     var lines: [StyledText] {
         [header] + frameLines
     }
 
-    /// Without a heading.
+    /// The lines without a heading.
     var frameLines: [StyledText] {
         var lines: [StyledText] = []
         var next = 0
@@ -32,7 +32,7 @@ struct StackListing {
         return lines + rest + notes
     }
 
-    /// The awaiting functions come after the frame that the first of them awaits, before the executor's frames.
+    /// The awaiting functions. They follow the frame that the first of them awaits, and come before the executor's frames.
     private var awaiting: [StyledText] {
         guard let async = stack.async else { return [] }
         let task = async.task.map { " (task \($0))" } ?? ""
@@ -50,7 +50,7 @@ struct StackListing {
         return lines + ["          \(Self.end(async.ends) + task, .dim)"]
     }
 
-    /// If there are no own frames, all are shown.
+    /// All frames are shown if none is an own one.
     private func isShown(_ frame: StallReport.Frame, of async: StallReport.AsyncCallers) -> Bool {
         showsAllFrames || frame.own || !async.frames.contains(where: \.own)
     }
@@ -63,7 +63,7 @@ struct StackListing {
             "  \(mark)   \("await", .dim)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
     }
 
-    /// A function made by the compiler, without source code.
+    /// Whether the compiler made this function, so that it has no source code.
     private static func isMadeUp(_ frame: StallReport.Frame) -> Bool {
         guard frame.line == nil, let symbol = frame.symbol, symbol.hasPrefix("$s") else { return false }
         return Demangler.swiftModule(of: symbol) == nil
@@ -137,7 +137,7 @@ struct StackListing {
         frame.function ?? frame.symbol ?? frame.offset.map { "code at \($0)" } ?? "\(frame.address)"
     }
 
-    /// The line, or else the offset in the function.
+    /// The source line; otherwise the offset in the function.
     private static func place(in frame: StallReport.Frame) -> StyledText {
         if let file = frame.file, let line = frame.line {
             return "  \(file.split(separator: "/").last.map(String.init) ?? file):\(line)"

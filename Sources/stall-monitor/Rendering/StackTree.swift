@@ -2,7 +2,8 @@ import StallReports
 
 /// Stacks merged from the outermost call inwards, each call with the share of time that it was on the stack.
 ///
-/// The nodes are in one array and visited without recursion, so that a very deep stack in a file cannot overflow our own.
+/// The nodes are in one array and are visited without recursion, so that a very deep stack in a file cannot overflow this
+/// process's own stack.
 struct StackTree {
     struct Node {
         let name: String
@@ -12,7 +13,7 @@ struct StackTree {
         var children: [Int] = []
     }
 
-    /// The first is the root, which is not a call.
+    /// The first node is the root, which is not a call.
     private(set) var nodes = [Node(name: "", own: false, place: nil, weight: 0)]
     private var index: [Key: Int] = [:]
 
@@ -21,7 +22,7 @@ struct StackTree {
         let name: String
     }
 
-    /// The most calls of one stack, and of all.
+    /// The largest number of calls of one stack, and of the whole tree.
     static let depthLimit = 512
     static let nodeLimit = 65_536
 
@@ -67,15 +68,15 @@ struct StackTree {
 }
 
 extension StackTree {
-    /// The heaviest first.
+    /// Sorted by weight, heaviest first.
     func heaviestFirst(_ nodes: [Int]) -> [Int] {
         nodes.sorted { (self.nodes[$1].weight, $0) < (self.nodes[$0].weight, $1) }
     }
 
-    /// The library calls to skip from a node on: those with a single child of the same weight, except those called by own functions.
-    /// A single call is not folded.
+    /// The library calls to skip, beginning with a node: those with a single child of the same weight, except those called by own
+    /// functions. A single call is not folded.
     ///
-    /// - Returns: how many are skipped, and the node after them.
+    /// - Returns: The number of skipped calls, and the node after them.
     func folded(from node: Int, parentIsOwn: Bool) -> (count: Int, node: Int) {
         var (count, next, parentIsOwn) = (0, node, parentIsOwn)
         while case let call = nodes[next], !call.own, !parentIsOwn, call.children.count == 1,
@@ -97,7 +98,7 @@ struct StackTreeListing {
     var showsAllFrames = false
 
     private static let lineLimit = 200
-    /// Paths with a smaller share are counted, not shown.
+    /// Paths with a smaller share are counted but not shown.
     private static let leastShare = 0.01
 
     private struct Visit {
@@ -125,7 +126,7 @@ struct StackTreeListing {
         return lines
     }
 
-    /// The children to visit, the one with the greatest weight last, so that it is visited first.
+    /// The children to visit. The heaviest comes last, so that it is visited first.
     private func visits(of node: Int, depth: Int, _ total: Double, _ lines: inout [StyledText]) -> [Visit] {
         let parent = tree.nodes[node]
         let shown = parent.children.filter { Double(tree.nodes[$0].weight) / total >= Self.leastShare }

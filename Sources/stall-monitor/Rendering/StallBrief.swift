@@ -1,7 +1,7 @@
 import Glibc
 import StallReports
 
-/// A stall's page for the operator it woke: what, where, why, what to do, where the time went. `--full` shows the rest.
+/// A stall's page for the operator on call: what, where, why, what to do, where the time went. `--full` shows the rest.
 struct StallBrief {
     let report: StallReport
     /// Later stalls of the same fault that were only counted.
@@ -81,7 +81,7 @@ struct StallBrief {
         return parts.isEmpty ? nil : "\(parts.joined(separator: "; "))"
     }
 
-    /// A single stack as a list, several as one tree; then the lock's owner.
+    /// A single stack as a list, several stacks as one tree; then the stack of the lock's owner.
     private var stackLines: [StyledText] {
         if let pool = report.pool { return PoolTable(report: report, pool: pool, width: width).lines + owners }
         let stalled = report.stacks.filter { $0.role == .stalled }
@@ -150,7 +150,7 @@ struct StallBrief {
 
 /// The text of a source line, if the file named in a report is on this machine.
 ///
-/// A report may name any file, so only regular files with a source file's extension are opened, with the rights of the user.
+/// A report may name any file, so only regular files with a source file's extension are opened, with the user's permissions.
 enum SourceLines {
     private static let endings: Set<Substring> = [
         "swift", "c", "h", "m", "mm", "cc", "cpp", "cxx", "hpp", "rs", "go", "py", "js", "ts", "java", "rb", "php",

@@ -7,7 +7,7 @@ extension StallFacts {
         return all.isEmpty ? nil : "\(all.map(\.text).joined(separator: "; "))"
     }
 
-    /// Why no CPU was available, if that is known.
+    /// Why no CPU was available, if known.
     var processors: StyledText? {
         guard let found = report.cause.evidence?.processors else { return nil }
         var parts: [String] = []
@@ -69,7 +69,7 @@ extension StallReport.ProcessName {
 }
 
 extension Double {
-    /// Without a fraction that is zero.
+    /// Without the fraction if it is zero.
     fileprivate var formatted: String {
         self == rounded() && abs(self) < 1e9 ? "\(Int(self))" : "\((self * 10).rounded() / 10)"
     }
@@ -81,7 +81,7 @@ extension StallFacts {
         report.cause.lock.map { StyledText($0.text) }
     }
 
-    /// The cycle of waits.
+    /// The cycle of waits of a deadlock.
     var circle: StyledText? {
         guard let cycle = report.cause.cycle, let first = cycle.first else { return nil }
         let links = cycle.map { "\($0.thread.numberAndName) → \($0.lock.kind) \($0.lock.address)" }

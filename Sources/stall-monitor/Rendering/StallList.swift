@@ -1,16 +1,16 @@
 import StallReports
 
-/// Stalls as a table, the newest last.
+/// Stalls as a table, newest last.
 struct StallList {
     let stalls: [StallOutline]
     let ids: ShortIDs
     let faults: ShortFingerprints
-    /// Stalls like it that were only counted, by the report.
+    /// For each report: similar stalls that were only counted.
     var repeats: [ULID: StallReport.Repeats] = [:]
     var now: Timestamp = .now()
     var width: Int?
 
-    /// Lazy: there may be a hundred thousand lines.
+    /// Lazy, because there may be a hundred thousand lines.
     var lines: some Sequence<StyledText> {
         let hasRepeats = stalls.contains { repeats[$0.id] != nil }
         let layout = TableLayout(columns(hasRepeats), fitting: widest.lazy.map { cells($0, hasRepeats) }, width: width)
@@ -19,7 +19,7 @@ struct StallList {
         }
     }
 
-    /// Stalls whose rows need as much room as those of all: there are not many different durations, ages, and functions.
+    /// Stalls whose rows are as wide as the widest of all. They are few: durations, ages and functions repeat.
     private var widest: [StallOutline] {
         struct Length: Hashable { let duration: DurationText, isWhole: Bool }
         var (traits, lengths, ages): (Set<Shared<OutlineTraits>.Identity>, Set<Length>, Set<Int64>) = ([], [], [])
@@ -35,7 +35,7 @@ struct StallList {
         }
     }
 
-    /// The same number for ages that are shown alike.
+    /// Ages that are shown alike give the same number.
     private static func coarse(_ seconds: Int64) -> Int64 {
         for unit in [86_400, 3600, 60] as [Int64] where seconds >= 2 * unit { return seconds / unit * unit }
         return seconds
@@ -74,7 +74,7 @@ struct StallList {
     }
 }
 
-/// A stall in `tail`: one line for each change of its state, and the cause once.
+/// A stall in `tail`: one line for each change of its state, and its cause once.
 enum StallLine {
     static func lines(_ report: StallReport, isFirst: Bool) -> [StyledText] {
         let moment = isFirst && report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
@@ -113,7 +113,8 @@ extension StallReport.Repeats {
     }
 }
 
-/// The lines of `tail` about stalls that are only counted: for each fault and loop at the first stall, then whenever the count has doubled.
+/// The lines of `tail` about stalls that are only counted. For each fault and loop there is a line at the first stall, and
+/// another whenever the count has doubled.
 struct RepeatLines {
     private struct Key: Hashable {
         let fingerprint: Fingerprint
@@ -129,7 +130,7 @@ struct RepeatLines {
             let repeats = fault.repeats
             let key = Key(fingerprint: fault.fingerprint, label: fault.label, type: fault.type, kind: fault.kind)
             let last = shown[key] ?? 0
-            // A lower count than before means that a report was written and the count started again.
+            // A lower count than before means that a report was written and counting started again.
             guard repeats.count / 2 >= last || repeats.count < last, repeats.count > 0 else { return nil }
             shown[key] = repeats.count
             let culprit = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"

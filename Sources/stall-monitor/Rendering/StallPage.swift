@@ -5,7 +5,7 @@ struct StallPage {
     let report: StallReport
     /// Later stalls of the same fault that were only counted.
     var repeats: StallReport.Repeats?
-    /// Show every frame, also the libraries'.
+    /// Show every frame, including those of libraries.
     var showsAllFrames = false
     /// The terminal's width, for tables. Nil: unlimited.
     var width: Int?
@@ -43,7 +43,7 @@ struct StallPage {
         }
     }
 
-    /// A lock's owner comes directly after the thread that waits for it.
+    /// A lock's owner follows the thread that waits for it.
     private var stacksInOrder: [StallReport.Stack] {
         let owners = report.stacks.filter { $0.role == .lockOwner }
         let others = report.stacks.filter { $0.role != .lockOwner }
@@ -74,7 +74,7 @@ struct StallPage {
     }
 }
 
-/// The named facts of a stall, the most important first.
+/// The named facts of a stall, most important first.
 struct StallFacts {
     let report: StallReport
     /// Later stalls of the same fault that were only counted.
@@ -105,7 +105,7 @@ struct StallFacts {
     private var verdict: StyledText {
         guard let call = report.cause.systemCall else { return "\(report.cause.verdict.canonical)" }
         let arguments = call.argumentText
-        // A computing thread also makes system calls; it happened to be in this one.
+        // A computing thread makes system calls too; it happened to be in this one.
         let link = [.onCPU, .starved].contains(report.cause.verdict) ? "; its stack was taken" : ""
         return
             "\(report.cause.verdict.canonical)\(link) in system call \(call.name ?? "number \(call.number)")(\(arguments))"

@@ -15,7 +15,7 @@ extension StallOutline {
         return StyledText(state.rawValue, style, limit: 40)
     }
 
-    /// `612ms`; with a plus while it is ongoing, or if its end was not seen.
+    /// `612ms`. A plus is appended while the stall is ongoing, or if its end was not seen.
     var durationText: String {
         DurationText(nanoseconds: durationNs).short + (state == .recovered ? "" : "+")
     }
@@ -44,7 +44,7 @@ extension Verdict {
         }
     }
 
-    /// As shown to people.
+    /// The verdict as shown to users.
     var styled: StyledText { StyledText(canonical.rawValue, style, limit: 40) }
 }
 
@@ -66,7 +66,7 @@ extension StallKind {
 }
 
 extension StallReport {
-    /// Clients that waited for the loop. Nil if there were none, or that is unknown.
+    /// Clients that waited for the loop. Nil if there were none, or if that is unknown.
     var victimText: String? {
         guard let victims, victims.clients > 0 else { return nil }
         var parts: [String] = []
@@ -81,10 +81,10 @@ extension StallReport {
     }
 }
 
-/// Unique prefixes of ids, all of one length. Reports of one minute share the first six
-/// characters or more, those of one millisecond up to 25.
+/// Unique prefixes of ids, all of the same length. Reports of one minute share at least the first six characters, those of one
+/// millisecond up to 25.
 struct ShortIDs {
-    /// At least 8, at most 26.
+    /// From 8 to 26 characters.
     let length: Int
 
     init(_ ids: some Sequence<ULID>) {
@@ -93,7 +93,7 @@ struct ShortIDs {
         length = max(8, (shared.max() ?? 0) + 1)
     }
 
-    /// The first character stands for three bits, each of the other 25 for five.
+    /// The first character encodes three bits, each of the other 25 encodes five.
     private static func sharedCharacters(_ left: UInt128, _ right: UInt128) -> Int {
         ((left ^ right).leadingZeroBitCount + 2) / 5
     }
@@ -103,7 +103,7 @@ struct ShortIDs {
 
 /// Unique prefixes of fingerprints without their version, as git shortens commits.
 struct ShortFingerprints {
-    /// From 8 to 16.
+    /// From 8 to 16 digits.
     let length: Int
 
     init(_ fingerprints: some Sequence<Fingerprint>) {
@@ -114,7 +114,7 @@ struct ShortFingerprints {
         length = min(16, max(8, (shared.max() ?? 0) + 1))
     }
 
-    /// For a single one: 8 digits are unique among some thousand.
+    /// For a single fingerprint: 8 digits are unique among some thousand.
     static func prefix(of fingerprint: Fingerprint) -> String { String(digits(fingerprint).prefix(8)) }
 
     func short(_ fingerprint: Fingerprint) -> String { String(Self.digits(fingerprint).prefix(length)) }

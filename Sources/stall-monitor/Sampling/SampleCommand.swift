@@ -121,7 +121,7 @@ struct SampleCommand: ParsableCommand {
         }
     }
 
-    /// Only one process is sampled; of several the user has to choose.
+    /// The process to sample. If several match, the user has to choose.
     private func onlyProcess(named pattern: String) throws(CommandFailure) -> Int32 {
         let found = ProcessWatch.processes(named: pattern)
         guard let first = found.first else { throw CommandFailure("there is no process named \(pattern)") }
@@ -176,11 +176,11 @@ struct InterruptibleWait {
     /// Whether a signal has arrived.
     var isInterrupted: Bool { interruption.count.load(ordering: .relaxed) > 0 }
 
-    /// The opposite, as a closure for other threads.
+    /// Whether no signal has arrived, as a closure for other threads.
     var goesOn: @Sendable () -> Bool { { [interruption] in interruption.count.load(ordering: .relaxed) == 0 } }
 
-    /// - Parameter moment: on the clock of `now`. It may be in the past.
-    /// - Returns: true at that moment; false if a signal arrived before.
+    /// - Parameter moment: A time on the clock of `now`. It may be in the past.
+    /// - Returns: True at that moment; false if a signal arrived before.
     func wait(until moment: Int64) -> Bool {
         let moment = DispatchTime(uptimeNanoseconds: UInt64(max(0, moment)))
         return interruption.semaphore.wait(timeout: moment) == .timedOut

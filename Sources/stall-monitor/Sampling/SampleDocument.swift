@@ -1,7 +1,7 @@
 import StallReports
 
 /// The result of `sample`: its JSON, and the source of the other formats. Frames, threads, modules and system calls are as in a
-/// stall report. A schema version may gain keys; none changes its meaning.
+/// stall report. A schema version may gain keys, but keys never change their meaning.
 struct SampleDocument: Encodable {
     let schema = "stall-sample/1"
     var process: Process
@@ -15,7 +15,7 @@ struct SampleDocument: Encodable {
     /// Rounds that were missed because the command was late.
     var missed: Int
     var ended: Ending
-    /// Those seen most often first.
+    /// Most frequent first.
     var stacks: [Stack]
     var failures: [Failure]
     var modules: [StallReport.Module]
@@ -38,14 +38,14 @@ struct SampleDocument: Encodable {
     enum Ending: String, Encodable {
         /// All requested samples were taken.
         case complete
-        /// Ctrl-C.
+        /// Interrupted by Ctrl-C.
         case interrupted
         case processEnded = "process_ended"
     }
 
-    /// Equal calls at any addresses in their functions, of one thread at several times or of several threads.
+    /// Samples with equal calls at any addresses in their functions: of one thread at several times, or of several threads.
     struct Stack: Encodable {
-        /// All together.
+        /// The number of these samples.
         var count: Int
         var threads: [Sighting]
         /// `quiet`: the thread slept and was not disturbed. `stopped`: it ran and was stopped while its stack was copied.
@@ -75,7 +75,7 @@ struct SampleDocument: Encodable {
     }
 
     struct Sighting: Encodable {
-        /// As at the first sample.
+        /// As in the first sample.
         var thread: StallReport.Thread
         var count: Int
     }

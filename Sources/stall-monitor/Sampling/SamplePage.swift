@@ -6,9 +6,9 @@ struct SamplePage {
     /// The terminal's width. Nil: unlimited.
     var width: Int?
 
-    /// Most stacks printed.
+    /// The largest number of stacks printed.
     private static let limit = 200
-    /// Most threads named of one stack.
+    /// The largest number of threads named for one stack.
     private static let threadLimit = 8
 
     var lines: [StyledText] {
@@ -153,7 +153,7 @@ struct CollapsedStacks {
         return "\(document.modules[module].fileName)+\(offset)"
     }
 
-    /// Without the characters that end a frame or a line.
+    /// Replaces the characters that end a frame or a line.
     private static func plain(_ name: String) -> String {
         VisibleText.of(name.replacing(";", with: ":"), limit: 500).replacing("\n", with: " ")
     }

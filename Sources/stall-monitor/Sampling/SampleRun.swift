@@ -24,12 +24,12 @@ struct SampleRun {
     private var intervalNs: Int64?
     private var missed = 0
     private(set) var rounds = 0
-    /// The failure of a single sample that is incomplete, or of repeated samples without any stack. The document contains it too.
+    /// Why a single sample is incomplete, or why repeated samples have no stack at all. The document contains it too.
     var failure: String? { intervalNs == nil || captured == 0 ? firstFailure : nil }
     private var firstFailure: String?
     private var captured = 0
 
-    /// - Parameter deadlineNs: the longest wait for one thread's stack.
+    /// - Parameter deadlineNs: The longest wait for one thread's stack, in nanoseconds.
     init(processID: Int32, showsAll: Bool, deadlineNs: Int64) throws(CaptureError) {
         (self.processID, self.showsAll, self.deadlineNs) = (processID, showsAll, deadlineNs)
         sampler = try ProcessSampler(processID: processID, deadline: .nanoseconds(deadlineNs))
@@ -37,8 +37,8 @@ struct SampleRun {
         identity = SampleDocument.Process(processID)
     }
 
-    /// - Parameter schedule: nil for a single sample.
-    /// - Throws: if the first sample yields nothing.
+    /// - Parameter schedule: Nil for a single sample.
+    /// - Throws: If the first sample has no result.
     mutating func sample(
         _ schedule: SampleSchedule?,
         _ pause: InterruptibleWait
@@ -88,7 +88,7 @@ struct SampleRun {
 
     private enum Look { case taken, processEnded, interrupted }
 
-    /// An interrupted round is dropped: otherwise some threads would be counted more often than others.
+    /// Discards an interrupted round: otherwise some threads would be counted more often than others.
     private mutating func look(_ pause: InterruptibleWait) throws(CaptureError) -> Look {
         let captures = try captures(pause)
         lastLook = InterruptibleWait.now
@@ -169,7 +169,7 @@ struct SampleRun {
 }
 
 extension CaptureError {
-    /// Whether all other threads and later captures would fail alike.
+    /// Whether all other threads and later captures would fail in the same way.
     fileprivate var isOfProcess: Bool {
         [.noSuchProcess, .zombie, .otherArchitecture, .otherUser, .ptraceScope, .protectedProcess, .accessRefused]
             .contains(code)

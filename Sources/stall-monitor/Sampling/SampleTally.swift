@@ -7,7 +7,7 @@ import Symbolication
 struct SampleTally {
     private struct Key: Hashable {
         var functions: [Function]
-        /// Of the functions that await, and how their chain ends.
+        /// The functions that await, and how their chain ends.
         var awaiting: [Function]
         var end: AsyncEnd?
         var method: CapturedStack.Method
@@ -15,7 +15,7 @@ struct SampleTally {
         var systemCall: Int?
     }
 
-    /// Two addresses in one named function are equal; unnamed ones are compared by address.
+    /// Two addresses in one named function are equal. Unnamed functions are compared by address.
     private enum Function: Hashable {
         case named(module: Int?, symbol: String)
         case unnamed(Address)
@@ -62,7 +62,7 @@ struct SampleTally {
         failed[key, default: first].count += 1
     }
 
-    /// Those seen most often first.
+    /// Most frequent first.
     var document: (stacks: [SampleDocument.Stack], failures: [SampleDocument.Failure]) {
         let sorted = stacks.enumerated().sorted { ($1.element.count, $0.offset) < ($0.element.count, $1.offset) }
         return (sorted.map(\.element), failed.values.sorted { ($0.thread.id, $0.code) < ($1.thread.id, $1.code) })
@@ -106,12 +106,12 @@ struct SampledCalls {
     var async: StallReport.AsyncCallers?
 }
 
-/// Names the frames of one process, each address once and at once: after the process has ended, nothing can be named.
+/// Names the frames of one process. Each address is named once, without delay: after the process has ended, that is impossible.
 struct SampleNames {
     private let processID: Int32
     private var symbolicator: Symbolicator
     private var known: [CapturedStack.Frame: [StallReport.Frame]] = [:]
-    /// By resumption address.
+    /// The awaiting functions by their resumption address.
     private var awaits: [UInt: [StallReport.Frame]] = [:]
     private(set) var modules: [StallReport.Module] = []
 
@@ -120,7 +120,7 @@ struct SampleNames {
         symbolicator = Symbolicator(processID: processID)
     }
 
-    /// Call when the process runs another program: addresses have new meanings.
+    /// Call this when the process runs another program: then addresses have other meanings.
     mutating func forgetAddresses() {
         symbolicator = Symbolicator(processID: processID)
         (known, awaits) = ([:], [:])
@@ -198,7 +198,7 @@ extension CapturedStack.Method {
 }
 
 extension SampleDocument.Cost {
-    /// - Parameter samplerCPU: of this process.
+    /// - Parameter samplerCPU: The processor time of this process.
     init(_ cost: SamplingCost, samplerCPU: Int64) {
         self.init(
             stops: Int64(clamping: cost.stops),

@@ -4,8 +4,8 @@ import StallReports
 import StallShipping
 import Synchronization
 
-/// A temporary report directory with a collector's matching reports, which readers use like any other. It is
-/// removed when the process ends, also by Ctrl-C.
+/// A temporary report directory with matching reports of a collector, which readers use like any other. It is removed when the
+/// process ends, even by Ctrl-C.
 enum CollectorCopy {
     private static let directories = Mutex([String]())
 
@@ -13,8 +13,8 @@ enum CollectorCopy {
         ["http://", "https://"].contains { path.lowercased().hasPrefix($0) }
     }
 
-    /// - Parameter selections: at least these stalls are fetched, possibly more.
-    /// - Returns: the directory's path.
+    /// - Parameter selections: These stalls are fetched, and possibly more.
+    /// - Returns: The directory's path.
     static func make(of address: String, covering selections: [StallSelection]) throws -> String {
         let directory = try newDirectory()
         var line = TransientLine()
@@ -27,7 +27,7 @@ enum CollectorCopy {
         return directory
     }
 
-    /// Faults summed by the collector, over any number of stalls. Nil if the collector cannot evaluate the selection.
+    /// Faults that the collector has summed over any number of stalls. Nil if the collector cannot evaluate the selection.
     static func faults(
         at address: String,
         _ selection: StallSelection,
@@ -60,9 +60,9 @@ enum CollectorCopy {
         }
     }
 
-    /// A question that covers all selections. Conditions that a collector does not support, such as patterns, are applied by the reader.
+    /// A query that covers all selections. The reader applies conditions that a collector does not support, such as patterns.
     private static func question(covering selections: [StallSelection]) -> CollectorClient.Question {
-        // The reader selects by a stall's end, the collector by its beginning.
+        // The reader selects by a stall's end, the collector by its start.
         let sinces = selections.map { $0.since?.advanced(byNanoseconds: -3_600_000_000_000) }
         let since = sinces.contains(nil) ? nil : sinces.compactMap(\.self).min()
         let untils = selections.map { $0.until?.advanced(byNanoseconds: 1) }
@@ -76,7 +76,7 @@ enum CollectorCopy {
         return question
     }
 
-    /// Empty if one of them matches all names, or has a pattern.
+    /// Empty if one of them matches all names or contains a pattern.
     private static func names(_ name: String, _ patterns: [[NamePattern]]) -> CollectorClient.Question {
         let known = patterns.map { $0.map(\.exactName) }
         guard known.allSatisfy({ !$0.isEmpty && !$0.contains(nil) }) else { return [] }
@@ -107,7 +107,7 @@ enum CollectorCopy {
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
             source.setEventHandler {
-                // The reference in its own handler keeps the source alive as long as the process.
+                // This reference in the handler keeps the source alive while the process runs.
                 source.cancel()
                 exit(128 + number)
             }

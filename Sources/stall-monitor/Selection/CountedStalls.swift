@@ -40,19 +40,19 @@ struct FaultTraits {
 }
 
 extension RunRecord.Repeated {
-    /// Whether counted stalls match. Unknown ones are kept, so that they are not missed.
+    /// Whether counted stalls match. If unknown, they are kept, so that none is missed.
     func isIncluded(in selection: StallSelection, names: FaultNames? = nil, traits: FaultTraits = .unknown) -> Bool {
         membership(in: selection, names: names, traits: traits) != .unwanted
     }
 
-    /// Judged by time, fault, loop, kind and length, and by the fault's reports.
+    /// Decides by time, fault, loop, kind and length, and by the fault's reports.
     func membership(
         in selection: StallSelection,
         names: FaultNames? = nil,
         traits: FaultTraits = .unknown
     ) -> Membership {
         guard isInTime(of: selection), selection.includes(fingerprint, names),
-            // Counted stalls have ended, or are counted as ended.
+            // Counted stalls have ended, or count as ended.
             selection.states.isEmpty || selection.states.contains(.recovered)
         else { return .unwanted }
         let answers =

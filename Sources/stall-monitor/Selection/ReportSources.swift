@@ -3,7 +3,7 @@ import StallIndex
 import StallReports
 import Synchronization
 
-/// Report directories that are read as if they were one. One that cannot be read does not hide the others.
+/// Report directories that are read as one. A directory that cannot be read does not hide the others.
 struct ReportSources: Hashable {
     /// Without duplicates.
     let paths: [String]
@@ -66,7 +66,7 @@ struct ReportSources: Hashable {
         return Catalogs(found, failures)
     }
 
-    /// Prints a note for each unreadable file; exit code 1 if there is one.
+    /// Prints a note for each unreadable file. The exit code is 1 if there is one.
     static func report(_ failures: [ReportError]) throws {
         failures.forEach { Output.note($0) }
         if !failures.isEmpty { throw ExitCode.failure }
@@ -76,7 +76,7 @@ struct ReportSources: Hashable {
 /// The stalls in the directories, by file name.
 struct Catalogs {
     let all: [ReportCatalog]
-    /// The oldest first, each once.
+    /// Oldest first, without duplicates.
     let stalls: [ULID]
     let failures: [ReportError]
 
@@ -123,9 +123,9 @@ struct Catalogs {
         return FaultNames(pairs: pairs)
     }
 
-    /// Those that are wanted: the others need not be read as a whole.
+    /// The outlines of stalls that match. Other reports are not read completely.
     ///
-    /// - Parameter failures: Errors of reports that cannot be read are added.
+    /// - Parameter failures: The errors of reports that cannot be read are appended.
     func stalls(
         of selection: StallSelection,
         names: FaultNames?,
@@ -148,7 +148,7 @@ struct Catalogs {
 }
 
 extension Array {
-    /// Sorted, and the first of those with the same key. A copied report is the same stall.
+    /// Sorted, and only the first element of each key: a copied report is the same stall.
     fileprivate func sortedAndOnce<Key: Comparable & Hashable>(by key: (Element) -> Key) -> [Element] {
         var known: Set<Key> = []
         return filter { known.insert(key($0)).inserted }.sorted { key($0) < key($1) }
@@ -201,7 +201,7 @@ enum ReportIndexes {
     /// Nil if nothing may be shown.
     private static let line = Mutex(TransientLine?.some(TransientLine()))
 
-    /// To be called before anything is read.
+    /// Call this before anything is read.
     static func use(_ use: IndexedReports.Use) { wanted.withLock { $0 = use } }
 
     /// For a command that draws on the whole screen.

@@ -1,7 +1,7 @@
 import StallGate
 import StallReports
 
-/// The argument of `show`: the latest stall, an earlier one, or a stall or fault by a prefix of its name.
+/// The argument of `show`: the latest stall, an earlier one, or a prefix of a stall's id or a fault's fingerprint.
 struct StallChoice: Hashable {
     /// As given.
     private let text: String
@@ -21,7 +21,7 @@ struct StallChoice: Hashable {
         if before == nil, idPrefix == nil, fingerprint == nil { return nil }
     }
 
-    /// `latest`, `latest~1` for the one before it, `latest~` for the same.
+    /// `latest`, `latest~1` for the one before it, `latest~` for the same as `latest~1`.
     private static func stepsBeforeLatest(_ text: String) -> Int? {
         let text = text.lowercased()
         if text == "latest" { return 0 }
@@ -32,7 +32,7 @@ struct StallChoice: Hashable {
     }
 
     enum Found: Hashable {
-        /// So many stalls before the latest one.
+        /// The stall that is this many stalls before the latest one.
         case latest(before: Int)
         case stall(ULID)
         case fault(FingerprintPrefix)
@@ -51,7 +51,7 @@ struct StallChoice: Hashable {
         }
     }
 
-    /// They are sorted, and so is their text.
+    /// The ids are sorted, and so is their text.
     private static func ids(beginningWith prefix: String, in stalls: [ULID]) -> [ULID] {
         let first = ULID(prefix + String(repeating: "0", count: max(0, 26 - prefix.utf8.count)))
         guard let first else { return [] }
@@ -101,7 +101,8 @@ struct StallChoice: Hashable {
     }
 }
 
-/// One side of a comparison: a report directory, or stalls of the given directories chosen by release, host, day and others.
+/// One side of a comparison: a report directory, or stalls of the given directories chosen by release, host, day and other
+/// conditions.
 enum StallSet: Hashable {
     case directory(String)
     case choice(StallSelection)
@@ -109,9 +110,9 @@ enum StallSet: Hashable {
     /// The names before `=`, for messages.
     static let keys = "release, host, service, label, day"
 
-    /// `./stall-reports`, or conditions as `release=1.4,host=web*,day=yesterday`.
+    /// Parses `./stall-reports`, or conditions such as `release=1.4,host=web*,day=yesterday`.
     ///
-    /// - Throws: what is wrong with the conditions.
+    /// - Throws: What is wrong with the conditions.
     init(_ text: String, now: Timestamp = .now()) throws(CommandFailure) {
         guard text.contains("="), !text.contains("/") else {
             self = .directory(text)
@@ -147,9 +148,9 @@ enum StallSet: Hashable {
     /// The side's stalls.
     ///
     /// - Parameters:
-    ///   - sources: where a choice is searched.
-    ///   - name: the side's name for messages.
-    ///   - failures: unreadable files are added, each once.
+    ///   - sources: Where to search for a choice's stalls.
+    ///   - name: The side's name for messages.
+    ///   - failures: The errors of unreadable files are appended, each once.
     func baseline(in sources: ReportSources, named name: String, _ failures: inout [ReportError]) throws -> Baseline {
         let sources = try places(or: sources)
         let whole = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
@@ -157,13 +158,13 @@ enum StallSet: Hashable {
         return try baseline(of: whole, named: name)
     }
 
-    /// The side's own directory, or those in which a choice is searched.
+    /// The side's own directory; for a choice, the directories to search.
     private func places(or sources: ReportSources) throws -> ReportSources {
         guard case .directory(let path) = self else { return sources }
         return try ReportSources([path], covering: [.everything])
     }
 
-    /// Passes on the side's reports one by one. Unreadable ones are left out: the comparison has named them.
+    /// Passes the side's reports to `use`, one by one. Unreadable ones are left out: the comparison has named them.
     func forEachReport(in sources: ReportSources, _ use: (StallReport) -> Void) throws {
         let places = try places(or: sources)
         let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try places.catalogs() }

@@ -1,11 +1,11 @@
 import StallGate
 import StallReports
 
-/// A choice of stalls. All given conditions must hold; of several values for one condition, any.
+/// A choice of stalls. All given conditions must hold. A condition with several values holds if one of them matches.
 struct StallSelection: Hashable {
-    /// Stalls that ended at this moment or later, or have not ended.
+    /// Stalls that ended at this moment or later, or that are ongoing.
     var since: Timestamp?
-    /// Stalls that began at this moment or before.
+    /// Stalls that began at this moment or earlier.
     var until: Timestamp?
     var services: [NamePattern] = []
     var hosts: [NamePattern] = []
@@ -25,13 +25,13 @@ struct StallSelection: Hashable {
 
     static let everything = StallSelection()
 
-    /// Whether nothing is left out.
+    /// Whether it selects all stalls.
     var isEverything: Bool { self == .everything }
 
     /// The note if no stall matches.
     var nothingFound: String { isEverything ? "no stalls" : "no matching stalls" }
 
-    /// - Parameter names: aliases of faults; without them only the stall's own are used.
+    /// - Parameter names: Aliases of faults. Without them only the stall's own aliases are used.
     func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
         includesFigures(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
             && includesTraits(stall, names)
@@ -41,13 +41,13 @@ struct StallSelection: Hashable {
         isEverything || includes(StallOutline(report), names: names)
     }
 
-    /// Whether a run may contain matching stalls, judged by its process and time only.
+    /// Whether a run may contain matching stalls, as far as its process and time show.
     func includes(_ run: RunRecord) -> Bool {
         since.map { run.state == .running || run.updatedAt >= $0 } ?? true && until.map { run.startedAt <= $0 } ?? true
             && includes(service: run.service?.name, release: run.service?.version, host: run.host.name)
     }
 
-    /// Whether a process's stalls match, at any time.
+    /// Whether stalls of a process can match, at any time.
     func includes(service: String?, release: String?, host: String) -> Bool {
         services.allow(service) && releases.allow(release) && hosts.allow(host)
     }
@@ -90,7 +90,7 @@ struct StallSelection: Hashable {
     }
 }
 
-/// A selection for many stalls: what they have in common is compared once.
+/// A selection that is applied to many stalls: properties that they share are compared once.
 struct StallFilter {
     private let selection: StallSelection
     private let names: FaultNames?
@@ -98,7 +98,7 @@ struct StallFilter {
     private var traits: [Shared<OutlineTraits>.Identity: Bool] = [:]
     private var origins: [Shared<OutlineOrigin>.Identity: Bool] = [:]
 
-    /// - Parameter names: What else faults are known by.
+    /// - Parameter names: Other names of the faults.
     init(_ selection: StallSelection, names: FaultNames? = nil) {
         (self.selection, self.names, isOpen) = (selection, names, selection.isEverything)
     }
@@ -126,14 +126,14 @@ struct StallFilter {
 }
 
 extension [NamePattern] {
-    /// An empty list matches everything, also a missing name.
+    /// An empty list matches everything, including a missing name.
     fileprivate func allow(_ name: String?) -> Bool {
         isEmpty || name.map { name in contains { $0.matches(name) } } ?? false
     }
 }
 
 extension Severity {
-    /// Greater is worse. An unknown severity ranks highest, so that it is not missed.
+    /// A greater rank is worse. An unknown severity ranks highest, so that it is not missed.
     var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
 }
 
@@ -150,7 +150,7 @@ extension ReportReader.Overview {
         return chosen
     }
 
-    /// Doubts about counted stalls for which it is unknown whether they match.
+    /// Doubts about counted stalls that may or may not match.
     func doubts(of selection: StallSelection) -> [Doubt] {
         guard !selection.isEverything else { return [] }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
@@ -166,7 +166,7 @@ extension ReportReader.Overview {
 }
 
 extension RunRecord {
-    /// With the matching faults only. Nil if none can match.
+    /// The run with its matching faults only. Nil if nothing in it can match.
     func chosen(
         by selection: StallSelection,
         names: FaultNames? = nil,
@@ -176,18 +176,18 @@ extension RunRecord {
         var chosen = self
         chosen.repeated = repeated?.filter { $0.isIncluded(in: selection, names: names, traits: traits) }
         chosen.watched = watched(in: selection)
-        // It watched other loops only.
+        // The run watched other loops only.
         return chosen.watched.isEmpty && !watched.isEmpty ? nil : chosen
     }
 
-    /// The matching watched loops, each with its share of the chosen time, assuming that they were watched evenly over the run.
+    /// The matching watched loops, each with its share of the chosen time. Assumes that they were watched evenly over the run.
     func watched(in selection: StallSelection) -> [Watched] {
         let part = part(in: selection)
         return watched.filter { selection.includes(label: $0.label, type: $0.type) }.map { thing in
             guard part < 1 else { return thing }
             var thing = thing
             thing.watchedNs = Int64(saturating: Double(max(0, thing.watchedNs)) * part)
-            // It is not recorded which turns fell into the chosen time.
+            // The run record does not say which turns fell into the chosen time.
             (thing.turns, thing.turnDurations) = (nil, nil)
             return thing
         }
@@ -204,19 +204,20 @@ extension RunRecord {
     }
 }
 
-/// A name, or a pattern with `*` for any characters and `?` for one. Upper and lower case are the same.
+/// A name, or a pattern with `*` for any characters and `?` for one. Ignores case.
 struct NamePattern: Hashable {
     private let pattern: [Character]
     /// The name as given, if it is not a pattern.
     let exactName: String?
 
-    /// - Parameter isPart: whether a name has to contain it only.
+    /// - Parameter isPart: Whether it matches every name that contains it.
     init(_ text: String, isPart: Bool = false) {
         pattern = Array((isPart ? "*\(text)*" : text).lowercased())
         exactName = isPart || text.contains(where: { "*?".contains($0) }) ? nil : text
     }
 
-    /// In time proportional to both lengths: after a mismatch only the last star is retried, one character further on.
+    /// Takes time proportional to the product of both lengths at most: after a mismatch only the last star is tried again, one
+    /// character further.
     func matches(_ name: String) -> Bool {
         let name = Array(name.lowercased())
         var (next, position) = (0, 0)

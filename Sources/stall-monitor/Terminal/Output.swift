@@ -1,12 +1,11 @@
 import Glibc
 import StallReports
 
-/// Standard output and error, unbuffered, whole records at a time.
+/// Standard output and standard error. Unbuffered; whole records are written at once.
 enum Output {
-    /// Writes data. If the reader is gone (`| head`), the process ends silently, as by SIGPIPE.
+    /// Writes data. If the reader has closed the pipe (`| head`), the process ends silently, as if by SIGPIPE.
     static func write(_ text: String) throws(CommandFailure) { try write(Array(text.utf8)) }
 
-    /// Writes bytes.
     static func write(_ bytes: [UInt8]) throws(CommandFailure) {
         switch writeAll(bytes, to: STDOUT_FILENO) {
         case 0: return
@@ -28,7 +27,7 @@ enum Output {
         try write(text)
     }
 
-    /// Everything that is not data.
+    /// Writes a message, which is anything that is not data.
     static func note(_ text: String) {
         let width = Terminal.current(STDERR_FILENO).width
         error(noteLines(text, width: width).map { $0.plain + "\n" }.joined())
@@ -45,7 +44,7 @@ enum Output {
         try write(dataLines(text, width: terminal.width), on: terminal)
     }
 
-    /// Such a line wrapped for a terminal.
+    /// A line of data, wrapped for a terminal.
     static func dataLines(_ text: String, width: Int?) -> [StyledText] {
         StyledText(text, limit: .max).wrapped(to: width, hanging: 4)
     }
@@ -71,8 +70,8 @@ enum Output {
         return 0
     }
 
-    /// Another process that shares the pipe or terminal made it non-blocking. Also returns if the reader is gone or a signal arrives: the next
-    /// write finds out.
+    /// Waits until the descriptor is writable: another process that shares the pipe or terminal may have made it non-blocking.
+    /// Also returns if the reader has closed the pipe or a signal arrives; the next write detects that.
     private static func waitForRoom(_ descriptor: Int32) {
         var wanted = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         _ = unsafe poll(&wanted, 1, -1)
@@ -131,12 +130,12 @@ struct CommandFailure: Error, Hashable, CustomStringConvertible {
 /// JSON that is safe on a terminal: control and invisible characters are written as JSON
 /// escapes, so that programs read the same values.
 enum JSONText {
-    /// One line, without a line feed.
+    /// One line, without a newline at its end.
     static func of(_ document: some JSONDocument) throws(ReportError) -> String {
         escaped(String(decoding: try document.json().dropLast(), as: UTF8.self))
     }
 
-    /// In valid JSON such characters occur only in strings, where an escape is equivalent.
+    /// In valid JSON such characters occur only in strings, where an escape means the same.
     static func escaped(_ json: String) -> String {
         var text = ""
         for scalar in json.unicodeScalars {

@@ -10,7 +10,6 @@ enum OutputFile {
         try sink.finish()
     }
 
-    /// Appends the text.
     static func append(_ text: String, to path: String) throws(CommandFailure) {
         let problem = writeWhole(text, to: path, mode: "ae")
         if problem != 0 { throw CommandFailure("cannot write \(path): \(ReportError(.io, errorNumber: problem))") }
@@ -52,7 +51,7 @@ struct ExportSink: ~Copyable {
     private let partial: String?
     private let descriptor: Int32
 
-    /// - Throws: if the file cannot be created.
+    /// - Throws: If the file cannot be created.
     init(path: String?) throws(CommandFailure) {
         self.path = path
         guard let path else {
@@ -63,7 +62,7 @@ struct ExportSink: ~Copyable {
         var status = stat()
         let isOther = unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG
         partial = isOther ? nil : "\(path).\(getpid()).partial"
-        // Left by a killed process with the same process id.
+        // A killed process with the same process id may have left it.
         if let partial { _ = unsafe unlink(partial) }
         let flags = isOther ? O_WRONLY | O_TRUNC : O_WRONLY | O_CREAT | O_EXCL
         descriptor = unsafe open(partial ?? path, flags | O_CLOEXEC, 0o644)
@@ -73,7 +72,7 @@ struct ExportSink: ~Copyable {
     deinit {
         guard path != nil else { return }
         close(descriptor)
-        // It still exists only if writing failed.
+        // The file still exists only if writing failed.
         if let partial { _ = unsafe unlink(partial) }
     }
 
@@ -101,7 +100,7 @@ enum Folder {
         return unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// The names in it in alphabetical order. Empty if it cannot be read.
+    /// The names in the directory, sorted. Empty if it cannot be read.
     static func names(in path: String) -> [String] {
         guard let folder = unsafe opendir(path) else { return [] }
         defer { unsafe _ = closedir(folder) }

@@ -19,7 +19,7 @@ enum RawTerminal {
     private static let enterScreen = "\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J"
     private static let leaveScreen = "\u{1B}[?25h\u{1B}[?1049l"
 
-    /// Ctrl-C remains a signal. Ctrl-Z and Ctrl-\ do nothing: the shell would be left with a terminal like this.
+    /// Ctrl-C remains a signal. Ctrl-Z and Ctrl-\ do nothing, because the shell would get the terminal in raw mode.
     static func enter() throws(CommandFailure) {
         atexit { RawTerminal.leave() }
         state.withLock { $0.isEntered = true }
@@ -32,7 +32,7 @@ enum RawTerminal {
             state.withLock { $0.settings = known }
             settings.c_lflag &= ~tcflag_t(ICANON | ECHO)
             unsafe withUnsafeMutableBytes(of: &settings.c_cc) { keys in
-                // None (_POSIX_VDISABLE is 0 on Linux).
+                // 0 disables the key (_POSIX_VDISABLE on Linux).
                 for key in [VSUSP, VQUIT] { unsafe keys[Int(key)] = 0 }
                 unsafe keys[Int(VMIN)] = 0
                 unsafe keys[Int(VTIME)] = 0
@@ -42,20 +42,20 @@ enum RawTerminal {
         try Output.write(enterScreen)
     }
 
-    /// Once; a second time does nothing.
+    /// Restores the terminal. A second call does nothing.
     static func leave() {
         let known = state.withLock { state in
             defer { state = State() }
             return state
         }
         guard known.isEntered else { return }
-        // A terminal that has gone (EIO) needs nothing any more.
+        // If the terminal has gone (EIO), nothing needs to be restored.
         _ = Output.writeAll(Array(leaveScreen.utf8), to: STDOUT_FILENO)
         guard var settings = known.settings else { return }
         _ = unsafe tcsetattr(STDIN_FILENO, TCSANOW, &settings)
     }
 
-    /// What was typed, without a wait. Nil when the terminal has gone.
+    /// Returns what was typed, without waiting. Nil if the terminal has gone.
     static func read() -> [UInt8]? {
         var bytes = [UInt8](repeating: 0, count: 256)
         let count = unsafe bytes.withUnsafeMutableBytes { unsafe Glibc.read(STDIN_FILENO, $0.baseAddress, $0.count) }
@@ -64,13 +64,13 @@ enum RawTerminal {
     }
 }
 
-/// A key of a terminal, as far as this command's screens use it.
+/// A key that this command's screens use.
 enum KeyPress: Hashable {
     case up, down, pageUp, pageDown, home, end, enter, escape
     case character(Character)
 }
 
-/// Makes keys out of what a terminal sends. One read may hold many keys, and a part of one. Pure.
+/// Converts bytes from a terminal into keys. One read may contain many keys, and an incomplete one. Pure.
 struct KeyDecoder {
     private var pending: [UInt8] = []
 

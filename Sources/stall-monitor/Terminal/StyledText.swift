@@ -1,6 +1,6 @@
 import StallReports
 
-/// A line for a person, with or without colours.
+/// A line for a user, with or without colours.
 ///
 /// Every string passes through ``VisibleText``, so that no text in a report can control the terminal.
 struct StyledText: Hashable {
@@ -13,7 +13,7 @@ struct StyledText: Hashable {
         case magenta = "35"
         case cyan = "36"
         case boldRed = "1;31"
-        /// Backgrounds, with a foreground that is readable on them.
+        /// Backgrounds, each with a readable foreground.
         case ownBox = "30;43"
         case lightOwnBox = "30;103"
         case libraryBox = "30;47"
@@ -101,7 +101,7 @@ extension StyledText {
                 (line, rest) = (indent, tail)
             }
             line = line + rest
-            // Leading blanks are an indentation, not a place to break.
+            // Leading blanks are an indentation, so the line is not broken there.
             if !isBlank { isEmpty = false }
         }
         return lines + [line]

@@ -28,7 +28,7 @@ struct Terminal: Hashable {
         return terminal
     }
 
-    /// With colours on terminals only, and not if the environment forbids them.
+    /// With colours on terminals only, unless the environment forbids them.
     static func current(_ descriptor: Int32 = STDOUT_FILENO) -> Terminal {
         guard isatty(descriptor) == 1 else { return .plain }
         let isDumb = EnvironmentVariable.value("TERM") == "dumb"
@@ -50,7 +50,7 @@ struct Terminal: Hashable {
     }
 }
 
-/// The pager, started as git does: $PAGER, or else `less`, with -FRX unless $LESS is set.
+/// The pager. It is chosen as in git: $PAGER, otherwise `less`, with -FRX unless $LESS is set.
 struct Pager {
     private let command: String
 
@@ -66,7 +66,7 @@ struct Pager {
 
     /// Returns when the pager has ended.
     ///
-    /// - Returns: false if the pager could not be run.
+    /// - Returns: False if the pager could not be run.
     func show(_ lines: some Sequence<StyledText>, on terminal: Terminal) throws(CommandFailure) -> Bool {
         unsafe setenv("LESS", "FRX", 0)
         unsafe setenv("LV", "-c", 0)
@@ -80,14 +80,13 @@ struct Pager {
         let status = unsafe pclose(pipe)
         signal(SIGPIPE, before.0)
         signal(SIGINT, before.1)
-        // As in wait(2): the low seven bits are a signal's, the next byte is the exit status.
+        // As in wait(2): the low seven bits are the signal, the next byte is the exit status.
         return !(status & 0x7f == 0 && Self.notRun.contains(status >> 8 & 0xff))
     }
 }
 
-/// Environment variables.
 enum EnvironmentVariable {
-    /// The value; nil also for an empty one.
+    /// The value. Nil if the variable is missing or empty.
     static func value(_ name: String) -> String? {
         guard let value = unsafe getenv(name), unsafe value.pointee != 0 else { return nil }
         return unsafe String(cString: value)

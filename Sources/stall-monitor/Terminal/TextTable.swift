@@ -2,9 +2,9 @@
 struct TextTable {
     struct Column {
         let title: String
-        /// The column may shrink to this width; nil: it keeps its width.
+        /// The column may shrink to this width. Nil: it keeps its width.
         var minimum: Int?
-        /// If the narrowest columns still do not fit, those with the lowest ranks are left out. Nil: never left out.
+        /// If the columns do not fit even at their minimum widths, those with the lowest ranks are left out. Nil: never left out.
         var rank: Int?
     }
 
@@ -25,7 +25,8 @@ struct TextTable {
     }
 }
 
-/// The widths of a table's columns. Long tables are not kept in memory: rows are made once to measure and once to write.
+/// The widths of a table's columns. Long tables are not kept in memory: rows are created once to measure them and again to write
+/// them.
 struct TableLayout {
     private let columns: [TextTable.Column]
     /// Nil for a column that is left out.
@@ -56,8 +57,7 @@ struct TableLayout {
         return line.truncated(to: limit ?? .max)
     }
 
-    /// Leaves out columns until the rest fits at minimum width, then shrinks columns as needed,
-    /// those of low rank first.
+    /// Leaves out columns until the rest fits at minimum width. Then shrinks columns as needed, those of low rank first.
     private static func shrunk(_ widths: [Int], _ columns: [TextTable.Column], within limit: Int) -> [Int?] {
         var widths = widths.map(Int?.some)
         let order = columns.indices.sorted {

@@ -95,13 +95,13 @@ struct TopRun {
 
     init(_ paths: [String], _ selection: StallSelection, every: Duration, _ colour: ColourOption) throws {
         (self.paths, self.selection, self.every, self.colour) = (paths, selection, every, colour)
-        // Before anything else: a signal must not end the process before the terminal is restored.
+        // This comes first: a signal must not end the process before the terminal is restored.
         signals = try Result { () throws(StartError) in try WatchSignals() }
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
         reader = try TopReader()
     }
 
-    /// - Returns: the signal that ended it; nil if a key did.
+    /// - Returns: The signal that ended it; nil if a key did.
     mutating func run() throws -> Int32? {
         try RawTerminal.enter()
         defer { RawTerminal.leave() }
@@ -159,7 +159,7 @@ struct TopRun {
                 before.page != state.page || before.view != state.view || before.faultOrder != state.faultOrder
                     || before.showsFlame != state.showsFlame
             else { continue }
-            // The content for the new view is not read yet.
+            // The contents of the new view have not been read yet.
             if before.page != state.page { content.page = nil }
             if before.faultOrder != state.faultOrder { content.faults?.sort(by: state.faultOrder.isBefore) }
             nextLook = .now
@@ -169,7 +169,7 @@ struct TopRun {
 
     /// Returns at a key, a signal, an answer, or when the next refresh is due.
     ///
-    /// - Returns: whether there is a key to read.
+    /// - Returns: Whether there is a key to read.
     private mutating func wait() -> Bool {
         var wanted = [signals.descriptor, reader.descriptor].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
         if RawTerminal.hasKeys { wanted.append(pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)) }

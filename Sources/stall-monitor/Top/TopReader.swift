@@ -6,7 +6,7 @@ import Synchronization
 
 /// Reads what `top` shows on a thread of its own, so that keys and signals never wait for a disk. One refresh at a time.
 final class TopReader: Sendable {
-    /// What is to be read.
+    /// What to read.
     struct Request {
         var paths: [String]
         var selection: StallSelection
@@ -21,18 +21,18 @@ final class TopReader: Sendable {
     private struct State {
         var faults: [Fault]?
         var order: FaultOrder?
-        /// When faults may be summed again. That reads every report, so a slow survey is not repeated soon.
+        /// When faults may be summed again. That reads every report, so a slow survey is not soon repeated.
         var nextSurvey = ContinuousClock.now
         var answer: Result<TopContent, any Error>?
     }
 
-    /// Readable when there is an answer.
+    /// Readable when the answer is ready.
     let descriptor: Int32
     private let writeEnd: Int32
     private let queue = DispatchQueue(label: "stall-monitor.top")
     private let state = Mutex(State())
 
-    /// A survey may take at most one part in so many of the time.
+    /// A survey may take at most this fraction of the time: one part in 10.
     private static let surveyShare = 10
 
     init() throws(CommandFailure) {

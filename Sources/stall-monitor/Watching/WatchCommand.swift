@@ -102,7 +102,7 @@ struct WatchCommand: ParsableCommand {
     }
 
     func run() throws {
-        // Before anything else: a signal must not end the process before its ongoing reports are closed.
+        // This comes first: a signal must not end the process before its ongoing reports are closed.
         let signals = try Result { () throws(StartError) in try WatchSignals() }
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
         var run = try WatchRun(self, signals)

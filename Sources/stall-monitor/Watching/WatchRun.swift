@@ -24,7 +24,7 @@ struct WatchRun {
     private var child: StartedCommand?
     private var rounds = 0
 
-    /// - Throws: why none of the processes can be watched, in one line.
+    /// - Throws: Why none of the processes can be watched, in one line.
     init(_ options: WatchCommand, _ signals: WatchSignals) throws {
         (self.options, self.signals) = (options, signals)
         var watching = WatchOptions(
@@ -113,14 +113,14 @@ struct WatchRun {
         }
     }
 
-    /// Adds processes of that name that started later. A refusal was already reported at the first attempt.
+    /// Adds processes with that name that have started since. The first refusal was already reported.
     private func addLater(_ name: String) {
         for id in ProcessWatch.processes(named: name) where !watcher.processIDs.contains(id) { try? watcher.add(id) }
     }
 
     /// Closes ongoing stalls, waits until they are written, and prints the summary.
     ///
-    /// - Returns: how many reports could not be written.
+    /// - Returns: The number of reports that could not be written.
     @discardableResult
     func close(isQuiet: Bool = false) -> Int {
         watcher.end()
@@ -136,13 +136,13 @@ final class WatchView: Sendable {
         var shown: Set<ULID> = []
         var stalls = 0
         var counted = 0
-        /// By thread: a thread that runs another program with a loop counts once.
+        /// Counted by thread: a thread that runs another program with a loop counts once.
         var loops: Set<[Int32]> = []
         var processes = 0
     }
 
     private let format: OutputFormat
-    /// Then standard output belongs to the watched command.
+    /// Whether standard output belongs to the watched command.
     private let isBesideCommand: Bool
     private let state = Mutex(State())
 
