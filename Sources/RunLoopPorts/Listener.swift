@@ -7,17 +7,17 @@ import RunLoopKit
 final class Listener: Sendable {
     enum Arrival {
         case connection(MessageSocket)
-        /// There was a connection and no descriptor for it: it was closed.
+        /// There was a connection, but no descriptor for it, so it was closed.
         case refused
-        /// There may be a connection, and not even a descriptor to refuse it with: it waits, and the socket stays ready.
+        /// There may be a connection, but no descriptor is left even to refuse it. It waits, and the socket stays ready.
         case starved
         case nothing
     }
 
     let socket: MessageSocket
     private let claim: NameClaim
-    /// Closed for a moment when there are no descriptors left, so that a connecting client is refused instead of left waiting.
-    /// -1 if it could not be reopened, because another thread has taken the descriptor.
+    /// A spare descriptor. It is closed for a moment when none is left, so that a connecting client is refused instead of
+    /// waiting. -1 if it could not be reopened, because another thread has taken the descriptor.
     private let reserve: ForkSafeMutex<Int32>
 
     init(_ name: PortName, in directory: PortDirectory) throws(RunLoopError) {
@@ -33,7 +33,7 @@ final class Listener: Sendable {
 
     deinit {
         reserve.withLock { if $0 >= 0 { close($0) } }
-        // Notifies clients that have connected but were not accepted, also if another process has a copy of the socket.
+        // Notifies clients that have connected but were not accepted, even if another process has a copy of the socket.
         socket.hangUp()
     }
 
@@ -63,7 +63,7 @@ final class Listener: Sendable {
 }
 
 extension PortReceiver {
-    /// Delivers one message of a connection to the handler, or drops the connection if it has sent something else.
+    /// Delivers one message of a connection to the handler. Drops the connection if it sent anything else.
     func deliver(from connection: Connection) -> DescriptorSource.Finding {
         guard begin(connection) else { return .nothing }
         defer { end() }
@@ -74,7 +74,8 @@ extension PortReceiver {
         case .message: drop(connection, .notAMessage)
         case .closed: forget(connection)
         case .refused(let reason): drop(connection, reason)
-        // Reset: the peer closed without reading our replies. Its messages are still there, followed by the end of the stream.
+        // Reset: the peer has closed without reading our replies. Its messages are still in the queue, followed by the end of the
+        // stream.
         case .nothing: return .nothing
         case .failed(ECONNRESET): break
         case .failed: drop(connection, .transportError)

@@ -21,7 +21,7 @@ public final class LocalPort: Sendable {
     public enum DropReason: String, Error, Sendable {
         /// `accepts` returned false.
         case peerNotAllowed = "peer_not_allowed"
-        /// It does not begin as a message does, or is not of a kind that a local port accepts.
+        /// Its data does not begin like a message, or its kind is not one that a local port accepts.
         case notAMessage = "not_aMessage"
         case wrongLengths = "wrong_lengths"
         case tooManyComponents = "too_many_components"
@@ -70,7 +70,7 @@ public final class LocalPort: Sendable {
         anchor = receiver.makeAnchor()
     }
 
-    /// A port that other processes can find by its name. What a dead process has left under the name is removed.
+    /// Creates a port that other processes can find by its name. Files that a dead process has left under the name are removed.
     ///
     /// - Throws: `portNameInUse` if a live process, this one included, has the name; `portDirectoryUnsafe`, `outOfResources`.
     public init(
@@ -88,8 +88,8 @@ public final class LocalPort: Sendable {
     /// Whether it accepts messages.
     public var isValid: Bool { anchor.isValid }
 
-    /// Ends it permanently: removes it from all loops, releases the name, and closes all connections. Undelivered messages are
-    /// dropped; a running handler runs to its end.
+    /// Ends the port permanently: removes it from all loops, releases the name, and closes all connections. Undelivered messages
+    /// are dropped; a running handler completes.
     public func invalidate() {
         anchor.invalidate()
         receiver.close()

@@ -28,8 +28,8 @@ final class MessageSocket: Sendable {
         return (MessageSocket(owning: first), MessageSocket(owning: second))
     }
 
-    /// Ends the connection for both sides, also if another process has a copy of this end. Does nothing in a forked child that
-    /// inherited it: the connection is the parent's, and closing is enough for the child.
+    /// Ends the connection for both sides, even if another process has a copy of this end. Does nothing in a forked child that
+    /// inherited it: the connection belongs to the parent, and the child only needs to close its copy.
     func hangUp() {
         guard generation == run_loop_generation() else { return }
         shutdown(descriptor, Int32(SHUT_RDWR))
@@ -93,7 +93,7 @@ extension MessageSocket {
     /// Returns 0 or the errno; ETIMEDOUT if there was no room in time.
     private func send(_ parts: UnsafeBufferPointer<iovec>, _ descriptors: [Int32], _ timeout: Duration?) -> Int32 {
         guard let start = parts.baseAddress else { return EINVAL }
-        // Not before there is something to wait for: a clock read for each message is noticeable.
+        // The deadline is computed only when there is something to wait for: a clock read for each message is noticeable.
         var deadline: MonotonicInstant?
         while true {
             let failure = unsafe run_loop_message_send(
@@ -124,7 +124,7 @@ extension MessageSocket {
         switch errno {
         case ETIMEDOUT: RunLoopError(.sendTimeout)
         case EPIPE, ECONNRESET, ENOTCONN: RunLoopError(.portBecameInvalid, errno: errno)
-        // The kernel's limit can be lower than ours.
+        // The kernel's limit may be lower than ours.
         case EMSGSIZE: RunLoopError(.messageTooLarge, errno: errno)
         default: RunLoopError(.transportError, errno: errno)
         }

@@ -51,9 +51,9 @@ final class MessageStorage: @unchecked Sendable {
 
 /// The buffers into which messages of one receiver are read. Guarded by the receiver's lock; receiving never blocks.
 ///
-/// Most messages are small, and the recipient may keep them, so they are read into small storage. What does not fit overflows
-/// into a spare area of the greatest size and is then copied together; from then on large storage is used until messages are
-/// small again.
+/// Most messages are small, and the recipient may keep them, so they are read into small storage. The part that does not fit goes
+/// into a spare area of the greatest size, and both parts are then copied into one storage. After that, large storage is used
+/// until messages are small again.
 @safe
 struct ReceiveSpace: ~Copyable {
     /// The result of reading from a socket.
@@ -68,7 +68,7 @@ struct ReceiveSpace: ~Copyable {
 
     private static let smallCapacity = 4096
     private static let largestMessage = MessageHeader.maximumSize + PortMessage.maximumSize
-    // One byte more, to detect a message that is too long.
+    // One extra byte detects a message that is too long.
     private let overflow = UnsafeMutableRawBufferPointer.allocate(byteCount: largestMessage + 1, alignment: 16)
     private var expectsLarge = false
     /// The latest message's storage, if it held no descriptors; reused when there is no other reference to it.

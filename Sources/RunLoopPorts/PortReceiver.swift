@@ -6,8 +6,8 @@ import RunLoopKit
 /// The implementation of a local port: it watches its listener and its connections in all modes of the port, and delivers their
 /// messages, one at a time.
 ///
-/// In a mode, a port consists of an anchor, a source that is never signalled and keeps the mode from being empty (R9), and one
-/// descriptor source per connection, so that connections are served in rotation with all ready descriptors (R36). The anchor
+/// In a mode, a port consists of an anchor and one descriptor source per connection, so that connections are served in rotation
+/// with all ready descriptors (R36). The anchor is a source that is never signalled. It keeps the mode from being empty (R9), and
 /// reports when the port is added to a mode or removed from one, in whatever way. It retains this object, which thus lives as
 /// long as a loop or a holder has the port.
 ///
@@ -21,7 +21,7 @@ final class PortReceiver: Sendable {
     fileprivate struct Presence: Sendable {
         let loop: EventRunLoop
         let mode: EventRunLoop.Mode
-        /// Adds the listening source to the mode again while it is out of it.
+        /// Adds the listening source to the mode again after a pause.
         var retry: EventTimer?
     }
 
@@ -37,7 +37,7 @@ final class PortReceiver: Sendable {
         fileprivate var listening: DescriptorSource?
         /// Keyed by descriptor. Each keeps its socket open, so that the number is not reused.
         fileprivate var watched: [Int32: Watched] = [:]
-        /// Why the port could not be added, for the caller.
+        /// Why the port could not be added. It is returned to the caller.
         fileprivate var failure: RunLoopError?
         var isDelivering = false
         /// Connections that had a message while the handler was busy: removed from all modes until it is done.
@@ -86,7 +86,7 @@ final class PortReceiver: Sendable {
     }
 }
 
-// MARK: - Coming and going of modes
+// MARK: - Added to and removed from modes
 
 extension PortReceiver {
     private func enter(_ presence: Presence) {
@@ -118,7 +118,7 @@ extension PortReceiver {
     func takeFailure() -> RunLoopError? { state.withLock { $0.failure.take() } }
 }
 
-// MARK: - Coming and going of connections
+// MARK: - Connections that begin and end
 
 extension PortReceiver {
     var connectionCount: Int { state.withLock { $0.watched.count } }
@@ -201,7 +201,7 @@ extension PortReceiver.State {
     }
 }
 
-// MARK: - One at a time
+// MARK: - One message at a time
 
 extension PortReceiver {
     /// Whether the connection may deliver now. If the handler is busy, on another thread or further up the stack, the

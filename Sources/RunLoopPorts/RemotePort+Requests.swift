@@ -6,8 +6,8 @@ extension RemotePort {
     /// Sends a request and waits for the reply, while the calling thread's loop runs a mode: its timers, sources and observers
     /// continue (R56).
     ///
-    /// There is exactly one outcome: the reply, or one of the errors. A stop of the loop does not end the wait; it is passed on
-    /// to the outer run afterwards. Requests may be nested, and be made by several threads at once.
+    /// There is exactly one outcome: the reply, or one of the errors. Stopping the loop does not end the wait; the stop is passed
+    /// on to the outer run afterwards. Requests may be nested, and several threads may make them at once.
     ///
     /// - Parameters:
     ///   - sendTimeout: How long the caller and its loop block if the receiver's queue is full; nil for no limit.
@@ -29,7 +29,7 @@ extension RemotePort {
         let waiter = LoopWaiter(loop)
         let number = try channel.enter(waiter)
         do {
-            // Before anything is sent: without it no reply could be received.
+            // This comes before anything is sent: without it no reply could be received.
             let isBorrowing = try borrow(loop, mode)
             defer { if isBorrowing { giveBack(loop, mode) } }
             try channel.send(message, kind: .request, number: number, timeout: sendTimeout)
@@ -72,7 +72,7 @@ extension RemotePort {
     }
 }
 
-// MARK: - Where the port is for the time of a request
+// MARK: - Adding the port for the time of a request
 
 extension RemotePort {
     /// A mode to which the port was added for the duration of a request only.
@@ -93,7 +93,7 @@ extension RemotePort {
         do {
             try loop.add(source, to: mode)
         } catch {
-            // Closed by another thread since the request was entered.
+            // Another thread has closed it since the request was entered.
             throw error.code == .itemInvalid ? RunLoopError(.portBecameInvalid) : error
         }
         borrowed.withLock { _ = $0.insert(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
@@ -138,7 +138,7 @@ extension RemotePort {
     ///
     /// - Parameters:
     ///   - loop: A loop that runs the mode: on another thread than the caller's, or, for the main actor, the main loop.
-    ///   - mode: Not `EventRunLoop/Mode/common`, which traps.
+    ///   - mode: Any mode except `EventRunLoop/Mode/common`, which traps.
     /// - Throws: What the blocking overload throws, and `loopEnded` if the loop ends before there is an outcome.
     public func request(
         _ message: PortMessage,

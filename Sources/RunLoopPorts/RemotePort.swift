@@ -119,7 +119,7 @@ final class RemoteChannel: Sendable {
     }
 
     let socket: MessageSocket
-    /// The process that listened, or made the other end: the one that replies.
+    /// The process that listened, or that made the other end; it sends the replies.
     let peer: run_loop_peer
     private let state = ForkSafeMutex(State())
     private let space = ForkSafeMutex(ReceiveSpace())

@@ -22,7 +22,7 @@ final class LoopRegistrar: LoopDiscovery {
 
     private let state = ForkSafeMutex(State())
 
-    /// A child process after fork(2) has its own.
+    /// A child process after fork(2) gets its own.
     static var current: LoopRegistrar { ofProcess.current }
     private static let ofProcess = PerProcess { LoopRegistrar() }
 
@@ -90,8 +90,8 @@ extension LoopRegistrar {
         }
     }
 
-    /// Threads of a pool that wait for one epoll set in turn have no loop of their own. While one works the others serve the set, so nobody
-    /// waits for it.
+    /// Drops threads that take turns to wait for one epoll set. They have no loop of their own: while one works, the others serve
+    /// the set, so nothing waits for it.
     private func dropSharers() {
         announce { state in
             let sharers = state.loops.filter(\.sharesItsSet)
@@ -99,9 +99,9 @@ extension LoopRegistrar {
         }
     }
 
-    /// - Returns: what to announce: the fault, the first time.
+    /// - Returns: The fault to announce. Nil if it was announced before.
     private static func drop(_ sharers: [FoundLoop], _ state: inout State) -> LoopFinding? {
-        // Its watchers stop watching it. Its thread still publishes, and nobody reads that.
+        // The watchers stop watching these loops. Their threads still publish, but nothing reads that.
         for loop in sharers { loop.heartbeat.end() }
         state.loops.removeAll(where: \.heartbeat.hasEnded)
         guard !state.hasSharers else { return nil }
@@ -188,7 +188,7 @@ final class FoundLoop: PollingLoop {
         return set >= 0 && loop_hooks_count_waiting_for(set) > 1
     }
 
-    /// Its modes are not known.
+    /// The modes of such a loop are unknown.
     func modeName(at index: Int) -> String? { nil }
 }
 
@@ -218,7 +218,7 @@ enum HeartbeatPublisher {
         return unsafe Unmanaged.passRetained(heartbeat).toOpaque()
     }
 
-    /// A departure from rest begins a turn. So does a wait with a timeout of 0.
+    /// Departing from rest begins a turn. A wait with a timeout of 0 begins one too.
     @inline(__always)
     private static func publish(_ phase: LoopPhase, _ heartbeat: UnsafeMutableRawPointer) {
         // The hooks own the heartbeat until `end`.

@@ -101,7 +101,7 @@ extension SerialQueue {
         switch state.load(ordering: .acquiring) {
         case .rest: probe()
         case .held: publish(.beforeTimers, from: .held, to: .probed)
-        // Work before the probe has finished: it is many pieces, and not one long one.
+        // Work that came before the probe has finished: the queue does many pieces of work, not one long one.
         case .probed: if moves { heartbeat.noteCallout() }
         case .publishing, .ran: break
         }
@@ -116,11 +116,12 @@ extension SerialQueue {
         unsafe queue_hooks_submit(place, probe) {
             unsafe Unmanaged<SerialQueue>.fromOpaque($0).takeRetainedValue().probeRan()
         }
-        // The probe is one more item.
+        // The probe itself adds one item.
         items.store(unsafe queue_hooks_look(place).items, ordering: .relaxed)
     }
 
-    /// No thread runs the queue's work: the queue is suspended, or waits for a worker. So no code of it is stalled.
+    /// Sets the heartbeat to rest. No thread runs the queue's work, because the queue is suspended or waits for a worker; so none
+    /// of its code is stalled.
     private func hold() {
         if state.load(ordering: .acquiring) == .probed { publish(.waiting, from: .probed, to: .held) }
     }
@@ -161,12 +162,13 @@ final class QueueWatcher: Sendable {
     private let state = ForkSafeMutex(State())
 
     private static let tick: Int64 = 25_000_000
-    /// How long after new work the first look comes. Work that is finished by then is not looked at.
+    /// The delay of the first look after new work. Work that finishes within it is never looked at.
     private static let firstLook: Int64 = 2_000_000
-    /// After this many looks at queues whose work no thread runs, the watcher sleeps. A suspended queue wakes it when it is resumed.
+    /// The watcher sleeps after this many looks at queues whose work no thread runs. A suspended queue wakes it when it is
+    /// resumed.
     private static let waitingLooks = 40
 
-    /// A child process after fork(2) has its own.
+    /// A child process after fork(2) gets its own.
     static var current: QueueWatcher { ofProcess.current }
     private static let ofProcess = PerProcess { QueueWatcher() }
 
@@ -197,8 +199,8 @@ final class QueueWatcher: Sendable {
             _ = queue_hooks_wait(Self.firstLook)
             lookUntilIdle()
             queue_hooks_park(true)
-            // This look finds work that came before. Work that comes later wakes the watcher. Work that was being submitted in between is found
-            // a tick later. Work that wakes the watcher may have no thread yet.
+            // This look finds work that came before it. Work that comes later wakes the watcher. Work that was being submitted in
+            // between is found a tick later. Work that wakes the watcher may not have a thread yet.
             if look() != .running, !queue_hooks_wait(Self.tick), look() != .running { _ = queue_hooks_wait(-1) }
             queue_hooks_park(false)
         }

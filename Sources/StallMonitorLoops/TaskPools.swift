@@ -68,8 +68,8 @@ final class TaskPools: LoopDiscovery {
 
 /// The jobs of the main actor. The main queue runs many of them in one callout of the main loop.
 package enum MainActorJobs {
-    /// From now on each job counts as a separate callout, so a stall has one job as its culprit. Otherwise all jobs that the main queue runs
-    /// in one callout are one stall. Any thread, once.
+    /// From now on each job counts as a separate callout, so that a stall has one job as its culprit. Otherwise all jobs that the
+    /// main queue runs in one callout are one stall. Call it once, on any thread.
     package static func countEach() {
         // Called on the main loop's thread, within its callout: there the main queue runs its jobs.
         task_hooks_call_at_main_jobs { EventRunLoop.main.heartbeat.noteCallout() }

@@ -13,8 +13,8 @@ extension WatchSelection {
     /// the article "Watching every loop" of `StallMonitor`.
     public static var everyLoop: WatchSelection { [.main, .everyLoop { _ in true }] }
 
-    /// The wanted ones of the loops that wait in epoll or poll, including loops that start later. Without the main loop: see
-    /// `WatchSelection.main`.
+    /// Those loops that wait in epoll or poll and that `isWanted` accepts, including loops that start later. The main loop is not
+    /// included: see `WatchSelection.main`.
     ///
     ///     StallMonitor.start(watching: [.main, .everyLoop { $0.hasPrefix("NIO-ELT") }])
     ///
@@ -27,16 +27,17 @@ extension WatchSelection {
     ///
     ///     let monitor = StallMonitor.start(watching: [.everyLoop, .queue(database)])
     ///
-    /// While the queue has work, the monitor looks at it every 25 ms and submits an empty closure, one at a time. It measures how long that
-    /// closure waits. While the queue is empty nothing looks at it, and no thread wakes. A backlog of short pieces of work is reported as
-    /// `congested`. A queue that is suspended, or waits for a worker thread, is not stalled: no code is running on it.
+    /// While the queue has work, the monitor looks at it every 25 ms and submits an empty closure, one at a time. It measures how
+    /// long that closure waits. While the queue is empty, nothing looks at it and no thread wakes. A backlog of short pieces of
+    /// work is reported as `congested`. A queue that is suspended, or waits for a worker thread, is not stalled: none of its code
+    /// is running.
     ///
     /// A queue that cannot be watched is reported as the fault `queueNotWatched` at the start.
     ///
     /// - Parameters:
-    ///   - queue: not a concurrent queue, and not the main queue, which belongs to the main loop. Retained until the monitor stops. The work of
-    ///     queues that target it counts as its own; if it targets another queue, watch that one too.
-    ///   - label: its name in reports; by default the queue's own label.
+    ///   - queue: A serial queue other than the main queue, which belongs to the main loop. Retained until the monitor stops. The
+    ///     work of queues that target it counts as its own; if it targets another queue, watch that one too.
+    ///   - label: Its name in reports; by default the queue's own label.
     public static func queue(_ queue: DispatchQueue, label: String? = nil) -> WatchSelection {
         let name = label ?? (queue.label.isEmpty ? "queue" : queue.label)
         do throws(StallMonitorError) {
@@ -46,8 +47,8 @@ extension WatchSelection {
         }
     }
 
-    /// The main thread's loop if that is Foundation's `RunLoop.main`, or another loop that waits in epoll or poll: for a program that
-    /// does not run the main loop of `RunLoopKit`. Reports name it `main`.
+    /// The main thread's loop if it is Foundation's `RunLoop.main` or another loop that waits in epoll or poll. For programs that
+    /// do not run the main loop of `RunLoopKit`. Reports name it `main`.
     ///
     ///     let monitor = StallMonitor.start(watching: .foundationMain)
     ///     RunLoop.main.run()

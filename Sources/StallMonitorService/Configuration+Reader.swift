@@ -10,9 +10,9 @@ extension StallMonitor.Configuration {
     ///
     /// The keys, their forms and their defaults: <doc:ConfigurationKeys>.
     ///
-    /// - Parameter config: scoped to the keys: `stallMonitor` in the shipped file. The environment variable of `tickMilliseconds` is then
-    ///   `STALL_MONITOR_TICK_MILLISECONDS`.
-    /// - Throws: a `ConfigurationRangeError` with the key and its range, or the reader's error for a value of the wrong form.
+    /// - Parameter config: Scoped to the keys: `stallMonitor` in the shipped file. The environment variable of `tickMilliseconds`
+    ///   is then `STALL_MONITOR_TICK_MILLISECONDS`.
+    /// - Throws: A `ConfigurationRangeError` with the key and its range, or the reader's error for a value of the wrong form.
     public init(config: ConfigReader) async throws {
         self = try await ConfigurationDraft(config).configuration()
     }
@@ -25,8 +25,8 @@ extension StallMonitor.Configuration {
     extension StallMonitor.Configuration {
         /// Reads environment variables and `file` (YAML). A variable takes precedence over the file, and the file over the defaults.
         ///
-        /// - Parameter file: may be missing.
-        /// - Throws: the error of the file's parser, or of a value of the wrong form or out of range.
+        /// - Parameter file: The path. The file may be missing.
+        /// - Throws: The parser's error, or the error for a value of the wrong form or out of range.
         public static func load(file: String = "config/stall-monitor.yaml") async throws -> Self {
             let reader = ConfigReader(providers: [
                 EnvironmentVariablesProvider(),
@@ -37,7 +37,7 @@ extension StallMonitor.Configuration {
     }
 #endif
 
-/// A configuration while it is read. It has a separate field for each key of an option that is set by several keys.
+/// A configuration while it is being read. Where several keys set one option, it has a separate field for each key.
 struct ConfigurationDraft: Sendable {
     var whole = StallMonitor.Configuration()
     var hasRepeated = true
@@ -59,7 +59,7 @@ struct ConfigurationDraft: Sendable {
         for option in ConfigurationOption.all { try await option.read(config, &self) }
     }
 
-    /// Nil if none is set.
+    /// Nil if no level is set.
     func level() throws -> Logger.Level? {
         guard let logLevel else { return nil }
         if let level = Logger.Level(rawValue: logLevel) { return level }
@@ -67,12 +67,12 @@ struct ConfigurationDraft: Sendable {
         throw ConfigurationRangeError(key: "logLevel", value: logLevel, range: levels)
     }
 
-    /// - Throws: a `ConfigurationRangeError` for the first value out of range.
+    /// - Throws: A `ConfigurationRangeError` for the first value out of range.
     func configuration() throws -> StallMonitor.Configuration {
         var configuration = whole
         configuration.rule.repeated = hasRepeated ? repeated : nil
         configuration.rule.congested = hasCongested ? StallRule.Congested(ticks: congestedTicks) : nil
-        // A window longer than the longest one raises that. Values out of range are found below.
+        // A window that is longer than the longest window raises that limit. Values out of range are found below.
         let (window, longest) = (whole.repeats.window, whole.repeats.longestWindow)
         configuration.repeats.longestWindow = longest < .zero ? longest : max(window, longest)
         configuration.service = serviceName.map {

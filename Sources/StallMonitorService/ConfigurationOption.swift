@@ -18,9 +18,9 @@ struct ConfigurationOption: Sendable {
     let form: Form
     /// The meaning, in one line.
     let summary: String
-    /// A text for the table that is clearer than the default value.
+    /// Replaces the default value in the table where a text is clearer.
     let fallback: String?
-    /// The value in the form of a file. Nil: not set.
+    /// The value as it would be written in a file. Nil: not set.
     let text: @Sendable (ConfigurationDraft) -> String?
     /// Stores the value if the key is set.
     let read: @Sendable (ConfigReader, inout ConfigurationDraft) async throws -> Void
@@ -41,7 +41,7 @@ struct ConfigurationOption: Sendable {
         }
     }
 
-    /// Whether a running monitor takes a new value: see `StallMonitor.reconfigure(_:)`.
+    /// Whether a running monitor applies a new value: see `StallMonitor.reconfigure(_:)`.
     var isLive: Bool {
         key == "logLevel" || ConfigurationChange.liveKeys.contains(String(key.prefix { $0 != "." }))
     }
@@ -64,7 +64,7 @@ struct ConfigurationOption: Sendable {
     }
 }
 
-// MARK: - By the form
+// MARK: - Options by form
 
 extension ConfigurationOption {
     typealias Field<Value> = any WritableKeyPath<ConfigurationDraft, Value> & Sendable
@@ -95,7 +95,7 @@ extension ConfigurationOption {
     }
 
     static func text(_ key: String, _ field: Field<String?>, _ summary: String, _ fallback: String? = nil) -> Self {
-        // Here and below for optional values: an unset key must give nil, and not a value that is nil.
+        // Here and below for optional values: an unset key must give nil, not an optional that contains nil.
         Self(
             key,
             .text,
@@ -140,7 +140,7 @@ extension ConfigurationOption {
         )
     }
 
-    /// A whole number of the unit in the key's name. Every number gives a duration; one that is too long is found by its range.
+    /// A whole number of the unit in the key's name. Every number gives a duration; the range check finds one that is too long.
     static func duration(
         _ key: String,
         _ field: Field<Duration>,

@@ -24,9 +24,10 @@ public struct StallLog: Sendable {
     private let form: Form
 
     /// - Parameters:
-    ///   - logger: the destination.
-    ///   - level: the level of messages about stalls. By default `info`, because a library should not decide what is worth a warning.
-    ///   - form: by default one line.
+    ///   - logger: The destination.
+    ///   - level: The level of messages about stalls. By default `info`, because a library should not decide what deserves a
+    ///     warning.
+    ///   - form: One line by default.
     public init(_ logger: Logger, level: Logger.Level = .info, form: Form = .line) {
         (self.logger, self.level, self.form) = (logger, level, form)
     }
@@ -44,7 +45,7 @@ public struct StallLog: Sendable {
         }
     }
 
-    /// At a lower level than the others, because these stalls are frequent.
+    /// Uses a lower level than the other messages, because these stalls are frequent.
     private func logSuppressed(_ stall: SuppressedStall) {
         logger.debug(
             "event loop stalled again",
@@ -93,7 +94,7 @@ extension StallReport {
         return lines + ["Report  \(id)"]
     }
 
-    /// The server's own functions on the stack, innermost first, 16 at most.
+    /// The server's own functions on the stack, innermost first, at most 16.
     private var ownFrames: [Frame] {
         let stack = stacks.first { $0.role == .stalled }
         return Array((stack.map { $0.frames + ($0.async?.frames ?? []) } ?? []).filter(\.own).prefix(16))

@@ -33,14 +33,14 @@ public final class StallMetrics: Sendable {
     private let highest = Mutex<[Highest]>([])
     private let watchedNames = BoundedNames(64)
 
-    /// The highest values of one monitor's figures so far. A figure may decrease for a while: a lost report was written after all, a time turned
-    /// out to be a pause, or two threads called ``update(from:)`` at once.
+    /// The highest values of one monitor's figures so far. A figure may decrease for a while: a report that counted as lost was
+    /// written, a time turned out to be a pause, or two threads called ``update(from:)`` at once.
     private struct Highest {
         weak var monitor: StallMonitor?
         var values: [InstrumentKey: Double] = [:]
     }
 
-    /// - Parameter factory: the backend; by default the one that the server has bootstrapped.
+    /// - Parameter factory: The backend; by default the one that the server has bootstrapped.
     public init(factory: (any MetricsFactory)? = nil) { self.factory = factory ?? MetricsSystem.factory }
 
     /// Records a stall that has ended. Pass it to `StallMonitor.start` as the handler, or call it there. Any thread.
@@ -71,7 +71,8 @@ public final class StallMetrics: Sendable {
         timer("stall.duration", dimensions).recordNanoseconds(duration)
     }
 
-    /// Records a monitor's present figures. Call it about every 10 s, on any thread but a watched loop's. ``StallMonitorService`` calls it.
+    /// Records a monitor's present figures. Call it about every 10 s, on any thread except a watched loop's.
+    /// ``StallMonitorService`` calls it.
     public func update(from monitor: StallMonitor) {
         let health = monitor.health
         meter("stall.ongoing.count", []).set(health.stalls.count)
@@ -118,7 +119,8 @@ public final class StallMetrics: Sendable {
         }
     }
 
-    /// Counters only increase: by the difference between a figure and its highest value so far. For another monitor that is zero.
+    /// Raises a counter by the difference between a figure and its highest value so far. The difference is zero for another
+    /// monitor.
     func raise(_ label: String, _ dimensions: [(String, String)] = [], of monitor: StallMonitor, to value: Double) {
         let key = InstrumentKey(label, dimensions)
         let difference = highest.withLock { all in
@@ -186,7 +188,7 @@ private struct InstrumentKey: Hashable, Sendable {
 private final class Instruments<Instrument: Sendable>: Sendable {
     private let known = Mutex<[InstrumentKey: Instrument]>([:])
 
-    /// - Parameter make: called without the lock, because a backend may do anything in it.
+    /// - Parameter make: Called without the lock, because a backend may do anything in it.
     func instrument(_ key: InstrumentKey, make: () -> Instrument) -> Instrument {
         if let instrument = known.withLock({ $0[key] }) { return instrument }
         let made = make()

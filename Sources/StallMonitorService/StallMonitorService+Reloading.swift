@@ -11,21 +11,21 @@ import Synchronization
 // A configuration that changes while the server runs.
 
 extension StallMonitorService {
-    /// Starts to watch with the configuration that a reader gives, and takes over what changes there while the service runs, if its
-    /// provider reports changes: `ReloadingFileProvider` does, and is itself a service of the group.
+    /// Starts watching with the configuration that a reader provides, and applies changes to it while the service runs, if its
+    /// provider reports them: `ReloadingFileProvider` does, and is itself a service of the group.
     ///
     ///     let file = try await ReloadingFileProvider<JSONSnapshot>(filePath: "server.json")
     ///     let config = ConfigReader(providers: [EnvironmentVariablesProvider(), file])
     ///     let stalls = try await StallMonitorService(config: config.scoped(to: "stallMonitor"), logger: logger)
     ///     try await ServiceGroup(services: [stalls, file, server], gracefulShutdownSignals: [.sigterm], logger: logger).run()
     ///
-    /// Which keys change at once: <doc:ConfigurationKeys>. For the others the log says that they take a restart. A configuration with a
-    /// value that is not allowed is refused as a whole, which the log says too: the monitor keeps the one that it has.
+    /// Some keys change at once: <doc:ConfigurationKeys>. For the others a log message says that they need a restart. If a value
+    /// is not allowed, the whole new configuration is rejected with a log message, and the monitor keeps the current one.
     ///
     /// - Parameters:
-    ///   - config: scoped to where the keys are, as for `Configuration(config:)`; `logLevel` is among them.
-    ///   - customize: sets what a file cannot, such as `details`. Called after each reading.
-    /// - Throws: as `Configuration(config:)`.
+    ///   - config: Scoped to the keys, as for `Configuration(config:)`. It includes `logLevel`.
+    ///   - customize: Sets options that a file cannot set, such as `details`. Called after each reading.
+    /// - Throws: The errors of `Configuration(config:)`.
     public init(
         config: ConfigReader,
         watching selection: WatchSelection = .main,
@@ -61,12 +61,13 @@ extension StallMonitorService {
     }
 
     #if YAML
-        /// The same with a YAML file under the environment: a variable wins over the file, the file over the defaults.
+        /// The same with environment variables and a YAML file: a variable takes precedence over the file, and the file over the
+        /// defaults.
         ///
         /// - Parameters:
-        ///   - file: may be missing, and may come later.
-        ///   - pause: how long after a look at the file comes the next one. SIGHUP makes one at once.
-        /// - Throws: what the file's parser says, or as `Configuration(config:)`.
+        ///   - file: The path. The file may be missing, and may be created later.
+        ///   - pause: The time between two looks at the file. SIGHUP causes a look at once.
+        /// - Throws: The parser's error, or the errors of `Configuration(config:)`.
         public init(
             file: String,
             checkedEvery pause: Duration = .seconds(15),
@@ -92,7 +93,7 @@ extension StallMonitorService {
         }
     #endif
 
-    /// Lasts until it is cancelled.
+    /// Returns when the task is cancelled.
     func follow(_ source: ConfigurationSource) async {
         await withTaskGroup(of: Void.self) { group in
             if let provider = source.provider {
@@ -100,7 +101,7 @@ extension StallMonitorService {
             }
             await tellingErrors {
                 try await source.config.watchSnapshot { updates in
-                    // The first one is the present state.
+                    // The first update is the present state.
                     for await _ in updates { await reload(from: source) }
                 }
             }
@@ -140,10 +141,10 @@ extension StallMonitorService {
     }
 }
 
-/// Where a service reads its configuration, again and again.
+/// Where a service reads its configuration, at the start and after each change.
 struct ConfigurationSource: Sendable {
     let config: ConfigReader
-    /// A provider that nobody else runs.
+    /// A provider that this service must run, because no service group does.
     var provider: (any Service)?
     let customize: @Sendable (inout StallMonitor.Configuration) -> Void
 
@@ -156,7 +157,7 @@ struct ConfigurationSource: Sendable {
     }
 }
 
-/// The level of the lines about stalls, which may change.
+/// The level of messages about stalls. It may change.
 final class LogLevel: Sendable {
     private let level: Mutex<Logger.Level>
 
@@ -164,7 +165,7 @@ final class LogLevel: Sendable {
 
     var value: Logger.Level { level.withLock { $0 } }
 
-    /// Whether it was another one.
+    /// Returns whether the level has changed.
     func replace(by new: Logger.Level) -> Bool {
         level.withLock { level in
             defer { level = new }

@@ -8,9 +8,10 @@ public import StallMonitor
 ///     let stalls = StallMonitorService(logger: logger)
 ///     try await ServiceGroup(services: [stalls, server], gracefulShutdownSignals: [.sigterm], logger: logger).run()
 ///
-/// The first service in the list ends last, so stalls during the shutdown of the others are reported, too. It watches from its initializer
-/// on, so that stalls during the start are reported. When it ends (by a signal, by cancellation, or because another service failed), it waits
-/// until its reports are written, 5 s at most. A stall that is ongoing then is closed as `abandoned`.
+/// The first service in the list ends last, so stalls while the others shut down are reported too. It watches from its
+/// initializer on, so stalls during the start are reported. When it ends (by a signal, by cancellation, or because another
+/// service failed), it waits until its reports are written, for at most 5 s. A stall that is still ongoing is closed as
+/// `abandoned`.
 public struct StallMonitorService: Service {
     /// The monitor, for `health`, `events()`, `watch(_:)` and `expectSlow(for:_:)`.
     public let monitor: StallMonitor
@@ -18,20 +19,20 @@ public struct StallMonitorService: Service {
     private let interval: Duration
     let logger: Logger?
     let level: LogLevel
-    /// Where the configuration comes from, if it is followed while the service runs.
+    /// The source of the configuration, if the service applies changes to it.
     private let source: ConfigurationSource?
 
-    /// Starts to watch, and returns at once. Any thread.
+    /// Starts watching, and returns at once. Any thread.
     ///
     /// - Parameters:
     ///   - configuration: `Configuration(config:)` reads one from a `ConfigReader`.
-    ///   - selection: what to watch; by default the main loop, which includes the main actor.
-    ///   - logger: gets a message for each stall; see ``StallLog``. Nil: no log.
-    ///   - level: the level of these messages.
-    ///   - metrics: the metrics to update. Nil: no metrics.
-    ///   - interval: how often the figures that are not events are updated: by default every 10 s, 100 ms at least. Without metrics no thread
-    ///     wakes for that.
-    ///   - onEvent: also called for each event, on the reporter's thread.
+    ///   - selection: What to watch; by default the main loop, which includes the main actor.
+    ///   - logger: Gets a message for each stall; see ``StallLog``. Nil: no log.
+    ///   - level: The level of these messages.
+    ///   - metrics: The metrics to update. Nil: no metrics.
+    ///   - interval: How often figures that are not events are updated: every 10 s by default, at least 100 ms. Without metrics
+    ///     no thread wakes for this.
+    ///   - onEvent: Also called for each event, on the reporter's thread.
     public init(
         _ configuration: StallMonitor.Configuration = .init(),
         watching selection: WatchSelection = .main,
@@ -80,7 +81,7 @@ public struct StallMonitorService: Service {
             await cancelWhenGracefulShutdown {
                 while !Task.isCancelled {
                     metrics?.update(from: monitor)
-                    // Without metrics there is nothing to do in between.
+                    // Without metrics there is nothing to do until the end.
                     try? await Task.sleep(for: metrics == nil ? .seconds(86_400) : interval)
                 }
             }
@@ -91,7 +92,7 @@ public struct StallMonitorService: Service {
         metrics?.update(from: monitor)
     }
 
-    /// Not on a thread of the task pool, because it waits for a disk.
+    /// Stops the monitor on a thread outside the task pool, because this waits for a disk.
     private func stop() async {
         await withCheckedContinuation { continuation in
             DispatchQueue.global().async {

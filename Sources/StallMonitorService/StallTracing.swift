@@ -10,9 +10,9 @@
     ///     let tracing = StallTracing()
     ///     let monitor = StallMonitor.start { tracing.note($0) }
     ///
-    /// When a stall has ended, the span `loop.blocked` is created, with the beginning and the end of the stall. Its parent is the context that
-    /// `withStallContext` has set for the stalled work; without one the span begins a new trace. It has links to the contexts of up to
-    /// 32 other requests that were begun on the stalled thread and waited.
+    /// When a stall has ended, the span `loop.blocked` is created with the stall's beginning and end. Its parent is the context
+    /// that `withStallContext` has set for the stalled work; without one the span begins a new trace. It links to the contexts of
+    /// up to 32 other requests that had begun on the stalled thread and had to wait.
     ///
     /// | attribute | value |
     /// |---|---|
@@ -26,7 +26,8 @@
     public struct StallTracing: Sendable {
         private let tracer: (any Tracer)?
 
-        /// - Parameter tracer: creates the spans. Nil: the one that the server has bootstrapped by then.
+        /// - Parameter tracer: Creates the spans. Nil: the tracer that the server has bootstrapped when the first span is
+        ///   created.
         public init(tracer: (any Tracer)? = nil) { self.tracer = tracer }
 
         /// Creates the span if the event is the end of a stall. Pass it to `StallMonitor.start` as the handler, or call it there: it runs on
@@ -60,10 +61,10 @@
     /// Binds a context to the calling task while `body` runs: a stall then belongs to its trace. The report gets the ids of trace and
     /// span, and ``StallTracing`` makes its span there.
     ///
-    /// For a server's middleware, around the handling of a request and inside the request's span. Child tasks do not inherit the context.
-    /// It costs two clock reads and two short locks, and nothing while no monitor runs.
+    /// For a server's middleware: call it around the handling of a request, inside the request's span. Child tasks do not inherit
+    /// the context. It costs two clock reads and two short locks, and nothing while no monitor runs.
     ///
-    /// - Parameter context: by default that of the task. Nil: only runs `body`.
+    /// - Parameter context: The task's context by default. Nil: only `body` runs.
     public nonisolated(nonsending) func withStallContext<Value, Failure: Error>(
         _ context: ServiceContext? = .current,
         _ body: nonisolated(nonsending) () async throws(Failure) -> Value
@@ -147,7 +148,8 @@
             )
         }
 
-        /// The stalled thread's stack, innermost function first, 64 frames at most, because receivers truncate or refuse longer values.
+        /// The stalled thread's stack, innermost function first. At most 64 frames, because receivers truncate or refuse longer
+        /// values.
         private var stackTrace: String {
             (stacks.first?.frames ?? []).prefix(64).map { frame in
                 let place = frame.file.map { " (\($0)\(frame.line.map { ":\($0)" } ?? ""))" } ?? ""
@@ -157,7 +159,7 @@
     }
 
     extension Timestamp {
-        /// Tracers count from 1970. An earlier time becomes the beginning of 1970.
+        /// Tracers count from 1970. An earlier time becomes the start of 1970.
         fileprivate var instant: DefaultTracerClock.Timestamp {
             let nanoseconds = max(0, self.nanoseconds(since: Timestamp(seconds: 0)))
             return DefaultTracerClock.Timestamp(nanosecondsSinceEpoch: UInt64(nanoseconds))
