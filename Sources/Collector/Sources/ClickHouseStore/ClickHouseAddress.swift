@@ -1,25 +1,36 @@
 import Foundation
 public import StallStore
 
-/// Where a ClickHouse store is: `clickhouse://[user[:password]@]host[:port][,host[:port]…]/database[?cluster=name&quorum=2&password-file=path]`.
+/// The address of a ClickHouse store:
+/// `clickhouse://[user[:password]@]host[:port][,host[:port]…]/database[?cluster=name&quorum=2&password-file=path]`.
 public struct ClickHouseAddress: Hashable, Sendable, CustomStringConvertible {
+    /// One server's HTTP interface.
     public struct Endpoint: Hashable, Sendable {
+        /// A host name or an IP address. An IPv6 address has no brackets here.
         public var host: String
+        /// The port of the HTTP interface, from 1 to 65535.
         public var port: Int
     }
 
+    /// The prefix of every address of a ClickHouse store.
     public static let scheme = "clickhouse://"
 
-    /// Each of them can answer for the whole store. The HTTP port is 8123 by default.
+    /// The servers, at least one. Each of them can answer for the whole store. The default port is 8123.
     public var endpoints: [Endpoint]
+    /// The database's name: letters, digits and `_`, at most 64 bytes, and not a digit first. It is created if it is missing.
     public var database: String
+    /// Nil: ClickHouse's user `default`.
     public var user: String?
+    /// Nil: no password is sent. Never appears in messages.
     public var password: String?
-    /// The cluster's name in the servers' configuration. Nil: a single server.
+    /// The cluster's name in the servers' configuration. It has the form of ``database``. Nil: a single server.
     public var cluster: String?
-    /// How many replicas must have a stall before it is acknowledged. 0: one.
+    /// The number of replicas that must have a stall before it is acknowledged, at most 100. 0: one replica suffices. More needs
+    /// a cluster.
     public var quorum = 0
 
+    /// Parses an address, and reads the password file if it names one.
+    ///
     /// - Throws: ``StoreError`` with the mistake. Its text never contains the password.
     public init(_ text: String) throws(StoreError) {
         guard text.hasPrefix(Self.scheme) else { throw Self.wrong("it begins with \(Self.scheme)") }
@@ -79,7 +90,7 @@ public struct ClickHouseAddress: Hashable, Sendable, CustomStringConvertible {
         return Endpoint(host: String(host), port: port)
     }
 
-    /// Such a name needs no quotes in SQL.
+    /// Whether the text is a name that needs no quotes in SQL.
     private static func isName(_ text: some StringProtocol) -> Bool {
         guard let first = text.utf8.first, !text.isEmpty, text.utf8.count <= 64 else { return false }
         func isLetter(_ byte: UInt8) -> Bool { (byte | 0x20) >= 97 && (byte | 0x20) <= 122 || byte == 95 }
@@ -90,7 +101,7 @@ public struct ClickHouseAddress: Hashable, Sendable, CustomStringConvertible {
         StoreError("a ClickHouse store is clickhouse://host:port/database[?cluster=name]: \(reason)")
     }
 
-    /// Without the user and the password.
+    /// The address without user and password, for logs.
     public var description: String {
         let hosts = endpoints.map { "\($0.host.contains(":") ? "[\($0.host)]" : $0.host):\($0.port)" }
         return Self.scheme + hosts.joined(separator: ",") + "/" + database + (cluster.map { "?cluster=\($0)" } ?? "")

@@ -13,11 +13,11 @@ struct ClickHouseError: Error, Hashable, CustomStringConvertible {
     /// The server's error number; nil if it gave none.
     var code: Int? { if case .refused(let code) = kind { code } else { nil } }
 
-    /// A Distributed table can reach no replica of a shard.
+    /// Whether no replica of some shard can be reached for a Distributed table.
     var isPartOfClusterGone: Bool { code.map { [279, 519].contains($0) } ?? false }
 
-    /// Another server, or the same one later, may succeed: network and socket errors, too many queries, a replica that is read-only or has lost
-    /// ZooKeeper, a quorum that is not met yet, too many parts.
+    /// Whether another server, or the same one later, may succeed: network and socket errors, too many queries, a replica that is
+    /// read-only or has lost ZooKeeper, a quorum that is not yet met, too many parts.
     var isPassing: Bool {
         switch kind {
         case .unreachable, .cut: true
@@ -44,7 +44,7 @@ struct ClickHouseError: Error, Hashable, CustomStringConvertible {
         return Int(text.dropFirst(6).prefix { $0.isASCII && $0.isNumber })
     }
 
-    /// The error's text, without the query and the rows: reports do not belong into a log.
+    /// The error's text without the query and the rows: report data must not get into a log.
     init(code: Int, _ text: String) {
         kind = .refused(code)
         let message = text.prefix { $0 != "\n" }.prefix(300)
@@ -52,21 +52,21 @@ struct ClickHouseError: Error, Hashable, CustomStringConvertible {
     }
 }
 
-/// Sends statements to the servers of a store by HTTP/1.1. It keeps connections, and tries the next server if one fails.
+/// Sends statements to the servers of a store over HTTP/1.1. It reuses connections, and tries the next server if one fails.
 final class ClickHouseClient: Sendable {
     struct Statement: Sendable {
         var sql: [UInt8]
         var settings: [(String, String)] = []
         var timeout = Duration.seconds(30)
         var maximumBytes = 64 << 20
-        /// Executing it twice does no harm: it is sent again if it is not known whether it was executed.
+        /// Whether executing it twice does no harm. Then it is sent again if it is unknown whether it was executed.
         var isIdempotent = true
 
         init(_ sql: String) { self.sql = Array(sql.utf8) }
         init(_ rows: TabbedRows) { sql = rows.bytes }
     }
 
-    /// A server closes connections that were idle for 3 seconds (18.16), or 10 (current versions).
+    /// Servers close connections that were idle for 3 seconds (18.16) or 10 seconds (current versions).
     private static let idleTime = TimeAmount.seconds(2)
 
     private let address: ClickHouseAddress
@@ -85,7 +85,7 @@ final class ClickHouseClient: Sendable {
 
     deinit { state.withLock { for idle in $0.idle.joined() { idle.channel.close(promise: nil) } } }
 
-    /// Tries until one server has executed it or the time is over.
+    /// Tries until one server has executed the statement or the time is over.
     func send(_ statement: Statement, inDatabase: Bool = true) async throws -> [UInt8] {
         let deadline = NIODeadline.now() + TimeAmount(statement.timeout)
         let head = requestHead(statement, inDatabase: inDatabase)
@@ -101,12 +101,12 @@ final class ClickHouseClient: Sendable {
             } catch let failure as ClickHouseError {
                 error = failure
             }
-            // A server's error says more than that another server is not reachable.
+            // A server's error is more informative than the fact that another server is unreachable.
             if error.code != nil { answer = error }
             let last = answer ?? error
             tries += 1
             guard error.isPassing, statement.isIdempotent || error.kind == .unreachable else { throw last }
-            // Each server once without waiting, then all of them again after a pause. A query does not wait for that.
+            // Tries each server once without waiting, then all of them again after a pause. A query is not tried again.
             if tries >= address.endpoints.count {
                 let pause = Duration.milliseconds(min(1000, 50 << min(tries, 5)))
                 guard statement.isInsert, NIODeadline.now() + TimeAmount(pause) < deadline else { throw last }
@@ -186,9 +186,9 @@ final class ClickHouseClient: Sendable {
 
     private func requestHead(_ statement: Statement, inDatabase: Bool) -> HTTPRequestHead {
         var settings = [
-            // The status is sent when the answer is complete.
+            // Makes the server send the status after the whole answer.
             ("wait_end_of_query", "1"),
-            // For long lists of ids and names.
+            // Long lists of ids and names need these limits.
             ("max_query_size", "67108864"), ("max_ast_elements", "2000000"), ("max_expanded_ast_elements", "2000000"),
             ("max_execution_time", "\(max(1, statement.timeout.components.seconds))"),
         ]

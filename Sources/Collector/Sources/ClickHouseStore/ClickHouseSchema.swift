@@ -2,16 +2,17 @@ import StallStore
 
 /// The tables, as a list of steps. A step that was released is never changed.
 ///
-/// - `stall` has a row for each version of a report, `body` has the report itself, so that queries do not read past it. Versions of a stall are
-///   adjacent; `FINAL` selects the greatest one.
+/// - `stall` has one row for each version of a report. `body` has the reports themselves, so that queries need not read past
+///   them. Versions of a stall are adjacent; `FINAL` selects the greatest one.
 /// - `run` has the run records, with the stalls that have no report (`counted`).
 /// - `touch`, `done`, `sum` and `sum_host` are the sums by hour: see ``HourStates``.
-/// - `fault` has the culprit of a fault's latest stall, `feed` the order in which stalls arrived. Views fill both; a duplicate row
-///   does no harm.
-/// - `alias` has fingerprints that belong to the same fault, `alert` the alerts, `horizon` the time before which stalls are not shown.
+/// - `fault` has the culprit of a fault's latest stall, `feed` the order in which stalls arrived. Views fill both; a duplicate
+///   row does no harm.
+/// - `alias` has fingerprints that belong to the same fault, `alert` the alerts, `horizon` the time before which stalls are not
+///   shown.
 ///
-/// Moments are nanoseconds since 1970, `day` and `hour` are counted since 1970 (UTC): the servers' time zones do not matter. Everything works in
-/// 18.16 and in current versions.
+/// Moments are nanoseconds since 1970. `day` and `hour` are counted since 1970 in UTC, so the servers' time zones do not matter.
+/// Everything works in 18.16 and in current versions.
 struct ClickHouseSchema {
     let database: String
     let cluster: String?
@@ -23,10 +24,11 @@ struct ClickHouseSchema {
 
     var createDatabase: String { "CREATE DATABASE IF NOT EXISTS \(database)\(onCluster)" }
 
-    /// Each step may be executed twice, also by two collectors at the same time.
+    /// Each step may be executed twice, even by two collectors at the same time.
     var steps: [[String]] { [first] }
 
-    /// The table on one server. On a cluster, the table without the suffix is distributed over all shards.
+    /// The name of the table on one server. On a cluster, the name without the suffix is the table that is distributed over all
+    /// shards.
     func local(_ table: String) -> String { "\(database).\(table)\(cluster == nil ? "" : "_local")" }
 
     private var onCluster: String { cluster.map { " ON CLUSTER \($0)" } ?? "" }
@@ -60,7 +62,7 @@ struct ClickHouseSchema {
                 team String, rule String, subject String, version UInt64, removed UInt8, text String, began Int64, ended Int64,
                 told_begin String, told_end String
                 """,
-                // All rows in one shard, so that a block is stored completely or not at all.
+                // All rows are in one shard, so that a block is stored completely or not at all.
                 "ReplacingMergeTree",
                 version: "version",
                 order: "team, rule, subject"
@@ -163,7 +165,7 @@ struct ClickHouseSchema {
             )
     }
 
-    /// - Parameter shard: the columns that determine a row's shard. Nil: all rows are in one shard.
+    /// - Parameter shard: The columns that determine a row's shard. Nil: all rows are in one shard.
     private func table(
         _ name: String,
         _ columns: String,

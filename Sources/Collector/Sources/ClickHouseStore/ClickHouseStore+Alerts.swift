@@ -2,6 +2,7 @@ public import StallReports
 public import StallStore
 
 extension ClickHouseStore {
+    /// Reads the greatest version of each run record.
     public func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun] {
         let since = max(since.sinceEpoch, 0)
         return try await ask(
@@ -23,6 +24,7 @@ extension ClickHouseStore {
         }
     }
 
+    /// Reads all alerts that are not removed.
     public func alerts() async throws -> [Alert] {
         try await ask(
             ["team", "rule", "subject", "text", "began", "ended", "told_begin", "told_end"],
@@ -42,11 +44,13 @@ extension ClickHouseStore {
         }
     }
 
+    /// Inserts new versions of all these alerts as one block. ClickHouse has no transactions: a reader sees the block completely
+    /// or not at all.
     public func change(alerts: [Alert], removing done: [Alert]) async throws {
         var rows = TabbedRows(
             into: "\(table("alert")) (team, rule, subject, version, removed, text, began, ended, told_begin, told_end)"
         )
-        // Changed alerts come after removed ones, as if one statement followed the other.
+        // Changed alerts come after removed ones, as if one statement had followed the other.
         for (alerts, removed) in [(done, 1), (alerts, 0)] {
             for alert in alerts {
                 for text in [alert.team, alert.rule, alert.subject] { rows.add(text) }
@@ -63,10 +67,10 @@ extension ClickHouseStore {
         try await insert(rows)
     }
 
-    /// Stands for an alert that has not ended.
+    /// Means that an alert has not ended.
     private static let lasts: Int64 = -1
 
-    /// Names contain no line breaks.
+    /// Joins names, which contain no line breaks.
     private static func text(_ names: Set<String>) -> String { names.sorted().joined(separator: "\n") }
     private static func names(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
 }

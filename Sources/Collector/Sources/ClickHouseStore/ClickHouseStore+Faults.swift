@@ -2,17 +2,20 @@ public import StallReports
 public import StallStore
 
 extension ClickHouseStore {
+    /// If a shard does not answer, returns the faults of the other shards, marked as partial.
     public func faults(_ query: StallQuery, by order: FaultOrder, limit: Int) async throws -> FaultList {
         do {
             return try await FaultQuestion(self, query).list(order, limit)
         } catch let error as ClickHouseError where error.isPartOfClusterGone && schema.cluster != nil {
-            // A shard has no replica that answers: the other shards' faults are useful, if the answer says that it is partial.
+            // If a shard has no replica that answers, the other shards' faults are still useful, provided that the list says that
+            // it is partial.
             var list = try await FaultQuestion(self, query, isPartial: true).list(order, limit)
             list.isPartial = true
             return list
         }
     }
 
+    /// Sums one fault over all its fingerprints.
     public func fault(_ fingerprint: Fingerprint, _ query: StallQuery) async throws -> Fault? {
         let question = try await FaultQuestion(self, query)
         async let watched = question.watched()
@@ -20,11 +23,13 @@ extension ClickHouseStore {
         return try await question.faults(of: [root], .total, 1, watched.ns).first
     }
 
+    /// Counts the stalls by day and by all fingerprints of the fault.
     public func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount] {
         let question = try await FaultQuestion(self, query)
         return try await question.days(of: question.aliases.root(fingerprint.rawValue))
     }
 
+    /// Reads at most 256 names of each kind.
     public func choices(_ query: StallQuery) async throws -> Choices {
         var everything = StallQuery(team: query.team, since: query.since, until: query.until)
         everything.text = nil
@@ -61,17 +66,17 @@ extension ClickHouseStore {
 
 /// One query about faults. The parts of its range are determined once, for all its statements.
 struct FaultQuestion: Sendable {
-    /// The greatest number of names of each kind.
+    /// The largest number of names of each kind.
     private static let nameLimit = 256
     private let store: ClickHouseStore
     private let query: StallQuery
     private let range: Range<Int64>
-    /// The hours that have sums, and the ranges that are counted from single stalls.
+    /// The hours that have sums, and the ranges in which single stalls are counted.
     private let parts: (generations: [UInt64], raw: [Range<Int64>])
     private let settings: [(String, String)]
     let aliases: FaultAliases
 
-    /// - Parameter isPartial: shards that do not answer are skipped.
+    /// - Parameter isPartial: Whether shards that do not answer are skipped.
     init(_ store: ClickHouseStore, _ query: StallQuery, isPartial: Bool = false) async throws {
         (self.store, self.query, range) = (store, query, store.range(query))
         settings = isPartial ? [("skip_unavailable_shards", "1")] : []
@@ -82,7 +87,7 @@ struct FaultQuestion: Sendable {
             (parts, aliases) = (try await states.split(range), try await names)
             return
         }
-        // The state of the hours may be in the shard that does not answer.
+        // The shard that does not answer may have the state of the hours.
         parts = (try? await store.hourStates(query.team, range).split(range)) ?? ([], [range])
         aliases = (try? await store.aliases(query.team)) ?? FaultAliases()
     }
@@ -93,10 +98,10 @@ struct FaultQuestion: Sendable {
         return FaultList(faults: faults, watchedNs: watchedNs, runs: runs)
     }
 
-    // MARK: The rows that answer it
+    // MARK: The rows that are summed
 
     enum Rows {
-        /// Includes the stalls that runs only counted.
+        /// Includes stalls that run records only counted.
         case faults
         /// Only stalls with a host.
         case hosts
@@ -132,12 +137,12 @@ struct FaultQuestion: Sendable {
             FROM \(store.table("stall")) FINAL WHERE \(filter) AND \(SQLCondition.began(in: parts.raw).sql)
             """
         )
-        // Their verdicts are not recorded.
+        // A run record has no verdicts of its counted stalls.
         if kind == .faults, query.verdicts.isEmpty { selects.append(counted(roots)) }
         return "(\(selects.joined(separator: " UNION ALL ")))"
     }
 
-    /// Stalls without a report, as the latest run records count them.
+    /// Stalls without a report, as counted by the latest run records.
     private func counted(_ roots: [String]?) -> String {
         let filter = SQLCondition.among([
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
@@ -156,7 +161,7 @@ struct FaultQuestion: Sendable {
             """
     }
 
-    /// Faults whose latest culprit contains a text.
+    /// Faults whose latest culprit contains `text`.
     private func named(_ text: String, column: String = "fingerprint") -> SQLCondition {
         SQLCondition(
             """
@@ -291,9 +296,9 @@ struct FaultQuestion: Sendable {
         counts[name, default: 0] += reports
     }
 
-    // MARK: Others
+    // MARK: Other queries
 
-    /// The watched time according to the run records. Of a run that is only partly in the range, the same part of it.
+    /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part.
     func watched() async throws -> (ns: Int64, runs: Int) {
         let filter = SQLCondition.among([
             ("service", query.services), ("release", query.releases), ("host", query.hosts),

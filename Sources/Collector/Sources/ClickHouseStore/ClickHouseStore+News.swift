@@ -1,12 +1,14 @@
 public import StallReports
 public import StallStore
 
-// What rules for alerts look for: monitors that became silent, and faults that are new.
+// What alert rules search for: monitors that became silent, and faults that are new.
 
 extension ClickHouseStore {
-    /// Asks a server: the default asks for the end of the order of arrivals, which this store knows without a server.
+    /// Sends a query to a server. The protocol's default implementation would not: this store knows its last place without a
+    /// server.
     public func check() async throws { _ = try await ask(["max(number)"], "FROM \(table("migration"))") }
 
+    /// Reads the latest run records, and removes those whose process was replaced.
     public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
         let since = max(since.sinceEpoch, 0)
         let rows = try await ask(
@@ -31,6 +33,7 @@ extension ClickHouseStore {
         return KnownRun.silent(runs, before: before)
     }
 
+    /// Finds new faults by when each service and release first had each fault.
     public func newFaults(
         team: String,
         services: [String],
@@ -50,14 +53,15 @@ extension ClickHouseStore {
     }
 }
 
-/// A run record, with what is needed to find its successor.
+/// A run record, with the data to find its successor.
 private struct KnownRun {
     var latest: LatestRun
     var startedNs: Int64
 
-    /// Each process that started on the same host after another one's last record replaces one such process.
+    /// The runs that became silent. Each process that started on the same host after another one's last record replaces one such
+    /// process.
     ///
-    /// - Parameter runs: sorted by service, host and last record.
+    /// - Parameter runs: Sorted by service, host and last record.
     static func silent(_ runs: [KnownRun], before: Timestamp) -> [LatestRun] {
         var (found, rest) = ([LatestRun](), runs[...])
         while let first = rest.first?.latest {
@@ -86,7 +90,7 @@ struct KnownFaults {
 
     init(_ firsts: [First]) { self.firsts = firsts }
 
-    /// Of services that have older stalls.
+    /// New faults of services that have older stalls.
     func newInService(_ since: Timestamp) -> [NewFault] {
         let old = Set(firsts.filter { $0.firstAt < since }.map(\.service))
         var found: [ServiceFault: First] = [:]
@@ -99,7 +103,7 @@ struct KnownFaults {
         }
     }
 
-    /// Of releases that have a previous one, which did not have the fault.
+    /// New faults of releases whose previous release did not have the fault.
     func newInRelease(_ since: Timestamp) -> [NewFault] {
         let previous = previousReleases
         let known = Set(
@@ -112,7 +116,7 @@ struct KnownFaults {
         }.map { NewFault(fingerprint: $0.fingerprint, service: $0.service, release: $0.release, firstAt: $0.firstAt) }
     }
 
-    /// By service and release. Releases are in the order of their first stalls.
+    /// The previous release of each release, by service. Releases are in the order of their first stalls.
     private var previousReleases: [String: [String: String]] {
         var begun: [String: [String: Timestamp]] = [:]
         for first in firsts where !first.release.isEmpty {

@@ -4,6 +4,7 @@ public import StallReports
 public import StallStore
 
 extension ClickHouseStore {
+    /// Reads the greatest version of each stall.
     public func stalls(
         _ query: StallQuery,
         of fingerprint: Fingerprint?,
@@ -21,6 +22,7 @@ extension ClickHouseStore {
         return try await search.found(limit)
     }
 
+    /// Reads the greatest version of the report.
     public func report(_ id: ULID, team: String) async throws -> [UInt8]? {
         let day = Hours.day(horizonNs)
         let rows = try await ask(
@@ -33,6 +35,7 @@ extension ClickHouseStore {
         return try rows.first.map { try unpacked($0.bytes(0)) }
     }
 
+    /// Reads the greatest version of each report, in pages of limited size.
     public func reports(
         _ query: StallQuery,
         after last: StoredReport.Place?,
@@ -62,6 +65,7 @@ extension ClickHouseStore {
         }
     }
 
+    /// Reads the greatest version of each run record, in pages of limited size.
     public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
         let filter = SQLCondition.among([
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
@@ -84,12 +88,13 @@ extension ClickHouseStore {
         }
     }
 
+    /// Counts rows. Versions of one stall count once.
     public func count(_ query: StallQuery, limit: Int) async throws -> Int {
         let filter = SQLCondition.among([
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
             ("verdict", query.verdicts),
         ])
-        // Another version may have another verdict; everything else of a stall remains the same.
+        // Another version of a stall may have another verdict. All other filtered columns stay the same.
         let isFinal = !query.verdicts.isEmpty
         let rows = try await ask(
             ["count()"],
@@ -104,6 +109,7 @@ extension ClickHouseStore {
         return Int(try rows.first?.number(0) ?? 0)
     }
 
+    /// Returns only stalls before all inserts in progress, so that a reader does not miss one that becomes visible later.
     public func arrivals(
         team: String,
         after place: Int64,
@@ -130,18 +136,19 @@ extension ClickHouseStore {
         return try rows.compactMap { row in try byId[row.text(2)].map { (try row.number(0), $0) } }
     }
 
-    /// A stall that arrives during the query may be returned again by the next one.
+    /// The bound before which all arrivals are visible. A stall that arrives during a query may be returned again by the next
+    /// one.
     public func lastPlace() async throws -> Int64 {
         Int64(clamping: visibleBound) - 1
     }
 
-    /// Excludes stalls that are too old.
+    /// The query's range without stalls that are too old to be shown.
     func range(_ query: StallQuery) -> Range<Int64> {
         let since = max(query.since.sinceEpoch, horizonNs, 0)
         return since..<max(since, query.until.sinceEpoch)
     }
 
-    /// Runs that are at least partly in a range.
+    /// Selects runs that are at least partly in a range.
     func runCondition(_ range: Range<Int64>) -> String {
         "day >= \(Hours.day(range.lowerBound)) AND updated > \(range.lowerBound) AND started < \(range.upperBound)"
     }

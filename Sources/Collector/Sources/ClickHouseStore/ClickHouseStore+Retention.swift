@@ -2,9 +2,10 @@ public import StallReports
 public import StallStore
 
 extension ClickHouseStore {
-    /// Queries stop showing stalls to the hour; the servers' disks are freed by whole days. The latest day is kept, however large it is.
+    /// Queries stop showing stalls at the hour of `moment`; the servers' disks are freed by whole days. The latest day is kept,
+    /// whatever its size.
     ///
-    /// It also makes the sums of hours to which nothing is written any more (``HourStates``).
+    /// This also makes the sums of hours that are complete (``HourStates``).
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
         try await readHorizon()
         var removed = try await hide(before: Hours.hour(max(0, moment.sinceEpoch)) * Hours.hourNs)
@@ -19,6 +20,7 @@ extension ClickHouseStore {
         return removed
     }
 
+    /// The bytes of one replica of each shard, and the rows of all teams.
     public func size() async throws -> StoreSize {
         let horizonNs = horizonNs
         let runs = try await ask(
@@ -32,7 +34,7 @@ extension ClickHouseStore {
         )
     }
 
-    /// The number of all teams' rows.
+    /// The number of rows of all teams.
     private func stalls(_ range: Range<Int64>) async throws -> Int64 {
         guard !range.isEmpty else { return 0 }
         let hours = Hours.hour(range.lowerBound)...Hours.hour(range.upperBound - 1)
@@ -63,7 +65,7 @@ extension ClickHouseStore {
         raiseHorizon(to: before)
     }
 
-    /// - Returns: how many stalls are not shown any more.
+    /// - Returns: The number of stalls that are not shown any more.
     private func hide(before moment: Int64) async throws -> Int {
         let known = horizonNs
         guard moment > known else { return 0 }
@@ -92,7 +94,7 @@ extension ClickHouseStore {
         }
     }
 
-    /// The days for which a table has partitions on any shard.
+    /// The days for which any shard has a partition of the table.
     private func days(of name: String) async throws -> [Int64] {
         let local = schema.local(name).split(separator: ".").last ?? ""
         return try await ask(
@@ -104,7 +106,7 @@ extension ClickHouseStore {
         ).map { try $0.number(0) }
     }
 
-    /// Runs on one replica of each shard.
+    /// The bytes on one replica of each shard.
     private func usedBytes() async throws -> Int64 {
         let rows = try await ask(
             ["toInt64(sum(bytes_on_disk))"],

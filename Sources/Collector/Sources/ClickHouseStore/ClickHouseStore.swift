@@ -3,7 +3,7 @@ import StallReports
 public import StallStore
 import Synchronization
 
-/// A store on ClickHouse servers: one, or a cluster with shards and replicas. Any number of collectors may use it at once.
+/// A store on ClickHouse servers: one server, or a cluster with shards and replicas. Any number of collectors may use it at once.
 ///
 /// A stall is acknowledged when one server has it, or as many replicas as the address demands.
 public final class ClickHouseStore: StallStore {
@@ -18,9 +18,9 @@ public final class ClickHouseStore: StallStore {
         /// Nanoseconds since 1970: stalls that started earlier are removed.
         var horizonNs: Int64 = 0
         var arrivals = ArrivalClock()
-        /// The hours that this collector has announced, and until when it may write to them without announcing them again.
+        /// The hours that this collector has announced, and until when it may write to them without a new announcement.
         var touched: [HourKey: ContinuousClock.Instant] = [:]
-        /// The number of touches of an hour that this collector has seen, and since when it is the same.
+        /// The number of touches of an hour, and since when this collector has seen that number.
         var seen: [HourKey: (touches: UInt64, since: ContinuousClock.Instant)] = [:]
         var tokens = 0
         var aliases: Set<AliasKey> = []
@@ -43,13 +43,13 @@ public final class ClickHouseStore: StallStore {
         }
     }
 
-    /// If all steps were executed before, nothing is changed: then a server of the cluster may be down.
+    /// If all steps were executed before, nothing is changed, so a server of the cluster may be down.
     private func migrate() async throws {
         let known: UInt64
         do {
             known = try await ask(["toUInt64(max(number))"], "FROM \(table("migration"))").first?.unsigned(0) ?? 0
         } catch let error as ClickHouseError where [60, 81].contains(error.code) {
-            // The table or the database does not exist.
+            // The table or the database does not exist yet.
             known = 0
             try await define(schema.createDatabase, inDatabase: false)
         }
@@ -94,7 +94,7 @@ public final class ClickHouseStore: StallStore {
         return try TabbedAnswer(try await client.send(statement), columns: columns.count).rows
     }
 
-    /// Returns when the servers have the rows. A replicated table drops the same rows in the same order if it has them already.
+    /// Returns when the servers have the rows. A replicated table ignores a block that it already has.
     func insert(_ rows: TabbedRows) async throws {
         guard rows.count > 0 else { return }
         var statement = ClickHouseClient.Statement(rows)
@@ -103,7 +103,7 @@ public final class ClickHouseStore: StallStore {
         _ = try await client.send(statement)
     }
 
-    /// As one block, which is stored and deduplicated as a whole.
+    /// All rows are sent as one block, which is stored and deduplicated as a whole.
     var insertSettings: [(String, String)] {
         guard schema.cluster != nil else { return [] }
         var settings = [("insert_distributed_sync", "1")]
@@ -116,10 +116,10 @@ public final class ClickHouseStore: StallStore {
     var horizonNs: Int64 { state.withLock { $0.horizonNs } }
     func raiseHorizon(to moment: Int64) { state.withLock { $0.horizonNs = max($0.horizonNs, moment) } }
 
-    /// Everything that arrived before this is visible: microseconds since 1970.
+    /// Everything that arrived before this moment is visible. In microseconds since 1970.
     var visibleBound: UInt64 { state.withLock { $0.arrivals.bound } }
 
-    /// A number greater than all before it, also those of earlier collectors: microseconds since 1970.
+    /// Returns a number greater than all before it, including those of earlier collectors. In microseconds since 1970.
     func nextVersion() -> UInt64 {
         state.withLock { state in
             state.lastVersion = max(state.lastVersion + 1, Self.microseconds())
@@ -152,8 +152,8 @@ struct AliasKey: Hashable, Sendable {
 
 /// Numbers stalls in the order of their arrival: microseconds since 1970, each number once per collector.
 ///
-/// A numbered stall becomes visible when its insert ends, which may be after that of a later one: readers stop before inserts in progress. Other
-/// collectors' inserts are not known; because of them, readers stay a second behind.
+/// A numbered stall becomes visible when its insert ends, which may be after that of a later one; so readers stop before inserts
+/// in progress. The inserts of other collectors are unknown; because of them, readers stay one second behind.
 struct ArrivalClock: Sendable {
     static let delay: UInt64 = 1_000_000
     private var last: UInt64 = 0

@@ -4,12 +4,13 @@ public import StallStore
 import Synchronization
 
 extension ClickHouseStore {
+    /// Writes reports, then run records. An insert that failed may be repeated.
     public func insert(_ arrivals: [Arrival]) async throws -> Int {
         var (stalls, runs): ([ArrivedStall], [ArrivedRun]) = ([], [])
         let horizonNs = horizonNs
         for arrival in arrivals {
             switch arrival {
-            // It would be removed at once; do not create a partition for it.
+            // Older stalls would be removed at once, so no partition is created for them.
             case .stall(let stall): if stall.startedNs >= horizonNs { stalls.append(stall) }
             case .run(let run): if run.updatedNs >= horizonNs { runs.append(run) }
             }
@@ -20,15 +21,15 @@ extension ClickHouseStore {
 
 /// Writes the arrivals of one insert.
 ///
-/// The order makes it safe to be interrupted anywhere and repeated: hours are announced first (``HourStates``), a report is written before its
-/// stall, and what is visibly stored already is not written again. Two collectors that write at the same time write the same rows: one of
-/// them counts when it is read.
+/// The order of the writes makes it safe to interrupt and repeat an insert at any point: hours are announced first
+/// (``HourStates``), a report is written before its stall, and what is already stored visibly is not written again. Two
+/// collectors that write at the same time write the same rows, and readers count one of them.
 struct ClickHouseWriter {
     private let store: ClickHouseStore
 
     init(_ store: ClickHouseStore) { self.store = store }
 
-    /// - Returns: how many were new, or newer than the stored versions.
+    /// - Returns: The number of stalls that were new, or newer than the stored versions.
     func insert(_ stalls: [ArrivedStall]) async throws -> Int {
         guard !stalls.isEmpty else { return 0 }
         try await store.touch(Set(stalls.map { HourKey(team: $0.team, hour: Hours.hour($0.startedNs)) }))
@@ -42,11 +43,11 @@ struct ClickHouseWriter {
             changes += 1
         }
         guard !newest.isEmpty else { return 0 }
-        // Sorted by the tables' keys, so that the same stalls make the same block.
+        // Sorted by the tables' keys, so that the same stalls always make the same block.
         let sorted = newest.sorted { $0.key < $1.key }.map(\.value)
         let first = store.state.withLock { $0.arrivals.begin(sorted.count) }
         defer { store.state.withLock { $0.arrivals.end(first) } }
-        // In the order of their arrival.
+        // Numbered in the order of their arrival.
         var numbers: [StallKey: UInt64] = [:]
         for stall in stalls where numbers[StallKey(stall)] == nil && newest[StallKey(stall)] != nil {
             numbers[StallKey(stall)] = known[StallKey(stall)]?.arrived ?? first + UInt64(numbers.count)
@@ -74,7 +75,7 @@ struct ClickHouseWriter {
         }
     }
 
-    /// The stored versions of these stalls.
+    /// Returns the stored versions of these stalls.
     private func known(_ stalls: [ArrivedStall]) async throws -> [StallKey: (version: UInt64, arrived: UInt64)] {
         var known: [StallKey: (version: UInt64, arrived: UInt64)] = [:]
         for (team, stalls) in Dictionary(grouping: stalls, by: \.team) {
@@ -138,7 +139,7 @@ struct ClickHouseWriter {
         try await store.insert(rows)
     }
 
-    /// Once for each pair that this collector has not written.
+    /// Writes each pair that this collector has not yet written.
     private func insertAliases(_ stalls: [ArrivedStall]) async throws {
         let pairs = stalls.flatMap { stall in
             stall.aliases.map { AliasKey(team: stall.team, alias: $0, fingerprint: stall.fingerprint) }
@@ -162,7 +163,7 @@ struct ClickHouseWriter {
 
     // MARK: Runs
 
-    /// - Returns: how many were new, or newer than the stored versions.
+    /// - Returns: The number of records that were new, or newer than the stored versions.
     func insert(_ runs: [ArrivedRun]) async throws -> Int {
         guard !runs.isEmpty else { return 0 }
         var (known, newest, changes): ([RunKey: Int64], [RunKey: ArrivedRun], Int) = ([:], [:], 0)

@@ -30,7 +30,7 @@ struct HTTPRequest: Sendable {
     var answer: EventLoopPromise<HTTPAnswer>
 }
 
-/// Sends one request at a time on a connection. Each one ends with an answer or a failure, at its deadline at the latest.
+/// Sends one request at a time on a connection. Each request ends with an answer or a failure, no later than at its deadline.
 final class HTTPExchange: ChannelDuplexHandler {
     typealias InboundIn = HTTPClientResponsePart
     typealias OutboundIn = HTTPRequest
@@ -95,7 +95,7 @@ final class HTTPExchange: ChannelDuplexHandler {
             }
             body.writeBuffer(&part)
         case .end:
-            // An answer that arrived before the request was complete says nothing about the connection.
+            // After an answer that arrived before the request was complete, the connection is not reused.
             let answer = HTTPAnswer(status: status, body: body, keepsAlive: keepsAlive && context.channel.isActive)
             end()
             request.answer.succeed(answer)

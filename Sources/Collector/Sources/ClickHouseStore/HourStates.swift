@@ -1,26 +1,26 @@
 import StallStore
 import Synchronization
 
-/// How an hour of a team is counted: from sums, or from its stalls.
+/// Whether an hour of a team is counted by sums or by its stalls.
 ///
-/// Sums of `stall` cannot be accumulated as rows arrive: a stall has several versions, and may be sent again. So an hour's sums are
-/// made from its stalls when nothing is written to it any more, and made again after something was written:
+/// Sums of `stall` cannot be accumulated as rows arrive: a stall has several versions, and may be sent again. So an hour's sums
+/// are computed from its stalls once nothing is written to it any more, and computed again after something was written:
 ///
-/// 1. A collector that is about to write stalls of an hour announces it in `touch`, by a row with a token of its own. This is valid for
-///    ``touchTime``; then it announces it again.
-/// 2. An hour whose number of touches has not changed for ``settleTime`` has no insert in progress: its sums are made under a unique number
-///    (`generation`), and a row of `done` says for how many touches they are valid.
-/// 3. A query uses the sums of an hour only if `done` is for the current number of touches. Otherwise it counts the stalls themselves.
+/// 1. A collector that is about to write stalls of an hour announces it with a row in `touch`, which has a unique token. The
+///    announcement is valid for ``touchTime``; then it must be repeated.
+/// 2. An hour whose number of touches has not changed for ``settleTime`` has no insert in progress. Its sums are written under a
+///    unique number (`generation`), and a row in `done` says for how many touches they are valid.
+/// 3. A query uses an hour's sums only if `done` has the current number of touches. Otherwise it counts the stalls themselves.
 ///
-/// It does not depend on another machine's clock.
+/// None of this depends on another machine's clock.
 struct HourStates {
-    /// Longer than ``touchTime`` and the time of an insert together.
+    /// Longer than ``touchTime`` plus the time of an insert.
     static let settleTime = Duration.seconds(420)
     static let touchTime = Duration.seconds(120)
 
-    /// The sums are valid.
+    /// The hours whose sums are valid, with the numbers of these sums.
     private(set) var generations: [Int64: UInt64] = [:]
-    /// Hours without valid sums, and the numbers of their touches.
+    /// The hours without valid sums, with their numbers of touches.
     private(set) var raw: [Int64: UInt64] = [:]
 
     init(touches: [Int64: UInt64], done: [Int64: (touches: UInt64, generation: UInt64)]) {
@@ -33,10 +33,10 @@ struct HourStates {
         }
     }
 
-    /// The last hour with rows.
+    /// The last hour that has rows.
     var lastHour: Int64 { max(generations.keys.max() ?? 0, raw.keys.max() ?? 0) }
 
-    /// Splits a time range into whole hours with sums and ranges that are counted from stalls.
+    /// Splits a time range into whole hours that have sums, and ranges in which stalls are counted.
     func split(_ range: Range<Int64>) -> (generations: [UInt64], raw: [Range<Int64>]) {
         let unit = Hours.hourNs
         let (first, end) = ((range.lowerBound + unit - 1) / unit, range.upperBound / unit)
@@ -65,7 +65,7 @@ extension ClickHouseStore {
             ?? HourStates(touches: [:], done: [:])
     }
 
-    /// By team.
+    /// Returns the states by team.
     func hourStates(_ team: SQLCondition, _ hours: ClosedRange<Int64>) async throws -> [String: HourStates] {
         let condition = """
             \(team.sql) AND day >= \(hours.lowerBound / 24) AND day <= \(hours.upperBound / 24)
@@ -118,13 +118,13 @@ extension ClickHouseStore {
             }
             try await insert(rows)
         }
-        // Counted from before the insert, so that it ends early rather than late.
+        // The time counts from before the insert, so that the announcement expires early rather than late.
         state.withLock { state in for key in due { state.touched[key] = now + HourStates.touchTime } }
     }
 
     /// Makes the sums of hours to which nothing is being written.
     ///
-    /// - Parameter settleTime: how long this collector must have seen the same number of an hour's touches.
+    /// - Parameter settleTime: How long this collector must have seen the same number of touches.
     package func settle(after settleTime: Duration = HourStates.settleTime) async throws {
         let now = ContinuousClock.now
         let horizon = Hours.hour(horizonNs)
@@ -140,7 +140,7 @@ extension ClickHouseStore {
             }
             return due.filter { hour in state.seen[hour.key].map { now - $0.since >= settleTime } ?? false }
         }
-        // One day of a team at a time, which is one partition.
+        // One day of a team at a time, because that is one partition.
         for (_, hours) in Dictionary(grouping: quiet, by: { HourKey(team: $0.key.team, hour: $0.key.hour / 24) })
             .sorted(by: { ($0.key.hour, $0.key.team) < ($1.key.hour, $1.key.team) })
         {
@@ -148,13 +148,13 @@ extension ClickHouseStore {
         }
     }
 
-    /// - Parameter hours: hours of one team and one day.
+    /// - Parameter hours: Hours of one team and one day.
     private func sum(_ hours: [(key: HourKey, touches: UInt64)]) async throws {
         guard let first = hours.map(\.key.hour).min(), let team = hours.first?.key.team else { return }
         // Each hour has its own number: the base plus its distance from the first hour.
         let base = UInt64.random(in: 1...(1 << 62))
         for (name, host) in [("sum", ""), ("sum_host", ", host")] {
-            // Never again with the same number: a part of the rows may be stored already.
+            // The same number must not be used again, because some of its rows may be stored already.
             var statement = ClickHouseClient.Statement(
                 """
                 INSERT INTO \(table(name)) (team, day, hour, generation, fingerprint, service, release, verdict, count, reports, total,
@@ -182,7 +182,7 @@ extension ClickHouseStore {
         try await insert(rows)
     }
 
-    /// In parts of at most 50 days: ClickHouse refuses more partitions in a block.
+    /// Splits elements into parts of at most 50 days: ClickHouse refuses blocks with more partitions.
     static func parts<Element>(_ sorted: [Element], day: (Element) -> Int64) -> [[Element]] {
         var (parts, days): ([[Element]], Set<Int64>) = ([[]], [])
         for element in sorted {

@@ -1,4 +1,4 @@
-/// Writes values into ClickHouse's SQL and into its tab-separated rows. All text from outside passes through ``escape(_:into:)``.
+/// Writes values into ClickHouse's SQL and into its tab-separated rows. All outside text passes through ``escape(_:into:)``.
 enum SQLLiteral {
     /// `'…'`.
     static func text(_ value: String) -> String {
@@ -8,7 +8,7 @@ enum SQLLiteral {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// `('…', '…')`: the right side of IN. Without values, a list that contains nothing.
+    /// `('…', '…')`: the right side of IN. Without values, a list that matches nothing.
     static func list(_ values: some Sequence<String>) -> String {
         let literals = values.map(text)
         return "(" + (literals.isEmpty ? "''" : literals.joined(separator: ",")) + ")"
@@ -24,7 +24,7 @@ enum SQLLiteral {
     private static let quote = UInt8(ascii: "'")
     private static let backslash = UInt8(ascii: "\\")
 
-    /// The escapes that a literal and a tab-separated field have in common. Other bytes are unchanged.
+    /// Uses the escapes that literals and tab-separated fields share. Other bytes are unchanged.
     static func escape(_ value: some Sequence<UInt8>, into bytes: inout [UInt8]) {
         for byte in value {
             let letter: Unicode.Scalar? =
@@ -48,7 +48,7 @@ enum SQLLiteral {
         }
     }
 
-    /// Removes the escapes of a field.
+    /// Decodes the escapes of a field.
     static func unescaped(_ field: some Sequence<UInt8>) -> [UInt8] {
         var (bytes, isEscape): ([UInt8], Bool) = ([], false)
         for byte in field {
@@ -79,7 +79,7 @@ struct TabbedRows {
     private(set) var count = 0
     private var isFirst = true
 
-    /// - Parameter table: the table with its columns, like `db.stall (team, id)`.
+    /// - Parameter table: The table with its columns: `db.stall (team, id)`.
     init(into table: String) { bytes = Array("INSERT INTO \(table) FORMAT TabSeparated\n".utf8) }
 
     mutating func add(_ text: String) {

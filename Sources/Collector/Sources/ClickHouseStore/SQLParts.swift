@@ -8,7 +8,7 @@ struct SQLCondition {
         SQLCondition("\(left.sql) AND \(right.sql)")
     }
 
-    /// A condition for each column that has values: it is one of them.
+    /// A condition for each column that has values: the column is one of them.
     static func among(_ choices: [(String, [String])]) -> SQLCondition {
         SQLCondition(
             (["1"] + choices.filter { !$0.1.isEmpty }.map { "\($0.0) IN \(SQLLiteral.list($0.1))" }).joined(
@@ -17,7 +17,8 @@ struct SQLCondition {
         )
     }
 
-    /// Stalls that started in one of the ranges, in nanoseconds. Days and hours are included for the partitions and the key.
+    /// Selects stalls that started in one of the ranges, given in nanoseconds. Days and hours are included for the partitions and
+    /// the key.
     static func began(in ranges: [Range<Int64>]) -> SQLCondition {
         let parts = ranges.filter { !$0.isEmpty }.map { range in
             let (first, last) = (range.lowerBound, range.upperBound - 1)
@@ -37,14 +38,14 @@ enum SQLSum {
     }
 }
 
-/// The fingerprints of each fault: reports' statements in their order, each mapping a fingerprint to its current one.
+/// The fingerprints of each fault. Reports state that one fingerprint belongs to the same fault as a newer one.
 struct FaultAliases: Sendable {
     private var roots: [String: String] = [:]
     private(set) var names: [String] = []
 
     init() {}
 
-    /// - Parameter pairs: in the order of their arrival.
+    /// - Parameter pairs: In the order of their arrival.
     init(_ pairs: [(alias: String, fingerprint: String)]) {
         var parents: [String: String] = [:]
         func root(_ name: String) -> String {
@@ -64,13 +65,13 @@ struct FaultAliases: Sendable {
 
     func root(_ fingerprint: String) -> String { roots[fingerprint] ?? fingerprint }
 
-    /// The faults with all their fingerprints.
+    /// The given faults' fingerprints, including all older ones.
     func members(of roots: some Sequence<String>) -> [String] {
         let roots = Set(roots)
         return roots.sorted() + names.filter { roots.contains(root($0)) }
     }
 
-    /// An expression for the current fingerprint of a column's.
+    /// An SQL expression for the current fingerprint of the one in `column`.
     func sql(_ column: String) -> String {
         if names.isEmpty { return column }
         return "transform(\(column), \(SQLLiteral.array(names)), \(SQLLiteral.array(names.map(root))), \(column))"

@@ -1,10 +1,10 @@
 import StallReports
 import StallStore
 
-/// Finds the first stalls of a query in an order, without selecting one version of each in the whole range.
+/// Finds the first stalls of a query in some order, without reducing the whole range to one version of each stall.
 ///
-/// Versions make this complicated. The first rows of any version are selected; then the greatest versions of their stalls
-/// are read and checked again. Everything before the last row that was read is certain; if this is not enough, more rows are selected.
+/// The first rows of any version are selected; then the greatest versions of their stalls are read and checked again. Everything
+/// before the last selected row is certain. If that is not enough, more rows are selected.
 struct StallSearch: Sendable {
     enum Order { case latest, earliest, longest }
 
@@ -19,7 +19,7 @@ struct StallSearch: Sendable {
     /// All fingerprints of one fault; nil: any fault.
     var fingerprints: [String] = []
     var aliases = FaultAliases()
-    /// Only stalls after this place; for ``Order/earliest``.
+    /// Only stalls after this place. For ``Order/earliest``.
     var last: StoredReport.Place?
 
     init(_ store: ClickHouseStore, _ query: StallQuery, _ order: Order) {
@@ -36,7 +36,7 @@ struct StallSearch: Sendable {
         return []
     }
 
-    /// The latest and the earliest stalls are searched near their end of the range first, and only then in the whole range.
+    /// The latest and the earliest stalls are first searched near their end of the range, and only then in the whole range.
     private func parts(of range: Range<Int64>) -> [Range<Int64>] {
         let lengths = [6 * Hours.hourNs, 3 * Hours.dayNs].filter { $0 < range.upperBound - range.lowerBound }
         switch order {
@@ -60,7 +60,7 @@ struct StallSearch: Sendable {
         }
     }
 
-    /// The expression by which stalls are sorted.
+    /// The value by which stalls are sorted.
     private struct Rank {
         var number: Int64
         var id: String
@@ -88,7 +88,7 @@ struct StallSearch: Sendable {
             ])
     }
 
-    /// - Returns: the hours and ids of the first rows, and the last row's rank. Nil: there are no more.
+    /// - Returns: The hours and ids of the first rows, and the last row's rank. The rank is nil if there are no more rows.
     private func firstRows(_ size: Int, in range: Range<Int64>) async throws -> (keys: [(Int64, String)], cut: Rank?) {
         let (number, sorting) =
             switch order {
@@ -110,7 +110,7 @@ struct StallSearch: Sendable {
         return (keys, Rank(number: try end.number(2), id: end.text(1)))
     }
 
-    /// The stalls of these ids that match the query, each in its greatest version.
+    /// The stalls with these ids that match the query, each in its greatest version.
     func rows(_ keys: [(hour: Int64, id: String)]) async throws -> [StoredStall] {
         guard !keys.isEmpty else { return [] }
         let hours = Set(keys.map(\.hour)).sorted()
@@ -125,7 +125,7 @@ struct StallSearch: Sendable {
         ).compactMap(stall)
     }
 
-    /// Nil if the row was not written by this version.
+    /// Nil if another version of the collector wrote the row in an unknown form.
     private func stall(_ row: TabbedAnswer.Row) throws -> StoredStall? {
         guard let id = ULID(row.text(0)), let fingerprint = Fingerprint(rawValue: aliases.root(row.text(1))) else {
             return nil

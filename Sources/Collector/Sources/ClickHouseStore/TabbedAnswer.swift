@@ -2,8 +2,9 @@ import Foundation
 
 /// The rows of an answer in the format `TabSeparated`.
 ///
-/// An error may follow a status of 200 and some rows, if the answer had begun already (18.16 writes its text into the rows). So each
-/// row of a query ends with a mark that no text in it can contain, and an answer is accepted only if all its rows do.
+/// If the answer has already begun, an error may follow a status of 200 and some rows (18.16 writes its text into the rows). So
+/// each row of a query ends with a mark that no text in the row can contain, and an answer is accepted only if all its rows end
+/// with it.
 struct TabbedAnswer {
     struct Row {
         fileprivate let fields: [ArraySlice<UInt8>]
@@ -21,13 +22,13 @@ struct TabbedAnswer {
         private static let notANumber = ClickHouseError(garbled: "ClickHouse's answer has no number where one belongs")
     }
 
-    /// The last column of each query: this text after a tab, which is escaped inside values.
+    /// The last column of each query. It produces a tab and this text; a tab inside a value is escaped.
     static let mark = "'.'"
     private static let end = Array("\t.".utf8)
 
     let rows: [Row]
 
-    /// - Parameter columns: the number of columns of each row, without the mark.
+    /// - Parameter columns: The number of columns of each row, without the mark.
     init(_ bytes: [UInt8], columns: Int) throws(ClickHouseError) {
         var rows: [Row] = []
         var rest = bytes[...]
