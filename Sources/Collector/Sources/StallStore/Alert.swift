@@ -1,21 +1,25 @@
 public import StallReports
 
-/// An alert, kept from its beginning until all receivers were told of its end.
+/// An alert. It is kept from its beginning until all receivers have been told of its end.
 public struct Alert: Hashable, Sendable {
+    /// The team whose reports caused it.
     public var team: String
     /// The rule's name.
     public var rule: String
     /// What the rule found: a fingerprint, a service, or a service on a host.
     public var subject: String
-    /// For people. Names from reports are in it as visible text.
+    /// The message for users. Names from reports are in it with control characters made visible.
     public var text: String
+    /// When an evaluation of the rules first found it.
     public var beganAt: Timestamp
     /// Nil while it lasts.
     public var endedAt: Timestamp?
-    /// Receivers that were told of its beginning, and those of them that were told of its end.
+    /// The keys of the receivers that were told of its beginning. A key has no line breaks.
     public var toldBegin: Set<String> = []
+    /// Those of them that were told of its end too.
     public var toldEnd: Set<String> = []
 
+    /// Creates an ongoing alert of which no receiver was told yet. `team`, `rule` and `subject` identify it.
     public init(team: String, rule: String, subject: String, text: String, beganAt: Timestamp) {
         (self.team, self.rule, self.subject, self.text) = (team, rule, subject, text)
         self.beganAt = beganAt
@@ -24,9 +28,13 @@ public struct Alert: Hashable, Sendable {
 
 /// The latest run record of a service's monitor on a host.
 public struct LatestRun: Hashable, Sendable {
+    /// The service's name as the process gave it. Empty if it gave none.
     public var service: String
+    /// The service's version. Empty if the process gave none.
     public var release: String
+    /// The host's name.
     public var host: String
+    /// When the monitor wrote the record.
     public var updatedAt: Timestamp
     /// Whether the record says that the monitor is running.
     public var isRunning: Bool

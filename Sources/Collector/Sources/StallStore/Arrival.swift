@@ -3,64 +3,101 @@ public import StallReports
 
 /// A document that a monitor sent, checked, with the fields that a store needs.
 public enum Arrival: Sendable {
+    /// A stall with its report.
     case stall(ArrivedStall)
+    /// A run record, with the stalls that it counted without a report.
     case run(ArrivedRun)
 }
 
 /// Why a document is refused. The text never quotes the document.
 public struct RefusedArrival: Error, Hashable, CustomStringConvertible {
+    /// What is wrong, in words that can be sent back to the sender.
     public let description: String
+    /// Creates one with a description, which must not quote the document.
     public init(_ description: String) { self.description = description }
 }
 
 /// What a store keeps of a stall in addition to its report.
 public struct ArrivedStall: Sendable {
+    /// The team that sent it.
     public let team: String
+    /// The report's id, which is unique within a team.
     public let id: ULID
-    /// Of two reports with the same id the greater version counts: the one that lasted longer, or the one of a stall that has ended.
+    /// The greater version of two reports with the same id counts. It is the duration in nanoseconds, or `Int64.max` once the
+    /// stall has ended.
     public let version: Int64
-    /// Nanoseconds since 1970, as all moments whose names end in `Ns`.
+    /// When the stall began. Names that end in `Ns` are nanoseconds; moments count from 1970.
     public let startedNs: Int64
+    /// The last moment for which the report is known to be true: the end of a stall that has ended, at most the time of arrival.
     public let lastNs: Int64
+    /// How long it lasted, or has lasted so far. From 0 to 366 days.
     public let durationNs: Int64
-    /// Includes the repeated stalls that were only counted.
+    /// The number of stalls: this one, and those like it that were only counted since. At most a billion and one.
     public let count: Int64
+    /// The total length of these stalls.
     public let totalNs: Int64
+    /// The length of the longest of them.
     public let longestNs: Int64
+    /// The service's name. Names are at most 256 characters long, with control characters made visible; an unknown one is empty.
     public let service: String
+    /// The service's version.
     public let release: String
+    /// The host's name.
     public let host: String
+    /// The name of the watched loop.
     public let label: String
+    /// Why the loop did not run, in one word.
     public let verdict: String
+    /// The fault's fingerprint when the report was written.
     public let fingerprint: String
+    /// Other fingerprints of the same fault, at most 64.
     public let aliases: [String]
+    /// The name of the function to inspect, or why there is none.
     public let culprit: String
+    /// The culprit's source file and line. Empty if unknown.
     public let place: String
-    /// The report, packed by gzip.
+    /// The report, compressed with gzip.
     public let body: [UInt8]
 }
 
+/// What a store keeps of a run in addition to its run record. Names that end in `Ns` are nanoseconds; moments count from 1970.
 public struct ArrivedRun: Sendable {
+    /// The team that sent it.
     public let team: String
+    /// The run's id, which is unique within a team.
     public let id: ULID
+    /// When the record was written. A later record of the same run replaces an earlier one.
     public let updatedNs: Int64
+    /// When the monitor started.
     public let startedNs: Int64
+    /// The total watched time of all its loops, saturated.
     public let watchedNs: Int64
+    /// The service's name. Empty if the process gave none.
     public let service: String
+    /// The service's version. Empty if the process gave none.
     public let release: String
+    /// The host's name.
     public let host: String
-    /// Whether the monitor was running when the record was made.
+    /// Whether the monitor was running when the record was written.
     public let isRunning: Bool
-    /// Stalls that were counted without a report.
+    /// Stalls that were counted without a report, one entry for each fault.
     public let counted: [Counted]
+    /// The run record, compressed with gzip.
     public let body: [UInt8]
 
+    /// The stalls of one fault that a run counted without a report.
     public struct Counted: Sendable {
+        /// The fault's fingerprint.
         public let fingerprint: String
+        /// The number of stalls, at most a billion.
         public let count: Int64
+        /// Their total length, at most 366 days.
         public let totalNs: Int64
+        /// The length of the longest.
         public let longestNs: Int64
+        /// When the first of them began.
         public let firstNs: Int64
+        /// When the last of them began.
         public let lastNs: Int64
     }
 }
@@ -69,12 +106,13 @@ extension Arrival {
     /// Reads a report or a run record, according to the schema that the document names.
     ///
     /// - Parameters:
-    ///   - json: the document as it was sent. Nothing in it is trusted.
-    ///   - now: a document from more than a day later has a wrong clock and is refused.
+    ///   - json: The document as it was sent. Nothing in it is trusted.
+    ///   - now: The time of arrival. A document from more than a day later was written with a wrong clock, and is refused.
+    /// - Throws: Why the document is refused.
     public init(json: [UInt8], team: String, now: Timestamp = .now()) throws(RefusedArrival) {
         do throws(ReportError) {
             do throws(ReportError) {
-                // The whole report is decoded, not only what queries use: what is accepted can be shown later.
+                // The whole report is decoded, not only what queries use, so that everything that is accepted can be shown later.
                 let report = try StallReport(json: json)
                 guard report.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
                 self = .stall(try ArrivedStall(StallOutline(report), json, team, now))
@@ -88,7 +126,7 @@ extension Arrival {
 }
 
 extension Arrival {
-    /// An estimate of its memory: the packed document, names and counts.
+    /// An estimate of the memory it uses, in bytes: the compressed document, names and counts.
     public var heldBytes: Int {
         switch self {
         case .stall(let stall): stall.body.count + stall.aliases.count * 32 + 1024
@@ -97,7 +135,7 @@ extension Arrival {
     }
 }
 
-/// Limits of numbers in a store: 366 days and a billion, so that sums of very many fit into 64 bits.
+/// Limits of the numbers in a store: 366 days and a billion, so that sums of very many values fit into 64 bits.
 private enum Bounds {
     static let longestNs: Int64 = 366 * 86_400_000_000_000
     static let count: Int64 = 1_000_000_000
@@ -108,7 +146,8 @@ private enum Bounds {
     static func count(_ count: Int) -> Int64 { min(max(0, Int64(clamping: count)), Bounds.count) }
     static func name(_ text: String?) -> String { VisibleText.of(text ?? "", limit: nameLength) }
 
-    /// - Throws: if it is before the year 2000 or in the future: no range would show it, and it would not be removed by age.
+    /// - Throws: If the moment is before the year 2000 or in the future: no time range would show it, and it would not be removed
+    ///   by age.
     static func moment(_ timestamp: Timestamp, _ now: Timestamp) throws(ReportError) -> Int64 {
         let moment = timestamp.sinceEpoch
         guard timestamp.seconds > 946_684_800 else {
@@ -156,12 +195,12 @@ extension ArrivedRun {
         id = run.id
         startedNs = try Bounds.moment(run.startedAt, now)
         updatedNs = max(startedNs, try Bounds.moment(run.updatedAt, now))
-        // The sum of a thousand loops over ten years does not fit into 64 bits.
+        // The total of a thousand loops over ten years would not fit into 64 bits.
         watchedNs = run.watched.prefix(1000).reduce(0) { $0 + min(Bounds.length($1.watchedNs), .max / 2000) }
         (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
         host = Bounds.name(run.host.name)
         isRunning = run.state == .running
-        // A record has an entry for each loop that a fault stalled; here they are added up.
+        // A record has an entry for each loop that a fault stalled. They are summed here.
         var faults: [Fingerprint: StallReport.Repeats] = [:]
         for fault in (run.repeated ?? []).prefix(1000) {
             faults[fault.fingerprint] = faults[fault.fingerprint]?.joined(by: fault.repeats) ?? fault.repeats

@@ -1,7 +1,8 @@
 import Foundation
 import GRDB
 
-/// The rows that answer a query, as one table called `part`: sums for the whole hours or days of the range, single stalls at its ends.
+/// The rows that answer a query, as one table called `part`: sums for the whole hours or days in the range, and single stalls at
+/// its ends.
 struct SQLiteParts {
     let sql: String
     let arguments: StatementArguments
@@ -9,8 +10,8 @@ struct SQLiteParts {
     /// Rows `fingerprint, service, release, verdict, count, reports, total, longest, moment, first, last`.
     ///
     /// - Parameters:
-    ///   - fingerprints: only rows of these faults; nil: of all.
-    ///   - hasAliases: whether some faults of the team have several fingerprints, which then count as one.
+    ///   - fingerprints: Only rows of these faults. Nil: of all faults.
+    ///   - hasAliases: Whether some faults of the team have several fingerprints. Those are summed as one.
     static func hours(_ query: StallQuery, of fingerprints: [String]? = nil, hasAliases: Bool) -> SQLiteParts {
         var parts = Builder(query, fingerprints, hasAliases)
         let stalls = """
@@ -31,7 +32,7 @@ struct SQLiteParts {
                 [query.team, first, end]
             )
         }
-        // Their verdicts are not recorded.
+        // A run record has no verdicts of its counted stalls.
         if query.verdicts.isEmpty {
             parts.add(
                 """
@@ -98,7 +99,7 @@ struct SQLiteParts {
             filterArguments += StatementArguments(values)
         }
 
-        /// As JSON in one argument: SQLite limits the number of terms in a list of VALUES.
+        /// The fingerprints are one JSON argument, because SQLite limits the number of terms in a list of VALUES.
         private mutating func choose(_ fingerprints: [String]) {
             let chosen = (try? JSONEncoder().encode(fingerprints)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
             names = """
@@ -113,15 +114,15 @@ struct SQLiteParts {
 
         private static func marks(_ values: [String]) -> String { values.map { _ in "?" }.joined(separator: ", ") }
 
-        /// The units that are completely in the range: the first one, and the first one after them.
+        /// The units that are completely in the range: the first one, and the first one after the last.
         func whole(_ unit: Int64) -> (Int64, Int64)? {
             let (first, end) = (since / unit + (since % unit == 0 ? 0 : 1), until / unit)
             return first < end ? (first, end) : nil
         }
 
-        /// The rest of the range.
+        /// The parts of the range that are in no whole unit.
         func ends(of unit: Int64?) -> [(Int64, Int64)] {
-            // Whole units end before the range does, so that their products do not overflow.
+            // Whole units end before the range does, so their products do not overflow.
             guard let unit, let (first, end) = whole(unit) else { return [(since, until)] }
             return [(since, first * unit), (end * unit, until)].filter { $0.0 < $0.1 }
         }
@@ -131,7 +132,7 @@ struct SQLiteParts {
             arguments += values + filterArguments
         }
 
-        /// - Parameter columns: all columns except the fingerprint.
+        /// - Parameter columns: All columns except the fingerprint.
         func table(_ columns: String) -> SQLiteParts {
             let rows = selects.joined(separator: " UNION ALL ")
             guard hasAliases else {

@@ -1,15 +1,15 @@
 import GRDB
 import StallReports
 
-/// Removes old rows within one transaction, of one team or of all.
+/// Removes old rows of one team or of all teams within one transaction.
 struct SQLiteRemoval {
     let database: Database
-    /// Nil: of all teams.
+    /// Nil: all teams.
     let team: String?
 
-    /// Removes some rows of stalls and runs from before the hour. When none are left, removes the sums too.
+    /// Removes some rows of stalls and runs from before the hour. When no such rows are left, removes the sums too.
     ///
-    /// - Returns: how many stalls were removed, and whether nothing is left to remove.
+    /// - Returns: The number of removed stalls, and whether everything is removed.
     func remove(beforeHour hour: Int64, limit: Int) throws -> (stalls: Int, isDone: Bool) {
         let end = hour.multipliedSaturated(by: SQLiteTime.hourNs)
         var usage = SQLiteUsage()
@@ -61,7 +61,7 @@ struct SQLiteRemoval {
         return rows.count
     }
 
-    /// The day in which the removed time ends keeps its other hours.
+    /// Recomputes the sums by host of the day in which the removed time ends, from its other hours.
     private func sumHosts(ofDayOf end: Int64) throws {
         let day = SQLiteTime.day(end)
         try run("DELETE FROM fault_host WHERE day <= ?", [day])
@@ -76,7 +76,7 @@ struct SQLiteRemoval {
         )
     }
 
-    /// Removes the fingerprints of faults that have no rows any more.
+    /// Removes the fingerprints of faults that have no rows left.
     static func removeNames(_ database: Database) throws {
         try database.execute(
             sql: """
@@ -93,7 +93,7 @@ struct SQLiteRemoval {
         )
     }
 
-    /// The team that uses most space, and its first hour with rows. Nil if there are no rows.
+    /// The team that uses the most space, and its first hour with rows. Nil if there are no rows.
     static func largest(_ database: Database) throws -> (team: String, hour: Int64)? {
         for team in try String.fetchAll(database, sql: "SELECT team FROM usage WHERE bytes > 0 ORDER BY bytes DESC") {
             let oldest = try Int64.fetchOne(

@@ -2,14 +2,16 @@ import GRDB
 
 /// The tables, as a list of migrations. A migration that was released is never changed.
 ///
-/// - `stall` has a row for each report. `body` has the report itself, so that queries do not have to read past it.
-/// - `fault_hour` and `fault_host` have sums of `stall`, by hour, and by day and host. They make queries over a month of millions of stalls fast.
+/// - `stall` has one row for each report. `body` has the reports themselves, so that queries need not read past them.
+/// - `fault_hour` and `fault_host` have sums of `stall`, by hour, and by day and host. They make queries over a month of millions
+///   of stalls fast.
 /// - `counted` has stalls without a report, as the run records count them.
 /// - `alert` has the alerts that are not finished, with the receivers that were told.
-/// - `alias` maps a fault's earlier fingerprint to its current one. Rows keep the fingerprint with which they were written; queries map it.
+/// - `alias` maps a fault's earlier fingerprint to its current one. Rows keep the fingerprint with which they were written;
+///   queries map it.
 /// - `sequence` has the last value of `stall.place`. It grows with each stall that arrives or changes; no value is used twice.
-/// - `usage` has each team's number of reports and records, and their packed bytes.
-/// - `seen` has when each service and release had each fault for the first time and for the last time.
+/// - `usage` has each team's number of reports and records, and their compressed bytes.
+/// - `seen` has when each service and release first and last had each fault.
 enum SQLiteSchema {
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
@@ -46,7 +48,7 @@ enum SQLiteSchema {
         SELECT team, service, fingerprint, release, min(first), max(last) FROM fault_hour GROUP BY team, service, fingerprint, release;
         """
 
-    /// For runs stored before, it is not known whether they were running: they cause no alert.
+    /// It is unknown whether runs that were stored before were still running, so they cause no alert.
     private static let second = """
         ALTER TABLE run ADD COLUMN running INTEGER NOT NULL DEFAULT 0;
         CREATE TABLE alert (

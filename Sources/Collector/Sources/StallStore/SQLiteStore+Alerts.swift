@@ -3,6 +3,7 @@ import GRDB
 public import StallReports
 
 extension SQLiteStore {
+    /// Reads the latest run record of each service on each host.
     public func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun] {
         try await database.read { database in
             // With max() the other columns are those of the row with the maximum (sqlite.org/lang_select.html, "Bare columns").
@@ -17,6 +18,7 @@ extension SQLiteStore {
         }
     }
 
+    /// Reads the run records that became silent, and leaves out those whose process was replaced.
     public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
         try await database.read { database in
             let silent = try Row.fetchAll(
@@ -35,9 +37,10 @@ extension SQLiteStore {
         }
     }
 
-    /// Each process that started on the same host after another one's last record replaces one such process.
+    /// Leaves out runs whose process was replaced. Each process that started on the same host after another one's last record
+    /// replaces one such process.
     ///
-    /// - Parameter runs: the runs of one service on one host, sorted by their last records.
+    /// - Parameter runs: The runs of one service on one host, sorted by their last records.
     private static func withoutSuccessor(
         _ runs: ArraySlice<LatestRun>,
         _ team: String,
@@ -56,6 +59,7 @@ extension SQLiteStore {
         }
     }
 
+    /// Finds new faults in the table `seen`.
     public func newFaults(
         team: String,
         services: [String],
@@ -64,7 +68,7 @@ extension SQLiteStore {
         limit: Int
     ) async throws -> [NewFault] {
         let chosen = services.isEmpty ? "" : " AND service IN (\(services.map { _ in "?" }.joined(separator: ", ")))"
-        // Where faults were seen, with their current fingerprints.
+        // Where each fault was first seen, by its current fingerprint.
         let known = """
             WITH known AS (
                 SELECT service, release, coalesce(alias.fingerprint, seen.fingerprint) AS fingerprint, min(first) AS first
@@ -111,6 +115,7 @@ extension SQLiteStore {
         }
     }
 
+    /// Reads the alerts, sorted by team, rule and subject.
     public func alerts() async throws -> [Alert] {
         try await database.read { database in
             try Row.fetchAll(database, sql: "SELECT * FROM alert ORDER BY team, rule, subject").map { row in
@@ -129,6 +134,7 @@ extension SQLiteStore {
         }
     }
 
+    /// Writes and removes alerts in one transaction.
     public func change(alerts: [Alert], removing done: [Alert]) async throws {
         if alerts.isEmpty, done.isEmpty { return }
         try await database.write { database in
@@ -153,7 +159,7 @@ extension SQLiteStore {
         }
     }
 
-    /// Names contain no line breaks.
+    /// Joins names, which contain no line breaks.
     private static func text(_ names: Set<String>) -> String { names.sorted().joined(separator: "\n") }
     private static func names(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
 }
@@ -171,7 +177,7 @@ extension LatestRun {
 }
 
 extension Array {
-    /// Groups of adjacent elements.
+    /// Groups adjacent elements that belong together.
     fileprivate func chunked(by belong: (Element, Element) -> Bool) -> [ArraySlice<Element>] {
         var (chunks, start): ([ArraySlice<Element>], Int) = ([], startIndex)
         for index in indices.dropFirst() where !belong(self[index - 1], self[index]) {

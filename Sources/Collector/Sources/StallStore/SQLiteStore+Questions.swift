@@ -3,6 +3,7 @@ import GRDB
 public import StallReports
 
 extension SQLiteStore {
+    /// Answers in one transaction, so that sums and watched time are from the same moment.
     public func faults(_ query: StallQuery, by order: FaultOrder, limit: Int) async throws -> FaultList {
         try await database.read { database in
             let question = SQLiteQuestion(database, query)
@@ -12,6 +13,7 @@ extension SQLiteStore {
         }
     }
 
+    /// Sums one fault over all its fingerprints.
     public func fault(_ fingerprint: Fingerprint, _ query: StallQuery) async throws -> Fault? {
         try await database.read { database in
             let question = SQLiteQuestion(database, query)
@@ -20,6 +22,7 @@ extension SQLiteStore {
         }
     }
 
+    /// Selects the stalls of all fingerprints of the fault.
     public func stalls(
         _ query: StallQuery,
         of fingerprint: Fingerprint?,
@@ -32,10 +35,12 @@ extension SQLiteStore {
         }
     }
 
+    /// Counts reports in the range.
     public func count(_ query: StallQuery, limit: Int) async throws -> Int {
         try await database.read { try SQLiteQuestion($0, query).count(limit) }
     }
 
+    /// Returns at most about 4 MiB of reports at once.
     public func reports(
         _ query: StallQuery,
         after last: StoredReport.Place?,
@@ -45,12 +50,13 @@ extension SQLiteStore {
         return try page(packed) { StoredReport(place: $0.place, json: try unpacked($0.body)) }
     }
 
+    /// Returns at most about 4 MiB of records at once.
     public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
         let packed = try await database.read { try SQLiteQuestion($0, query).runs(after: last, limit) }
         return try page(packed) { StoredRun(id: $0.id, json: try unpacked($0.body)) }
     }
 
-    /// As many as fit into a page, and at least one: the others are in the next page.
+    /// Returns as many documents as fit into a page, and at least one. The others are on the next page.
     private func page<Packed, Document>(
         _ packed: [Packed],
         _ unpack: (Packed) throws -> Document
@@ -65,6 +71,7 @@ extension SQLiteStore {
         return page
     }
 
+    /// Returns stalls in the order of the column `place`.
     public func arrivals(
         team: String,
         after place: Int64,
@@ -80,10 +87,12 @@ extension SQLiteStore {
         }
     }
 
+    /// Returns the last value of `place` that was given to a stall.
     public func lastPlace() async throws -> Int64 {
         try await database.read { try Int64.fetchOne($0, sql: "SELECT place FROM sequence") ?? 0 }
     }
 
+    /// Counts by day over all fingerprints of the fault.
     public func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount] {
         try await database.read { database in
             let question = SQLiteQuestion(database, query)
@@ -91,12 +100,13 @@ extension SQLiteStore {
         }
     }
 
+    /// Returns at most 256 names of each kind.
     public func choices(_ query: StallQuery) async throws -> Choices {
         try await database.read { try SQLiteQuestion($0, query).choices() }
     }
 }
 
-/// Documents that are returned as they were sent.
+/// A document that is returned as it was sent.
 private protocol StoredDocument {
     var json: [UInt8] { get }
 }
@@ -106,9 +116,9 @@ extension StoredRun: StoredDocument {}
 
 /// Queries within one transaction, so that all results are from the same moment.
 struct SQLiteQuestion {
-    /// The greatest number of names of each kind.
+    /// The largest number of names of each kind.
     private static let nameLimit = 256
-    /// A page of documents ends after the document with which it reaches this size, packed or unpacked.
+    /// A page ends after the document with which it reaches this size in bytes, compressed or not.
     static let pageBytes = 4 << 20
     /// The columns that ``StoredStall`` reads. `current` is the fault's current fingerprint if it has changed.
     static let stallColumns = """
@@ -136,7 +146,7 @@ struct SQLiteQuestion {
         ) ?? fingerprint.rawValue
     }
 
-    /// The watched time according to the run records. Of a run that is only partly in the range, the same part of it.
+    /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part.
     func watched() throws -> (ns: Int64, runs: Int) {
         let (condition, arguments) = runsInRange
         let (since, until) = (query.since.sinceEpoch, query.until.sinceEpoch)
@@ -185,7 +195,7 @@ struct SQLiteQuestion {
         )
     }
 
-    /// A condition for each column that has values: it is one of them.
+    /// A condition for each column that has values: the column is one of them.
     private static func among(_ choices: [(String, [String])]) -> (sql: String, arguments: StatementArguments) {
         var (sql, arguments) = ("", StatementArguments())
         for (column, values) in choices where !values.isEmpty {
@@ -398,7 +408,7 @@ struct SQLiteQuestion {
 }
 
 extension StoredStall {
-    /// Nil if the row was not written by this version.
+    /// Nil if another version of the collector wrote the row in an unknown form.
     fileprivate init?(_ row: Row) {
         guard let id = ULID(row["id"] as String),
             let fingerprint = Fingerprint(rawValue: row["current"] ?? row["fingerprint"])

@@ -3,14 +3,16 @@ import GRDB
 import GzipCompression
 public import StallReports
 
-/// A store in one SQLite file. It uses a write-ahead log (WAL), so that queries do not wait for inserts.
+/// A store in one SQLite file. It uses a write-ahead log (WAL), so that queries do not wait for inserts. Any thread.
 public final class SQLiteStore: StallStore {
     let database: DatabasePool
 
-    /// Creates the file if it does not exist, and migrates an older one.
+    /// Opens the file, creates it if it is missing, and migrates an older one.
     ///
-    /// - Parameter maximumBytes: if the file is a quarter larger than this, inserts fail until ``removeOld(before:maximumBytes:)`` has made room.
-    ///   Nil: no limit.
+    /// - Parameters:
+    ///   - path: The file. Its directory must exist.
+    ///   - maximumBytes: If the file is larger than this by a quarter, inserts fail until ``removeOld(before:maximumBytes:)`` has
+    ///     made room. Nil: no limit.
     /// - Throws: ``StoreError``.
     public init(path: String, maximumBytes: Int64? = nil) throws(StoreError) {
         var configuration = Configuration()
@@ -20,7 +22,7 @@ public final class SQLiteStore: StallStore {
         configuration.prepareDatabase { database in
             try database.execute(sql: "PRAGMA cache_size = -16000")
             guard !database.configuration.readonly else { return }
-            // Has an effect only before the first table is created. Removed rows then give their space back to the disk.
+            // This must come before the first table is created. It lets the file shrink after rows were removed.
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
         }
         do {
@@ -34,7 +36,8 @@ public final class SQLiteStore: StallStore {
             }
             try migrator.migrate(database)
             try database.writeWithoutTransaction { database in
-                // What was acknowledged survives a loss of power. Not earlier: the pool sets NORMAL when it enables the log.
+                // Acknowledged data survives a power failure. It cannot be set earlier: the pool sets NORMAL when it enables the
+                // log.
                 try database.execute(sql: "PRAGMA synchronous = FULL")
                 // After a checkpoint the log's file is truncated to this size.
                 try database.execute(sql: "PRAGMA journal_size_limit = 67108864")
@@ -47,7 +50,7 @@ public final class SQLiteStore: StallStore {
         }
     }
 
-    /// Has SQLite refuse to make the file larger.
+    /// Makes SQLite refuse to enlarge the file beyond the limit.
     private static func bound(_ database: Database, _ maximumBytes: Int64?) throws {
         guard let maximumBytes else { return }
         let size = try Int64.fetchOne(database, sql: "PRAGMA page_size") ?? 4096
@@ -55,6 +58,7 @@ public final class SQLiteStore: StallStore {
         try database.execute(sql: "PRAGMA max_page_count = \(min(max(1, pages), 4_294_967_294))")
     }
 
+    /// Writes all arrivals in one transaction.
     public func insert(_ arrivals: [Arrival]) async throws -> Int {
         try await database.write { database in
             var (writer, changes) = (try SQLiteWriter(database), 0)
@@ -64,10 +68,12 @@ public final class SQLiteStore: StallStore {
         }
     }
 
+    /// Reads one row of the file.
     public func check() async throws {
         _ = try await database.read { try Int64.fetchOne($0, sql: "SELECT place FROM sequence") }
     }
 
+    /// Reads and decompresses the report.
     public func report(_ id: ULID, team: String) async throws -> [UInt8]? {
         let packed = try await database.read { database in
             try Data.fetchOne(
@@ -81,9 +87,11 @@ public final class SQLiteStore: StallStore {
 
     func unpacked(_ body: Data) throws -> [UInt8] { try Gzip.decompressed([UInt8](body), limit: 64 << 20) }
 
+    /// Removes rows in small transactions, then gives the freed space back to the disk.
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
         var removed = try await remove(before: SQLiteTime.hour(moment.sinceEpoch), team: nil)
-        // The team that uses most space loses its oldest: a flood of one team's reports does not remove other teams'.
+        // The team that uses the most space loses its oldest reports, so that a flood from one team does not remove other teams'
+        // reports.
         while let maximumBytes, try await usedBytes() > maximumBytes {
             guard let (team, hour) = try await database.read({ try SQLiteRemoval.largest($0) }) else { break }
             removed += try await remove(before: hour + 1, team: team)
@@ -91,14 +99,14 @@ public final class SQLiteStore: StallStore {
         try await database.write { try SQLiteRemoval.removeNames($0) }
         try await database.writeWithoutTransaction { database in
             try database.execute(sql: "PRAGMA incremental_vacuum")
-            // A reader can prevent it; then it is done the next time.
+            // A reader can prevent the checkpoint. It is then made the next time.
             _ = try? database.checkpoint(.truncate)
             try Self.bound(database, maximumBytes)
         }
         return removed
     }
 
-    /// In small transactions, so that inserts do not wait long.
+    /// Uses small transactions, so that inserts do not wait long.
     private func remove(before hour: Int64, team: String?) async throws -> Int {
         var removed = 0
         while true {
@@ -110,7 +118,7 @@ public final class SQLiteStore: StallStore {
         }
     }
 
-    /// Without free pages.
+    /// The bytes of the file without its free pages.
     private func usedBytes() async throws -> Int64 {
         try await database.read { database in
             let pages = try Int64.fetchOne(database, sql: "PRAGMA page_count") ?? 0
@@ -119,6 +127,7 @@ public final class SQLiteStore: StallStore {
         }
     }
 
+    /// The bytes without free pages, and the numbers of rows of all teams.
     public func size() async throws -> StoreSize {
         let bytes = try await usedBytes()
         return try await database.read { database in
@@ -131,8 +140,9 @@ public final class SQLiteStore: StallStore {
     }
 }
 
-/// The reason why a store cannot be used, and what to do about it.
+/// Why a store cannot be used, and what to do about it.
 public struct StoreError: Error, Hashable, CustomStringConvertible {
+    /// One sentence. Contains no password and no report data.
     public let description: String
     package init(_ description: String) { self.description = description }
 
@@ -153,7 +163,7 @@ enum SQLiteTime {
     static let hourNs: Int64 = 3_600_000_000_000
     static let dayNs: Int64 = 24 * hourNs
 
-    /// All moments are after 1970.
+    /// Requires a moment after 1970, which all stored moments are.
     static func hour(_ nanoseconds: Int64) -> Int64 { nanoseconds / hourNs }
     static func day(_ nanoseconds: Int64) -> Int64 { nanoseconds / dayNs }
 }

@@ -1,10 +1,11 @@
 import GRDB
 import StallReports
 
-/// How the stalls of one transaction change the sums. It is accumulated in memory first, because many stalls have the same fault and hour.
+/// Changes of the sums by the stalls of one transaction. They are accumulated in memory, because many stalls have the same fault
+/// and hour.
 ///
-/// A stall that changes subtracts its old values and adds its new ones, so that no other stall has to be read. Only if it was the longest,
-/// the first or the last one of its hour, these three values are determined again, once per transaction.
+/// A stall that changes subtracts its old values and adds its new ones, so no other stall has to be read. Only if it was the
+/// longest, first or last stall of its hour, these three values are determined again, once per transaction.
 struct SQLiteSums {
     /// The contribution of one stall to the sums.
     struct Part {
@@ -30,7 +31,7 @@ struct SQLiteSums {
             (startedNs, lastNs) = (stall.startedNs, stall.lastNs)
         }
 
-        /// - Parameter row: a row of `stall`.
+        /// - Parameter row: A row of `stall`.
         init(_ row: Row) {
             (startedNs, lastNs) = (row["started"], row["last"])
             hour = HourKey(
@@ -92,7 +93,7 @@ struct SQLiteSums {
         var longestNs: Int64 = 0
         var firstNs = Int64.max
         var lastNs: Int64 = 0
-        /// A stall that had one of the extreme values is no longer part of the sum.
+        /// Whether a stall that had one of the extreme values is no longer part of the sum.
         var isStale = false
     }
 
@@ -120,13 +121,13 @@ struct SQLiteSums {
         seen[key] = (min(known.first, part.startedNs), max(known.last, part.lastNs))
     }
 
-    /// - Parameter new: what replaces it.
+    /// - Parameter new: The part that replaces it.
     mutating func remove(_ part: Part, for new: Part) {
         var change = hours[part.hour] ?? Change()
         change.count = change.count.subtractingSaturated(part.count)
         change.reports -= 1
         change.totalNs = change.totalNs.subtractingSaturated(part.totalNs)
-        // Extremes that only move outwards need no query.
+        // If the extremes only move outwards, no query is needed.
         let grows =
             part.hour == new.hour && new.longestNs >= part.longestNs && new.startedNs <= part.startedNs
             && new.lastNs >= part.lastNs

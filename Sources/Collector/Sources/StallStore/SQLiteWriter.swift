@@ -2,13 +2,13 @@ import Foundation
 import GRDB
 import StallReports
 
-/// Writes arrivals within one transaction. The sums are not written before ``finish()``.
+/// Writes arrivals within one transaction. The sums are written by ``finish()``.
 struct SQLiteWriter {
     let database: Database
     private var sums = SQLiteSums()
     private var usage = SQLiteUsage()
     private var faults: [FaultKey: LatestReport] = [:]
-    /// The current fingerprints of faults, as far as they were looked up.
+    /// The current fingerprints of the faults that were looked up.
     private var currents: [FaultKey: String] = [:]
     /// The place of the last stall that arrived or changed.
     private var place: Int64
@@ -31,7 +31,7 @@ struct SQLiteWriter {
         place = firstPlace
     }
 
-    /// - Returns: whether it was new, or newer than the stored version.
+    /// - Returns: Whether it was new, or newer than the stored version.
     mutating func insert(_ arrival: Arrival) throws -> Bool {
         switch arrival {
         case .stall(let stall): try insert(stall)
@@ -150,7 +150,7 @@ struct SQLiteWriter {
 
     // MARK: Fingerprints of a fault
 
-    /// The greatest number of fingerprints of one fault: all of them are read when another one is added.
+    /// The largest number of fingerprints of one fault: all of them are read when another one is added.
     static let aliasLimit = 256
 
     /// The fault's current fingerprint.
@@ -166,7 +166,7 @@ struct SQLiteWriter {
         return current
     }
 
-    /// Joins the faults that are the same one according to a report: it had no function names at first, and has some now.
+    /// Joins faults that are one according to a report: it had no function names at first, but has some now.
     private mutating func unite(_ stall: ArrivedStall) throws -> String {
         let fingerprint = try current(stall.fingerprint, stall.team)
         for alias in stall.aliases {
@@ -176,7 +176,8 @@ struct SQLiteWriter {
         return fingerprint
     }
 
-    /// The fault's rows are not changed, because there can be many: queries map their fingerprints.
+    /// Makes `new` the fault's current fingerprint. The fault's rows stay unchanged, because there can be many: queries map their
+    /// fingerprints.
     private mutating func rename(_ old: String, to new: String, _ team: String) throws {
         let names = try Int.fetchOne(
             statement("SELECT count(*) FROM alias WHERE team = ? AND fingerprint IN (?, ?)"),
@@ -197,7 +198,7 @@ struct SQLiteWriter {
     }
 }
 
-/// How one transaction changes the teams' use of space.
+/// Changes of the teams' space by one transaction.
 struct SQLiteUsage {
     /// An estimate of the bytes of a row's columns and indexes.
     static let rowBytes = 512
@@ -210,7 +211,7 @@ struct SQLiteUsage {
 
     private var changes: [String: Change] = [:]
 
-    /// - Parameter bytes: of packed reports and records, without the rows' other columns.
+    /// - Parameter bytes: The bytes of compressed reports and records, without the rows' other columns.
     mutating func add(_ team: String, bytes: Int, stalls: Int = 0, runs: Int = 0) {
         let rows = (stalls + runs).multipliedSaturated(by: Self.rowBytes)
         changes[team, default: Change()].bytes += Int64(bytes.addingSaturated(rows))

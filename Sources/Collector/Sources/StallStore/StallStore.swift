@@ -1,25 +1,27 @@
 public import StallReports
 
-/// Stores what monitors sent, and answers queries about it. Any number of tasks may use it at the same time.
+/// Stores what monitors send, and answers queries about it. Any number of tasks may use it at the same time.
 ///
-/// Everything belongs to a team: a team's query never sees another team's reports.
+/// Everything belongs to a team: a team's query never sees another team's reports. All methods throw an error of the
+/// implementation if the store cannot be reached or fails.
 public protocol StallStore: Sendable {
-    /// Stores all of them or throws. When it returns, all of them are on the disk.
+    /// Stores all arrivals, or throws. When it returns, all of them are on the disk.
     ///
-    /// A version that is stored already, or older than the stored one, changes nothing: reports may be sent any number of times.
+    /// A version that is already stored, or older than the stored one, changes nothing, so a report may be sent any number of
+    /// times.
     ///
-    /// - Returns: how many of them were new, or newer than the stored version.
+    /// - Returns: The number of arrivals that were new, or newer than the stored version.
     func insert(_ arrivals: [Arrival]) async throws -> Int
 
-    /// The first faults of a time range in this order, with their sums.
+    /// The first `limit` faults of a time range in this order, with their sums.
     func faults(_ query: StallQuery, by order: FaultOrder, limit: Int) async throws -> FaultList
 
     /// One fault's sums, by any of its fingerprints. Nil if it has no stall in the range.
     func fault(_ fingerprint: Fingerprint, _ query: StallQuery) async throws -> Fault?
 
-    /// Stalls, the latest or the longest first.
+    /// Stalls, beginning with the latest or the longest.
     ///
-    /// - Parameter fingerprint: if not nil, only stalls of this fault.
+    /// - Parameter fingerprint: If not nil, only stalls of this fault.
     func stalls(
         _ query: StallQuery,
         of fingerprint: Fingerprint?,
@@ -30,44 +32,44 @@ public protocol StallStore: Sendable {
     /// A report as it was sent. Nil if the team has no report with this id.
     func report(_ id: ULID, team: String) async throws -> [UInt8]?
 
-    /// Reports as they were sent, the oldest first, after the place `last`. At most `limit`, fewer if they are large, and none
-    /// only if there are no more.
+    /// Reports as they were sent, oldest first, after the place `last`. Returns at most `limit`, and fewer if they are large. An
+    /// empty result means that there are no more.
     func reports(_ query: StallQuery, after last: StoredReport.Place?, limit: Int) async throws -> [StoredReport]
 
-    /// The records of runs that are at least partly in the range, as they were sent, sorted by id, after the id `last`. At most `limit`,
-    /// fewer if they are large, and none only if there are no more.
+    /// The records of runs that are at least partly in the range, as they were sent, sorted by id, after the id `last`. Returns
+    /// at most `limit`, and fewer if they are large. An empty result means that there are no more.
     func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun]
 
-    /// The number of stalls in a range; it counts up to `limit`.
+    /// The number of stalls in a range, counted up to `limit`.
     func count(_ query: StallQuery, limit: Int) async throws -> Int
 
     /// How often a fault occurred on each day (UTC) of a range.
     func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount]
 
-    /// The services, releases, hosts and verdicts of a range, the most frequent first, for a page's filters.
+    /// The services, releases, hosts and verdicts of a range, most frequent first, for a page's filters.
     func choices(_ query: StallQuery) async throws -> Choices
 
-    /// Stalls in the order of their last arrival or change, after a place in this order. No place is used twice, so that a
-    /// reader that continues after the last place it knows misses nothing.
+    /// Stalls in the order of their last arrival or change, after a place in this order. No place is used twice, so a reader that
+    /// continues after the last place it knows misses nothing.
     func arrivals(team: String, after place: Int64, limit: Int) async throws -> [(place: Int64, stall: StoredStall)]
 
-    /// The current end of this order.
+    /// The present end of this order.
     func lastPlace() async throws -> Int64
 
-    /// The latest run record of each service on each host, if it was made since this moment.
+    /// The latest run record of each service on each host, if it was written after `since`.
     func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun]
 
-    /// Monitors that were running and have sent nothing since `before`, and whose process was not replaced by another one. Monitors that have
-    /// been silent since before `since` are no longer expected.
+    /// Monitors that were running and have sent nothing since `before`, and whose process was not replaced by another one.
+    /// Monitors that have been silent since before `since` are left out: they are no longer expected.
     func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun]
 
-    /// Faults that a service has had since a moment and did not have before, sorted by their first occurrence.
+    /// Faults that a service has had since a moment but not before, sorted by their first occurrence.
     ///
     /// A service without stalls from before that moment has no new faults.
     ///
     /// - Parameters:
-    ///   - services: only these; empty: all.
-    ///   - novelty: what counts as new.
+    ///   - services: Only these services. Empty: all.
+    ///   - novelty: What counts as new.
     func newFaults(
         team: String,
         services: [String],
@@ -76,7 +78,7 @@ public protocol StallStore: Sendable {
         limit: Int
     ) async throws -> [NewFault]
 
-    /// Returns if the store works, and throws otherwise.
+    /// Returns if the store works, otherwise throws.
     func check() async throws
 
     /// All teams' alerts that are not finished.
@@ -85,22 +87,24 @@ public protocol StallStore: Sendable {
     /// Stores alerts and removes others, in one transaction. An alert is identified by team, rule and subject.
     func change(alerts: [Alert], removing done: [Alert]) async throws
 
-    /// Removes what began before a moment; then, while the store is larger than `maximumBytes`, the oldest of the team that uses most space.
+    /// Removes stalls and runs that began before a moment. While the store is larger than `maximumBytes`, it also removes the
+    /// oldest ones of the team that uses the most space.
     ///
-    /// - Returns: how many stalls were removed.
+    /// - Returns: The number of removed stalls.
     func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int
 
-    /// The store's size in bytes and in stalls.
+    /// The store's size.
     func size() async throws -> StoreSize
 }
 
 extension StallStore {
-    /// Uses the latest record of each service on each host: a process that is running hides another one on the same host that died.
+    /// Uses the latest record of each service on each host. A running process hides another one on the same host that died.
     public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
         try await latestRuns(team: team, since: since).filter { $0.isRunning && $0.updatedAt < before }
     }
 
-    /// Makes a query for each service and for each of its first 1000 faults. Does not support comparing releases.
+    /// Makes a query for each service and for each of its first 1000 faults. Does not compare releases: the result for
+    /// ``Novelty/release`` is empty.
     public func newFaults(
         team: String,
         services: [String],
@@ -130,6 +134,7 @@ extension StallStore {
         return Array(found.sorted { $0.firstAt < $1.firstAt }.prefix(max(0, limit)))
     }
 
+    /// Asks for the last place. A store that knows it without a query must implement this itself.
     public func check() async throws { _ = try await lastPlace() }
 }
 
@@ -143,25 +148,31 @@ public enum Novelty: Hashable, Sendable {
 
 /// A fault that a service did not have before.
 public struct NewFault: Hashable, Sendable {
+    /// The fault's current fingerprint.
     public var fingerprint: Fingerprint
+    /// The service's name.
     public var service: String
     /// The release in which it is new. Empty if the query was not about releases.
     public var release: String
+    /// When the fault first occurred in this service or release.
     public var firstAt: Timestamp
 
+    /// Creates one. Leave `release` empty if the query was not about releases.
     public init(fingerprint: Fingerprint, service: String, release: String = "", firstAt: Timestamp) {
         (self.fingerprint, self.service, self.release) = (fingerprint, service, release)
         self.firstAt = firstAt
     }
 }
 
+/// The faults of a time range, and how long the range was watched.
 public struct FaultList: Sendable {
+    /// The faults in the requested order, up to the limit.
     public var faults: [Fault]
-    /// The total watched time of all loops of all runs in the range; 0 if it is not known.
+    /// The total watched time of all loops of all runs in the range, in nanoseconds; 0 if unknown.
     public var watchedNs: Int64
     /// The number of monitors that ran in the range.
     public var runs: Int
-    /// Whether a part of the store did not answer: then the faults are those of the other parts.
+    /// Whether a part of the store did not answer. Then faults are missing, and sums may be too small.
     public var isPartial = false
 
     package init(faults: [Fault], watchedNs: Int64, runs: Int, isPartial: Bool = false) {
@@ -169,17 +180,29 @@ public struct FaultList: Sendable {
     }
 }
 
+/// A stall as lists show it. Names are at most 256 characters long, with control characters made visible.
 public struct StoredStall: Hashable, Sendable {
+    /// The id of its report.
     public var id: ULID
+    /// The current fingerprint of its fault.
     public var fingerprint: Fingerprint
+    /// When it began.
     public var startedAt: Timestamp
+    /// How long it lasted, or has lasted so far, in nanoseconds.
     public var durationNs: Int64
+    /// Whether it has ended, or its process has.
     public var isOver: Bool
+    /// Why the loop did not run, in one word.
     public var verdict: Verdict
+    /// The service's name. Empty if unknown.
     public var service: String
+    /// The service's version. Empty if unknown.
     public var release: String
+    /// The host's name.
     public var host: String
+    /// The name of the watched loop.
     public var label: String
+    /// The name of the function to inspect, or why there is none.
     public var culprit: String
 
     package init(
@@ -202,32 +225,43 @@ public struct StoredStall: Hashable, Sendable {
     }
 }
 
+/// A report as it was sent, with its place among the query's reports.
 public struct StoredReport: Sendable {
-    /// The report's place in the order: by time, then by id.
+    /// A report's place in the order of reports: by start, then by id.
     public struct Place: Hashable, Sendable {
+        /// When the stall began.
         public var startedAt: Timestamp
+        /// The report's id.
         public var id: ULID
 
         package init(startedAt: Timestamp, id: ULID) { (self.startedAt, self.id) = (startedAt, id) }
     }
 
+    /// Pass it as `last` to get the reports after this one.
     public var place: Place
+    /// The JSON text, UTF-8.
     public var json: [UInt8]
 
     package init(place: Place, json: [UInt8]) { (self.place, self.json) = (place, json) }
 }
 
+/// A run record as it was sent.
 public struct StoredRun: Sendable {
+    /// The run's id. Pass it as `last` to get the records after this one.
     public var id: ULID
+    /// The JSON text, UTF-8.
     public var json: [UInt8]
 
     package init(id: ULID, json: [UInt8]) { (self.id, self.json) = (id, json) }
 }
 
+/// The stalls of one fault on one day.
 public struct DayCount: Hashable, Sendable {
-    /// The day's first moment.
+    /// The first moment of the day in UTC.
     public var day: Timestamp
+    /// The number of stalls, including those that were only counted.
     public var count: Int64
+    /// Their total length in nanoseconds.
     public var totalNs: Int64
 
     package init(day: Timestamp, count: Int64, totalNs: Int64) {
@@ -235,18 +269,28 @@ public struct DayCount: Hashable, Sendable {
     }
 }
 
+/// The names that occur in a range, most frequent first, at most 256 of each kind.
 public struct Choices: Hashable, Sendable {
+    /// Names of services.
     public var services: [String] = []
+    /// Versions of services.
     public var releases: [String] = []
+    /// Names of hosts.
     public var hosts: [String] = []
+    /// Verdicts, as in reports.
     public var verdicts: [String] = []
 
+    /// Creates one without any names.
     public init() {}
 }
 
+/// How much a store contains, for all teams together.
 public struct StoreSize: Hashable, Sendable {
+    /// The space that it uses, in bytes.
     public var bytes: Int64
+    /// The number of reports.
     public var stalls: Int64
+    /// The number of run records.
     public var runs: Int64
 
     package init(bytes: Int64, stalls: Int64, runs: Int64) {
@@ -254,21 +298,26 @@ public struct StoreSize: Hashable, Sendable {
     }
 }
 
-/// Selects stalls.
+/// Selects stalls: all conditions must hold.
 public struct StallQuery: Hashable, Sendable {
+    /// The team whose stalls are searched.
     public var team: String
     /// The first moment of the range. A stall belongs to the range if it started in it.
     public var since: Timestamp
     /// The first moment after the range.
     public var until: Timestamp
-    /// Empty: any.
+    /// Names of services; one of them must match. Empty: any.
     public var services: [String] = []
+    /// Versions of services; one of them must match. Empty: any.
     public var releases: [String] = []
+    /// Names of hosts; one of them must match. Empty: any.
     public var hosts: [String] = []
+    /// Verdicts as in reports; one of them must match. Empty: any.
     public var verdicts: [String] = []
-    /// Text that the culprit's name contains, without regard to case.
+    /// Text that the culprit's name must contain, ignoring case. Nil or empty: any.
     public var text: String?
 
+    /// Creates a query for all stalls of a team that started in `since..<until`.
     public init(team: String, since: Timestamp, until: Timestamp) {
         (self.team, self.since, self.until) = (team, since, until)
     }
