@@ -5,9 +5,9 @@ import StallReports
 
 struct CollectorContext: RequestContext {
     var coreContext: CoreRequestContextStorage
-    /// Set on paths that need a token.
+    /// Nil on paths that need no token.
     var caller: Caller?
-    /// The sender's address; behind a proxy that is trusted, the one that the proxy names.
+    /// The sender's address. Behind a trusted proxy, the one that the proxy names.
     var peer: String?
 
     init(source: Source) {
@@ -15,7 +15,7 @@ struct CollectorContext: RequestContext {
         peer = source.channel.remoteAddress?.ipAddress
     }
 
-    /// - Throws: if the caller may not do this.
+    /// - Throws: If the caller may not do this.
     func caller(_ scope: Caller.Scope) throws(Refusal) -> Caller {
         guard let caller else { throw Refusal(.unauthorized, "a token is needed") }
         guard caller.scopes.contains(scope) else {
@@ -29,11 +29,11 @@ struct CollectorContext: RequestContext {
 
     /// The caller's team.
     ///
-    /// - Throws: if the caller may not do this.
+    /// - Throws: If the caller may not do this.
     func team(_ scope: Caller.Scope) throws(Refusal) -> String { try caller(scope).team }
 }
 
-/// Reads the sender's address from `X-Forwarded-For` if the request comes from a proxy that is trusted.
+/// Reads the sender's address from `X-Forwarded-For` if the request comes from a trusted proxy.
 struct ForwardedAddress: RouterMiddleware {
     let proxies: Set<String>
 
@@ -47,7 +47,7 @@ struct ForwardedAddress: RouterMiddleware {
         return try await next(request, context)
     }
 
-    /// The last entry is the one that the proxy itself added. What stands before it, the sender may have made up.
+    /// The last entry, which the proxy itself added. The sender may have forged the entries before it.
     private static func sender(_ request: Request) -> String? {
         guard let name = HTTPField.Name("X-Forwarded-For"),
             let last = request.headers[values: name].last?.split(separator: ",").last
@@ -57,13 +57,14 @@ struct ForwardedAddress: RouterMiddleware {
     }
 }
 
-/// Identifies the caller: by `Authorization: Bearer TOKEN`, or by the password that a browser asks for, which is the token.
+/// Identifies the caller: by `Authorization: Bearer TOKEN`, or by a browser's password, which is the token.
 struct AccessMiddleware: RouterMiddleware {
-    /// Nil: every process of this machine may do everything.
+    /// Nil: every process on this machine may do everything.
     let tokens: TokenFile?
     let metrics: CollectorMetrics
     let audit: AuditLog?
-    /// Wrong tokens, by the sender's address: whoever tries many must not fill the audit log. A right token is never refused by it.
+    /// Limits the log entries for wrong tokens, by the sender's address: someone who tries many must not fill the audit log. It
+    /// never refuses a right token.
     private let denials = RateLimiter<String>()
     private static let denialRate = Rate(perSecond: 10)
 
@@ -83,7 +84,8 @@ struct AccessMiddleware: RouterMiddleware {
             }
             context.caller = caller
         } else {
-            // A web page of another site whose name was made to lead here must not act for the person at the browser.
+            // Another site's page can make its host name point to this machine. It must not act with the rights of the user at
+            // the browser.
             guard Self.isLocal(request.head.authority) else {
                 metrics.denied.add(1)
                 throw Refusal(
@@ -110,7 +112,7 @@ struct AccessMiddleware: RouterMiddleware {
         return refusal
     }
 
-    /// Only browsers ask a person for a password.
+    /// Only browsers ask the user for a password.
     private static func challenge(_ request: Request) -> String {
         let isBrowser = request.headers[.accept]?.contains("text/html") ?? false
         return isBrowser ? "Basic realm=\"stall-collector\", charset=\"UTF-8\"" : "Bearer realm=\"stall-collector\""

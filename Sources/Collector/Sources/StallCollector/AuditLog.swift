@@ -5,7 +5,7 @@ import StallReports
 import StallStore
 import Synchronization
 
-/// Records who sent what and which actions were taken: one JSON document a line, in a file of limited size. For any thread.
+/// Records who sent what, and which actions were taken: one JSON document per line, in a file of limited size. Any thread.
 final class AuditLog: Sendable {
     struct Entry: Encodable {
         var at = Timestamp.now()
@@ -13,11 +13,11 @@ final class AuditLog: Sendable {
         var action: String
         var team: String?
         var peer: String?
-        /// An HTTP status, or the action's result.
+        /// An HTTP status code, or the action's result.
         var outcome: String
         var accepted: Int?
         var refused: Int?
-        /// Why something was refused: the first reason.
+        /// Why something was refused: the first reason only.
         var reason: String?
 
         init(action: String, outcome: String, reason: String? = nil) {
@@ -35,7 +35,7 @@ final class AuditLog: Sendable {
         }
     }
 
-    /// A larger file is renamed to `NAME.1`, which replaces an earlier one.
+    /// In bytes. A larger file is renamed to `NAME.1`, which replaces an earlier one.
     private let maximumBytes: Int
     private let path: String
     private let file: Mutex<File>
@@ -45,7 +45,7 @@ final class AuditLog: Sendable {
         var bytes: Int
     }
 
-    /// - Throws: if the file cannot be created or written.
+    /// - Throws: If the file cannot be created or written.
     init(path: String, maximumBytes: Int = 32 << 20) throws(CollectorError) {
         (self.path, self.maximumBytes) = (path, maximumBytes)
         guard let opened = Self.open(path) else { throw CollectorError("the audit log \(path) cannot be written to") }

@@ -6,12 +6,14 @@ public import ServiceLifecycle
 public import StallStore
 public import UnixSignals
 
-/// The server: takes reports, answers questions, shows pages, removes old reports.
+/// The server: it receives reports, answers queries, shows pages, and removes old reports.
 public struct Collector: Service {
     private let application: any ApplicationProtocol
 
-    /// - Parameter running: called with the port once the server listens.
-    /// - Throws: if the audit log, the certificate or the rules for alerts cannot be used.
+    /// Prepares a server, which does not listen before ``run()``.
+    ///
+    /// - Parameter running: Called with the port once the server listens.
+    /// - Throws: ``CollectorError`` if the audit log, the certificate or the rules for alerts cannot be used.
     public init(
         _ store: any StallStore,
         _ options: CollectorOptions,
@@ -42,7 +44,7 @@ public struct Collector: Service {
             configuration: .init(
                 additionalChannelHandlers: [ConnectionGuard(limits)],
                 idleTimeout: TimeAmount(options.idleTime),
-                // The heads of all connections together must not fill the memory.
+                // The request heads of all connections together must not fill the memory.
                 httpDecoderConfiguration: .init(maxHeaderFieldSize: 16 << 10, maxHeaderListSize: 16 << 10)
             )
         )
@@ -61,12 +63,15 @@ public struct Collector: Service {
         )
     }
 
-    /// Returns when its service group shuts down, after the requests in progress have been answered.
+    /// Serves requests. Returns when its service group shuts down, after the requests in progress have been answered.
+    ///
+    /// - Throws: If the address cannot be bound, or if a service of the collector fails.
     public func run() async throws { try await application.run() }
 
-    /// A service group that contains only the collector. It shuts down in order on these signals, within the time of the options.
+    /// Creates a service group that contains only the collector. It shuts down gracefully on these signals, within the time of
+    /// the options.
     ///
-    /// - Parameter ending: what the group does when the collector has ended.
+    /// - Parameter ending: What the group does when the collector has ended.
     public static func group(
         _ collector: Collector,
         _ options: CollectorOptions,

@@ -1,7 +1,7 @@
 import StallStore
 import Synchronization
 
-/// The collector's own counts, totals of all teams, for `/metrics`. For any thread.
+/// The collector's own counts for `/metrics`, as totals of all teams. Any thread.
 final class CollectorMetrics: Sendable {
     final class Counter: Sendable {
         private let value = Atomic<Int64>(0)

@@ -1,40 +1,45 @@
-/// How a collector runs. Everything has a default that suits one machine.
+/// The options of a collector. The defaults suit one machine.
 public struct CollectorOptions: Sendable {
+    /// The address to listen on: a host name or an IP address. By default only this machine can connect.
     public var host = "127.0.0.1"
-    /// 0: any free port.
+    /// The TCP port. 0: any free port.
     public var port = 4319
     /// The certificate for TLS. Nil: plain HTTP.
     public var certificate: CertificateFiles?
-    /// Addresses of proxies in front of the collector. What they say in `X-Forwarded-For` is trusted, and they may have any number of connections.
+    /// Addresses of proxies in front of the collector. Their `X-Forwarded-For` is trusted, and they may open any number of
+    /// connections.
     public var proxies: Set<String> = []
-    /// Nil: there is one team, no token is needed, and only this machine is answered.
+    /// The accepted tokens. Nil: there is one team, no token is needed, and only this machine is answered.
     public var tokens: Tokens?
-    /// Stalls that began longer ago are removed.
+    /// How long stalls are kept, from their beginning.
     public var keep = Duration.seconds(30 * 86400)
-    /// If the store is larger, the oldest reports of the team that has most are removed. In bytes; nil: no limit.
+    /// In bytes. If the store is larger, the oldest reports of the team that uses the most space are removed. Nil: no limit.
     public var maximumBytes: Int64?
-    /// A YAML file with rules for alerts. Nil: there are no alerts.
+    /// The path of a YAML file with rules for alerts. Nil: no alerts.
     public var alerts: String?
-    /// The time between two evaluations of these rules.
+    /// The time between two evaluations of the rules.
     public var alertEvery = Duration.seconds(30)
+    /// Limits for requests that send reports.
     public var limits = IngestLimits()
-    /// A file that gets a line for each request with reports and for each action on the collector. Nil: no file.
+    /// The path of a file that gets a line for each request with reports and for each action of the collector. Nil: no file.
     public var audit: String?
-    /// The time between two looks at the tokens' file.
+    /// The time between two looks at the token file.
     public var tokensEvery = Duration.seconds(2)
+    /// The largest number of connections at a time. More wait until one ends.
     public var maximumConnections = 4096
-    /// Connections of one address.
+    /// The largest number of connections from one address at a time, except those of ``proxies``.
     public var maximumPeerConnections = 512
-    /// Readers of `/api/v1/records` at a time.
+    /// The largest number of readers of `/api/v1/records` at a time.
     public var maximumReaders = 16
-    /// A connection on which nothing arrives for this long is closed.
+    /// A connection is closed if nothing arrives on it for this long.
     public var idleTime = Duration.seconds(60)
-    /// How long a request may take from its head to its end. Otherwise the connection is closed.
+    /// The time limit for sending a request, from its head to its end. The connection is then closed.
     public var requestTime = Duration.seconds(120)
-    /// How long the peer may take to accept a piece of an answer, which has 256 KiB at most. Otherwise the connection is closed.
+    /// The time limit for the peer to accept a piece of an answer, which has at most 256 KiB. The connection is then closed.
     public var writeTime = Duration.seconds(30)
-    /// How long requests may go on after the signal to end.
+    /// How long requests in progress may continue after the signal to end.
     public var shutdownTime = Duration.seconds(30)
 
+    /// Creates the default options.
     public init() {}
 }

@@ -3,20 +3,23 @@ import NIOCore
 import NIOHTTPTypes
 import Synchronization
 
-/// How long connections may take, and how many of them one peer may have.
+/// Time limits of connections.
 struct ConnectionLimits: Sendable {
-    /// From a request's head to its end. The idle timeout does not notice a request of which a byte arrives now and then.
+    /// The time from a request's head to its end. The idle timeout does not detect a request of which a byte arrives now and
+    /// then.
     var requestTime: TimeAmount
     /// How long the peer may take to accept a piece of an answer.
     var writeTime: TimeAmount
-    /// After an answer that closes the connection, what the peer still sends is discarded for this long, so that it can read the answer.
+    /// After an answer that closes the connection, further input is discarded for this long, so that the peer can read the
+    /// answer.
     var lingerTime = TimeAmount.seconds(2)
     var peers: PeerConnections?
 }
 
-/// Closes connections that take too long: to send a request, to accept the answer, or to end after an answer that closes the connection.
+/// Closes connections that take too long: to send a request, to accept the answer, or to end after an answer that closes the
+/// connection.
 ///
-/// Each connection has its own.
+/// Each connection has its own guard.
 final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
@@ -75,7 +78,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         context.writeAndFlush(data, promise: written)
     }
 
-    /// A piece is written: the next one has the whole time again.
+    /// A piece was written, so the full time starts again for the next one.
     private func wrote(_ context: ChannelHandlerContext) {
         pendingWrites -= 1
         writeDeadline?.cancel()
@@ -84,7 +87,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         if pendingWrites > 0 {
             writeDeadline = closing(context, after: limits.writeTime)
         } else if lingerDeadline != nil {
-            // Not earlier: a connection that is closed while the peer still sends is reset, and the answer is lost.
+            // The connection must not be closed earlier: closing it while the peer still sends resets it, and the answer is lost.
             context.close(mode: .output, promise: nil)
         }
     }
@@ -94,16 +97,16 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 }
 
-/// Counts each peer's connections. For any thread.
+/// Counts the connections of each peer. Any thread.
 final class PeerConnections: Sendable {
     private let limit: Int
     private let unlimited: Set<String>
     private let counts = Mutex<[String: Int]>([:])
 
-    /// - Parameter unlimited: peers that may have any number of connections.
+    /// - Parameter unlimited: Peers that may have any number of connections.
     init(limit: Int, unlimited: Set<String> = []) { (self.limit, self.unlimited) = (limit, unlimited) }
 
-    /// - Returns: whether the peer may have one more connection.
+    /// - Returns: Whether the peer may have one more connection.
     func open(_ peer: String) -> Bool {
         counts.withLock { counts in
             let count = counts[peer] ?? 0

@@ -5,19 +5,21 @@ import HummingbirdCore
     internal import HummingbirdTLS
 #endif
 
-/// The server's certificate and its private key, as PEM files.
+/// The paths of the server's certificate and its private key, as PEM files.
 public struct CertificateFiles: Hashable, Sendable {
-    /// The server's certificate first, then those that vouch for it.
+    /// The server's certificate, followed by the intermediate certificates.
     public var chain: String
+    /// The private key of the server's certificate. Must be readable by the collector.
     public var key: String
 
+    /// Creates one from two paths. The files are read when the collector is created.
     public init(chain: String, key: String) { (self.chain, self.key) = (chain, key) }
 }
 
 extension HTTPServerBuilder {
-    /// Has the server speak TLS 1.2 or newer if it is given a certificate. The files are read once, now.
+    /// Makes the server use TLS 1.2 or newer if it has a certificate. The files are read once, now.
     ///
-    /// - Throws: if they cannot be used, or if the collector was built without TLS.
+    /// - Throws: If the files cannot be used, or if the collector was built without TLS.
     func encrypted(by files: CertificateFiles?) throws(CollectorError) -> HTTPServerBuilder {
         guard let files else { return self }
         return try encrypted(files)

@@ -2,7 +2,7 @@ import HTTPTypes
 import Hummingbird
 import StallStore
 
-/// Reports whether the store works: `GET /health`. It needs no token, so the store is asked once a second at most.
+/// Reports whether the store works: `GET /health`. It needs no token, so it queries the store at most once a second.
 actor Health {
     private let store: any StallStore
     private let patience: Duration
@@ -27,7 +27,7 @@ actor Health {
         return isWell
     }
 
-    /// A store that hangs counts as not working after this time. Its answer is then ignored.
+    /// A store that does not answer within this time counts as not working. A later answer is ignored.
     private func answers() async -> Bool {
         let (answers, answer) = AsyncStream.makeStream(of: Bool.self)
         let question = Task { [store] in answer.yield((try? await store.check()) != nil) }

@@ -25,7 +25,7 @@ enum JSONAnswer {
         return Response(status: status, headers: fields, body: body(bytes))
     }
 
-    /// A peer has limited time for each piece, so large answers are sent in several.
+    /// In bytes. A peer has a time limit for each piece, so large answers are sent in several pieces.
     static let pieceBytes = 256 << 10
 
     private static func body(_ bytes: [UInt8]) -> ResponseBody {

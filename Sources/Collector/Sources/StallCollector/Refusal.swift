@@ -17,7 +17,7 @@ struct Refusal: HTTPResponseError, CustomStringConvertible {
     func response(from request: Request, context: some RequestContext) throws -> Response {
         var response = try JSONAnswer.make(Message(message: description), status: status)
         response.headers.append(contentsOf: headers)
-        // The rest of the body is not read: ``ConnectionGuard`` closes the connection after the answer.
+        // The rest of the body is not read. ``ConnectionGuard`` closes the connection after the answer.
         if status.kind == .clientError { response.headers[.connection] = "close" }
         return response
     }
@@ -25,6 +25,8 @@ struct Refusal: HTTPResponseError, CustomStringConvertible {
 
 /// Why the collector cannot start, and what to do about it.
 public struct CollectorError: Error, Hashable, CustomStringConvertible {
+    /// The reason and the remedy, for a terminal or a log.
     public let description: String
+    /// Creates one with this description.
     public init(_ description: String) { self.description = description }
 }

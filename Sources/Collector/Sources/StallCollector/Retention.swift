@@ -4,7 +4,7 @@ import StallReports
 import StallStore
 import Synchronization
 
-/// Removes old reports from the store: every ten minutes, and when much has been added since the last time.
+/// Removes old reports from the store: every ten minutes, and when much has been added since the last removal.
 final class Retention: Service {
     private let store: any StallStore
     private let options: CollectorOptions
@@ -41,7 +41,7 @@ final class Retention: Service {
         }
     }
 
-    /// Reports that the store has added this many bytes, or had no room for more.
+    /// Notes that the store has added this many bytes, or had no room for more.
     func note(bytes: Int, isFull: Bool = false) {
         guard let maximum = options.maximumBytes else { return }
         let sum = added.wrappingAdd(max(0, bytes), ordering: .relaxed).newValue

@@ -5,12 +5,12 @@ import Synchronization
 
 /// Who makes a request, and what they may do.
 struct Caller: Hashable, Sendable {
-    /// Whose reports they send and see.
+    /// The team whose reports they send and see.
     var team: String
     var scopes: Set<Scope>
-    /// Records a second that the token may send. Nil: as the collector's options say.
+    /// How many records per second the token may send. Nil: the rate in the collector's options.
     var recordsPerSecond: Double?
-    /// The same for all requests with the same token, while the process runs. The token cannot be found from it.
+    /// Equal for all requests with the same token while the process runs. The token cannot be derived from it.
     var token = 0
 
     enum Scope: String, Sendable {
@@ -22,12 +22,15 @@ struct Caller: Hashable, Sendable {
 
 /// The tokens of a file that an operator maintains.
 ///
-/// Each line is a token: `TEAM SCOPES TOKEN [RATE]`. The scopes are some of `read`, `write` and `metrics`, separated by commas; the rate is the
-/// number of records a second that the token may send, like `500/s`. Empty lines and lines that begin with # are skipped.
+/// Each line is a token: `TEAM SCOPES TOKEN [RATE]`. The scopes are a list of `read`, `write` and `metrics`, separated by commas;
+/// the rate is the number of records per second that the token may send, such as `500/s`. Empty lines and lines that begin with #
+/// are skipped.
 public struct Tokens: Sendable {
     private var callers: [(token: [UInt8], caller: Caller)] = []
     let path: String
 
+    /// Reads a token file.
+    ///
     /// - Throws: ``CollectorError`` if the file cannot be read, if other users may read it, or if a line has another form.
     public init(path: String) throws(CollectorError) {
         self.path = path
@@ -80,7 +83,7 @@ public struct Tokens: Sendable {
         return number
     }
 
-    /// Takes the same time for every wrong token.
+    /// Takes the same time for every wrong token, so that the time reveals nothing about the right ones.
     func caller(of token: some Collection<UInt8>) -> Caller? {
         let token = Array(token)
         var found: Caller?
@@ -95,7 +98,7 @@ public struct Tokens: Sendable {
     }
 }
 
-/// The current tokens: the file is read again when it has changed. For any thread.
+/// The current tokens. The file is read again when it has changed. Any thread.
 final class TokenFile: Service {
     private let state: Mutex<(tokens: Tokens, version: Version?)>
     private let path: String
@@ -132,7 +135,7 @@ final class TokenFile: Service {
         }
     }
 
-    /// A file that cannot be used leaves the tokens as they were.
+    /// Reads the file if it has changed. If it cannot be used, the tokens stay unchanged.
     func refresh() {
         let version = Version(path)
         guard version != state.withLock({ $0.version }) else { return }

@@ -131,7 +131,7 @@ struct ServeCommand: AsyncParsableCommand {
                     "listening on \(scheme)://\(host.contains(":") ? "[\(host)]" : host):\(port), the store is \(place)"
                 )
             }
-            // Operators send it to have files read again. The collector notices changed files itself.
+            // Operators may send it to have files read again, but the collector notices changed files itself.
             _ = signal(SIGHUP, SIG_IGN)
             let group = Collector.group(collector, options, signals: [.sigterm, .sigint], logger: logger)
             try await group.run()
@@ -144,7 +144,7 @@ struct ServeCommand: AsyncParsableCommand {
         }
     }
 
-    /// - Returns: the store, and its name without a password.
+    /// - Returns: The store, and its name without a password.
     private func openStore(_ maximumBytes: Int64?) async throws -> (store: any StallStore, name: String) {
         if let store, store.hasPrefix(ClickHouseAddress.scheme) {
             let address = try ClickHouseAddress(store)
@@ -198,11 +198,12 @@ struct ServeCommand: AsyncParsableCommand {
         }
     }
 
-    /// At most as many as this process may have open files for: a server that cannot accept a connection tries again without end.
+    /// The number of connections, limited by the number of files that this process may open: a server that cannot accept a
+    /// connection retries forever.
     private static func connections(_ wanted: Int) -> Int {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return wanted }
-        // The store, its log, the event loops.
+        // Reserves some files for the store, its log and the event loops.
         let room = max(16, Int(clamping: limit.rlim_cur).subtractingSaturated(64))
         if room < wanted { note("it may have \(limit.rlim_cur) files open: \(room) connections at most (LimitNOFILE)") }
         return min(wanted, room)
@@ -218,7 +219,7 @@ struct ServeCommand: AsyncParsableCommand {
         return nil
     }
 
-    /// Where systemd permits a service to write (`StateDirectory=`).
+    /// The directory that systemd provides for a service's state (`StateDirectory=`).
     private static var stateDirectory: String? {
         guard let value = unsafe getenv("STATE_DIRECTORY") else { return nil }
         return unsafe String(cString: value).split(separator: ":").first.map(String.init)
@@ -230,7 +231,7 @@ struct Failure: Error, CustomStringConvertible {
     init(_ description: String) { self.description = description }
 }
 
-/// To standard error.
+/// Writes a line to standard error.
 private func note(_ text: String) {
     let line = Array("stall-collector: \(text)\n".utf8)
     _ = unsafe write(STDERR_FILENO, line, line.count)

@@ -6,13 +6,13 @@ struct AlertFinder {
     struct Finding: Sendable {
         var subject: String
         var text: String
-        /// Whether it is enough to begin an alert. Otherwise it is enough only for an existing alert to continue.
+        /// Whether it suffices to begin an alert. Otherwise it only lets an existing alert continue.
         var begins = true
     }
 
     /// A service that has been silent for longer is no longer expected.
     static let forgottenAfterNs: Int64 = 7 * 86_400_000_000_000
-    /// The greatest number of new faults that one evaluation reports.
+    /// The largest number of new faults that one evaluation reports.
     private static let newLimit = 2000
 
     func findings(_ rule: AlertRule, _ store: any StallStore, now: Timestamp) async throws -> [Finding] {
@@ -58,7 +58,7 @@ struct AlertFinder {
                 guard rule.releases.isEmpty || rule.releases.contains(candidate.release) else { continue }
                 query.releases = [candidate.release]
             }
-            // Nil if the rule's other conditions exclude it.
+            // Nil if the rule's other conditions exclude the fault.
             guard let fault = try await store.fault(candidate.fingerprint, query) else { continue }
             let places = [candidate.service, candidate.release.isEmpty ? main(fault.releases) : candidate.release]
             let place = places.filter { !$0.isEmpty }.joined(separator: " ")

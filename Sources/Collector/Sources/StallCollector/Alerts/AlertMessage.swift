@@ -2,9 +2,10 @@ import Foundation
 import StallReports
 import StallStore
 
-/// What receivers get: everything that is new since the last message.
+/// What receivers get: all changes since the last message.
 ///
-/// Slack and compatible receivers show `text`. Its `&`, `<` and `>` are escaped in their way, so that no name can mention a channel.
+/// Slack and compatible receivers show `text`. Its `&`, `<` and `>` are escaped for them, so that no name in it can mention a
+/// channel.
 struct AlertMessage: Encodable, Sendable {
     let text: String
     let alerts: [Entry]
@@ -32,7 +33,7 @@ struct AlertMessage: Encodable, Sendable {
         }
     }
 
-    /// The greatest number of lines of the text. All alerts are in `alerts`.
+    /// The largest number of lines of the text. `alerts` contains all alerts.
     private static let lineLimit = 40
 
     /// - Parameter address: the collector's address.

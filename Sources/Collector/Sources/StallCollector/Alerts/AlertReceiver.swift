@@ -5,11 +5,11 @@ import StallReports
 /// A receiver of alerts.
 struct AlertReceiver: Sendable, Hashable {
     enum Way: Sendable, Hashable {
-        /// Gets the message's JSON by POST: Slack, Mattermost or your own program.
+        /// Gets the message's JSON by POST: Slack, Mattermost or your own server.
         case webhook(URL)
         /// A program with its arguments gets the message's JSON on its standard input.
         case program([String])
-        /// Gets a mail by this machine's `sendmail`.
+        /// Gets a mail, sent with this machine's `sendmail`.
         case mail(String)
     }
 
@@ -17,13 +17,13 @@ struct AlertReceiver: Sendable, Hashable {
         let description: String
     }
 
-    /// The limit of each attempt.
+    /// The time limit of each attempt.
     static let patience = Duration.seconds(20)
     var way: Way
-    /// Distinguishes receivers of the same name.
+    /// Distinguishes receivers with the same name.
     var number = 1
 
-    /// Its name for people. Without a webhook's path, which is a secret.
+    /// Its name for users. A webhook's path is left out, because it is a secret.
     var name: String {
         switch way {
         case .webhook(let url): "webhook \(url.host() ?? "")"
@@ -35,7 +35,7 @@ struct AlertReceiver: Sendable, Hashable {
     /// Its name in the store.
     var key: String { number == 1 ? name : "\(name) \(number)" }
 
-    /// - Parameter mailer: a program like `sendmail`.
+    /// - Parameter mailer: A program that works like `sendmail`.
     func send(_ message: AlertMessage, mailer: String = "/usr/sbin/sendmail") async throws {
         switch way {
         case .webhook(let url): try await Self.post(message.json(), to: url)
@@ -56,16 +56,16 @@ struct AlertReceiver: Sendable, Hashable {
         do {
             (_, response) = try await session.data(for: request)
         } catch {
-            // Not the error itself: it may contain the address.
+            // The error itself may contain the address, so it is not shown.
             throw Failure(description: (error as? URLError).map { $0.localizedDescription } ?? "it cannot be reached")
         }
         let status = (response as? HTTPURLResponse)?.statusCode ?? 0
         guard (200..<300).contains(status) else { throw Failure(description: "it answered \(status)") }
     }
 
-    /// - Throws: if it does not start, exits with another code than 0, or takes too long; then it is killed.
+    /// - Throws: If it does not start, exits with a code other than 0, or takes too long. In the last case it is killed.
     private static func run(_ words: [String], _ input: Data) async throws {
-        // A file, not a pipe: a program that does not read its input then blocks nothing.
+        // A file instead of a pipe: a program that does not read its input then blocks nothing.
         let file = FileManager.default.temporaryDirectory.appending(path: "stall-alert-\(ULID.make())")
         try input.write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }

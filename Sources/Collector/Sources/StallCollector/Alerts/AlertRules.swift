@@ -2,15 +2,15 @@ import Foundation
 import StallReports
 import Yams
 
-/// The rules for alerts and their receivers: a YAML file that an operator maintains. The collector's README.md has an example with every key.
+/// The rules for alerts and their receivers: a YAML file that an operator maintains. The collector's README.md shows every key.
 struct AlertRules: Sendable {
-    /// The collector's address for people, without a slash at the end. Messages link to it.
+    /// The collector's address for users, without a final slash. Messages link to it.
     var address: String?
     var rules: [AlertRule]
     var receivers: [AlertReceiver]
     var silences: [AlertSilence]
 
-    /// - Throws: the first mistake, with its place.
+    /// - Throws: The first mistake, with its position.
     init(path: String) throws(CollectorError) {
         do {
             let text = try String(contentsOfFile: path, encoding: .utf8)
@@ -45,7 +45,7 @@ struct AlertRules: Sendable {
 struct AlertRule: Sendable, Hashable {
     var name: String
     var team: String
-    /// Empty: any.
+    /// Empty: all services.
     var services: [String]
     var releases: [String]
     var hosts: [String]
@@ -102,7 +102,7 @@ extension AlertRules: Decodable {
                 debugDescription: "there is no rule '\(silence.rule)'"
             )
         }
-        // Receivers of the same kind and host are distinguished by their order.
+        // Receivers of the same kind and host are numbered in their order.
         for index in receivers.indices {
             let before = receivers[..<index].count { $0.name == receivers[index].name }
             receivers[index].number = before + 1
@@ -178,7 +178,7 @@ extension AlertSilence: Decodable {
 }
 
 extension Decoder {
-    /// - Throws: also for a key that is not one of these, which otherwise would be ignored silently.
+    /// - Throws: For an unknown key too. It would otherwise be ignored silently.
     func values<Key: CodingKey & CaseIterable>(_: Key.Type) throws -> KeyedDecodingContainer<Key> {
         for key in try container(keyedBy: AnyKey.self).allKeys where Key(stringValue: key.stringValue) == nil {
             let known = Key.allCases.map(\.stringValue).joined(separator: ", ")

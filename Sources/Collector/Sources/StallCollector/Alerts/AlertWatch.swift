@@ -4,7 +4,8 @@ import ServiceLifecycle
 import StallReports
 import StallStore
 
-/// Evaluates the rules regularly and tells receivers which alerts began and ended: each one once, also across a restart.
+/// Evaluates the rules regularly, and tells receivers which alerts began and ended. Each change is sent once, even across a
+/// restart.
 actor AlertWatch: Service {
     private let store: any StallStore
     private let path: String
@@ -15,7 +16,7 @@ actor AlertWatch: Service {
     private var rulesMadeAt: Date?
     private let finder = AlertFinder()
 
-    /// - Throws: if the rules cannot be used. Later, such a file leaves the rules unchanged.
+    /// - Throws: If the rules cannot be used. If that happens later, the rules stay unchanged.
     init(
         _ path: String,
         _ store: any StallStore,
@@ -38,14 +39,14 @@ actor AlertWatch: Service {
         }
     }
 
-    /// One evaluation, with its messages. What fails is tried again at the next one.
+    /// Evaluates the rules once, and sends the messages. Failures are retried in the next round.
     func round(now: Timestamp = .now()) async {
         refresh()
         do {
             try await look(now)
             try await tell(now)
         } catch {
-            // The collector ends: receivers that were not told are told after the next start.
+            // The collector is ending. Receivers that were not told are told after the next start.
             if Task.isCancelled { return }
             logger.error("alerts could not be looked after", metadata: ["error": "\(error)"])
         }
@@ -97,7 +98,7 @@ actor AlertWatch: Service {
         try await store.change(alerts: changed, removing: [])
     }
 
-    /// Tells each receiver what it was not told yet.
+    /// Tells each receiver what it has not been told yet.
     private func tell(_ now: Timestamp) async throws {
         for receiver in rules.receivers {
             let news = try await store.alerts().filter { alert in
@@ -130,7 +131,7 @@ actor AlertWatch: Service {
             }
             try await store.change(alerts: told, removing: [])
         }
-        // Ended, and all present receivers that were told of the beginning were told of the end.
+        // The alert has ended, and all present receivers that were told of its beginning were told of its end.
         let receivers = Set(rules.receivers.map(\.key))
         let done = try await store.alerts().filter { alert in
             alert.endedAt != nil && alert.toldBegin.intersection(receivers).isSubset(of: alert.toldEnd)

@@ -1,15 +1,15 @@
 import GzipCompression
 import StallStore
 
-/// The lines of a request's body, unpacked piece by piece: only one line and one piece are in memory at a time.
+/// The lines of a request's body, decompressed piece by piece: only one line and one piece are in memory at a time.
 struct BodyLines {
     enum Line {
-        /// Without the line feed. May be empty.
+        /// Without its newline. May be empty.
         case whole([UInt8])
         case tooLong
     }
 
-    /// Why the body cannot be read to its end.
+    /// Why the body cannot be read to the end.
     enum Failure: Error {
         case tooLarge, damaged
     }
@@ -34,7 +34,7 @@ struct BodyLines {
         piece = []
     }
 
-    /// Nil after the last one.
+    /// The next line. Nil after the last one.
     mutating func next() throws(Failure) -> Line? {
         var (line, isTooLong, hasBegun): ([UInt8], Bool, Bool) = ([], false, false)
         while true {

@@ -4,26 +4,26 @@ import HTTPTypes
 import StallReports
 import StallStore
 
-/// Parses and checks the body of one request. The memory of everything that it keeps is taken from the request's share.
+/// Parses and checks the body of one request. All memory that it keeps is taken from the request's share.
 struct BodyParser {
     let limits: IngestLimits
     let team: String
     let share: IngestBudget.Share
     private(set) var parsed = Parsed()
 
-    /// A request's records, checked.
+    /// The checked records of a request.
     struct Parsed: Sendable {
         var arrivals: [Arrival] = []
         var refused: [IngestReceipt.Reason] = []
-        /// Bytes of the body, unpacked.
+        /// The bytes of the decompressed body.
         var bytes = 0
-        /// Bytes of memory that `arrivals` use.
+        /// The bytes of memory that `arrivals` uses.
         var heldBytes = 0
 
         var count: Int { arrivals.count + refused.count }
     }
 
-    /// There is no memory for the request now.
+    /// There is not enough memory for the request now.
     struct OutOfMemory: Error {}
 
     init(_ limits: IngestLimits, team: String, _ share: IngestBudget.Share) {
@@ -49,7 +49,7 @@ struct BodyParser {
 
     // MARK: Lines
 
-    /// After this many bytes other requests get a turn on the thread.
+    /// After this many bytes, other requests get a turn on the thread.
     private static let turnBytes = 1 << 20
 
     private mutating func parseLines(_ body: [UInt8], _ isPacked: Bool) async throws {
@@ -109,7 +109,7 @@ struct BodyParser {
 
     // MARK: Log records
 
-    /// The decoded form of a JSON document takes a multiple of its bytes, for as long as it is read.
+    /// While a JSON document is read, its decoded form takes this many times its bytes.
     private static let telemetryFactor = 4
 
     private mutating func parseTelemetry(_ body: [UInt8], _ isPacked: Bool) async throws {
@@ -134,7 +134,7 @@ struct BodyParser {
     private mutating func take(_ stall: TelemetryStall, _ number: Int) throws {
         let team = team
         try add(number) { () throws(RefusedArrival) in
-            // Checked in the same way as a report that was sent as such.
+            // Checked in the same way as a report that was sent directly.
             let report = try stall.report()
             guard let json = try? report.json() else { throw RefusedArrival("it cannot be written as a report") }
             return try Arrival(json: json, team: team)

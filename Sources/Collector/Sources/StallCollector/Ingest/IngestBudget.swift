@@ -1,9 +1,9 @@
 import StallStore
 import Synchronization
 
-/// Limits the memory of all requests with reports together, from their heads to their answers. For any thread.
+/// Limits the memory of all requests with reports together, from their heads to their answers. Any thread.
 final class IngestBudget: Sendable {
-    /// The memory of one request. It is given back when this object is released.
+    /// The memory of one request. It is returned to the budget when this object is released.
     final class Share: Sendable {
         private let budget: IngestBudget
         private let held: Mutex<Int>
@@ -13,7 +13,7 @@ final class IngestBudget: Sendable {
             held = Mutex(bytes)
         }
 
-        /// - Returns: whether there was room for this many more bytes.
+        /// - Returns: Whether there was room for this many more bytes.
         func grow(by bytes: Int) -> Bool {
             held.withLock { held in
                 guard budget.take(bytes) else { return false }
@@ -22,7 +22,7 @@ final class IngestBudget: Sendable {
             }
         }
 
-        /// Gives a part back.
+        /// Returns a part to the budget.
         func shrink(by bytes: Int) {
             held.withLock { held in
                 let bytes = min(bytes, held)
@@ -47,7 +47,7 @@ final class IngestBudget: Sendable {
     private func take(_ bytes: Int) -> Bool {
         used.withLock { used in
             let sum = used.addingSaturated(max(0, bytes))
-            // A single request is always admitted: otherwise a limit below the need of one request would stop everything.
+            // A single request is always admitted: otherwise a limit that is too small for one request would stop everything.
             guard used == 0 || sum <= maximum else { return false }
             used = sum
             return true
@@ -66,18 +66,18 @@ actor Gate {
     private var inside = 0
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
-    /// - Parameter waitingLimit: if this many tasks wait, others are refused.
+    /// - Parameter waitingLimit: When this many tasks are waiting, others are refused.
     init(width: Int, waitingLimit: Int) { (self.width, self.waitingLimit) = (max(1, width), waitingLimit) }
 
     var waitingCount: Int { waiting.count }
 
-    /// - Throws: ``Crowded`` at once, or what the work throws.
+    /// - Throws: ``Crowded`` at once, or the error of the work.
     func pass<Result: Sendable>(_ work: @Sendable () async throws -> Result) async throws -> Result {
         if inside < width {
             inside += 1
         } else {
             guard waiting.count < waitingLimit else { throw Crowded() }
-            // A task that leaves hands its place to this one.
+            // A task that leaves passes its slot to this one.
             await withCheckedContinuation { waiting.append($0) }
         }
         defer {

@@ -4,16 +4,17 @@ import Hummingbird
 
 /// How reports are encoded in a request.
 enum IngestFormat: Sendable {
-    /// `POST /v1/reports`: full reports and run records, one JSON document a line.
+    /// `POST /v1/reports`: full reports and run records, one JSON document per line.
     case lines
-    /// `POST /v1/logs`: OpenTelemetry log records, by OTLP over HTTP in JSON.
+    /// `POST /v1/logs`: OpenTelemetry log records in OTLP over HTTP, encoded as JSON.
     case telemetry
 
     /// The action's name in the audit log.
     var action: String { self == .lines ? "ingest" : "ingest-logs" }
 
-    /// - Returns: whether the body is packed by gzip.
-    /// - Throws: if the body is of another kind. Browsers send other kinds to other sites without asking, so the kind has to be named.
+    /// - Returns: Whether the body is compressed with gzip.
+    /// - Throws: If the content type is missing or another one. Browsers send some types to other sites without asking, so the
+    ///   type must be named.
     func isPacked(_ request: Request) throws(Refusal) -> Bool {
         let type = request.headers[.contentType]?.split(separator: ";").first?.trimmingCharacters(in: .whitespaces)
         guard let type, types.contains(type.lowercased()) else {
@@ -42,12 +43,12 @@ enum IngestFormat: Sendable {
         }
     }
 
-    /// What an OTLP receiver answers. `partialSuccess` is there only if something was rejected.
+    /// The answer that OTLP specifies. `partialSuccess` is present only if something was rejected.
     private struct PartialSuccess: Encodable {
         var partialSuccess: Counts?
 
         struct Counts: Encodable {
-            /// 64-bit numbers are strings in this encoding.
+            /// This encoding writes 64-bit numbers as strings.
             var rejectedLogRecords: String
             var errorMessage: String
         }
@@ -62,17 +63,17 @@ enum IngestFormat: Sendable {
     }
 }
 
-/// What became of a request's records.
+/// What happened to a request's records.
 struct IngestReceipt: Codable, Hashable, Sendable {
     /// Records that are on the disk, including those that were there before.
     var accepted: Int
-    /// Records that are no reports. They would be refused again.
+    /// Records that are not valid reports. They would be refused again.
     var refused: Int
-    /// Of the first of them.
+    /// Why they were refused, for the first of them.
     var reasons: [Reason]
 
     struct Reason: Codable, Hashable, Sendable {
-        /// From 1. Of log records: the record's number in the request.
+        /// Counted from 1. For log records, the number of the record in the request.
         var line: Int
         var reason: String
     }

@@ -1,26 +1,29 @@
 import Foundation
 
-/// What one request may bring, and what all of them may use together.
+/// Limits for requests that send reports: what one request may contain, and what all of them may use together.
 public struct IngestLimits: Sendable {
-    /// Of a body as it is sent, in bytes.
+    /// The size of a body as sent, in bytes.
     public var bytes = 16 << 20
-    /// Of a body of lines, unpacked.
+    /// The size of a decompressed body of lines, in bytes.
     public var unpackedBytes = 64 << 20
-    /// Of a body of OpenTelemetry log records, unpacked: it is parsed as a whole.
+    /// The size of a decompressed body of OpenTelemetry log records, in bytes. It is smaller because such a body is parsed as a
+    /// whole.
     public var unpackedTelemetryBytes = 16 << 20
-    /// Of one line.
+    /// The size of one line, in bytes.
     public var recordBytes = 8 << 20
+    /// The number of records in one request.
     public var records = 10_000
-    /// Records a second that each token may send, unless its line says otherwise. Nil: any number.
+    /// How many records per second each token may send, unless the token file gives another rate. Nil: no limit.
     public var recordsPerSecond: Double?
-    /// How long a body may take to arrive.
+    /// The time limit for receiving a body.
     public var patience = Duration.seconds(30)
-    /// Memory of all requests together, from their heads until they are on the disk.
+    /// The memory of all requests together, from their heads until their records are on the disk. In bytes.
     public var waitingBytes = 128 << 20
-    /// Requests that are unpacked and parsed at a time.
+    /// The number of requests that are decompressed and parsed at a time.
     public var parsers = max(2, ProcessInfo.processInfo.activeProcessorCount)
-    /// Requests that may wait for that.
+    /// The number of requests that may wait for that. More are refused.
     public var waitingParsers = 256
 
+    /// Creates the default limits.
     public init() {}
 }

@@ -1,9 +1,10 @@
 import StallStore
 
-/// Inserts the records of several requests in one transaction: everything that arrives during a write is written together by the next one.
+/// Inserts the records of several requests in one transaction: everything that arrives during a write is included in the next
+/// one.
 actor IngestQueue {
     private let store: any StallStore
-    /// The limit of what is waiting or being written.
+    /// The limit of arrivals that wait or are being written, in bytes of memory.
     private let maximumBytes: Int
     private var bytes = 0
     var waitingBytes: Int { bytes }
@@ -13,7 +14,7 @@ actor IngestQueue {
     /// How a waiting request continues.
     private enum Turn {
         case written(Result<Int, any Error>)
-        /// It writes next, together with all that are waiting.
+        /// It writes next, and includes all requests that are waiting.
         case writes
     }
 
@@ -23,9 +24,9 @@ actor IngestQueue {
 
     /// Returns when the arrivals are on the disk.
     ///
-    /// - Parameter size: the arrivals' bytes in memory.
-    /// - Returns: how many of all arrivals written together were new.
-    /// - Throws: ``Overloaded`` at once if too much is waiting already; otherwise what the store throws.
+    /// - Parameter size: The arrivals' memory in bytes.
+    /// - Returns: How many of all arrivals that were written together are new.
+    /// - Throws: ``Overloaded`` at once if too much is waiting; otherwise the store's error.
     func insert(_ arrivals: [Arrival], size: Int) async throws -> Int {
         guard bytes == 0 || bytes + size <= maximumBytes else { throw Overloaded() }
         bytes += size
@@ -47,13 +48,13 @@ actor IngestQueue {
         } catch {
             result = .failure(error)
         }
-        // What arrived meanwhile is written by the first of the waiting requests.
+        // The first of the waiting requests writes what has arrived meanwhile.
         if waiting.isEmpty {
             isWriting = false
         } else {
             waiting.removeFirst().end.resume(returning: .writes)
         }
-        // New arrivals are counted once.
+        // New arrivals are counted only once.
         for other in others { other.end.resume(returning: .written(result.map { _ in 0 })) }
         return try result.get()
     }

@@ -5,13 +5,13 @@ import Logging
 import NIOCore
 import StallStore
 
-/// Takes reports: `POST /v1/reports` and `POST /v1/logs`. The body may be packed by gzip.
+/// Receives reports: `POST /v1/reports` and `POST /v1/logs`. The body may be compressed with gzip.
 struct IngestRoutes {
     let queue: IngestQueue
     let budget: IngestBudget
-    /// Requests pass it before they are unpacked and parsed.
+    /// Limits how many requests are decompressed and parsed at a time.
     let gate: Gate
-    /// By token.
+    /// Limits by token.
     let rates = RateLimiter<Int>()
     let limits: IngestLimits
     let retention: Retention
@@ -59,7 +59,7 @@ struct IngestRoutes {
         metrics.requests.add(1)
         let rate = try admit(caller)
         let isPacked = try format.isPacked(request)
-        // Before the first byte of the body is read.
+        // This comes before the first byte of the body is read.
         guard let share = budget.share(of: try expectedBytes(request)) else { throw overload("memory") }
         let body = try await collect(request)
         let parsed = try await parse(body, format, isPacked, caller, share)
@@ -81,7 +81,7 @@ struct IngestRoutes {
         )
     }
 
-    /// - Returns: the rate by which the request's records have to be charged.
+    /// - Returns: The rate to which the request's records are charged. Nil: no limit.
     private func admit(_ caller: Caller) throws(Refusal) -> Rate? {
         guard let perSecond = caller.recordsPerSecond ?? limits.recordsPerSecond else { return nil }
         let rate = Rate(perSecond: perSecond)
@@ -133,7 +133,7 @@ struct IngestRoutes {
 
     // MARK: The body
 
-    /// What the head announces; if it announces nothing, as much as is permitted.
+    /// The size that the head announces. If it announces none, the largest permitted one.
     private func expectedBytes(_ request: Request) throws(Refusal) -> Int {
         guard let text = request.headers[.contentLength] else { return limits.bytes }
         guard let length = Int(text), length >= 0 else { throw Refusal(.badRequest, "the body's length is no number") }
@@ -145,7 +145,7 @@ struct IngestRoutes {
         Refusal(.contentTooLarge, "the body is more than \(limits.bytes) bytes; send fewer reports at a time")
     }
 
-    /// Within a time: a sender that sends a byte now and then does not occupy memory for long.
+    /// Has a time limit, so that a sender that sends a byte now and then does not occupy memory for long.
     private func collect(_ request: Request) async throws -> [UInt8] {
         try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
             group.addTask {

@@ -1,20 +1,21 @@
 import Synchronization
 
-/// How often something may happen: this often over a long time, and this often at once after a pause.
+/// How often something may happen: a long-term rate, and how much may happen at once after a pause.
 struct Rate: Hashable, Sendable {
     var perSecond: Double
     var burst: Double
 
-    /// - Parameter seconds: a burst is as much as the rate allows in this time, but at least 1.
+    /// - Parameter seconds: The size of a burst is what the rate allows in this time, but at least 1.
     init(perSecond: Double, burstSeconds seconds: Double = 10) {
         self.perSecond = max(perSecond, 0.001)
         burst = max(1, self.perSecond * seconds)
     }
 }
 
-/// Limits how often each key may do something, by one token bucket per key. For any thread.
+/// Limits how often each key may do something, with one token bucket per key. Any thread.
 ///
-/// The cost is charged afterwards, because it is known only then: a large request leaves a debt, and the next one waits until it is paid.
+/// The cost is charged afterwards, because it is unknown before: a large request leaves a debt, and the next one waits until the
+/// debt is paid.
 final class RateLimiter<Key: Hashable & Sendable>: Sendable {
     typealias Instant = ContinuousClock.Instant
 
@@ -26,14 +27,14 @@ final class RateLimiter<Key: Hashable & Sendable>: Sendable {
     }
 
     private let buckets = Mutex<[Key: Bucket]>([:])
-    /// Keys may come from outside: addresses, for example.
+    /// The largest number of keys. Keys may come from outside, such as addresses.
     private let maximumKeys: Int
 
     init(maximumKeys: Int = 4096) { self.maximumKeys = maximumKeys }
 
-    /// Takes one from the key's bucket if there is one in it.
+    /// Takes one token from the key's bucket, if there is one.
     ///
-    /// - Returns: nil if it may go on; otherwise how long it has to wait.
+    /// - Returns: Nil if the caller may continue; otherwise how long it has to wait.
     func wait(_ key: Key, _ rate: Rate, now: Instant = .now) -> Duration? {
         buckets.withLock { buckets in
             var bucket = Self.filled(buckets[key], rate, now)
@@ -44,7 +45,7 @@ final class RateLimiter<Key: Hashable & Sendable>: Sendable {
         }
     }
 
-    /// Takes more, even if this leaves a debt.
+    /// Takes more tokens, even if this leaves a debt.
     func charge(_ count: Int, to key: Key, _ rate: Rate, now: Instant = .now) {
         guard count > 0 else { return }
         buckets.withLock { buckets in
@@ -62,7 +63,8 @@ final class RateLimiter<Key: Hashable & Sendable>: Sendable {
         return Bucket(left: min(rate.burst, bucket.left + seconds * rate.perSecond), at: now, rate: rate)
     }
 
-    /// A full bucket is the same as none. If too many keys have used theirs lately, new ones are not limited: memory matters more.
+    /// A full bucket is not stored. If too many keys have used their buckets lately, new keys are not limited: the memory limit
+    /// is more important.
     private static func store(
         _ bucket: Bucket,
         _ key: Key,

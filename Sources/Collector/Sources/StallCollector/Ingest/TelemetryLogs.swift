@@ -1,6 +1,6 @@
-/// A request of an OpenTelemetry log exporter: OTLP over HTTP, in its JSON encoding. Only the fields that stalls use are read.
+/// A request of an OpenTelemetry log exporter: OTLP over HTTP in its JSON encoding. Only the fields that stalls use are decoded.
 ///
-/// The encoding is that of protocol buffers in JSON: 64-bit numbers are strings, and may be numbers. Every field may be missing.
+/// The encoding is that of protocol buffers in JSON: 64-bit numbers are strings or numbers, and every field may be missing.
 struct TelemetryLogs: Decodable {
     var resourceLogs: [ResourceLogs]?
 
@@ -27,7 +27,7 @@ struct TelemetryLogs: Decodable {
         var spanId: String?
     }
 
-    /// If a name occurs more than once, the first value counts.
+    /// Named values. If a name occurs more than once, the first value counts.
     struct Attributes: Decodable {
         let values: [String: Value]
 
@@ -50,7 +50,7 @@ struct TelemetryLogs: Decodable {
     enum Value: Decodable {
         case text(String)
         case number(Int64)
-        /// Lists, maps, booleans and fractions: no attribute of a stall is one.
+        /// Lists, maps, booleans and fractions, which no attribute of a stall has.
         case other
 
         var text: String? { if case .text(let text) = self { text } else { nil } }

@@ -2,9 +2,10 @@ import Foundation
 import StallReports
 import StallStore
 
-/// A stall as an OpenTelemetry log record, in the form in which `stall-monitor ship --to` and `export --format otlp-logs` write it.
+/// A stall as an OpenTelemetry log record, as written by `stall-monitor ship --to` and `export --format otlp-logs`.
 ///
-/// The record has what lists and figures need, and the stalled thread's stack. Evidence, modules and the other threads' stacks are not in it.
+/// The record has the stalled thread's stack, and what lists and figures need. It lacks evidence, modules and the stacks of other
+/// threads.
 struct TelemetryStall {
     let record: TelemetryLogs.Record
     let resource: TelemetryLogs.Attributes
@@ -15,7 +16,7 @@ struct TelemetryStall {
         attributes = record.attributes ?? .init()
     }
 
-    /// - Throws: if the record is not that of a stall, or lacks something that every stall has.
+    /// - Throws: If the record is not that of a stall, or lacks something that every stall has.
     func report() throws(RefusedArrival) -> StallReport {
         guard let text = attributes.text("stall.id") else {
             throw RefusedArrival("it is not the log record of a stall: it has no attribute 'stall.id'")
@@ -115,7 +116,7 @@ struct TelemetryStall {
         )
     }
 
-    /// Zero stands for not known.
+    /// Zero means unknown.
     private func rule(_ kind: StallKind) -> StallReport.Rule {
         .init(
             name: kind,
@@ -154,7 +155,7 @@ struct TelemetryStall {
         var frames = frames
         var culprit: StallReport.Culprit?
         if let name = attributes.text("code.function.name") {
-            // A caller that awaits is not in the stack: then no frame is marked.
+            // A caller that awaits is not on the stack. Then no frame is marked.
             let frame = frames.firstIndex { $0.function == name }
             if let frame { frames[frame].own = true }
             culprit = .init(
@@ -169,7 +170,7 @@ struct TelemetryStall {
         return ([.init(thread: report.thread, capturedAt: report.detectedAt, frames: frames)], culprit)
     }
 
-    /// A line is `FUNCTION` or `FUNCTION (FILE:LINE)`; `?` is a function without a name.
+    /// Each line is `FUNCTION` or `FUNCTION (FILE:LINE)`; `?` means a function without a name.
     static func frames(_ text: String) -> [StallReport.Frame] {
         text.split(separator: "\n").prefix(256).map { line in
             let (function, place) = parts(line)
@@ -184,7 +185,7 @@ struct TelemetryStall {
 
     private static func parts(_ line: Substring) -> (function: Substring, place: (file: Substring, line: Int)?) {
         guard line.last == ")",
-            // Names and paths may contain parentheses; compilers record paths from the root.
+            // Names and paths may contain parentheses. Compilers record absolute paths.
             let open = line.range(of: " (/", options: .backwards) ?? line.range(of: " (", options: .backwards)
         else { return (line, nil) }
         let inside = line[line.index(open.lowerBound, offsetBy: 2)...].dropLast()

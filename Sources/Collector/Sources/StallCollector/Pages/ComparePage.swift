@@ -1,7 +1,7 @@
 import StallReports
 import StallStore
 
-/// Two releases, with their faults side by side.
+/// The page that compares two releases: their faults side by side.
 struct ComparePage {
     let title = "Compare releases"
     let team: String
@@ -9,7 +9,7 @@ struct ComparePage {
     let services: [FaultsPage.Option]
     let before: [FaultsPage.Option]
     let after: [FaultsPage.Option]
-    /// What to do, or what was compared.
+    /// What was compared, or what the user has to choose.
     let summary: String
     let hasRows: Bool
     let rows: [Row]
@@ -19,13 +19,13 @@ struct ComparePage {
         var link: String
         var culprit: String
         var place: String
-        /// Of both releases, like `3 → 5`.
+        /// The counts of both releases: `3 → 5`.
         var count: String
         var total: String
         var share: String
     }
 
-    /// What was chosen. A release that was not chosen is nil.
+    /// The user's choice. A release is nil if none was chosen.
     struct Selection {
         var before: String?
         var after: String?
@@ -33,7 +33,7 @@ struct ComparePage {
         var isComplete: Bool { before != nil && after != nil }
     }
 
-    /// - Parameter lists: the faults of both releases. Nil if not both were chosen.
+    /// - Parameter lists: The faults of both releases. Nil unless both were chosen.
     init(
         _ question: QuestionText,
         _ choices: Choices,
@@ -72,10 +72,11 @@ struct ComparePage {
         var before: Fault?
         var after: Fault?
         var kind: Kind
-        /// How much more of the watched time it blocked; without watched times, how much longer in seconds.
+        /// By how much the blocked share of the watched time grew. Without watched times, by how many seconds the total length
+        /// grew.
         var increase: Double
 
-        /// The greatest increase first.
+        /// The largest increase first.
         static func all(_ before: FaultList, _ after: FaultList) -> [Change] {
             let isShare = before.watchedNs > 0 && after.watchedNs > 0
             func cost(_ fault: Fault?, _ list: FaultList) -> Double {
@@ -96,7 +97,7 @@ struct ComparePage {
             }.sorted { $0.increase > $1.increase }
         }
 
-        /// Changes by less than a quarter are called similar.
+        /// Changes of less than a quarter count as similar.
         private static func kind(_ isNew: Bool, _ isGone: Bool, _ before: Double, _ after: Double) -> Kind {
             if isNew { return .new }
             if isGone { return .gone }

@@ -1,14 +1,16 @@
 import StallExport
 
-/// The page of `export --format html` as the collector sends it. It is isolated from the collector's other pages, and runs only its own script.
+/// The page of `export --format html` as the collector sends it. It is isolated from the collector's other pages, and runs only
+/// its own script.
 enum ExportedPage {
-    /// Scripts and styles are permitted by their hashes (CSP level 3, 6.7.3.3), so that markup in a report's names would have no effect.
+    /// Permits scripts and styles by their hashes (CSP level 3, 6.7.3.3), so that markup in a report's names would have no
+    /// effect.
     static let policy = """
         sandbox allow-scripts; default-src 'none'; style-src \(source(of: FlameGraphView.style)); \
         script-src \(source(of: FlameGraphView.script)); base-uri 'none'; form-action 'none'; frame-ancestors 'none'
         """
 
-    /// In the page each of them follows a line feed.
+    /// In the page, each of these texts follows a newline.
     private static func source(of text: String) -> String {
         "'sha256-\(base64(SHA256.hash(Array("\n\(text)".utf8))))'"
     }
@@ -26,7 +28,7 @@ enum ExportedPage {
     }
 }
 
-/// SHA-256 (FIPS 180-4), for our own constant texts. Nothing secret depends on it.
+/// SHA-256 (FIPS 180-4) for our own constant texts. No secret depends on it.
 enum SHA256 {
     static func hash(_ message: [UInt8]) -> [UInt8] {
         let length = UInt64(message.count) << 3
@@ -63,13 +65,13 @@ enum SHA256 {
 
     private static func turned(_ word: UInt32, _ bits: UInt32) -> UInt32 { word >> bits | word << (32 - bits) }
 
-    /// The first 32 bits of the fractional parts of the roots of the first primes: square roots of 8, cube roots of 64.
+    /// The first 32 bits of the fractional parts of roots of the first primes: square roots of 8 of them, cube roots of 64.
     private static let start = primes(8).map { fraction(Double($0).squareRoot()) }
     private static let constants = primes(64).map { cubeRootFraction($0) }
 
     private static func fraction(_ root: Double) -> UInt32 { UInt32((root - root.rounded(.down)) * 4_294_967_296) }
 
-    /// By whole numbers: a Double has too few digits for all of them to be certain.
+    /// Computed with integers: a Double does not have enough digits for all of them.
     private static func cubeRootFraction(_ prime: UInt64) -> UInt32 {
         let target = UInt128(prime) << 96
         var root: UInt128 = 0

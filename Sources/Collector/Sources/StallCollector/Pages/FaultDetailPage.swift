@@ -67,10 +67,10 @@ struct FaultDetailPage {
         }
     }
 
-    /// The others are made from run records.
+    /// Formats that are made from reports. The others are made from run records.
     private static let formats = ExportFormat.allCases.filter { ![.otlpMetrics, .prometheus].contains($0) }
 
-    /// - Parameter latest: its latest report, if there is one.
+    /// - Parameter latest: The fault's latest report, if there is one.
     init(_ question: QuestionText, _ fault: Fault, _ latest: StallReport?, _ days: [DayCount], _ stalls: [StoredStall])
     {
         let links = PageLinks(question: question)

@@ -1,7 +1,7 @@
 import StallReports
 import StallStore
 
-/// The faults of a time range: the start page.
+/// The start page: the faults of a time range.
 struct FaultsPage {
     let title = "Stalls"
     let team: String
@@ -11,7 +11,7 @@ struct FaultsPage {
     let text: String
     let summary: String
     let alerts: [AlertRow]
-    /// Why there are none.
+    /// Why there are no faults.
     let nothing: String?
     let hasRows: Bool
     let rows: [Row]
@@ -48,7 +48,7 @@ struct FaultsPage {
     struct AlertRow {
         var text: String
         var since: String
-        /// The link to its fault. Nil if it is about something else.
+        /// The link to the alert's fault. Nil if the alert is about something else.
         var link: String?
     }
 
@@ -110,7 +110,7 @@ struct FaultsPage {
         )
     }
 
-    /// The current choice is always included, even if nothing was found for it.
+    /// Always includes the current choice, even if nothing was found for it.
     static func options(_ options: [(String, String)], chosen: [String]) -> [Option] {
         let missing = chosen.filter { name in !options.contains { $0.0 == name } }.map { ($0, $0) }
         return (options + missing).map { Option(value: $0, name: $1, isChosen: chosen.contains($0)) }

@@ -1,14 +1,14 @@
 import StallStore
 
-/// The latest stalls, and those that arrive while the page is open.
+/// The page with the latest stalls, and with those that arrive while it is open.
 struct LivePage {
     let title = "Live"
     let team: String
-    /// The page shows what arrives after this place.
+    /// The page shows arrivals after this place.
     let place: Int64
     let rows: [LiveStall]
 
-    /// Adds each new stall at the top, and updates the row of one that changed. Names are set as text, never as markup.
+    /// Adds each new stall at the top, and updates the row of a stall that changed. Names are inserted as text, never as markup.
     static let script = """
         "use strict";
         const list = document.getElementById("stalls");

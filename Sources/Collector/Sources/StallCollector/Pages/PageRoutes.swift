@@ -7,7 +7,7 @@ import StallExport
 import StallReports
 import StallStore
 
-/// Pages for people. Only the flame graph and the live page need a script, and no page loads anything from another site.
+/// The pages for users. Only the flame graph and the live page need a script, and no page loads anything from another site.
 struct PageRoutes {
     let store: any StallStore
 
@@ -17,7 +17,7 @@ struct PageRoutes {
             async let list = store.faults(question.query, by: question.order, limit: question.limit)
             async let choices = store.choices(question.query)
             async let alerts = store.alerts()
-            // The alerts may be in a part of the store that does not answer.
+            // The part of the store that does not answer may have the alerts.
             let known = try await list.isPartial ? (try? alerts) ?? [] : alerts
             return try await Self.page("faults", FaultsPage(question, list, choices, known))
         }
@@ -35,7 +35,7 @@ struct PageRoutes {
         }
         router.get("live") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
-            // The place comes first: a stall that arrives between the two queries is shown once, by its id.
+            // The place is read first: a stall that arrives between the two queries is then shown once, because ids are unique.
             let place = try await store.lastPlace()
             let stalls = try await store.stalls(question.query, of: nil, longestFirst: false, limit: question.limit)
             return Self.page(
@@ -121,7 +121,7 @@ struct PageRoutes {
     }
 }
 
-/// Files to which pages link. They are the same for all teams.
+/// The files to which pages link. They are the same for all teams.
 struct AssetRoutes {
     func add(to router: some RouterMethods<CollectorContext>) {
         let assets = [
@@ -139,7 +139,8 @@ struct AssetRoutes {
     }
 }
 
-/// For every answer, including errors: no page may load anything from another site, be framed, or be taken for another content type.
+/// Headers for every answer, including errors: no page may load anything from another site, be framed, or be interpreted as
+/// another content type.
 struct SafetyHeaders: RouterMiddleware {
     private static let policy =
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

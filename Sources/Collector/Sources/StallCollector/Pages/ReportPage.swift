@@ -1,7 +1,7 @@
 import StallReports
 import StallStore
 
-/// One report: its cause and all its stacks.
+/// The page of one report: its cause and all its stacks.
 struct ReportPage {
     let title: String
     let team: String

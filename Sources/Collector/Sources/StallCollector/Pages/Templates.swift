@@ -3,7 +3,7 @@ import Mustache
 /// The pages' markup. The template engine escapes `{{…}}`, in text and in quoted attributes; only numbers that the pages
 /// make themselves are inserted unescaped.
 enum Templates {
-    /// The templates are constant, and tests render each of them.
+    /// Loading cannot fail: the templates are constant, and tests render each of them.
     static let library: MustacheLibrary = {
         var library = MustacheLibrary()
         for (name, text) in [

@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import StallStore
 
-// How pages write values.
+// The form of values on pages.
 
 func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
 
@@ -14,14 +14,14 @@ func moment(_ timestamp: Timestamp) -> String {
     String(timestamp.description.prefix(19)).replacing("T", with: " ")
 }
 
-/// `12.3 %`. Never 0 for a greater share.
+/// `12.3 %`. A share above 0 is never shown as 0.
 func percent(_ share: Double) -> String {
     let tenths = Int(saturating: (share * 1000).rounded())
     return tenths == 0 && share > 0 ? "<0.1 %" : "\(tenths / 10).\(tenths % 10) %"
 }
 
 extension Trend.Direction {
-    /// Nothing if there are too few values.
+    /// Empty if there are too few values.
     var text: String { self == .few ? "" : rawValue }
 }
 
@@ -31,14 +31,14 @@ func main(_ counts: [String: Int64]) -> String {
     return counts.count == 1 ? most : "\(most) +\(counts.count - 1)"
 }
 
-/// The most frequent first; equal ones in alphabetical order.
+/// Most frequent first; names with equal counts are in alphabetical order.
 func sorted(_ counts: [String: Int64]) -> [(key: String, value: Int64)] {
     counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
 }
 
-/// Bars as a picture in the page, made from numbers only.
+/// Bars as an inline picture, made from numbers only.
 enum Bars {
-    /// Vertical bars, one beside the other.
+    /// Vertical bars, side by side.
     static func trend(_ counts: [Int64]) -> String {
         let most = Double(counts.max() ?? 0)
         let bars = counts.enumerated().map { index, count in
@@ -55,11 +55,11 @@ enum Bars {
     }
 }
 
-/// Addresses of pages. Names in them are escaped.
+/// Links to pages. Names in them are percent-encoded.
 struct PageLinks {
     let question: QuestionText
 
-    /// Links keep the range and the filters.
+    /// The range and the filters, which links keep.
     private var fields: String {
         let query = question.query
         var fields = [("since", question.since)]
@@ -84,7 +84,7 @@ struct PageLinks {
         text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
     }
 
-    /// RFC 3986, 2.3.
+    /// The unreserved characters of RFC 3986, 2.3.
     private static let unreserved = CharacterSet(
         charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
     )

@@ -7,12 +7,13 @@ import StallReports
 import StallStore
 import Synchronization
 
-/// Stalls as they arrive, and again when they change: `GET /api/v1/live`, server-sent events. A client that reconnects with the last id misses none.
+/// Sends stalls as they arrive, and again when they change: `GET /api/v1/live`, server-sent events. A client that reconnects with
+/// the last id misses none.
 final class LiveRoutes: Sendable {
-    /// The greatest number of clients.
+    /// The largest number of clients.
     static let viewerLimit = 200
     private static let every = Duration.milliseconds(500)
-    /// How often something is sent, if only a comment, so that a closed connection is noticed.
+    /// How many polls may pass before something is sent, if only a comment, so that a closed connection is detected.
     private static let beat = 20
     private let store: any StallStore
     private let viewers = Atomic(0)
@@ -50,7 +51,7 @@ final class LiveRoutes: Sendable {
         }
     }
 
-    /// Polls the store, which takes microseconds. This also shows what other collectors have stored.
+    /// Polls the store, which takes microseconds and also shows what other collectors have stored.
     private func follow(_ team: String, _ start: Int64, _ writer: inout any ResponseBodyWriter) async throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -75,7 +76,7 @@ final class LiveRoutes: Sendable {
     }
 }
 
-/// A stall in the form that the page shows.
+/// A stall in the form that the page uses.
 struct LiveStall: Encodable {
     let id: String
     let link: String

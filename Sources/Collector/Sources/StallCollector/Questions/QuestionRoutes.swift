@@ -8,9 +8,9 @@ import StallStore
 
 /// Answers queries in JSON and in other tools' formats.
 struct QuestionRoutes {
-    /// An export has this many stalls of a fault, the longest ones.
+    /// The number of stalls in an export of a fault: the longest ones.
     static let exportedReports = 200
-    /// The header of an answer in which a part of the store is missing.
+    /// The header that marks an answer in which a part of the store is missing.
     private static let partial = HTTPField.Name("Stall-Partial")!
     let store: any StallStore
 
@@ -84,10 +84,10 @@ struct QuestionRoutes {
 }
 
 extension StallStore {
-    /// The bytes of a fault's reports that are read for one export.
+    /// The largest number of bytes of a fault's reports that are read for one export.
     private var pictureBytes: Int { 64 << 20 }
 
-    /// The stalls' reports, up to this limit. Reports that cannot be read are skipped.
+    /// Passes the reports of the stalls to `work`, up to this limit. Reports that cannot be read are skipped.
     func eachReport(of stalls: [StoredStall], team: String, _ work: (StallReport) throws -> Void) async throws {
         var bytes = 0
         for stall in stalls where bytes < pictureBytes {
@@ -98,7 +98,7 @@ extension StallStore {
     }
 }
 
-/// The router does not unescape paths: a client may have escaped the colon.
+/// The router does not decode paths, and a client may have percent-encoded the colon.
 func fingerprint(_ context: CollectorContext) throws(Refusal) -> Fingerprint {
     let text = context.parameters.get("fingerprint")?.removingPercentEncoding
     guard let fingerprint = text.flatMap({ Fingerprint(rawValue: $0) }) else {

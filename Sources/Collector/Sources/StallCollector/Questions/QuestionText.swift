@@ -2,21 +2,21 @@ import Hummingbird
 import StallReports
 import StallStore
 
-/// A query in an address: `?since=7d&service=shop&verdict=waiting`.
+/// A query in a URL: `?since=7d&service=shop&verdict=waiting`.
 struct QuestionText {
     static let limits = 1...1000
     let query: StallQuery
     let order: FaultOrder
     let limit: Int
-    /// The parameters as they were given, for the page's form and links.
+    /// The parameters as given, for the page's form and links.
     let since: String
     let until: String
 
-    /// - Throws: the mistake.
+    /// - Throws: The mistake.
     init(_ request: Request, team: String, now: Timestamp = .now()) throws(Refusal) {
         let fields = request.uri.queryParameters
         func texts(_ name: String) -> [String] {
-            // In the form that the store has.
+            // Names in the form in which the store has them.
             fields.getAll(name).filter { !$0.isEmpty }.prefix(32).map { VisibleText.of($0, limit: 256) }
         }
         (since, until) = (texts("since").last ?? "7d", texts("until").last ?? "")
@@ -44,7 +44,7 @@ struct QuestionText {
         self.limit = limit
     }
 
-    /// `7d` means that long ago; otherwise a time in the form of RFC 3339.
+    /// `7d` means seven days ago; other times are in the form of RFC 3339.
     private static func moment(_ text: String, _ now: Timestamp, name: String) throws(Refusal) -> Timestamp {
         if let length = DurationText(text) { return max(epoch, now.advanced(byNanoseconds: -length.nanoseconds)) }
         guard let moment = Timestamp(rfc3339: text), moment >= epoch else {

@@ -4,15 +4,15 @@ import StallReports
 import StallStore
 import Synchronization
 
-/// Returns what was sent, unchanged: `GET /api/v1/records`. Run records come first, then reports, one JSON document a line. Programs
-/// that read report directories can read this.
+/// Returns records unchanged, as they were sent: `GET /api/v1/records`. Run records come first, then reports, one JSON document
+/// per line. Programs that read report directories can read this.
 final class RecordRoutes: Sendable {
-    /// The greatest number of stalls in one answer.
+    /// The largest number of stalls in one answer.
     static let stallLimit = 100_000
-    /// The greatest number of documents in memory for each reader; the store may return fewer.
+    /// The largest number of documents in memory for each reader. The store may return fewer.
     private static let page = 100
     private let store: any StallStore
-    /// The greatest number of readers at a time: each has a page in memory.
+    /// The largest number of readers at a time: each has a page in memory.
     private let readerLimit: Int
     private let readers = Atomic(0)
 
@@ -21,7 +21,7 @@ final class RecordRoutes: Sendable {
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/records") { request, context in
             let query = try QuestionText(request, team: context.team(.read)).query
-            // Before anything is sent: afterwards the status cannot be changed.
+            // This comes before anything is sent, because the status cannot be changed afterwards.
             guard try await self.store.count(query, limit: Self.stallLimit + 1) <= Self.stallLimit else {
                 throw Refusal(
                     .contentTooLarge,
@@ -61,7 +61,7 @@ final class RecordRoutes: Sendable {
         }
     }
 
-    /// A document is one line; it may have been sent without a line feed.
+    /// Makes each document one line. It may have been sent without a newline.
     private static func lines(_ documents: [[UInt8]]) -> ByteBuffer {
         var buffer = ByteBuffer()
         for json in documents {
