@@ -33,7 +33,7 @@ int direct_poll(struct pollfd *descriptors, nfds_t count, int timeout) {
 }
 
 int direct_ppoll(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
-    // The kernel leaves there what remains of it.
+    // The kernel writes the remaining time there.
     struct timespec rest;
     if (timeout) rest = *timeout;
     return (int)syscall(SYS_ppoll, descriptors, count, timeout ? &rest : NULL, mask, SIGNALS);
@@ -64,7 +64,7 @@ static int wait_selected(
 int direct_select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, struct timeval *timeout) {
     if (!timeout) return wait_selected(count, readable, writable, exceptional, NULL, NULL);
     if (timeout->tv_sec < 0 || timeout->tv_usec < 0) return errno = EINVAL, -1;
-    // More microseconds than a second has are allowed here.
+    // The microseconds may be more than a second.
     struct timespec rest = {timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
     int ready = wait_selected(count, readable, writable, exceptional, &rest, NULL);
     *timeout = (struct timeval){rest.tv_sec, rest.tv_nsec / 1000};

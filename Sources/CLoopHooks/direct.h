@@ -1,7 +1,7 @@
 #pragma once
 
-// The waits as system calls, for a fully static program: the linker has put the hooks there in place of the C library's functions, which are
-// not in the program then. They behave like those, except that they are no cancellation points. Async-signal-safe.
+// The waits as system calls, for a fully static program: there the linker uses the hooks in place of the C library's functions,
+// which are not in the program. They behave like those functions, but are no cancellation points. Async-signal-safe.
 
 #include <poll.h>
 #include <sys/epoll.h>

@@ -23,7 +23,7 @@ static struct {
     int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
 } next;
 
-/// A fully static program does not have the C library's function: then the system call.
+/// In a fully static program the C library's function is missing. Then the system call is used.
 #define FIND_AS(name, symbol)                                    \
     next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, symbol); \
     if (!next.name) next.name = direct_##name
@@ -83,8 +83,8 @@ static inline __attribute__((always_inline)) void leave(bool is_loops, bool rest
 
 static inline bool lasts(const struct timespec *timeout) { return !timeout || timeout->tv_sec != 0 || timeout->tv_nsec != 0; }
 
-/// The same for a call whose timeout the C library does not read itself. If it cannot be read, the kernel refuses the call at once. The present
-/// page of the stack can be read; for other places the kernel is asked.
+/// The same for a call whose timeout the C library does not read itself. If it cannot be read, the kernel refuses the call at
+/// once. The present stack page is readable; for other places the kernel is asked.
 static inline bool lasts_if_readable(const struct timespec *timeout) {
     enum { PAGE = 4096 };
     uintptr_t place = (uintptr_t)timeout, here = (uintptr_t)__builtin_frame_address(0);

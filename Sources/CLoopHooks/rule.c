@@ -133,8 +133,8 @@ static bool has_moved(const loop_thread *thread, loop_wait wait) {
     return wait.place == thread->loop.place && wait.frame == thread->loop.frame;
 }
 
-/// The entry for a wait. If all entries are taken, it replaces the innermost one. So inner waits never displace all outer waits, however
-/// many there are.
+/// The entry for a wait. If all entries are taken, it replaces the innermost one, so that inner waits never displace all outer
+/// waits, however many there are.
 static loop_candidate *candidate_for(loop_thread *thread, loop_wait wait) {
     loop_candidate *innermost = &thread->candidates[0], *unused = NULL;
     for (int i = 0; i < LOOP_CANDIDATES; i++) {

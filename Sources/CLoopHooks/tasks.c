@@ -159,7 +159,7 @@ static struct priority_jobs *jobs_of(void *queue, void *context, work work_) {
     return has_pool && is_queue_of(jobs, queue, priority) ? jobs : NULL;
 }
 
-/// Called before each job of the main actor. Null: not wanted.
+/// Called before each job of the main actor. Null: nothing is called.
 static void (*_Atomic main_job_begins)(void);
 static void *_Atomic main_queue;
 

@@ -1,5 +1,5 @@
-/// The stacks of many threads, kept in memory that is not malloc's until the last of them is copied: any thread, also one whose
-/// stack is captured later, may hold malloc's lock.
+/// The stacks of many threads, kept outside malloc's memory until the last of them is copied: any thread may hold malloc's lock,
+/// including one whose stack is captured later.
 #include "session.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 /// programs, and Go's linker only writes a .debug_frame. Made from the file, once per module, and only for other processes,
 /// because they allocate.
 ///
-/// libunwind looks a row up in a table in the target's memory. Ours has addresses that no program uses: there libunwind finds
-/// one entry that fits every address, followed by the row that we have looked up.
+/// libunwind looks up a row in a table in the target's memory. Our table has addresses that no program uses: there libunwind
+/// finds one entry that fits every address, followed by the row that we have looked up.
 #include "unwinder.h"
 
 #include <stdlib.h>

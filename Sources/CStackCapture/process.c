@@ -29,7 +29,7 @@ static stackcap_outcome outcome_of(int error) {
     }
 }
 
-// Opening. If a step fails, the caller closes what is open by then.
+// Opening. If a step fails, the caller closes what is open.
 
 /// \returns 0 or an errno.
 static int open_in(int directory, const char *name, int flags, int *file) {

@@ -58,7 +58,7 @@ bool stackcap_tracer_is_held(struct stackcap_tracer *tracer);
 /// Dismisses the tracer. \returns false if it is held: then it frees the process object when the kernel lets it go.
 bool stackcap_tracer_finish(struct stackcap_tracer *tracer);
 
-/// Closes and frees all of it. Only the capturer or the tracer uses it by now.
+/// Closes and frees all of it. Only the capturer or the tracer still uses it.
 void stackcap_process_release(stackcap_process *process);
 
 #pragma clang assume_nonnull end

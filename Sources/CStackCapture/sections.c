@@ -34,8 +34,8 @@ static bool read_exactly(int file, void *to, size_t length, uint64_t offset) {
 
 // The file.
 
-/// The path may by now name a pipe or a device, and opening that for reading can block or have side effects: so it is checked
-/// to be a file first. \param flag O_NOFOLLOW, or 0 if the path is one of /proc's own links.
+/// Checks that the path is a regular file before opening it: it may name a pipe or a device, and opening that for reading can
+/// block or have side effects. \param flag O_NOFOLLOW, or 0 if the path is one of /proc's own links.
 static int open_regular(int directory, const char *path, int flag) {
     struct stat status;
     char place[32];
@@ -129,7 +129,7 @@ static uint8_t *_Nullable inflated(const uint8_t *packed, size_t packed_length, 
     return bytes;
 }
 
-/// The older format has a section name of its own, ".zdebug_frame", and begins with a mark and the size, most significant byte
+/// The older format has a different section name, ".zdebug_frame", and begins with a mark and the size, most significant byte
 /// first.
 static uint64_t size_behind_mark(const uint8_t *packed) {
     uint64_t size = 0;

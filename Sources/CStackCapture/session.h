@@ -37,8 +37,8 @@ void stackcap_previous_keep(struct stackcap_previous *previous, const struct sig
 /// The action to install when ours is removed.
 void stackcap_previous_restore(const struct stackcap_previous *previous, struct sigaction *action);
 
-/// The flags of the previous action that apply when the kernel delivers to our handler: what the application's signal does to
-/// system calls, and on which stack it runs, stay as the application chose them.
+/// The flags of the previous action that apply when the kernel delivers to our handler. They keep the application's choice of
+/// what its signal does to system calls, and on which stack it runs.
 int stackcap_flags_over(const struct sigaction *action);
 
 /// Acts as the kernel would have without our handler. In the handler.

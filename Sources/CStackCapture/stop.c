@@ -8,9 +8,10 @@
 ///                                  PTRACE_DETACH ────────────────────────────────────> runs on
 ///     <──────────── ANSWERED ────  rest; or end, if the thread is not free by now
 ///
-/// The kernel can hold the tracer in any of these calls: PTRACE_SEIZE waits while another thread of the process is in execve(2), and that
-/// for a file of a server that does not answer. The capturer waits for the answer until shortly after its deadline. Until the answer comes
-/// nothing else may use the process object; if the capturer closes it before that, the tracer frees it.
+/// The kernel can hold the tracer in any of these calls: PTRACE_SEIZE waits while another thread of the process is in execve(2),
+/// which may wait for a file on a server that does not answer. The capturer waits for the answer until shortly after its
+/// deadline. Until the answer arrives, nothing else may use the process object; if the capturer closes it before, the tracer
+/// frees it.
 #include "process.h"
 
 #include <errno.h>
@@ -178,7 +179,7 @@ static int open_of(const stackcap_process *process, const char *name) {
     return openat(process->tasks, path, O_RDONLY | O_CLOEXEC);
 }
 
-/// Nobody waits for a stop any more if the kernel has held the tracer for that long.
+/// Whether the kernel has held the tracer for so long that nothing waits for a stop any more.
 static bool seized_too_late(stackcap_process *process) {
     bool is_late = stackcap_now_ns() > process->tracer.deadline_ns;
     process->counters.given_up += is_late;
@@ -221,7 +222,7 @@ static bool has_request(const struct stackcap_tracer *tracer) {
     return tracer->turn == TRACER_WANTED || tracer->turn == TRACER_DISMISSED;
 }
 
-/// Waits for requests without a deadline: nothing waits for a tracer that rests.
+/// Waits for requests without a deadline, because nothing waits for an idle tracer.
 static void *_Nullable trace(void *argument) {
     stackcap_process *process = argument;
     struct stackcap_tracer *tracer = &process->tracer;

@@ -69,7 +69,7 @@ static bool find_table(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_
     return true;
 }
 
-/// From our own index, for modules without a search table, or where the table has nothing.
+/// Searches our own index, for modules without a search table, or where the table has no entry.
 static bool find_indexed(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_info_t *table) {
     struct stackcap_indexed_row row;
     if (!unwinder->modules || stackcap_index_find(unwinder, address, &row) != INDEXED_FOUND)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/// Of the buffer for a stack's copy. Bytes.
+/// The first bytes of the buffer for a stack's copy, which are populated.
 enum { STACKCAP_POPULATED = 128 * 1024 };
 
 /// The memory's first part is populated: the handler must not wait for a page, and few stacks are larger. The rest takes no memory until it

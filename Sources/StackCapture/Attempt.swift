@@ -65,12 +65,12 @@ import Glibc
 
     /// Why there is no copy when the deadline has passed.
     func failure(afterDeadlineOf sight: Sight) -> CaptureError {
-        // To run the handler it needs a processor, and it has not had one.
+        // The handler needs a processor to run, and the thread has not had one.
         guard sight.look.state == STACKCAP_STATE_RUNNING else { return CaptureError(.threadKeptMoving) }
         return CaptureError(sight.isSignalBlocked ? .signalBlocked : .notDelivered)
     }
 
-    /// - Returns: Nil if it has to be tried again.
+    /// - Returns: Nil if another attempt is needed.
     func copyOnce(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
         let outcome = unsafe stackcap_look_at(target.threadID, &sight.look)
         sight.isUndecided = false

@@ -5,7 +5,7 @@ public struct CaptureError: Error, Sendable, Hashable {
     /// The errno of the system call that failed, if one did.
     public var underlying: Int32?
 
-    /// Without an errno by default.
+    /// Creates an error, by default without an errno.
     public init(_ code: Code, underlying: Int32? = nil) {
         self.code = code
         self.underlying = underlying

@@ -40,7 +40,7 @@ public struct CapturedStack: Sendable {
         /// that slept.
         public var state: UInt64?
 
-        /// Without a state by default; nothing is checked.
+        /// Creates a frame. The values are not checked.
         public init(address: UInt, found: Found, state: UInt64? = nil) {
             (self.address, self.found, self.state) = (address, found, state)
         }
@@ -67,7 +67,7 @@ public struct CapturedStack: Sendable {
         /// The number of frames in the gap.
         public var count: Int
 
-        /// Nothing is defaulted or checked.
+        /// Creates a gap. The values are not checked.
         public init(after: Int, count: Int) {
             self.after = after
             self.count = count
@@ -84,7 +84,7 @@ public struct CapturedStack: Sendable {
         /// The number of bytes of the stack that were copied.
         public var bytesCopied: UInt64
 
-        /// Nothing is defaulted.
+        /// Creates a cost from these figures.
         public init(heldNanoseconds: UInt64, unwindNanoseconds: UInt64, bytesCopied: UInt64) {
             self.heldNanoseconds = heldNanoseconds
             self.unwindNanoseconds = unwindNanoseconds
@@ -117,7 +117,8 @@ public struct CapturedStack: Sendable {
     /// Whether the last frame is the thread's first. `leftOut` says whether frames in between are missing.
     public var isComplete: Bool { truncation == nil }
 
-    /// Complete, without a gap and outside a system call by default. It is not checked that `frames` is not empty.
+    /// Creates a stack: by default complete, without a gap, and outside a system call. `frames` must not be empty, which is not
+    /// checked.
     public init(
         frames: [Frame],
         leftOut: LeftOut? = nil,

@@ -99,7 +99,7 @@ public struct ThreadCapture: Sendable {
     /// The result for this thread alone; other threads' captures do not depend on it.
     public var result: Result<CapturedStack, CaptureError>
 
-    /// Nothing is checked.
+    /// Creates one from these values. They are not checked.
     public init(thread: ProcessThread, result: Result<CapturedStack, CaptureError>) {
         self.thread = thread
         self.result = result
@@ -124,7 +124,7 @@ public struct SamplingCost: Sendable, Hashable {
     /// Stops that did not happen within the deadline and were given up.
     public var stopsGivenUp: UInt64
 
-    /// Nothing is defaulted.
+    /// Creates a cost from these figures.
     public init(
         stops: UInt64,
         heldNanoseconds: UInt64,

@@ -158,7 +158,7 @@ extension Duration {
 }
 
 extension CaptureError {
-    /// Nil for an outcome that is not an error.
+    /// Nil if the outcome is not an error.
     init?(_ outcome: stackcap_outcome) {
         let code: Code
         switch outcome.status {

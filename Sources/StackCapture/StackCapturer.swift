@@ -14,7 +14,7 @@ public final class StackCapturer: Sendable {
     /// Serialises captures: there is one set of buffers and one signal request.
     let session: Mutex<Session>
     let deadline: Duration
-    /// A forked child inherits the lock in its state at the fork, and no thread there would release it.
+    /// A forked child inherits the lock in its state at the fork, and no thread would release it there.
     let process = getpid()
 
     /// Allocates everything and installs the handler. A handler that the application installed before still gets the signals

@@ -6,7 +6,7 @@ public struct SystemCall: Sendable, Hashable {
     /// argument.
     public var arguments: [UInt]
 
-    /// Nothing is defaulted or checked: the caller passes six arguments.
+    /// Creates a system call. The caller must pass six arguments, which is not checked.
     public init(number: Int, arguments: [UInt]) {
         self.number = number
         self.arguments = arguments

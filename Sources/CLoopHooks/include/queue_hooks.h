@@ -41,10 +41,10 @@ void queue_hooks_submit(void *queue, void *context, void (*work)(void *context))
 
 /// From now on, work for this queue wakes the watcher. False if too many queues are watched. Any thread.
 bool queue_hooks_add(void *queue);
-/// Ends that. Any thread.
+/// Undoes `queue_hooks_add`. Any thread.
 void queue_hooks_remove(void *queue);
 
-/// Whether the next work for one of the queues wakes the watcher. For the watcher.
+/// Sets whether the next work for one of the queues wakes the watcher. For the watcher.
 void queue_hooks_park(bool parked);
 /// Waits for a wake-up, at most for this time; without limit if it is negative. Returns whether it was woken. For the watcher.
 bool queue_hooks_wait(int64_t nanoseconds);

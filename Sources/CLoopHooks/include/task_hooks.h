@@ -28,7 +28,7 @@ void task_hooks_set_pool(uint8_t priority, void *pool);
 /// Sets a function that is called once for each priority, when its first job is submitted while armed, on the submitting thread.
 void task_hooks_call_at_use(void (*used)(uint8_t priority));
 
-/// Whether jobs submitted from now on are counted. Any thread.
+/// Sets whether jobs submitted from now on are counted. Any thread.
 void task_hooks_arm(bool armed);
 
 /// From now on, `begins` is called before each job of the main actor that the main queue runs. Any thread, once.

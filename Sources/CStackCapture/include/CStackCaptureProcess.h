@@ -25,7 +25,7 @@ typedef struct stackcap_process stackcap_process;
 stackcap_outcome stackcap_process_open(pid_t process, bool read_through_file,
                                        stackcap_process *_Nullable *_Nonnull opened);
 
-/// Frees everything; if the kernel still holds the thread that stops threads, as soon as it lets that go.
+/// Frees everything. If the kernel still holds the tracing thread, this happens as soon as it releases that thread.
 void stackcap_process_close(stackcap_process *process);
 
 /// An open /proc/PID, owned by the process object. It continues to refer to this process when the number is reused for another.
@@ -46,17 +46,18 @@ stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t 
 
 /// Stops a running thread, copies its registers and stack, and releases it: PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH.
 /// Samples once more directly before it. Signals that arrive in the meantime are passed on.
-/// \param deadline_ns on stackcap_now_ns's clock. The call does not wait beyond it; if the kernel holds the thread that stops threads, for
-/// up to a second longer. Until the kernel lets it go every further call is answered with STACKCAP_NOT_STOPPED at once.
+/// \param deadline_ns on stackcap_now_ns's clock. The call does not wait beyond it; if the kernel holds the tracing thread, it
+/// may wait up to a second longer. Until the kernel releases that thread, every further call returns STACKCAP_NOT_STOPPED at
+/// once.
 /// \returns STACKCAP_MOVED if the thread is no longer running, and was not stopped; STACKCAP_NOT_STOPPED; STACKCAP_REFUSED.
 stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
 
 /// The same for a thread that a signal has stopped outside of system calls: it stays stopped, and all its registers are known.
-/// \returns STACKCAP_MOVED also for a thread that does not run for another reason.
+/// \returns STACKCAP_MOVED also if the thread does not run for another reason.
 stackcap_outcome stackcap_process_copy_halted(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
 
 /// stackcap_unwind for the last copy. The target is not involved.
-/// \returns STACKCAP_REPLACED if the memory that it was read from belongs to another program by now.
+/// \returns STACKCAP_REPLACED if the memory from which it was read now belongs to another program.
 stackcap_outcome stackcap_process_unwind(stackcap_process *process, stackcap_unwound *unwound);
 
 /// The effects on the target so far. The counts only grow.
