@@ -1,7 +1,7 @@
 import StallReports
 
-/// The Firefox Profiler's processed profile format, version 48: a thread per watched loop, with a marker per stall and its stacks
-/// as samples that are weighted by their time. Format: github.com/firefox-devtools/profiler, `docs-developer/CHANGELOG-formats.md`.
+/// The Firefox Profiler's processed profile format, version 48: one thread per watched loop, with a marker per stall, and its
+/// stacks as samples weighted by their time. Format: github.com/firefox-devtools/profiler, `docs-developer/CHANGELOG-formats.md`.
 struct FirefoxExporter: ReportExporter {
     private var threads: [Track: ProfileThread] = [:]
     private var order: [Track] = []

@@ -7,7 +7,7 @@ struct FlameGraph {
 
     struct Node {
         var name: String
-        /// Of the first of its calls: the source line, or otherwise the module.
+        /// The source line of the first of its calls; without lines, the module.
         var place: String?
         var module: String?
         var isOwn: Bool
@@ -66,7 +66,7 @@ private struct Merging {
         }
     }
 
-    /// For stacks with the same beginning: those that continue, grouped by their next call.
+    /// Groups stacks with the same beginning by their next call. Stacks that end here are left out.
     private func children(of members: [Int], depth: Int) -> [FlameGraph.Node] {
         guard depth < FlameGraph.maximumDepth else { return [] }
         let longer = members.filter { stacks[$0].key.calls.count > depth }

@@ -12,7 +12,7 @@ package struct FlameGraphDifference {
         /// The watched time in nanoseconds; 0 if unknown. Times are compared per hour watched if it is known of both sides.
         package var watchedNs: Int64
 
-        /// A set of that name.
+        /// Creates a side with this name.
         package init(name: String, watchedNs: Int64) { (self.name, self.watchedNs) = (name, watchedNs) }
     }
 
@@ -20,13 +20,13 @@ package struct FlameGraphDifference {
     private let after: Side
     private var stacks = WeightedStacks()
 
-    /// Without reports yet.
+    /// Creates a comparison without reports.
     package init(before: Side, after: Side) { (self.before, self.after) = (before, after) }
 
     /// Adds a report of the earlier set, or of the later one.
     package mutating func add(_ report: StallReport, isBefore: Bool) { stacks.add(report, isBefore: isBefore) }
 
-    /// The page.
+    /// The page as HTML.
     ///
     /// - Parameters:
     ///   - summary: A line above the graph.

@@ -1,13 +1,13 @@
 public import StallReports
 
 /// The parts of a page with a flame graph, for a server with its own pages: ``style``, ``markup``, ``script``, and, as an
-/// exporter, the data, which belongs into `<script type="application/json" id="data">` before the script. Data from reports is
-/// only passed to the script as data, and the script inserts it only as text.
+/// exporter, the data, which belongs into `<script type="application/json" id="data">` before the script. The script inserts data
+/// from reports only as text, never as markup.
 public struct FlameGraphView: ReportExporter {
     private var stacks = WeightedStacks()
     private var rows: [Row] = []
 
-    /// Without reports yet.
+    /// Creates one without reports.
     public init() {}
 
     /// Keeps the report for ``end()``. Returns nothing: the data is written at the end.

@@ -122,7 +122,7 @@ struct ProtocolBuffer {
         bytes.append(UInt8(rest))
     }
 
-    /// A field that is left out has the value zero.
+    /// Writes a number unless it is zero: a field that is left out has the value zero.
     mutating func number(_ field: Int, _ value: Int64) {
         guard value != 0 else { return }
         variable(UInt64(field) << 3)

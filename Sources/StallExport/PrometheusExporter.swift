@@ -1,6 +1,6 @@
 import StallReports
 
-/// One count of a run record, with its breakdown. Never by fingerprint: there are too many.
+/// One count of a run record, with its breakdown. There is no breakdown by fingerprint: there are too many.
 struct RunMetric {
     struct Point {
         var labels: [(name: String, value: String)]

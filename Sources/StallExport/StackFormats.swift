@@ -128,7 +128,7 @@ package struct WeightedStacks {
 
     package init() {}
 
-    /// The heaviest first; equal ones in a deterministic order.
+    /// Heaviest first; equal ones in a deterministic order.
     package var sorted: [(key: Key, weight: Weight)] {
         weights.map { (key: $0.key, weight: $0.value) }.sorted { one, other in
             guard one.weight.nanoseconds == other.weight.nanoseconds else {
@@ -161,7 +161,7 @@ package struct WeightedStacks {
         }
     }
 
-    /// In proportion to the time that each stack represents; evenly if that was not counted.
+    /// The stalls' time divided in proportion to the time that each stack represents; evenly if that was not counted.
     private static func shares(of stacks: [StallReport.Stack?], in duration: Int64) -> [Int64] {
         let times = stacks.map { max(0, $0?.sampledNs ?? 0) }
         let sum = Double(times.saturatingSum())

@@ -1,6 +1,6 @@
 import StallReports
 
-/// Chrome's trace events: a process per process, a track per watched loop, a bar per stall.
+/// Chrome's trace events: a process for each process, a track for each watched loop, a bar for each stall.
 struct TraceEventExporter: ReportExporter {
     private var tracks: [Track: Int] = [:]
     private var processes: [Process: Int] = [:]
@@ -86,7 +86,7 @@ struct TraceEventExporter: ReportExporter {
 
     func end() -> [UInt8] { Array("]}\n".utf8) }
 
-    /// With the real process number: the events use their own numbers, which differ for different processes.
+    /// Includes the real process number: the events use other numbers, which are unique.
     private static func name(of report: StallReport) -> String {
         let name = report.service?.name ?? report.process.executable ?? "process"
         return plain("\(name) (pid \(report.process.pid) on \(report.host.name))")

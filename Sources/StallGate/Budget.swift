@@ -4,7 +4,7 @@ public import StallReports
 public struct Budget: Hashable, Sendable {
     /// Limits for all stalls together, independent of the rules.
     public var limits: BudgetLimits
-    /// Known faults that do not count, without a reason.
+    /// Known faults that do not count, given without a reason.
     public var allowed: [FingerprintPrefix]
     /// Budgets for some of the stalls. Each stall is judged by the first rule that matches it.
     public var rules: [BudgetRule] = []
@@ -13,7 +13,7 @@ public struct Budget: Hashable, Sendable {
     /// The date, in UTC, by which allowances expire. Nil: none has expired.
     public var today: CalendarDay?
 
-    /// By default there is no limit, and no fault is allowed.
+    /// Creates a budget. By default there is no limit, and no fault is allowed.
     public init(maxStalls: Int? = nil, maxDurationNs: Int64? = nil, allowed: [FingerprintPrefix] = []) {
         limits = BudgetLimits(maxStalls: maxStalls, maxDurationNs: maxDurationNs)
         self.allowed = allowed
@@ -96,7 +96,7 @@ public struct Allowance: Hashable, Sendable {
     /// The last day on which it is allowed.
     public var expires: CalendarDay
 
-    /// Nothing is defaulted: an allowance without an end would be forgotten.
+    /// Creates an allowance. It needs a last day: an allowance without an end would be forgotten.
     public init(fault: FingerprintPrefix, reason: String, owner: String, expires: CalendarDay) {
         (self.fault, self.reason, self.owner, self.expires) = (fault, reason, owner, expires)
     }

@@ -6,7 +6,7 @@ struct BudgetJudge {
     private(set) var doubts: [Doubt] = []
     private let runs: [RunRecord]
 
-    /// - Parameter occurrences: Those that no allowance covers.
+    /// - Parameter occurrences: Stalls that no allowance covers.
     init(_ budget: Budget, _ occurrences: [Occurrence], _ runs: [RunRecord], _ names: FaultNames) {
         self.runs = runs
         for (rule, group) in zip(budget.rules, Self.grouped(occurrences, by: budget.rules, names))
@@ -37,7 +37,7 @@ struct BudgetJudge {
             run.watched.filter { rule.scope.fits(service: run.service?.name, label: $0.label, type: $0.type) }
         }
         let watched = things.map { max(0, $0.watchedNs) }.saturatingSum()
-        // The whole has its own doubt for each run that watched nothing.
+        // The whole run has its own doubt if it watched nothing.
         if watched == 0, !rule.name.isEmpty, rule.severity == .error {
             doubts.append(.unwatchedBudget(rule.name))
             return

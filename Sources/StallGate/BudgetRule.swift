@@ -15,7 +15,7 @@ public struct BudgetLimits: Hashable, Sendable {
     /// The longest permitted turn, in nanoseconds. Judged from the run record.
     public var maxTurnNs: Int64?
 
-    /// No limit by default.
+    /// Creates limits. By default nothing is limited.
     public init(maxStalls: Int? = nil, maxDurationNs: Int64? = nil) {
         (self.maxStalls, self.maxDurationNs) = (maxStalls, maxDurationNs)
     }
@@ -47,12 +47,12 @@ public struct BudgetRule: Hashable, Sendable {
         public var label: String?
         /// The type of the watched loop.
         public var type: WatchedType?
-        /// `waiting` and the older name `blocked` are the same.
+        /// The verdict. `waiting` and its older name `blocked` are the same.
         public var verdict: Verdict?
         /// The fault, by the beginning of its fingerprint.
         public var fingerprint: FingerprintPrefix?
 
-        /// Everything by default.
+        /// Creates a scope that includes everything.
         public init() {}
 
         /// Whether it restricts loops only, and not the kind of stall.
@@ -68,7 +68,7 @@ public struct BudgetRule: Hashable, Sendable {
     /// What happens when a limit is exceeded.
     public var severity: Severity
 
-    /// By default an error for everything.
+    /// Creates a rule. By default it applies to everything, and exceeding it is an error.
     public init(name: String, scope: Scope = Scope(), limits: BudgetLimits, severity: Severity = .error) {
         (self.name, self.scope, self.limits, self.severity) = (name, scope, limits, severity)
     }

@@ -11,7 +11,7 @@ public struct Comparison: Hashable, Sendable {
         /// The least ratio of rates, or durations, that matters.
         public var leastRatio = 1.25
 
-        /// By default one false alarm in a hundred, and a ratio of 1.25.
+        /// Creates the default rule: one false alarm in a hundred, and a ratio of 1.25.
         public init() {}
     }
 
@@ -24,7 +24,7 @@ public struct Comparison: Hashable, Sendable {
         /// The known durations, without the time in which the stalls waited for a processor.
         public var lengthsNs: [Int64]
 
-        /// Nothing is defaulted or checked.
+        /// Creates figures. The values are not checked.
         public init(count: Int, watchedNs: Int64, lengthsNs: [Int64]) {
             (self.count, self.watchedNs, self.lengthsNs) = (count, watchedNs, lengthsNs)
         }

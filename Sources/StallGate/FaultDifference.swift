@@ -36,7 +36,7 @@ public struct FaultDifference: Hashable, Sendable {
         public var after: Comparison.Figures
     }
 
-    /// Worse ones first, and proven ones before others.
+    /// Changes for the worse first, and proven ones before others.
     public let items: [Item]
     /// The number of stalls of the earlier set that waited for a processor. They were caused by the machine, and are not in the figures.
     public let starvedBefore: Int
@@ -85,7 +85,7 @@ extension FaultDifference.Item {
         } else if after.count == 0 {
             (change, probability) = (.gone, fallen.probability)
         } else if risen.proven {
-            // Also if it got better in the other respect: the change for the worse needs attention.
+            // This applies even if the fault got better in the other respect: the change for the worse needs attention.
             (change, probability) = (.worse, risen.probability)
         } else if fallen.proven {
             (change, probability) = (.better, fallen.probability)
@@ -138,8 +138,8 @@ extension Baseline {
     /// The number of stalls that waited for a processor.
     var starved: Int { faults.map(\.starved).saturatingSum() }
 
-    /// Each fault of this set and a later one, under any of its fingerprints: those of the later one first, then those that no
-    /// longer occur.
+    /// The faults of this set and a later one, matched by any of their fingerprints: first those of the later set, then those
+    /// that no longer occur.
     func pairs(with current: Baseline) -> [FaultPair] {
         let earlier = merged(like: current)
         var places: [Fingerprint: Int] = [:]
@@ -157,8 +157,8 @@ extension Baseline {
     }
 }
 
-/// The stalls of one fault that one report, or one line of a run record, represents. There may be a million: it refers to its
-/// report's outline and has no copy of it.
+/// The stalls of one fault that one report, or one line of a run record, represents. There may be a million of these values, so
+/// each refers to its report's outline instead of copying it.
 struct Occurrence {
     private enum Source {
         case report(of: [StallOutline], index: Int)

@@ -25,7 +25,7 @@ public struct Finding: Hashable, Sendable {
         case error
         /// The gate stays open.
         case warning
-        /// It may be true and cannot be decided: the gate is inconclusive.
+        /// It may be true, but the data does not decide it: the gate is inconclusive.
         case doubtful
     }
 
@@ -37,10 +37,10 @@ public struct Finding: Hashable, Sendable {
     public var budget: String?
     /// One line with the figures.
     public var message: String
-    /// The faults concerned, the worst first. May be empty.
+    /// The faults concerned, worst first. May be empty.
     public var faults: [Fingerprint]
 
-    /// Without a budget and faults by default.
+    /// Creates a finding, by default without budget and faults.
     public init(
         _ rule: Rule,
         _ severity: Severity,
@@ -78,7 +78,7 @@ public enum Doubt: Hashable, Sendable {
     case missingReports(run: ULID, count: Int64)
     /// Stalls that were only counted, and that neither a report nor the run record attributes to a fault.
     case unaccounted(run: ULID, count: Int64)
-    /// Stalls that were only counted, and nothing says whether they are among those that were asked for.
+    /// Stalls that were only counted, and that may or may not belong to the selection.
     case unplaced(run: ULID, count: Int64)
     /// A stall that has not ended, and may still become longer than permitted.
     case underWay(ULID)
@@ -110,7 +110,7 @@ public enum Doubt: Hashable, Sendable {
 }
 
 extension Doubt: CustomStringConvertible {
-    /// For display; made visible. Times are UTC.
+    /// One sentence for display, with control characters made visible. Times are in UTC.
     public var description: String { text { "\($0)" } }
 
     /// - Parameter time: How a time is written.
@@ -170,7 +170,7 @@ struct GateRemark {
 }
 
 extension GateResult {
-    /// The worst first. A finding about several faults becomes one remark for each.
+    /// The remarks, worst first. A finding about several faults becomes one remark for each.
     var remarks: [GateRemark] {
         let stalls = Dictionary((counted + allowed).map { ($0.fingerprint, $0) }) { first, second in
             first.durationNs >= second.durationNs ? first : second

@@ -2,7 +2,8 @@ public import StallReports
 
 /// Judges the contents of a report directory by a budget. A pure function.
 public enum Gate {
-    /// Within budget only if all necessary data exists: readable reports, all of them, and a monitor that watched.
+    /// Judges full reports. The verdict is "within budget" only if all necessary data exists: every report is readable, none is
+    /// missing, and a monitor watched.
     public static func judge(
         _ contents: Result<ReportReader.Contents, ReportError>,
         by budget: Budget
@@ -20,8 +21,9 @@ public enum Gate {
     }
 
     /// - Parameters:
-    ///   - whole: If `overview` is a selection, what it was selected from. Only there can be seen whether a run is complete.
-    ///   - choosing: what is in doubt about the selection itself.
+    ///   - whole: The overview from which `overview` was selected, if it is a selection. Only this shows whether a run is
+    ///     complete.
+    ///   - choosing: Doubts about the selection itself.
     package static func judge(
         _ overview: Result<ReportReader.Overview, ReportError>,
         by budget: Budget,
@@ -50,7 +52,7 @@ public enum Gate {
             var result = GateResult(
                 budget: budget,
                 doubts: (doubts(about: overview, budget, outOf: whole) + choosing + judged.doubts).once,
-                // Of a million stalls there is no second copy.
+                // There may be a million stalls, so they are not copied.
                 counted: exempt.isEmpty ? overview.stalls : counted.compactMap(\.stall),
                 allowed: exempt.compactMap(\.stall),
                 countedOnly: counted.compactMap(\.countedOnly),
@@ -126,8 +128,8 @@ public enum Gate {
         return [max(0, missing), dropped].saturatingSum()
     }
 
-    /// Stalls that were only counted, minus those that a report or the run record attributes to a fault: the durations of the
-    /// others are not known, nor whether they are allowed. A run keeps the counts of a limited number of faults.
+    /// Stalls that were only counted, minus those that a report or the run record attributes to a fault. Of the others, neither
+    /// the durations are known nor whether they are allowed. A run keeps the counts of a limited number of faults.
     private static func unaccountedStalls(of run: RunRecord, _ reported: Reported) -> Int64 {
         guard run.suppressed > 0 else { return 0 }
         let recorded = (run.repeated ?? []).map { Int64(clamping: max(0, $0.repeats.count)) }
@@ -170,7 +172,7 @@ extension Gate {
         return result
     }
 
-    /// Merges the same finding of several runs into one, with how often it occurred.
+    /// Merges equal findings of several runs into one that says how often it occurred.
     private static func often(_ runs: [[Finding]]) -> [Finding] {
         struct Key: Hashable {
             let rule: Finding.Rule

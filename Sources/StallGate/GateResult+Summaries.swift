@@ -83,7 +83,7 @@ extension GateResult {
         let shown = remarks.filter { $0.excuse == nil }
         return [GateRemark.Level.error, .warning].map { level in
             let all = shown.filter { $0.level == level }
-            // The last one gives the number of those left out.
+            // The last one says how many were left out.
             let shown = all.count > 10 ? all.prefix(9) : all.prefix(10)
             let lines = shown.map { Self.annotation($0, sourceRoot) }
             let rest = all.count - shown.count

@@ -13,7 +13,7 @@ public struct GateResult: Hashable, Sendable {
 
     /// The limits that were applied.
     public let budget: Budget
-    /// Doubts hide nothing: stalls over budget are listed even if the verdict is `.cannotJudge`.
+    /// Doubts. They hide nothing: stalls over budget are listed even if the verdict is `.cannotJudge`.
     public internal(set) var doubts: [Doubt]
     /// Stalls that count.
     public let counted: [StallOutline]
@@ -96,7 +96,7 @@ extension GateResult {
     /// For display: the verdict, then its reasons, a line each. No colours. Times are UTC.
     public var text: String { text { "\($0)" } }
 
-    /// The same.
+    /// The same text, with times as `time` writes them.
     ///
     /// - Parameter time: How a time is written.
     package func text(time: (Timestamp) -> String) -> String {
@@ -125,7 +125,7 @@ extension GateResult {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// Of a million stalls, nobody reads each.
+    /// The largest number of lines about stalls: nobody reads a million lines.
     private static let mostLines = 10_000
 
     var headline: String {

@@ -3,9 +3,9 @@ import StallReports
 
 /// The acknowledged shipments, in a file that survives the process's death at any moment.
 ///
-/// A line is appended for each acknowledgement, and is on the disk before the next request: what is interrupted in between is
-/// sent again. An incomplete line is ignored. On opening, and when the file has grown to twice the remembered entries, it is
-/// rewritten with the latest version of each id.
+/// A line is appended for each acknowledgement, and is on the disk before the next request. After an interruption in between, the
+/// shipment is sent again. An incomplete line is ignored. The file is rewritten with the latest version of each id when it is
+/// opened, and when it has grown to twice the remembered entries.
 struct Checkpoint: ~Copyable {
     private static let header = "stall-shipped/1\n"
 
@@ -34,7 +34,7 @@ struct Checkpoint: ~Copyable {
 
     deinit { close(descriptor) }
 
-    /// Whether this version, or a later one, was acknowledged.
+    /// Whether this version or a later one was acknowledged.
     func has(_ shipment: Shipment) -> Bool { sent[shipment.id].map { $0 >= shipment.version } ?? false }
 
     /// Remembers the shipments, and writes them to the disk. On an error only this process remembers them.
@@ -123,7 +123,7 @@ struct Checkpoint: ~Copyable {
         return sent.filter { $0.key >= oldest }
     }
 
-    /// Whole or not at all. The new file is locked before it gets the name.
+    /// Rewrites the file completely or not at all. The new file is locked before it gets the name.
     private static func rewrite(_ path: String, _ sent: [ULID: Shipment.Version], _ descriptor: inout Int32) throws {
         let partial = path + ".partial"
         let new = unsafe open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)

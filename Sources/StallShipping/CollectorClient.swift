@@ -34,7 +34,7 @@ package struct CollectorClient {
         self.timeout = timeout
     }
 
-    /// The faults of many stalls, added up by the collector.
+    /// The faults of many stalls, summed by the collector.
     package func faults(_ question: Question) throws -> FaultDocument {
         try withAnswer("api/v1/faults", question, in: NSTemporaryDirectory()) { file in
             do {

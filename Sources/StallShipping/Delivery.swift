@@ -11,13 +11,13 @@ struct Delivery: ~Copyable {
     private let wire: Wire
     private var checkpoint: Checkpoint
     private var hasReportedCheckpoint = false
-    /// For the batch in progress: whether any of it was accepted, and what was refused individually while none was.
+    /// For the batch in progress: whether any record was accepted, and the records that were refused individually before that.
     private var hasAccepted = false
     private var suspects: [(shipment: Shipment, reason: String)] = []
 
-    /// The greatest size of one request before compression: receivers refuse larger ones.
+    /// The largest size of one request before compression, in bytes: receivers refuse larger ones.
     private static let sizeLimit = 4 << 20
-    /// If this number is refused and none is accepted, the records are not the reason.
+    /// If this many records are refused and none is accepted, the records are not the reason.
     private static let suspectLimit = 3
 
     init(
@@ -36,7 +36,7 @@ struct Delivery: ~Copyable {
         outbox.add(shipment, try? make())
     }
 
-    /// Sends one batch. What the receiver does not accept now stays in the queue.
+    /// Sends one batch. Shipments that the receiver does not accept now stay in the queue.
     mutating func send(_ outbox: inout Outbox) {
         (hasAccepted, suspects) = (false, [])
         var outcome = send(outbox.queue.first(batch), &outbox)
@@ -50,7 +50,7 @@ struct Delivery: ~Copyable {
             tell(.unknownPath(kind: outbox.kind, status: status))
             outbox.switchOff()
         case .later(let reason, let retryAfter):
-            // If these records are the reason, and not the receiver, the next attempt finds others that it accepts.
+            // If these records are the reason, not the receiver, the next attempt sends others that it accepts.
             outbox.queue.moveToEnd(suspects.map(\.shipment))
             let next = outbox.failed(retryAfter: retryAfter)
             tell(.unavailable(kind: outbox.kind, reason: reason, next: next))
@@ -59,7 +59,7 @@ struct Delivery: ~Copyable {
 
     private enum Outcome {
         case done
-        /// The receiver does not accept this kind.
+        /// The receiver does not accept this kind of shipment.
         case off(String)
         case later(String, retryAfter: Duration?)
     }
@@ -84,7 +84,7 @@ struct Delivery: ~Copyable {
         return .done
     }
 
-    /// To find the records that the receiver rejects.
+    /// Sends the halves separately, to find the records that the receiver rejects.
     private mutating func sendHalves(of shipments: [Shipment], _ outbox: inout Outbox) -> Outcome {
         let middle = shipments.count / 2
         let outcome = send(Array(shipments[..<middle]), &outbox)
@@ -101,7 +101,7 @@ struct Delivery: ~Copyable {
 
     private mutating func accept(_ sent: [Shipment], _ rejected: Int, _ message: String, _ outbox: inout Outbox) {
         hasAccepted = true
-        // For metrics a receiver counts points, of which a run has many: the run has arrived.
+        // For metrics a receiver counts data points, of which a run has many: the run counts as accepted.
         let leftOut = outbox.signal == .logs || wire == .collector ? min(rejected, sent.count) : 0
         outbox.signal == .logs ? (totals.stalls += sent.count - leftOut) : (totals.runs += sent.count - leftOut)
         totals.refused += leftOut
@@ -110,7 +110,7 @@ struct Delivery: ~Copyable {
         giveUpSuspects(&outbox)
     }
 
-    /// The receiver accepts others, so these records are the ones it rejects.
+    /// Gives up the suspects: the receiver accepts others, so these records are the ones that it rejects.
     private mutating func giveUpSuspects(_ outbox: inout Outbox) {
         for (shipment, reason) in suspects {
             tell(.refused(kind: outbox.signal == .logs ? "stall" : "run", id: "\(shipment.id)", reason: reason))
@@ -132,7 +132,7 @@ struct Delivery: ~Copyable {
         }
     }
 
-    /// Removes as many shipments from the front as fit into one request. Those that cannot be sent any more are skipped and
+    /// Removes as many shipments from the front as fit into one request. Those that can no longer be sent are skipped and
     /// counted.
     private mutating func elements(
         of rest: inout ArraySlice<Shipment>,
@@ -205,7 +205,7 @@ struct Outbox {
         return max(ready, notBefore ?? ready)
     }
 
-    /// - Returns: How long the receiver accepted nothing; nil if it was available.
+    /// - Returns: How long the receiver had accepted nothing. Nil if it was available.
     mutating func succeeded() -> Duration? {
         defer { (downSince, notBefore, failures) = (nil, nil, 0) }
         backoff.succeeded()

@@ -8,7 +8,7 @@ enum HTTPAnswer {
         var retryAfter: String?
         var location: String?
         var body = Data()
-        /// Why there is no status.
+        /// Why there is no HTTP status.
         var error: String?
     }
 
@@ -58,7 +58,7 @@ enum HTTPAnswer {
 
     private struct Status: Decodable { var message: String? }
 
-    /// The JSON of protocol buffers: 64-bit numbers are strings, or may be numbers.
+    /// The JSON encoding of protocol buffers: 64-bit numbers are strings or numbers.
     private struct Reply: Decodable {
         var partialSuccess: Partial?
         /// From a collector.

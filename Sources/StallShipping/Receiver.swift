@@ -11,9 +11,9 @@ enum Answer: Hashable, Sendable {
     case accepted(rejected: Int, message: String)
     /// Not to be sent again unchanged: the request, or a record in it, is invalid.
     case refused(String)
-    /// There is no such path: the receiver does not accept this kind of record.
+    /// The receiver does not know the path, so it does not accept this kind of record.
     case unknownPath(String)
-    /// Temporarily unavailable: to be sent again, after `retryAfter` at the earliest.
+    /// Temporarily unavailable: the request must be sent again, after `retryAfter` at the earliest.
     case unavailable(String, retryAfter: Duration?)
 }
 
@@ -49,7 +49,7 @@ final class HTTPReceiver: Receiver {
         (self.base, headers, timeout) = (base, options.headers, options.timeout)
         contentType = options.wire.contentType
         token = TokenSource(file: options.tokenFile, value: options.token)
-        // An error that exists from the beginning is reported at once.
+        // An unreadable file is reported at once.
         _ = try token.read()
         let configuration = URLSessionConfiguration.ephemeral
         configuration.timeoutIntervalForRequest = timeout / .seconds(1)
@@ -72,8 +72,8 @@ final class HTTPReceiver: Receiver {
         var request = URLRequest(url: base.appending(path: path))
         request.httpMethod = "POST"
         request.setValue(contentType, forHTTPHeaderField: "Content-Type")
-        // There are seconds between two requests. The other side would close a kept connection just when it is needed again,
-        // and Foundation does not end such a request.
+        // Several seconds pass between two requests. The other side might close a kept connection just when it is needed again,
+        // and Foundation would not end such a request.
         request.setValue("close", forHTTPHeaderField: "Connection")
         for (name, value) in headers { request.setValue(value, forHTTPHeaderField: name) }
         do {
@@ -100,7 +100,7 @@ final class HTTPReceiver: Receiver {
     }
 }
 
-/// One request's answer as it arrives. Only as much of it is kept as is useful.
+/// The answer to one request as it arrives. Only its useful part is kept.
 private final class Exchange: Sendable {
     static let limit = 1 << 16
     let task: Int

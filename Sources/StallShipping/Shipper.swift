@@ -2,10 +2,10 @@ import Foundation
 import StallExport
 package import StallReports
 
-/// Follows report directories and sends their contents to a receiver, each version of a report at least once.
+/// Follows report directories and sends their contents to a receiver: each version of a report at least once.
 ///
-/// The report directories are the spool: what cannot be sent waits there, for as long as they keep it. For one thread, which
-/// owns it.
+/// The report directories are the spool: reports that cannot be sent wait there, as long as the directories keep them. For one
+/// thread, which owns it.
 package final class Shipper {
     private let options: ShippingOptions
     private let tell: (ShippingNote) -> Void
@@ -17,7 +17,7 @@ package final class Shipper {
     /// - Parameters:
     ///   - cancellation: Ends the run after a last attempt.
     ///   - tell: Called with events, on the thread that runs it.
-    /// - Throws: ``ShippingError`` or `ReportError`: the reason why it cannot begin.
+    /// - Throws: ``ShippingError`` or `ReportError` if it cannot start.
     package init(
         _ options: ShippingOptions,
         cancellation: Cancellation,
@@ -30,11 +30,11 @@ package final class Shipper {
         delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, tell)
         follower = try TreeFollower(options.directories, cancellation: cancellation)
         stalls = Outbox(.logs, linger: options.linger)
-        // Counts are cumulative, and only the latest version is sent: there is no hurry.
+        // Counts are cumulative and only the latest version is sent, so they may wait.
         runs = Outbox(.metrics, linger: options.linger * 20)
     }
 
-    /// A directory may be created later, unless the run ends when everything was sent.
+    /// Checks a directory. It may be created later, unless the run ends when everything was sent.
     private static func look(
         for directories: [String],
         isNeeded: Bool,
@@ -49,7 +49,7 @@ package final class Shipper {
         }
     }
 
-    /// Returns when it is cancelled, or, if so configured, when everything was sent.
+    /// Sends until it is cancelled or, if so configured, until everything was sent.
     package func run() throws -> ShippingTotals {
         do throws(ReportError) {
             while try goOn() {}
@@ -64,7 +64,7 @@ package final class Shipper {
     ///
     /// - Returns: Whether there is more to do.
     private func goOn() throws(ReportError) -> Bool {
-        // If no more events are expected, there is nothing to wait for.
+        // If no more events are expected, it does not wait for one.
         let waits = !options.endsWhenSent
         let due = [stalls.due(batch: options.batch), runs.due(batch: options.batch)].compactMap(\.self).min()
         let pause = waits ? due.map { Self.time(until: $0) } ?? .seconds(60) : .zero
@@ -78,7 +78,7 @@ package final class Shipper {
         return try waitsForNextTry()
     }
 
-    /// As far as the receiver accepts it, within the time that a person waits for the end.
+    /// Sends what the receiver accepts, within the time that a user waits for the end.
     private func sendTheRest() {
         let end = ContinuousClock.now + .seconds(5)
         var before = Int.max
@@ -88,8 +88,7 @@ package final class Shipper {
         }
     }
 
-    /// If everything has to be sent and the receiver did not accept it: waits until the next attempt, at most three times in a
-    /// row.
+    /// If everything must be sent and the receiver did not accept it: waits for the next attempt, at most three times in a row.
     private func waitsForNextTry() throws(ReportError) -> Bool {
         guard max(stalls.failures, runs.failures) < 3 else { return false }
         guard let due = [stalls.due(batch: 1), runs.due(batch: 1)].compactMap(\.self).min() else { return false }

@@ -15,9 +15,9 @@ package struct ShippingOptions: Sendable {
     package var token: String?
     /// The file that stores what was acknowledged.
     package var checkpoint: String
-    /// Ends when everything that exists was sent.
+    /// Whether the run ends when everything that exists was sent.
     package var endsWhenSent = false
-    /// The number of reports, or run records, in one request.
+    /// The largest number of reports, or of run records, in one request.
     package var batch = 256
     /// How long the first report of a batch waits for others.
     package var linger = Duration.milliseconds(500)
@@ -64,7 +64,7 @@ extension ShippingTotals: CustomStringConvertible {
     private static func count(_ number: Int, _ word: String) -> String { "\(number) \(word)\(number == 1 ? "" : "s")" }
 }
 
-/// The events to report while reports are sent.
+/// Events while reports are sent, as messages for users.
 package enum ShippingNote: Hashable, Sendable, CustomStringConvertible {
     case waiting(directory: String)
     case unavailable(kind: String, reason: String, next: Duration)
@@ -96,7 +96,7 @@ package enum ShippingNote: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Why nothing can be sent at all. The text says what to do.
+/// Why nothing can be sent. The text says what to do.
 package struct ShippingError: Error, Hashable, Sendable, CustomStringConvertible {
     /// One line for display.
     package let description: String

@@ -1,8 +1,7 @@
 import Glibc
 
-/// A function as it is in the source, whatever compilers made of it: the same for a debug and a release build, for all
-/// specialisations of a generic function, for each part into which an asynchronous or a split function was cut, and in each
-/// copy of it.
+/// A function as it is in the source, whatever compilers made of it. It is the same for debug and release builds, for all
+/// specialisations of a generic function, for each part into which an asynchronous or split function was cut, and for each copy.
 public struct SourceFunction: Hashable, Sendable {
     /// With types and argument labels, as the demangler writes them, without what optimisation adds: `closure #1 (Swift.Int) ->
     /// () in shop.Cart.total() -> Swift.Int`. For a C++ template, the name alone.

@@ -34,7 +34,7 @@ struct SymbolCache {
         var candidates = mapping.candidatePaths(in: process)
         var stamp: FileStamp?
         if image.buildID == nil {
-            // Only the inode shows that this is the file that was loaded.
+            // The path is not enough: only the inode shows that this is the file that was loaded.
             candidates.removeAll { FileStamp($0)?.inode != mapping.inode }
             stamp = candidates.first.flatMap(FileStamp.init)
         }

@@ -17,7 +17,7 @@ public struct ResolvableAddress: Sendable, Hashable {
     /// How it is looked up.
     public var kind: AddressKind
 
-    /// Nothing is defaulted.
+    /// Creates an address to symbolicate. Any value is allowed.
     public init(address: UInt, kind: AddressKind) {
         (self.address, self.kind) = (address, kind)
     }
@@ -37,7 +37,7 @@ public struct ModulePlace: Sendable, Hashable {
     /// How it is looked up.
     public var kind: AddressKind
 
-    /// Nothing is defaulted.
+    /// Creates a place in one of the modules that are passed with it.
     public init(module: Int, offset: UInt, kind: AddressKind) {
         (self.module, self.offset, self.kind) = (module, offset, kind)
     }
@@ -76,7 +76,7 @@ public struct LoadedModule: Sendable, Hashable {
     /// found. The few that a stripped module keeps for the loader do not count.
     public var lacksNames: Bool
 
-    /// With names by default. Nothing is checked.
+    /// Creates a module. By default its names are available. The values are not checked.
     public init(path: String, buildID: String?, loadBase: UInt, lacksNames: Bool = false) {
         self.path = path
         self.buildID = buildID
@@ -94,7 +94,7 @@ public struct SourcePosition: Sendable, Hashable {
     /// From 1, in bytes. Nil if the compiler recorded none.
     public var column: Int?
 
-    /// Nothing is checked.
+    /// Creates a position. The values are not checked.
     public init(file: String, line: Int, column: Int? = nil) {
         (self.file, self.line, self.column) = (file, line, column)
     }

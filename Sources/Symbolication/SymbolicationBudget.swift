@@ -13,7 +13,7 @@ public struct SymbolicationBudget: Hashable, Sendable {
     /// names do not depend on it.
     public var inflates: Bool
 
-    /// Nothing is defaulted.
+    /// Creates a budget with the given limits.
     public init(time: Duration, memory: Int, inflates: Bool) {
         (self.time, self.memory, self.inflates) = (time, memory, inflates)
     }
@@ -74,7 +74,7 @@ private func processorTime() -> Duration {
 /// off. In optimised code that part begins with what follows the `await`, often on another line. The line of the `await` itself
 /// is where the part before it stored the resume function's address. This finds that place in the surrounding code.
 public enum Suspension {
-    /// The greatest distance in practice between the resume function and the other parts of its function. Bytes.
+    /// The greatest distance in practice between the resume function and the other parts of its function, in bytes.
     public static let reach: UInt64 = 1 << 18
 
     /// The addresses of the instructions that compute the address `resume`, lowest first. x86-64 only: empty on other

@@ -33,19 +33,19 @@ package struct Share: Codable, Hashable, Sendable {
 
 /// The figures that rate the monitor.
 package struct CorpusFigures: Codable, Sendable {
-    /// Of the stalls that were made, the ones reported.
+    /// The share of made stalls that were reported.
     package var found: Share
-    /// Of the look-alikes, the ones without a report.
+    /// The share of look-alikes without a report.
     package var silent: Share
     /// Reports without a stall, in all scenarios.
     package var falseAlarms: Int
     /// Repeated reports of a stall that was already reported.
     package var toldAgain: Int
-    /// This and the next two: of the stalls that were found, the ones with the right value.
+    /// This and the next two: the share of found stalls with the right value.
     package var kind: Share
     package var verdict: Share
     package var culprit: Share
-    /// Only of the stalls where a thread holds the awaited lock or resource.
+    /// Counts only stalls whose awaited lock or resource is held by a thread.
     package var owner: Share
     package var startError: ErrorFigures
     package var endError: ErrorFigures
@@ -181,7 +181,7 @@ extension Double {
 }
 
 extension Outcome {
-    /// One line for people, printed when the scenario has ended.
+    /// One line for users, printed when the scenario has ended.
     package var line: String {
         if let skipped { return "skipped  \(name): \(skipped)" }
         return passed ? "ok       \(name)" : "NOT OK   \(lines.joined(separator: "\n         "))"

@@ -16,7 +16,7 @@ struct ChildProcess {
         case notStarted(Int32)
     }
 
-    /// Runs the process until it ends or the deadline passes. All processes that it started end with it.
+    /// Runs the process until it ends or the deadline passes. All processes that it started are ended with it.
     static func run(
         _ command: [String],
         adding variables: [String: String],
@@ -93,7 +93,7 @@ extension ChildProcess.End {
         self = status & 0x7f == 0 ? .exited(status >> 8 & 0xff) : .signalled(status & 0x7f)
     }
 
-    /// The reason why the end is a failure. Nil if it is none.
+    /// Why the end counts as a failure. Nil if it does not.
     var problem: String? {
         switch self {
         case .exited(0): nil

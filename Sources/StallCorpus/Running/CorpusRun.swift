@@ -97,8 +97,7 @@ package struct CorpusRun: Sendable {
         return Outcome(scenario, receipt, contents?.reports ?? [])
     }
 
-    /// Creates a directory for one scenario; it fails if one is left
-    /// of an earlier run. Returns nil, or the reason of the failure.
+    /// Creates a directory for one scenario; fails if an earlier run has left one. Returns nil, or the reason of the failure.
     func make(_ place: String) -> String? {
         unsafe mkdir(directory, 0o700)
         guard unsafe mkdir(place, 0o700) == 0 else {

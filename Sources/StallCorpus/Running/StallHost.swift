@@ -8,7 +8,7 @@ import Synchronization
 /// A watched process that stalls on request, for tests that observe it from outside.
 ///
 /// It prints `ready` on standard output once it is watched, then reads one request per line from standard input: a fault's name
-/// and a duration in milliseconds, such as `sleep 1500`. It ends in order at the end of its input or on SIGTERM.
+/// and a duration in milliseconds, such as `sleep 1500`. It shuts down at the end of its input or on SIGTERM.
 package struct StallHost: Sendable {
     /// The faults that the main actor can be made to execute.
     package enum Fault: String, CaseIterable, Sendable {
@@ -35,7 +35,7 @@ package struct StallHost: Sendable {
     package func run() async {
         let monitor = StallMonitor.start(.init(directory: directory, repeats: .everyStall))
         defer { monitor.stop() }
-        // The dispatch source handles the signal, also if it is blocked, as in processes that tests start.
+        // The dispatch source handles the signal, even if it is blocked, as in processes that tests start.
         signal(SIGTERM, SIG_IGN)
         let end = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
         await withTaskGroup { group in

@@ -3,7 +3,7 @@ import StallMonitor
 import StallReports
 
 extension Scenario {
-    /// The server has declared that nothing is to be reported.
+    /// The server has declared that nothing must be reported.
     static let switchLookAlikes: [Scenario] = [
         .lookAlike("expected-slow", .pauses, on: .mainLoop) { stage in
             stage.run {

@@ -66,7 +66,7 @@ struct ThreadAccount {
     }
 }
 
-/// Keeps the optimiser from removing a computation.
+/// Prevents the optimiser from removing a computation.
 @inline(never)
 func keep(_ value: Int) {
     withExtendedLifetime(value) {}

@@ -123,8 +123,8 @@ final class Stage: Sendable {
         return Receipt(stalls: marks.withLock { $0 } + open, slowTurns: turns.withLock { $0 })
     }
 
-    /// Ends the process without any cleanup once the unfinished stall
-    /// is reported: neither the monitor nor the stall ends in order.
+    /// Ends the process without any cleanup once the unfinished stall is reported: neither the monitor nor the stall ends
+    /// normally.
     func endInMidStall() -> Never {
         rest(.milliseconds(1_200))
         for _ in 0..<90

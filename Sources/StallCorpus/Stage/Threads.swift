@@ -14,7 +14,7 @@ func nameThread(_ name: String) {
     unsafe corpus_name_thread(name)
 }
 
-/// The calling thread sleeps for the whole duration, also if signals arrive.
+/// The calling thread sleeps for the whole duration, even if signals arrive.
 func sleepFor(_ duration: Duration) {
     sleepUntil(.now.advanced(by: duration))
 }

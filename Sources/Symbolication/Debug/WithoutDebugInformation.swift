@@ -1,6 +1,6 @@
 #if !Symbols
-    /// In the place of the reader of lines and inlined calls, which needs libdw and the trait `Symbols`: without it each file is like one that
-    /// has no debug information. The command adds lines and inlined calls to the reports.
+    /// Replaces the reader of lines and inlined calls, which needs libdw and the trait `Symbols`. Without that trait every file
+    /// is treated as one without debug information. The command adds lines and inlined calls to the reports.
     struct DebugInformation {
         var byteCount: Int { 0 }
 

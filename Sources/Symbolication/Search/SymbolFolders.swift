@@ -11,7 +11,7 @@ final class SymbolFolders: Sendable {
     private static let entryLimit = 20_000
     private static let depthLimit = 6
 
-    /// The files of the module's build. None without a build id.
+    /// The files of the module's build. Empty without a build id.
     func files(
         of sought: SoughtModule,
         in directories: [String],
