@@ -2,13 +2,13 @@ public import StallDetection
 public import StallReports
 
 extension StallMonitor {
-    /// How the monitor works. Every value has a default that suits a server. A value that is out of its range is replaced by the
-    /// nearer end of the range when the monitor starts, and reported as a fault: see ``rangeErrors``.
+    /// How the monitor works. Every value has a default that suits a server. A value out of its range is replaced by the nearer
+    /// end of the range when the monitor starts, and reported as a fault: see ``rangeErrors``.
     ///
-    /// The key in a configuration file is the property's name, followed by the unit if it is a number of one: `limits.reports`,
-    /// `startupGraceMilliseconds`. Bytes are `megabytes` there, and a share is a `Percent`. The keys of `rule` have no prefix:
-    /// `ticks`; `repeated.enabled` and `congested.enabled` say whether there are such rules. Only `metadata` and `details` cannot
-    /// be set in files. The environment variable of a key is the key in capitals: `STALL_MONITOR_LIMITS_REPORTS`.
+    /// In a configuration file, a key is the property's name, followed by the unit if the value is a number with a unit:
+    /// `limits.reports`, `startupGraceMilliseconds`. Sizes are in `megabytes` there, and shares in `Percent`. The keys of `rule`
+    /// have no prefix: `ticks`; `repeated.enabled` and `congested.enabled` switch those rules on. Only `metadata` and `details`
+    /// cannot be set in files. The environment variable of a key is the key in capitals: `STALL_MONITOR_LIMITS_REPORTS`.
     public struct Configuration: Sendable {
         /// Where reports are written. The directory is created, readable by its owner only.
         public var directory: String
@@ -18,23 +18,23 @@ extension StallMonitor {
         public var memory: MemoryLimits
         /// What the monitor may cost.
         public var cost: CostLimits
-        /// When a loop counts as stalled, unless its watch has a rule of its own.
+        /// When a loop counts as stalled, unless its watch has its own rule.
         public var rule: StallRule
         /// The server's name in reports. Nil: the executable's name.
         public var service: ServiceIdentity?
-        /// Which stalls get a report of their own, and which are only counted.
+        /// Which stalls get their own report, and which are only counted.
         public var repeats: RepeatRule
         /// Which functions are the server's own.
         public var ownCode: OwnCode
         /// The signal that copies a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
         public var captureSignal: Int32
-        /// How long after the start slowness is expected, because a server does many things once at first. Zero to one hour.
+        /// For this long after the start slowness is expected, because a server does many things only once. Zero to one hour.
         public var startupGrace: Duration
         /// Whether a thread's stall counts while a debugger or another tracer is attached to it. False: breakpoints are not
         /// reported as stalls.
         public var countsTracedStalls: Bool
-        /// Whether a report has the stacks of all other threads, too, equal ones merged. At each stall this delays the watchdog
-        /// by up to a tick, and interrupts running threads.
+        /// Whether a report also has the stacks of all other threads, with equal ones merged. At each stall this delays the
+        /// watchdog by up to a tick, and interrupts running threads.
         public var capturesAllThreads: Bool
         /// Whether to find out who holds a lock that a stalled thread waits for, and where the owner is. Takes the watchdog a few
         /// milliseconds for such a stall; the owner's stack is taken like the stalled thread's.
@@ -47,30 +47,30 @@ extension StallMonitor {
         /// Labels in every report, as `metadata`: a region, a deployment. At most 64 pairs, with keys up to 128 bytes and values
         /// up to 1,024.
         public var metadata: [String: String]
-        /// Called for details of each stall that gets a report, when it is detected: see ``StallDetails``. Its argument is the
-        /// report as known then. Called on a thread of its own, one at a time, and waited for a tenth of a second. Later answers
-        /// are ignored, which is reported once (`detailsMissing`).
+        /// Called for details of each stall that gets a report, when the stall is detected: see ``StallDetails``. The argument is
+        /// the report as it is known then. It is called on a separate thread, one call at a time, and the monitor waits for a
+        /// tenth of a second. Later answers are ignored, which is reported once (`detailsMissing`).
         public var details: (@Sendable (StallReport) -> StallDetails)?
-        /// Report a job of a task pool that runs for longer than this even if other workers are free; looked for every tick of
-        /// `rule`. Nil, the default: long jobs are only counted in the run record. A long job is not a stall: other jobs are
-        /// served by the other workers.
+        /// A job of a task pool that runs for longer than this is reported even if other workers are free. Checked every tick of
+        /// `rule`. Nil, the default: long jobs are only counted in the run record. A long job is not a stall: the other workers
+        /// serve the other jobs.
         public var reportsJobsLongerThan: Duration?
         /// A port that answers health probes. Nil, the default: none is opened.
         public var health: HealthOptions?
         /// How long a stall may last before the monitor ends the process, so that a supervisor restarts it: 1 s to one day. Nil,
         /// the default: it never does.
         ///
-        /// This is for loops that have been in one callout all that time, and for task pools with the same jobs on all workers.
-        /// Time in which the threads waited for a processor does not count, nor excluded time. The report is written with the
-        /// stacks of all threads, standard error says why, and then the process ends by SIGABRT, or a minute later by SIGKILL if
-        /// a handler of SIGABRT does not return.
+        /// This applies to loops that have been in one callout all that time, and to task pools with the same jobs on all
+        /// workers. Excluded time does not count, nor does time in which the threads waited for a processor. The report is
+        /// written with the stacks of all threads, and standard error gets the reason. Then the process ends by SIGABRT, or a
+        /// minute later by SIGKILL if a handler of SIGABRT does not return.
         public var abortsAfter: Duration?
         /// How long a handler of SIGABRT may run. For tests.
         package var abortPatience = Duration.seconds(60)
         /// How many notices may wait for the reporter. For tests.
         var noticeCapacity = 256
 
-        /// The defaults, except for what is given.
+        /// Creates the default configuration, except for the given values.
         public init(
             directory: String = ReportDirectory.defaultPath,
             limits: ReportDirectory.Limits = .init(),
@@ -106,7 +106,7 @@ extension StallMonitor {
         /// The shortest job that counts as long.
         var longJob: Duration { reportsJobsLongerThan ?? rule.threshold }
 
-        /// `SIGPROF`: the threads of libdispatch and Swift concurrency block every real-time signal, but not this one.
+        /// `SIGPROF`. The threads of libdispatch and Swift concurrency block every real-time signal, but not this one.
         public static let defaultCaptureSignal: Int32 = 27
     }
 }
@@ -130,9 +130,9 @@ public struct ConfigurationRangeError: Error, Hashable, Sendable, CustomStringCo
 }
 
 extension StallMonitor.Configuration {
-    /// The values that are out of their ranges. ``StallMonitor/start(_:watching:onEvent:)-(_,WatchSelection,_)`` replaces each by
-    /// the nearer end of its range and reports that as a fault (`configurationOutOfRange`): a mistake in the configuration
-    /// neither ends the server nor the monitoring.
+    /// The values out of their ranges. ``StallMonitor/start(_:watching:onEvent:)-(_,WatchSelection,_)`` replaces each by the
+    /// nearer end of its range and reports that as a fault (`configurationOutOfRange`): a mistake in the configuration ends
+    /// neither the server nor the monitoring.
     public var rangeErrors: [ConfigurationRangeError] { broughtIntoRange().errors }
 
     /// The same configuration with each value replaced by the nearer end of its range.
@@ -172,7 +172,7 @@ extension StallRule {
     }
 }
 
-/// Brings values into their ranges, and collects those that were not.
+/// Brings values into their ranges, and records which of them were out of range.
 private struct RangeCheck {
     private(set) var errors: [ConfigurationRangeError] = []
 
@@ -190,19 +190,19 @@ private struct RangeCheck {
         bring(&value, key, to: range) { Self.decimal($0 / unit) }
     }
 
-    /// A value that is not set stays so.
+    /// A value that is not set stays unset.
     mutating func bring(_ value: inout Duration?, _ key: String, to range: ClosedRange<Duration>) {
         guard var set = value else { return }
         bring(&set, key, to: range)
         value = set
     }
 
-    /// A number of bytes that a file gives in MiB, from one byte on.
+    /// Takes a number of bytes that files give in MiB, from one byte on.
     mutating func bring(megabytes value: inout Int, _ key: String, atMost most: Int) {
         bring(&value, key, to: 1...(most << 20)) { $0 == 1 ? "1" : Self.decimal(Double($0) / Double(1 << 20)) }
     }
 
-    /// A share of 1 that a file gives in percent.
+    /// Takes a share of 1 that files give in percent.
     mutating func bring(share value: inout Double, _ key: String) {
         // NaN is in no range.
         if value.isNaN { value = -1 }
@@ -258,7 +258,7 @@ private struct RangeCheck {
 
     /// `3000`, `0.0001`.
     private static func decimal(_ number: Double) -> String {
-        // A percentage is multiplied, which may leave a tail of nines.
+        // Multiplying a percentage may leave a row of nines.
         let number = (number * 1e6).rounded() / 1e6
         return Int(exactly: number).map(String.init) ?? "\(number)"
     }

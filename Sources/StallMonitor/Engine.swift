@@ -11,7 +11,7 @@ struct Engine: Sendable {
     private let startup: ExpectedSlowness
     let parts: EngineParts
     private let capturer: StackCapturer?
-    // These two are always there. The writer and the recorder have threads on demand, the endpoint one of its own.
+    // These two always exist. The writer and the recorder have threads on demand; the endpoint has its own thread.
     private let reporterThread: MonitorThread
     private let watchdogThread: MonitorThread
 
@@ -46,21 +46,22 @@ struct Engine: Sendable {
         WorkTable.addReader(1)
     }
 
-    /// Hands each part what has changed for it. Any thread; returns at once.
+    /// Passes the changes to each part. Any thread; returns at once.
     func adopt(_ new: StallMonitor.Configuration, insteadOf old: StallMonitor.Configuration) {
         watchdog.give(.adopt(WatchSettings(new)))
         if new.repeats != old.repeats { notices.add(.adopt(new.repeats)) }
         if new.limits != old.limits { parts.writer.adopt(new.limits) }
     }
 
-    /// From now on for so long, nothing is a stall.
+    /// For this long from now on, nothing counts as a stall.
     func allowStart(_ grace: Duration) {
         guard grace > .zero else { return }
         _ = startup.open(for: grace)
         ledger.update { $0.pauses.sum(.startup, lasting: grace) }
     }
 
-    /// Waits for the end that was ordered. What does not end by the deadline goes on, and the capture signal with it.
+    /// Waits for the end that was ordered. A thread that does not end by the deadline continues, and the capture signal stays
+    /// installed for it.
     func end(by deadline: MonotonicInstant) {
         WorkTable.addReader(-1)
         guard watchdogThread.join(by: deadline) else { return }
@@ -74,12 +75,12 @@ struct Engine: Sendable {
         _ capturer: StackCapturer?,
         by deadline: MonotonicInstant
     ) {
-        // No watchdog is left to start the recorder for an exit that comes meanwhile.
+        // No watchdog is left to start the recorder if the process calls exit meanwhile.
         parts.live.refresh()
-        // The reporter is to have the time to say what a dead disk did not take.
+        // The writer gives up early enough for the reporter to report what a dead disk did not take.
         parts.writer.giveUp(at: deadline + .seconds(-1))
         parts.notices.close()
-        // The record goes last: until the reports are written it is what tells of them.
+        // The record is removed last: until the reports are written it is the only trace of their stalls.
         if reporter.join(by: deadline), parts.writer.join(by: deadline) {
             ExitNotes.remove(parts.live)
             parts.live.close()
@@ -119,7 +120,7 @@ struct EngineParts: Sendable {
     /// What the monitor has cost so far.
     var totals: CostMeter.Totals { meter.totals }
 
-    /// Installs the capture signal. If stacks cannot be taken, that is reported as a fault.
+    /// Installs the capture signal. If stacks cannot be taken, this is reported as a fault.
     func makeStackSource() -> StackSource {
         var source = StackSource(
             signal: configuration.captureSignal,
@@ -129,7 +130,7 @@ struct EngineParts: Sendable {
         return source
     }
 
-    /// On the watchdog's thread, before it watches anything, because this may wait for the kernel.
+    /// Called on the watchdog's thread before it watches anything, because this may wait for the kernel.
     func makeWatchdogState(_ stackSource: StackSource) -> WatchdogState {
         supply.locate()
         return WatchdogState(
@@ -179,17 +180,17 @@ struct EngineParts: Sendable {
         meter.measure(capture) { (try? $0.get()).map { [$0.cost] } ?? [] }
     }
 
-    /// The same for whatever takes several stacks.
+    /// The same for an operation that takes several stacks.
     func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
         meter.measure(capture, costs: costs)
     }
 
     /// Keeps the live record from now on.
     ///
-    /// - Parameter patience: after how long without news the recorder's thread ends. Nil: it stays.
+    /// - Parameter patience: The recorder's thread ends after this long without news. Nil: it stays.
     func startRecording(patience: Duration? = ThreadOnDemand.idleTime) {
         let recorder = ForkSafeMutex(LiveRecorder(board: live, run: run, directory: configuration.directory))
-        // Held by one thread at a time: the next one starts after the last one has left.
+        // Held by one thread at a time: the next one starts after the previous one has left.
         live.record { recorder.withLock { $0.work(patience: patience) } }
     }
 }

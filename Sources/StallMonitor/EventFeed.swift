@@ -7,7 +7,7 @@ final class EventFeed: Sendable {
         var continuations: [Int: AsyncStream<StallEvent>.Continuation] = [:]
         var last = 0
         var isFinished = false
-        /// What the monitor cannot do, until that is over.
+        /// What the monitor cannot do at present.
         var faults: [StallMonitorError.Code: StallMonitorError] = [:]
     }
 
@@ -32,7 +32,7 @@ final class EventFeed: Sendable {
         handler(event)
     }
 
-    /// There are no more events.
+    /// Ends all sequences: there are no more events.
     func finish() {
         let continuations = state.withLock { state in
             defer { (state.continuations, state.isFinished) = ([:], true) }
@@ -64,19 +64,19 @@ final class EventFeed: Sendable {
     }
 }
 
-/// What the monitor reports to the process it runs in. A handler is called on the reporter's thread, one event at a time. While
-/// it runs, later events wait, and detection goes on.
+/// What the monitor reports to its process. A handler is called on the reporter's thread, one event at a time. While it runs,
+/// later events wait, and detection continues.
 public enum StallEvent: Sendable {
-    /// A stall was detected, and goes on.
+    /// A stall was detected and is ongoing.
     case began(StallReport)
     /// It has lasted twice as long as at the last event, or 10 s longer.
     case grew(StallReport)
-    /// It is over, or is no longer looked at (`abandoned`). The report is final.
+    /// It is over, or is no longer watched (`abandoned`). The report is final.
     case ended(StallReport)
-    /// A stall that was only counted is over: its fault was reported not long ago, or too many reports were written. See
-    /// ``RepeatRule``. It comes once, instead of `began`, `grew` and `ended`.
+    /// A stall that was only counted is over: its fault was reported recently, or too many reports were written. See
+    /// ``RepeatRule``. Sent once, instead of `began`, `grew` and `ended`.
     case suppressed(SuppressedStall)
-    /// The monitor cannot do part of its work. Comes once for each cause, until that is over.
+    /// The monitor cannot do part of its work. Sent once for each cause, until that is over.
     case fault(StallMonitorError)
     /// A fault is over.
     case mended(StallMonitorError)

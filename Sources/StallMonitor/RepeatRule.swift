@@ -1,24 +1,25 @@
 public import StallReports
 
-/// Which stalls get a report of their own, and which are only counted: in the run record, and in the next report of the same fault.
+/// Which stalls get their own report, and which are only counted: in the run record, and in the next report of the same fault.
 ///
-/// All stalls with the same fingerprint are one fault. Its first stall is reported; those in the window after that are counted. While the fault
-/// goes on, each window is twice as long as the one before; a window without the fault brings the first length back. A stall that is more
-/// severe than all reported ones of its fault, or twice as long as the longest, is reported anyway.
+/// All stalls with the same fingerprint are one fault. Its first stall is reported; those in the window after that are counted.
+/// While the fault continues, each window is twice as long as the one before; after a window without the fault the first length
+/// is used again. A stall that is more severe than all reported ones of its fault, or twice as long as the longest, is reported
+/// anyway.
 public struct RepeatRule: Hashable, Sendable {
     /// How long after a report further stalls of the fault are only counted. Zero: every stall is reported.
     public var window: Duration
-    /// The longest window, while the fault goes on.
+    /// The longest window that is used while the fault continues.
     public var longestWindow: Duration
-    /// How many reports are begun a minute, of all faults. Nil: no limit.
+    /// How many reports may begin per minute, of all faults together. Nil: no limit.
     public var reportsPerMinute: Int?
-    /// How many reports can be begun at once after a quiet time.
+    /// How many reports may begin at once after a quiet time.
     public var burst: Int
-    /// How many bytes are written a minute before no report is begun any more; reports that were begun are written to their end. Nil: no
-    /// limit.
+    /// After this many bytes in a minute no further report begins; reports that have begun are completed. Nil: no limit.
     public var bytesPerMinute: Int?
 
-    /// By default one report a minute of a fault that goes on, then fewer, down to one an hour; at most 120 reports and 32 MiB a minute.
+    /// Creates a rule. By default, a continuing fault is reported once a minute, then less often, down to once an hour; at most
+    /// 120 reports and 32 MiB are written per minute.
     ///
     /// - Parameters:
     ///   - window: 0 to one day.
@@ -37,7 +38,7 @@ public struct RepeatRule: Hashable, Sendable {
         (self.reportsPerMinute, self.burst, self.bytesPerMinute) = (reportsPerMinute, burst, bytesPerMinute)
     }
 
-    /// Every stall is reported.
+    /// Reports every stall.
     public static let everyStall = RepeatRule(
         window: .zero,
         longestWindow: .zero,
@@ -46,7 +47,7 @@ public struct RepeatRule: Hashable, Sendable {
     )
 }
 
-/// A stall that was only counted. No more was found out about it than what that takes.
+/// A stall that was only counted. The monitor finds out no more about it than this.
 public struct SuppressedStall: Hashable, Sendable {
     /// Its fault.
     public var fingerprint: Fingerprint

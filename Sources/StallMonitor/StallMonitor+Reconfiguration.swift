@@ -2,19 +2,19 @@ import Locking
 import StallDetection
 import StallReports
 
-/// What became of the configuration that a running monitor was given.
+/// The result of giving a running monitor another configuration.
 public struct ConfigurationChange: Hashable, Sendable {
     /// The settings with new values, by their keys in a file: `ticks`, `limits`.
     public var applied: [String]
-    /// The settings whose new values a running monitor cannot take: they keep the old ones until the server is started again.
+    /// The settings whose new values a running monitor cannot apply. They keep the old values until the server is restarted.
     public var needsRestart: [String]
 
-    /// Nothing by default.
+    /// Creates one, by default without changes.
     public init(applied: [String] = [], needsRestart: [String] = []) {
         (self.applied, self.needsRestart) = (applied, needsRestart)
     }
 
-    /// The first parts of the keys that a running monitor takes.
+    /// The first parts of the keys that a running monitor can apply.
     package static let liveKeys: Set<String> = Set(Setting.all.filter(\.isLive).map(\.key))
 
     /// Whether the new configuration was the same as the old one.
@@ -22,14 +22,15 @@ public struct ConfigurationChange: Hashable, Sendable {
 }
 
 extension StallMonitor {
-    /// Goes on with another configuration. Any thread; returns at once.
+    /// Applies another configuration. Any thread; returns at once.
     ///
-    /// These settings change: the rule of all watches without one of their own (`tickMilliseconds`, `ticks`, `repeated`, `congested`),
-    /// `repeats`, `limits`, `abortsAfterSeconds`, `capturesAllThreads`, `countsTracedStalls` and `followsLocks`. A stall that is under way
-    /// is judged to its end by the rule by which it began. All others keep their values, because threads, files or ports depend on them;
-    /// `details` is not compared. A value out of its range is replaced as at the start, and reported as a fault.
+    /// These settings change: the rule of all watches without their own rule (`tickMilliseconds`, `ticks`, `repeated`,
+    /// `congested`), `repeats`, `limits`, `abortsAfterSeconds`, `capturesAllThreads`, `countsTracedStalls` and `followsLocks`. An
+    /// ongoing stall is judged to its end by the rule by which it began. All other settings keep their values, because threads,
+    /// files or ports depend on them; `details` is not compared. A value out of its range is replaced as at the start, and
+    /// reported as a fault.
     ///
-    /// - Returns: what changed, and what takes a new start. Empty if the monitor does not run.
+    /// - Returns: What changed, and what needs a restart. Empty if the monitor does not run.
     @discardableResult
     public func reconfigure(_ configuration: Configuration) -> ConfigurationChange {
         guard let engine else { return ConfigurationChange() }
@@ -38,7 +39,7 @@ extension StallMonitor {
         return settings.withLock { present in
             let (before, different) = (present, Setting.all.filter { $0.isChanged((present, wanted)) })
             present.takeLiveSettings(of: wanted)
-            // Under the lock, so that the parts see changes in the order in which they are made.
+            // Under the lock, so that the parts get changes in the order in which they are made.
             if different.contains(where: \.isLive) { engine.adopt(present, insteadOf: before) }
             return ConfigurationChange(
                 applied: different.filter(\.isLive).map(\.key),
@@ -48,7 +49,7 @@ extension StallMonitor {
     }
 }
 
-/// What the watchdog needs of a configuration.
+/// The part of a configuration that the watchdog needs.
 struct WatchSettings: Sendable {
     let rule: StallRule
     let countsTraced: Bool
@@ -78,7 +79,7 @@ extension StallMonitor.Configuration {
 }
 
 extension StallRule {
-    /// The same for a task pool, in which jobs come and go however long they are.
+    /// The same for a task pool: for a pool in which jobs begin and end, their lengths do not matter.
     var forPools: StallRule { StallRule(tick: tick, ticks: ticks, repeated: nil, congested: nil) }
 }
 

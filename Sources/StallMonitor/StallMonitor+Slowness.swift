@@ -8,15 +8,15 @@ extension StallMonitor {
     ///     try monitor.expectSlow(for: .seconds(5)) { try migrate() }
     ///
     /// Prefer `Watch.expectSlow(for:_:)`, which keeps watching the other loops. Scopes may be nested and overlap, on any threads;
-    /// time that several cover counts once. A stall that goes on beyond the limit, or begins outside, is reported when the time
-    /// that is not covered reaches the threshold; its `duration_ns` leaves the covered time out, and `excluded_ns` has it. The
-    /// run record has the sum of the covered time, and counts each stall that was not reported because of it as `dismissed`.
+    /// time that several cover counts once. A stall that continues beyond the limit, or begins outside, is reported when its
+    /// uncovered time reaches the threshold; its `duration_ns` leaves out the covered time, which is in `excluded_ns`. The run
+    /// record has the sum of the covered time, and counts each stall that was not reported because of it as `dismissed`.
     ///
-    /// Any thread; takes locks for moments and reads the clock twice. Without a running monitor it only does the work.
+    /// Any thread; takes locks briefly and reads the clock twice. Without a running monitor it only runs the work.
     ///
     /// - Parameters:
-    ///   - limit: from now on; nothing is covered after it. Not negative.
-    ///   - work: done at once, on the calling thread.
+    ///   - limit: Counted from now on; nothing is covered after it. Not negative.
+    ///   - work: Runs at once, on the calling thread.
     public func expectSlow<Result, Failure: Error>(
         for limit: Duration,
         _ work: () throws(Failure) -> Result
@@ -36,9 +36,9 @@ extension StallMonitor {
         return try await work()
     }
 
-    /// Stops looking at every loop, until ``resume()``. A present stall is closed as `abandoned`. While everything is paused the
-    /// watchdog does not wake. Any thread; returns at once. Pausing twice has no further effect. The run record lists each pause,
-    /// and its time does not count as watched.
+    /// Stops looking at every loop, until ``resume()``. Ongoing stalls are closed as `abandoned`. While everything is paused the
+    /// watchdog does not wake. Any thread; returns at once. A second pause has no further effect. The run record lists each
+    /// pause, and its time does not count as watched.
     public func pause() {
         engine?.watchdog.give(.pause(nil, .now))
     }

@@ -1,22 +1,22 @@
 import Locking
 public import RunLoopKit
 import StackCapture
-// A server says when a loop counts as stalled (`StallRule`) without importing the module that decides it.
+// Re-exported so that a server can set `StallRule` without importing the module that decides about stalls.
 @_exported public import StallDetection
 import StallReports
 
-/// Watches event loops of this process, and reports each stall: which loop, since when, where in the code, and why.
+/// Watches event loops of this process and reports each stall: which loop, since when, where in the code, and why.
 ///
 ///     let monitor = StallMonitor.start()
 ///     defer { monitor.stop() }
 ///
-/// It has two threads at rest: the watchdog, which looks at the loops, and the reporter, which makes reports. Two more exist while there
-/// is work for them: the writer, which waits for the disk, and the recorder, which keeps a record of present stalls that outlives
-/// the process. While every watched loop is at rest none of them runs, with two exceptions: a thread answers health probes if
-/// ``Configuration/health`` asks for it, and the writer wakes once a minute while reports wait for a disk that refused them.
+/// It has two threads at rest: the watchdog, which looks at the loops, and the reporter, which makes reports. Two more exist
+/// while there is work for them: the writer, which waits for the disk, and the recorder, which keeps a record of ongoing stalls
+/// that outlives the process. While every watched loop is at rest none of them runs, with two exceptions: a thread answers health
+/// probes if ``Configuration/health`` is set, and the writer wakes once a minute while reports wait for a disk that refused them.
 ///
-/// A fault of the monitor never stops the process: it goes on with what still works, and says so once
-/// (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
+/// A fault of the monitor never stops the process: the monitor continues with what still works, and reports the fault once
+/// (``StallEvent/fault(_:)``, or a line on standard error without a handler).
 public final class StallMonitor: Sendable {
     /// The version in reports.
     public static let version = "0.1.0"
@@ -27,13 +27,13 @@ public final class StallMonitor: Sendable {
     private let lifecycle = ForkSafeMutex(Lifecycle.idle)
     /// The watched loops, for other threads than the watchdog.
     private let index = WatchIndex()
-    /// Ends the searches for loops that were begun at the start.
+    /// Each ends a search for loops that was begun at the start.
     private let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
     private let generation = ForkGeneration.current
     private let ended = ForkSafeMutex<Figures?>(nil)
     private let endpoint = ForkSafeMutex<HealthEndpoint?>(nil)
 
-    /// The states of a monitor. Orders to the watchdog are given under the lock, so that none follows `stop`.
+    /// The states of a monitor. Orders to the watchdog are given under the lock, so that none comes after `stop`.
     private enum Lifecycle: Sendable {
         /// Switched off, or without the threads it needs.
         case idle
@@ -47,12 +47,12 @@ public final class StallMonitor: Sendable {
         self.feed = feed
     }
 
-    /// Starts to watch. Any thread; returns at once.
+    /// Starts watching. Any thread; returns at once.
     ///
     /// - Parameters:
-    ///   - configuration: the defaults suit a server.
-    ///   - selection: what to watch; by default the main loop, which also runs the main queue and the main actor.
-    ///   - onEvent: called on the reporter's thread for each stall that begins, grows and ends, and for each fault. Only the
+    ///   - configuration: The defaults suit a server.
+    ///   - selection: What to watch; by default the main loop, which also runs the main queue and the main actor.
+    ///   - onEvent: Called on the reporter's thread for each stall that begins, grows and ends, and for each fault. Only the
     ///     fault that no thread could be started is reported on the calling thread.
     public static func start(
         _ configuration: Configuration = Configuration(),
@@ -81,7 +81,7 @@ public final class StallMonitor: Sendable {
         return monitor
     }
 
-    /// Starts to watch these loops. See ``start(_:watching:onEvent:)-(_,WatchSelection,_)``.
+    /// Starts watching these loops. See ``start(_:watching:onEvent:)-(_,WatchSelection,_)``.
     public static func start(
         _ configuration: Configuration = Configuration(),
         watching loops: [any WatchableLoop],
@@ -90,8 +90,8 @@ public final class StallMonitor: Sendable {
         start(configuration, watching: .loops(loops), onEvent: onEvent)
     }
 
-    /// Watches more than at the start. Any thread. What cannot be watched is reported as a fault. Does nothing if the monitor
-    /// does not run.
+    /// Adds to what is watched. Any thread. What cannot be watched is reported as a fault. Does nothing if the monitor does not
+    /// run.
     public func watch(_ selection: WatchSelection) {
         guard let engine else { return }
         for thing in selection.things { watchOrReport(thing, engine) }
@@ -101,8 +101,8 @@ public final class StallMonitor: Sendable {
     /// Watches one more loop. Any thread. Does nothing if the monitor is switched off or disarmed.
     ///
     /// - Parameters:
-    ///   - label: the name in reports; by default the loop's own label.
-    ///   - rule: when it counts as stalled; by default the configuration's rule.
+    ///   - label: The name in reports; by default the loop's own label.
+    ///   - rule: When it counts as stalled; by default the configuration's rule.
     /// - Throws: `loopAlreadyWatched`, `loopEnded`, `configurationOutOfRange` for the rule, or `stopped` after ``stop()``.
     @discardableResult
     public func watch(
@@ -113,13 +113,13 @@ public final class StallMonitor: Sendable {
         try watch(.loop(loop), WatchName(type: loop.type, label: label ?? loop.label), rule, configuration.rule)
     }
 
-    /// Watches a task pool. It is stalled when as many workers as it is wide are in one job each for the threshold. Any thread.
-    /// Does nothing if the monitor is switched off or disarmed.
+    /// Watches a task pool. It is stalled when all its workers, as many as it is wide, have been in one job each for the
+    /// threshold. Any thread. Does nothing if the monitor is switched off or disarmed.
     ///
     /// - Parameters:
-    ///   - label: the name in reports; by default the pool's own label.
-    ///   - rule: its tick and its threshold; by default the configuration's rule. The parts for repeated and congested stalls do
-    ///     not apply: a pool in which jobs come and go works, however long they are.
+    ///   - label: The name in reports; by default the pool's own label.
+    ///   - rule: Its tick and its threshold; by default the configuration's rule. The parts for repeated and congested stalls do
+    ///     not apply: a pool in which jobs begin and end is working, however long they are.
     /// - Throws: `loopAlreadyWatched`, `loopEnded` if the pool has ended, `configurationOutOfRange` for the rule, or `stopped`
     ///   after ``stop()``.
     @discardableResult
@@ -131,7 +131,7 @@ public final class StallMonitor: Sendable {
         let name = WatchName(type: .taskPool, label: label ?? pool.label)
         var watch = try watch(.pool(pool), name, rule?.forPools, configuration.rule.forPools)
         if let length = configuration.reportsJobsLongerThan {
-            // Under a name of its own: the record adds up watches with the same name.
+            // It needs its own name, because the record sums watches with the same name.
             let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs")
             let rule = rule ?? configuration.rule
             // Within the rule's bounds, so that the length fits into an integer.
@@ -148,7 +148,7 @@ public final class StallMonitor: Sendable {
         return watch
     }
 
-    /// - Parameter own: the watch's own rule. Nil: the general one, also where that changes later.
+    /// - Parameter own: The watch's own rule. Nil: the general one, even if that changes later.
     private func watch(
         _ thing: WatchedThing,
         _ name: WatchName,
@@ -198,7 +198,7 @@ public final class StallMonitor: Sendable {
         }
     }
 
-    /// A loop that has ended by now did not exist for long enough to matter.
+    /// Watches a loop that a search has found. If it has already ended, it did not exist for long enough to matter.
     private func watchFound(_ thing: WatchedThing, _ engine: Engine) {
         if !thing.heartbeat.hasEnded { watchOrReport(thing, engine, reportsEnd: false) }
     }
@@ -214,14 +214,14 @@ public final class StallMonitor: Sendable {
                 }
             }
             searches.withLock { $0.append(end) }
-            // The monitor may have been stopped meanwhile, and have ended the searches that it knew of.
+            // The monitor may have been stopped meanwhile, which ended only the searches that it knew of.
             if !isRunning { endSearches() }
         } catch {
             engine.notices.add(.fault(error))
         }
     }
 
-    /// Runs each of them once.
+    /// Ends each search once.
     private func endSearches() {
         let ends = searches.withLock { searches in
             defer { searches = [] }
@@ -230,13 +230,13 @@ public final class StallMonitor: Sendable {
         for end in ends { end() }
     }
 
-    /// Ends the monitoring: closes the reports of present stalls, writes the run record, ends the threads and restores the
-    /// capture signal's handler. Any thread but a handler's. Further calls have no effect.
+    /// Ends the monitoring: closes the reports of ongoing stalls, writes the run record, ends the threads and restores the
+    /// capture signal's handler. Any thread except one that runs a handler of the monitor. Further calls have no effect.
     ///
     /// Waits at most 5 s for a disk or a handler that does not return, and leaves behind what it cannot end. Reports that a
     /// failing disk does not take are lost, which is reported as a fault.
     ///
-    /// In a fork's child there is nothing to end: it detaches the monitor from the loops, so that a new one can watch them.
+    /// In a fork's child there is nothing to end: it only detaches the monitor from the loops, so that a new one can watch them.
     public func stop() {
         guard generation.isCurrent else { return index.leaveAll() }
         endSearches()
@@ -255,10 +255,10 @@ public final class StallMonitor: Sendable {
         feed.finish()
     }
 
-    /// Answers probes from now on. If that is not possible the monitor still watches.
+    /// Answers probes from now on. If that is not possible, the monitor still watches.
     private func openEndpoint(_ options: Configuration.HealthOptions, _ engine: Engine) {
         do throws(StallMonitorError) {
-            // Without a reference to the monitor itself: a server may keep none.
+            // This must not refer to the monitor itself: a server may keep no reference to it.
             let opened = try HealthEndpoint(options) { [feed] in
                 HealthAnswer(Health(engine, feed), failsAfter: options.failsAfter)
             }
@@ -275,22 +275,21 @@ public final class StallMonitor: Sendable {
         }
     }
 
-    /// The address where health probes are answered, if ``Configuration/health`` asks for it. Nil where no port is open. Any
-    /// thread.
+    /// The port where health probes are answered, if ``Configuration/health`` is set. Nil if no port is open. Any thread.
     public var healthPort: Int? { generation.isCurrent ? endpoint.withLock { $0?.port } : nil }
 
-    /// The monitor's events from now on until it is stopped, in addition to the handler:
+    /// The monitor's events from now on until it is stopped. The handler gets them too:
     ///
     ///     for await event in monitor.events() {
     ///         if case .ended(let report) = event { … }
     ///     }
     ///
-    /// Any thread. Each call gives a sequence of its own, for one iteration; leaving the loop ends it.
+    /// Any thread. Each call returns a separate sequence for one iteration; leaving the `for` loop ends it.
     ///
-    /// - Parameter newest: how many events are kept for a slow reader. Beyond that the oldest are dropped. At least 1.
+    /// - Parameter newest: How many events are kept for a slow reader. Beyond that the oldest are dropped. At least 1.
     public func events(keeping newest: Int = 256) -> AsyncStream<StallEvent> { feed.makeStream(keeping: newest) }
 
-    /// Whether stalls are being looked for; also true while monitoring is paused. False in a fork's child. Any thread.
+    /// Whether the monitor looks for stalls; also true while it is paused. False in a fork's child. Any thread.
     public var isRunning: Bool {
         guard generation.isCurrent else { return false }
         return lifecycle.withLock { if case .running = $0 { true } else { false } }
@@ -300,11 +299,11 @@ public final class StallMonitor: Sendable {
     /// once. Never calls it if the monitor does not run, ends meanwhile, or is too far behind.
     package func settle(_ done: @escaping @Sendable () -> Void) { engine?.watchdog.give(.settle(done)) }
 
-    /// The counts at the end. Nil before.
+    /// The counts at the end. Nil before the end.
     var lastFigures: Figures? { generation.isCurrent ? ended.withLock { $0 } : nil }
 
-    /// Why no stalls are looked for though the monitor was started: `threadNotStarted`, or `forked` in a fork's child. Nil while
-    /// it watches, when it is switched off, and after ``stop()``. Any thread.
+    /// Why the monitor does not look for stalls although it was started: `threadNotStarted`, or `forked` in a fork's child. Nil
+    /// while it watches, when it is switched off, and after ``stop()``. Any thread.
     public var disarmed: StallMonitorError? {
         guard generation.isCurrent else { return StallMonitorError(.forked) }
         return lifecycle.withLock { if case .disarmed(let error) = $0 { error } else { nil } }

@@ -12,7 +12,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
             self.advice = advice
         }
 
-        /// The system gave no thread: the monitor is disarmed.
+        /// The system could not start a thread: the monitor is disarmed.
         public static let threadNotStarted = Code(
             "thread_not_started",
             "The stall monitor is disarmed: no thread could be started. Raise the limit of threads (ulimit -u, pids.max)."
@@ -52,7 +52,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
             "report_directory_filled",
             "The report directory is full of what is not this server's."
         )
-        /// The server's details did not come in time, so reports lack them. Reports are still written.
+        /// The server's details did not arrive in time, so reports lack them. Reports are still written.
         public static let detailsMissing = Code(
             "details_missing",
             "The server's closure for a stall's details did not return within 0.1 s. It must neither wait nor lock."

@@ -26,7 +26,7 @@ public struct WatchSelection: Sendable, ExpressibleByArrayLiteral {
         WatchSelection(pools.map(WatchedThing.pool), [])
     }
 
-    /// The loops that a discovery finds and that are wanted.
+    /// The loops that a discovery finds and that `isWanted` accepts.
     package static func found(
         by discovery: any LoopDiscovery,
         where isWanted: @escaping @Sendable (any WatchableLoop) -> Bool = { _ in true }
@@ -38,7 +38,7 @@ public struct WatchSelection: Sendable, ExpressibleByArrayLiteral {
         (self.things, self.searches) = (things, searches)
     }
 
-    /// All of them together.
+    /// Combines all of them.
     public init(arrayLiteral elements: WatchSelection...) {
         self.init(elements.flatMap(\.things), elements.flatMap(\.searches))
     }
@@ -46,18 +46,18 @@ public struct WatchSelection: Sendable, ExpressibleByArrayLiteral {
 
 /// Finds loops, or task pools, of this process by itself.
 package protocol LoopDiscovery: AnyObject, Sendable {
-    /// Calls `found` once for each existing loop and, from then on, for each new one, until the search is ended: on the calling
-    /// thread and on the discovery's own.
+    /// Calls `found` once for each existing loop and for each later one, until the search is ended. It is called on the calling
+    /// thread and on the discovery's own thread.
     ///
-    /// - Returns: ends the search. Any thread.
-    /// - Throws: `loopsNotFound` where none can be found, `threadNotStarted`.
+    /// - Returns: A closure that ends the search. Any thread.
+    /// - Throws: `loopsNotFound` if no loops can be found, or `threadNotStarted`.
     func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void
 }
 
 package enum LoopFinding: Sendable {
     case loop(any WatchableLoop)
     case pool(TaskPoolHeartbeat)
-    /// Not all loops can be found from now on.
+    /// From now on, some loops cannot be found.
     case fault(StallMonitorError)
 }
 
@@ -68,8 +68,8 @@ struct LoopSearch: Sendable {
 
 /// A loop that the monitor can watch: it publishes a heartbeat, and its thread is known.
 ///
-/// `EventRunLoop` is one. Another event loop is watched if it publishes its phases to a heartbeat of its own. All members are
-/// read on the watchdog's thread while the loop runs, and must not block.
+/// `EventRunLoop` is one. Another event loop can be watched if it publishes its phases to its own heartbeat. All members are read
+/// on the watchdog's thread while the loop runs, and must not block.
 public protocol WatchableLoop: AnyObject, Sendable {
     /// The loop's name: "main".
     var label: String { get }
@@ -77,34 +77,34 @@ public protocol WatchableLoop: AnyObject, Sendable {
     var heartbeat: LoopHeartbeat { get }
     /// The thread that runs the loop, if it is known now.
     var thread: LoopThread? { get }
-    /// The name of the mode that has this index in a pulse.
+    /// The name of the mode with this index in a pulse.
     func modeName(at index: Int) -> String?
     /// Whether a wait on this descriptor (epoll_wait(2), io_uring_enter(2)) is the loop's own, in which it rests. For loops that
-    /// do not publish all of their waits: a thread that is found in such a wait is not stalled. False by default.
+    /// do not publish all of their waits: a thread in such a wait is not stalled. False by default.
     func waits(on descriptor: Int32) -> Bool
     /// The epoll set (epoll(7)) on which the loop rests in a mode, given by its index. Clients that wait there during a stall are
-    /// counted. Nil, the default, where it is unknown.
+    /// counted. Nil, the default, if it is unknown.
     func waitSet(inMode index: Int) -> Int32?
     /// The loop's type in reports. `run_loop` by default.
     var type: WatchedType { get }
 }
 
 extension WatchableLoop {
-    /// The loop publishes each of its waits.
+    /// False: the loop publishes each of its waits.
     public func waits(on descriptor: Int32) -> Bool { false }
 
-    /// Unknown.
+    /// Nil: unknown.
     public func waitSet(inMode index: Int) -> Int32? { nil }
 
-    /// A run loop.
+    /// `run_loop`.
     public var type: WatchedType { .runLoop }
 }
 
 extension EventRunLoop: WatchableLoop {}
 
-/// A loop that may wait for a list of descriptors, and has no epoll set then.
+/// A loop that may wait for a list of descriptors, without an epoll set.
 package protocol PollingLoop: WatchableLoop {
-    /// What it waits for in poll(2) or select(2). Empty for one that does not.
+    /// The descriptors for which it waits in poll(2) or select(2). Empty if it does not use these.
     var polledDescriptors: [Int32] { get }
 }
 
@@ -117,7 +117,7 @@ final class WatchIndex: Sendable {
 
     private struct State: Sendable {
         var entries: [ObjectIdentifier: Entry] = [:]
-        /// How many entries there may be before those of released loops are removed.
+        /// When there are this many entries, those of released loops are removed.
         var limit = 64
     }
 
@@ -138,7 +138,7 @@ final class WatchIndex: Sendable {
         }
     }
 
-    /// Detaches the watcher from every loop, in a fork's child. The lock may be held there forever; then nothing is done.
+    /// Detaches the watcher from every loop in a fork's child. The lock may be held there forever; then nothing is done.
     func leaveAll() {
         let heartbeats = state.withLockIfAvailable { $0.entries.values.compactMap(\.heartbeat) }
         heartbeats?.forEach { $0.detach() }

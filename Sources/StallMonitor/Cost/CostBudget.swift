@@ -1,6 +1,6 @@
 import RunLoopKit
 
-/// Decides whether the monitor may take stacks, by what it has cost so far. A function of costs and time: no clock, no thread.
+/// Decides whether the monitor may take stacks, by its cost so far. A function of costs and time: no clock, no thread.
 ///
 ///     full ──half is spent──> thinned ──all is spent──> stopped ──a quarter is back──> trial
 ///      ^                         │  ^                      ^                             │
@@ -54,7 +54,7 @@ struct CostBudget: Sendable {
     private var wantedSamples = 0
     private var triedAt: MonotonicInstant?
 
-    /// The cost of a trial's capture is known when names were found for it and the report was written.
+    /// After this time, the names for a trial's capture were found and its report was written, so its cost is known.
     private static let settlingTime = Duration.seconds(2)
 
     init(_ limits: StallMonitor.CostLimits, at now: MonotonicInstant) {
@@ -63,7 +63,7 @@ struct CostBudget: Sendable {
         account = Account(since: now)
     }
 
-    /// Takes into account what was spent until now.
+    /// Records what has been spent until now.
     mutating func charge(_ total: Spent, at now: MonotonicInstant) {
         processor.fill(at: now)
         held.fill(at: now)
@@ -98,7 +98,7 @@ struct CostBudget: Sendable {
         }
     }
 
-    /// The scarcer of the two.
+    /// The scarcer of the two budgets.
     private var left: Double { min(processor.left, held.left) }
 
     private func next(at now: MonotonicInstant) -> State? {
@@ -111,7 +111,7 @@ struct CostBudget: Sendable {
             if let triedAt {
                 now - triedAt < Self.settlingTime ? nil : left >= 0.15 ? .thinned : .stopped
             } else {
-                // There was no stall to try it on, and the budget has recovered anyway.
+                // There was no stall to try a capture on, and the budget has recovered anyway.
                 left >= 0.75 ? .full : nil
             }
         default: nil
@@ -125,7 +125,7 @@ struct CostBudget: Sendable {
     }
 }
 
-/// A time budget: it fills at a steady rate up to a limit, and may be overdrawn, since a cost is known only afterwards. The debt
+/// A time budget. It fills at a steady rate up to a limit, and may be overdrawn because a cost is known only afterwards. The debt
 /// is limited too, so that one large cost does not stop captures for good. Pure.
 struct TimeCredit: Sendable {
     private let share: Double
@@ -133,7 +133,7 @@ struct TimeCredit: Sendable {
     private var level: Double
     private var filledAt: MonotonicInstant
 
-    /// Full at first.
+    /// The budget begins full.
     init(share: Double, burst: Duration, at now: MonotonicInstant) {
         self.share = share
         bound = Double(max(1, burst.nanoseconds))
@@ -141,7 +141,7 @@ struct TimeCredit: Sendable {
         filledAt = now
     }
 
-    /// What is left: 1 is all of it; negative is a debt, −1 at most.
+    /// What is left: 1 is all of it. A debt is negative, at least −1.
     var left: Double { level / bound }
 
     mutating func fill(at now: MonotonicInstant) {
@@ -159,8 +159,8 @@ extension StallMonitor {
     /// What the monitor may cost the process it watches. Above the limit it takes fewer samples, then no stacks at all, until the
     /// cost has fallen. Stalls are still found and reported.
     ///
-    /// Counted are the processor time of captures, of finding names and of writing, and the time for which watched threads were
-    /// held. The looks are not counted: there is at most one a tick, and without them nothing is found.
+    /// The processor time of captures, of finding names and of writing counts, and so does the time for which watched threads
+    /// were held. Looks do not count: there is at most one per tick, and without them nothing is found.
     public struct CostLimits: Hashable, Sendable {
         /// The share of one processor that may be used in the long run: 0.01 is 1 %.
         public var processorShare: Double

@@ -15,11 +15,11 @@ final class CostMeter: Sendable {
         var writing: UInt64 = 0
         var held: UInt64 = 0
         var unwinding: UInt64 = 0
-        /// Elapsed time of finding names.
+        /// The elapsed time spent on finding names.
         var naming: UInt64 = 0
         var copiedBytes: UInt64 = 0
 
-        /// What counts towards the budget.
+        /// The part that counts towards the budget.
         var spent: CostBudget.Spent { .init(processor: capturing &+ reporting &+ writing, held: held) }
     }
 
@@ -52,12 +52,12 @@ final class CostMeter: Sendable {
         }
     }
 
-    /// The calling thread is new, and takes the writer's part over from one that has ended.
+    /// Takes over the writer's part for the calling thread, which is new, from a thread that has ended.
     func beginsWriting() { state.withLock { $0.writtenBefore = $0.totals.writing } }
 
-    /// Takes stacks, and counts what that costs.
+    /// Takes stacks, and counts their cost.
     ///
-    /// - Parameter costs: the cost of each stack that was taken.
+    /// - Parameter costs: Returns the cost of each stack that was taken.
     func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
         let start = ThreadClock.nanoseconds
         let stacks = capture()

@@ -9,7 +9,7 @@ struct CostGuard: Sendable {
     private let meter: CostMeter
     private let notices: Mailbox<StallNotice>
     private let ledger: WatchdogLedger
-    /// The fault that was reported and is not over.
+    /// The fault that was reported and is not over yet.
     private var reported: StallMonitorError?
 
     init(
@@ -22,7 +22,7 @@ struct CostGuard: Sendable {
         budget = CostBudget(limits, at: .now)
     }
 
-    /// Updates the budget with what all threads have spent. Once a look.
+    /// Updates the budget with what all threads have spent. Called once per look.
     mutating func update(at now: MonotonicInstant) {
         meter.spent(.watching)
         let before = budget.account
@@ -58,7 +58,7 @@ struct CostGuard: Sendable {
         return budget.permits(purpose, at: now)
     }
 
-    /// Why not.
+    /// Why a stack may not be taken.
     var refusal: String {
         "No stack was taken: the monitor has used up its budget (\(Self.percent(limits.processorShare)) of a processor; "
             + "watched threads held for \(Self.percent(limits.heldShare)) of the time)."

@@ -5,16 +5,16 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// Ends the process when a stall has lasted for longer than the server allows (`abortsAfter`): first its report is written, and if the stall
-/// still lasts then, the process is aborted. Confined to the watchdog's thread.
+/// Ends the process when a stall has lasted longer than the server allows (`abortsAfter`). First the stall's report is written;
+/// if the stall still lasts then, the process is aborted. Confined to the watchdog's thread.
 struct LastResort {
-    /// What to do about a stall that lasts.
+    /// What to do about an ongoing stall.
     enum Step { case wait, announce, abort }
 
     let limit: Duration
     /// How long handlers of SIGABRT may run, and a core dump may be written.
     private let abortPatience: Duration
-    /// By the stall's number. No other stall of the run has the same.
+    /// Keyed by the stall's number, which is unique in the run.
     private var announced: [Int: (deadline: MonotonicInstant, notice: AbortNotice)] = [:]
 
     /// How long to wait for the report.
@@ -22,33 +22,35 @@ struct LastResort {
 
     init(limit: Duration, abortPatience: Duration) { (self.limit, self.abortPatience) = (limit, abortPatience) }
 
-    /// Once a look, for as long as the stall lasts.
+    /// Decides about an ongoing stall. Called once per look.
     ///
-    /// - Parameter length: how long it has lasted, without time for which the process is not to blame. Asked for until it is announced.
+    /// - Parameter length: Returns how long the stall has lasted, without time for which the process is not to blame. Called
+    ///   until the stall is announced.
     func step(for stall: Int, at time: MonotonicInstant, lasting length: () -> Duration) -> Step {
         if let (deadline, notice) = announced[stall] { return notice.isWritten || time >= deadline ? .abort : .wait }
         return length() >= limit ? .announce : .wait
     }
 
-    /// The reporter is asked to write the report.
+    /// Notes that the reporter has to write the report.
     mutating func announce(_ notice: AbortNotice, of stall: Int) {
         announced[stall] = (notice.takenAt + Self.reportPatience, notice)
     }
 
-    /// Ends the process by SIGABRT, so that its own crash handler reports it, or a core file is written.
+    /// Ends the process by SIGABRT, so that its crash handler runs or a core file is written.
     func abort(_ message: String) -> Never {
         killLater()
         print("stall-monitor: \(message)\n")
         Glibc.abort()
     }
 
-    /// A handler of SIGABRT may wait for a lock that the stalled thread holds, and standard error may be a pipe that is not read.
+    /// Ends the process by SIGKILL later if SIGABRT does not: its handler may wait for a lock that the stalled thread holds, and
+    /// standard error may be a pipe that nobody reads.
     private func killLater() {
         var event = unsafe sigevent()
         unsafe event.sigev_notify = Int32(SIGEV_SIGNAL)
         unsafe event.sigev_signo = SIGKILL
         var timer: timer_t?
-        // The first timer of a process is null, which is a valid timer.
+        // The first timer of a process is null, but valid.
         guard unsafe timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 else { return }
         var time = itimerspec()
         let (seconds, rest) = abortPatience.nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
@@ -60,7 +62,7 @@ struct LastResort {
 }
 
 extension WatchedLoop {
-    /// Once a look while a stall lasts, if the server limits the length of stalls.
+    /// Called once per look while a stall lasts, if the server limits the length of stalls.
     func considerLastResort(
         _ stall: Int,
         _ span: StallSpan,
@@ -68,7 +70,7 @@ extension WatchedLoop {
         with services: inout WatchServices
     ) {
         guard let resort = services.lastResort else { return }
-        // A long job does not stall the pool: others are served by the other workers.
+        // A long job does not stall the pool: the other workers serve other jobs.
         if case .job = loop { return }
         switch resort.step(for: stall, at: time, lasting: { ownShare(of: span.length, at: time) }) {
         case .wait: return
@@ -85,8 +87,7 @@ extension WatchedLoop {
         }
     }
 
-    /// The part of a standstill that a new process would not have: without the time for which the threads waited for a
-    /// processor.
+    /// The part of a standstill that a new process would not have. Leaves out time in which the threads waited for a processor.
     private func ownShare(of length: Duration, at time: MonotonicInstant) -> Duration {
         guard let standstill else { return .zero }
         let delays = loop.threadIDs.compactMap { standstill.evidence(threadID: $0, at: time)?.runDelay }

@@ -2,16 +2,16 @@ import RunLoopKit
 import StallDiagnosis
 import StallReports
 
-/// What a loop's threads did over a time that may become a stall: the kernel's counts at its start, and stack samples since. The counts
-/// give a stall's cause, the samples its culprit.
+/// What a loop's threads did during a time that may become a stall: the kernel's counts at its start, and the stack samples
+/// since. The counts show a stall's cause, the samples its culprit.
 struct SampledTime: Sendable {
     let since: MonotonicInstant
-    /// By thread: a loop has one, a pool has one for each worker.
+    /// Keyed by thread: a loop has one thread, a pool has one for each worker.
     private let evidence: [Int32: ThreadEvidence]
     private(set) var samples: [StackSample] = []
     private(set) var lastSample: MonotonicInstant?
 
-    /// Nil when none of the threads exists.
+    /// Nil if none of the threads exists.
     init?(threadIDs: [Int32], at time: MonotonicInstant) {
         var evidence: [Int32: ThreadEvidence] = [:]
         for id in threadIDs { evidence[id] = ThreadEvidence.read(threadID: id) }
@@ -21,7 +21,7 @@ struct SampledTime: Sendable {
 
     /// The kernel's account of one of the threads from the start until now.
     ///
-    /// - Parameter length: how much of that time counts.
+    /// - Parameter length: How much of that time counts.
     func evidence(threadID: Int32, over length: Duration) -> EvidenceWindow? {
         guard let before = evidence[threadID], let after = ThreadEvidence.read(threadID: threadID) else { return nil }
         return EvidenceWindow(length: length, before: before, after: after)
@@ -38,36 +38,36 @@ struct SampledTime: Sendable {
 
     /// Keeps a sample until the stall is proven.
     ///
-    /// - Parameter limit: how many are kept. The oldest is dropped first.
+    /// - Parameter limit: How many samples are kept. The oldest is dropped first.
     mutating func keep(_ sample: StackSample, limit: Int = .max) {
         if samples.count >= limit { samples.removeFirst() }
         samples.append(sample)
     }
 
-    /// Hands the samples over to the stall.
+    /// Passes the samples to the stall.
     mutating func takeSamples() -> [StackSample] {
         defer { samples = [] }
         return samples
     }
 }
 
-/// The time for which a loop has not moved, from its second look on. It may be a stall already, or not yet.
+/// The time for which a loop has not moved, from the second look on. It may or may not become a stall.
 struct Standstill: Sendable {
     let pulse: LoopHeartbeat.Pulse
     let callouts: UInt64
     /// CPU time of the watchdog's thread at the start.
     let watchdogCPU = ThreadClock.nanoseconds
     var sampled: SampledTime
-    /// How much processor time was available at the start. Nil when nobody has looked.
+    /// How much processor time was available at the start. Nil if it was not read.
     var supply: SupplyMeter.Reading? {
         didSet { wantsSupply = supply == nil }
     }
-    /// Whether `supply` is still to be read.
+    /// Whether `supply` still has to be read.
     private(set) var wantsSupply = true
     /// Whether the owner of the lock that the thread waits for was found: once is enough.
     var lockIsKnown = false
 
-    /// Nil when none of the threads exists.
+    /// Nil if none of the threads exists.
     init?(pulse: LoopHeartbeat.Pulse, callouts: UInt64, threadIDs: [Int32], at time: MonotonicInstant) {
         guard let sampled = SampledTime(threadIDs: threadIDs, at: time) else { return nil }
         (self.pulse, self.callouts, self.sampled) = (pulse, callouts, sampled)
@@ -84,7 +84,7 @@ struct Standstill: Sendable {
     }
 }
 
-/// The present long turn of a loop, or a row of long turns: for the stalls that are not one standstill.
+/// The present long turn of a loop, or a row of long turns: for stalls that are not one standstill.
 struct BusySpan: Sendable {
     /// When the turn, or the first turn of the row, began.
     let key: MonotonicInstant
@@ -93,9 +93,9 @@ struct BusySpan: Sendable {
 
     private static let sampleLimit = 12
 
-    /// Nil when the thread is gone.
+    /// Nil if the thread has ended.
     ///
-    /// - Parameter busy: how long the turns of the row took together until now.
+    /// - Parameter busy: How long the turns of the row have taken together so far.
     init?(key: MonotonicInstant, threadID: Int32, at time: MonotonicInstant, busy: Duration) {
         guard let sampled = SampledTime(threadIDs: [threadID], at: time) else { return nil }
         (self.key, busyBefore, self.sampled) = (key, busy, sampled)

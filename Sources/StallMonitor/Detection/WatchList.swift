@@ -1,15 +1,15 @@
 import RunLoopKit
 import StallDetection
 
-/// All watched loops, and which of them are awake. The watchdog looks at the awake ones only, so sleeping loops cost nothing. Confined to the
-/// watchdog's thread.
+/// All watched loops, and which of them are awake. The watchdog looks only at those, so sleeping loops cost nothing. Confined to
+/// the watchdog's thread.
 struct WatchList {
     /// The loops to look at.
     private(set) var awake: [WatchedLoop] = []
-    /// By the places of their wake flags.
+    /// Keyed by the places of their wake flags.
     private var byPlace: [Int: WatchedLoop] = [:]
     private var byNumber: [Int: WatchedLoop] = [:]
-    /// How many loops have which tick, and which threshold.
+    /// For each tick, and for each threshold, how many loops have it.
     private var ticks = Tally()
     private var thresholds = Tally()
 
@@ -44,7 +44,7 @@ struct WatchList {
         thresholds.remove(watched.policy.rule.threshold)
     }
 
-    /// From now on the loop is judged by another rule. It is awake then, as after it was added.
+    /// Changes the rule by which the loop is judged. It is awake then, as after it was added.
     mutating func change(_ watched: WatchedLoop, to rule: StallRule, missed: Duration) {
         ticks.remove(watched.policy.rule.tick)
         thresholds.remove(watched.policy.rule.threshold)
@@ -54,11 +54,11 @@ struct WatchList {
         wake(watched, restedUntil: nil, missed: missed)
     }
 
-    /// The loop has left its rest.
+    /// Wakes a loop that has left its rest.
     ///
     /// - Parameters:
-    ///   - time: until when it rested at least.
-    ///   - missed: how much time the watchdog had missed in all until then. None of it counts against the time that begins now.
+    ///   - time: The loop rested at least until then.
+    ///   - missed: How much time the watchdog had missed in total until then. None of it counts for the time that begins now.
     mutating func wake(_ watched: WatchedLoop, restedUntil time: MonotonicInstant?, missed: Duration? = nil) {
         guard !watched.isAwake else { return }
         watched.isAwake = true
@@ -67,7 +67,7 @@ struct WatchList {
         awake.append(watched)
     }
 
-    /// Stops looking at the loops that are at rest and will raise their flag, and at those that are paused.
+    /// Stops looking at loops that rest and will raise their flag, and at paused loops.
     mutating func letSleep(_ isPaused: (WatchedLoop) -> Bool) {
         awake.removeAll { watched in
             guard isPaused(watched) || (watched.isAtRest && watched.loop.heartbeat.requestWakeSignal()) else {
@@ -79,7 +79,7 @@ struct WatchList {
     }
 }
 
-/// Lengths with the number of loops that have them. There are few different ones.
+/// Lengths, with the number of loops that have each. There are few different ones.
 private struct Tally {
     private var counts: [Duration: Int] = [:]
     var least: Duration? { counts.keys.min() }

@@ -4,7 +4,8 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// What the watched loops share when they are looked at: where stacks come from, and where findings go. Confined to the watchdog's thread.
+/// What the watched loops share when they are looked at: the source of stacks, and the destinations of findings. Confined to the
+/// watchdog's thread.
 struct WatchServices {
     let notices: Mailbox<StallNotice>
     let ledger: WatchdogLedger
@@ -12,7 +13,7 @@ struct WatchServices {
     private(set) var stackSource: StackSource
     var costs: CostGuard
     var supply: SupplyMeter
-    /// Whether a stall counts though a tracer is attached to its thread.
+    /// Whether a stall counts even if a tracer is attached to its thread.
     private(set) var countsTraced: Bool
     /// Nil: no stall ends the process.
     var lastResort: LastResort?
@@ -28,7 +29,7 @@ struct WatchServices {
 
     /// Records a time that does not count.
     ///
-    /// - Parameter watch: the label of the loop it concerns. Nil: all loops.
+    /// - Parameter watch: The label of the loop that it concerns. Nil: all loops.
     func record(_ kind: PauseKind, from start: MonotonicInstant, to end: MonotonicInstant, watch: String?) {
         let pause = RunRecord.Pause(
             kind: kind,
@@ -56,11 +57,11 @@ struct WatchServices {
     }
 }
 
-// Captures within the budget. They are counted in the ledger here, except for the stacks of a stall and its samples, which the
-// caller counts by their outcome.
+// Captures within the budget. They are counted in the ledger here. The caller counts the stacks of a stall and its samples, by
+// their outcome.
 
 extension WatchServices {
-    /// The stack of a stall. The outcome says why there is none, if so.
+    /// The stack of a stall; or an outcome that says why there is none.
     mutating func detection(of thing: WatchedThing, at place: LoopPlace, _ time: MonotonicInstant) -> StackOutcome {
         costs.detection(at: time) { [stackSource] in stackSource.stack(of: thing, at: place) }
     }
@@ -70,7 +71,7 @@ extension WatchServices {
         costs.sample(at: time) { [stackSource] in stackSource.stack(of: thing, at: place) }
     }
 
-    /// The stacks of the other threads. Takes at most `time`, for which no loop is looked at.
+    /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.
     func otherThreads(than thread: Int32?, within time: Duration) -> ThreadStacks? {
         let found = costs.measure(
             { stackSource.otherThreads(than: thread, within: time) },
@@ -90,7 +91,7 @@ extension WatchServices {
         return found
     }
 
-    /// The stack that a thread copied when it came to run again, if it had no processor when the stack was asked for.
+    /// The stack that a thread copied when it ran again, if it had no processor when the stack was requested.
     func lateStack(of thing: WatchedThing, _ span: StallSpan) -> CapturedStack? {
         let found = costs.measure(
             { stackSource.lateStack(of: thing, since: span.latestStart) },
@@ -110,15 +111,15 @@ extension ThreadStacks {
 
 /// Takes the stacks of watched threads.
 struct StackSource: Sendable {
-    /// Nil when stacks cannot be taken, for the reason in `problem`.
+    /// Nil if stacks cannot be taken, for the reason in `problem`.
     let capturer: StackCapturer?
     /// Whether to find out who holds a lock that a thread waits for.
     var followsLocks: Bool
     private let problem: String
-    /// Whether a stall's other threads are captured, too.
+    /// Whether the other threads are captured too when a loop stalls.
     var capturesAllThreads = false
 
-    /// Installs the signal's handler. Where that is refused, stalls are reported without stacks, and `tell` is called with the
+    /// Installs the signal's handler. If that is refused, stalls are reported without stacks, and `tell` is called with the
     /// reason.
     init(signal: Int32, followsLocks: Bool = true, tell: (StallMonitorError) -> Void) {
         self.followsLocks = followsLocks
@@ -132,16 +133,16 @@ struct StackSource: Sendable {
         }
     }
 
-    /// The stacks of the other threads. Takes at most `time`, for which no loop is looked at.
+    /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.
     func otherThreads(than stalled: Int32?, within time: Duration) -> ThreadStacks? {
         guard let capturer else { return nil }
         return try? capturer.captureAll(except: stalled.map { [$0] } ?? [], within: time).get()
     }
 
-    /// The outcome where stacks cannot be taken.
+    /// The outcome if stacks cannot be taken.
     var stackless: StackOutcome { .unavailable(problem) }
 
-    /// The stack of the loop's thread. `raced` if the loop has moved on by the time the stack is taken.
+    /// The stack of the loop's thread. `raced` if the loop had moved on before the stack was taken.
     func stack(of loop: WatchedThing, at place: LoopPlace) -> StackOutcome {
         guard let capturer else { return stackless }
         guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
@@ -158,7 +159,7 @@ struct StackSource: Sendable {
 }
 
 extension StackSource {
-    /// The stack that the loop's thread copied when it ran again, if it had no processor when its stack was asked for.
+    /// The stack that the loop's thread copied when it ran again, if it had no processor when its stack was requested.
     func lateStack(of loop: WatchedThing, since: MonotonicInstant) -> CapturedStack? {
         guard let capturer, let thread = loop.thread else { return nil }
         return capturer.lateCapture(threadID: thread.id, since: since.nanoseconds)
@@ -168,7 +169,7 @@ extension StackSource {
 /// Where a loop was seen.
 struct LoopPlace: Hashable, Sendable {
     var pulse: LoopHeartbeat.Pulse
-    /// How many callouts had begun, for a loop that does not move. Nil for one that does.
+    /// The number of callouts that had begun, for a loop that does not move. Nil for a loop that moves.
     var callouts: UInt64?
     /// Since when it has been there, if known. A stack taken at any time since then is valid.
     var since: MonotonicInstant?
@@ -202,7 +203,7 @@ extension StackSource {
 // Workers of a pool.
 
 extension StackSource {
-    /// The stack of a worker. `raced` if it is no longer at the job by the time the stack is taken.
+    /// The stack of a worker. `raced` if it had left the job before the stack was taken.
     func stack(of job: TaskPoolHeartbeat.RunningJob, in pool: TaskPoolHeartbeat) -> StackOutcome {
         guard let capturer else { return stackless }
         let result = capturer.capture(threadID: job.threadID)

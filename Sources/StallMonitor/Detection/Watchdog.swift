@@ -11,20 +11,20 @@ import Synchronization
 /// see that the watchdog is not parked, and do not. Ticking, it looks once a tick at the loops that are awake. A loop that is found at rest is
 /// not looked at again until it raises its wake flag. Findings go to the reporter, so that neither symbols nor disks delay the next look.
 final class Watchdog: Sendable {
-    /// What other threads ask of the watchdog.
+    /// What other threads request from the watchdog.
     enum Order: Sendable {
         case watch(WatchIdentity, WatchedThing, StallRule, WakeFlag, [ExpectedSlowness])
         case cancel(Int)
         /// The configuration has changed.
         case adopt(WatchSettings)
-        /// From a moment on one watch, or all, is not looked at.
+        /// Pauses one watch, or all, from a moment on.
         case pause(Int?, MonotonicInstant)
         case resume(Int?, MonotonicInstant)
-        /// Call this on the reporter's thread, once everything that is known by then was reported.
+        /// Calls this on the reporter's thread, once everything known at that time was reported.
         case settle(@Sendable () -> Void)
         case stop
 
-        /// From when on a loop counts by this order. Nil for the orders that start no watch.
+        /// The moment from which on a loop counts because of this order. Nil for orders that start no watch.
         fileprivate var countsSince: MonotonicInstant? {
             switch self {
             case .watch(let identity, _, _, _, _): identity.since
@@ -41,7 +41,7 @@ final class Watchdog: Sendable {
     private let generation = ForkGeneration.current
     private let createdAt = MonotonicInstant.now
 
-    /// Hands an order over. Any thread. Orders after `stop` are ignored.
+    /// Passes an order to the watchdog. Any thread. Orders after `stop` are ignored.
     func give(_ order: Order) {
         // A fork's child has no watchdog thread, and the lock may be held there forever.
         guard generation.isCurrent else { return }
@@ -49,13 +49,13 @@ final class Watchdog: Sendable {
         semaphore.signal()
     }
 
-    /// A wake flag was raised. On the loop's thread, as it leaves its rest.
+    /// Wakes the watchdog: a wake flag was raised. Called on the loop's thread, as it leaves its rest.
     func wake() {
         guard isParked.load(ordering: .sequentiallyConsistent) else { return }
         if isParked.exchange(false, ordering: .sequentiallyConsistent) { semaphore.signal() }
     }
 
-    /// The thread's life. Returns after a `stop` order, with all stalls closed.
+    /// The body of the thread. Returns after a `stop` order, with all stalls closed.
     func run(_ state: consuming WatchdogState) {
         state.begin(since: createdAt)
         while carryOutOrders(&state, { state, since in state.catchUp(since: since) }) {
@@ -66,15 +66,16 @@ final class Watchdog: Sendable {
                 guard carryOutOrders(&state, { $0.unparked(at: .now, since: $1) }) else { break }
                 continue
             }
-            // A signal is for an order, or from a loop that raised its flag just after the look at the flags. Neither is a tick.
+            // A signal is either for an order, or from a loop that raised its flag just after the flags were read. Neither is a
+            // tick.
             if !semaphore.wait(until: state.nextLook) { state.look() }
         }
         state.finish()
     }
 
-    /// - Parameter catchUp: finds out how much time was missed until now, by the watched loops and by those that count since the given moment
-    ///   because of an order. Returns what had been missed before.
-    /// - Returns: false after `stop`.
+    /// - Parameter catchUp: Determines how much time was missed until now, by the watched loops and by those that count since the
+    ///   given moment because of an order. Returns what had been missed before.
+    /// - Returns: False after `stop`.
     private func carryOutOrders(
         _ state: inout WatchdogState,
         _ catchUp: (inout WatchdogState, MonotonicInstant?) -> Duration
@@ -110,7 +111,7 @@ final class Watchdog: Sendable {
         return true
     }
 
-    /// Parks if every loop is at rest. False when one is busy, or has raised its flag already.
+    /// Parks if every loop is at rest. False if one is busy, or has already raised its flag.
     ///
     /// No departure is lost: the watchdog sets `isParked` before it reads the flags, and a loop raises its flag before it reads `isParked`. So a
     /// loop that leaves its rest in between is seen here, or its signal ends the wait at once.
@@ -139,7 +140,7 @@ final class WakeFlag: LoopWatcher {
         bit = 1 << UInt64(place % WakeFlagRow.width)
     }
 
-    /// On the loop's thread, as it leaves its rest. Wait-free, except for the signal to a parked watchdog.
+    /// Called on the loop's thread, as it leaves its rest. Wait-free, except for the signal to a parked watchdog.
     func loopDidLeaveRest() {
         // Sequentially consistent, before the look at the watchdog's flag: see `Watchdog.park`.
         row.raised.bitwiseOr(bit, ordering: .sequentiallyConsistent)
@@ -147,7 +148,7 @@ final class WakeFlag: LoopWatcher {
     }
 }
 
-/// Which of 64 flags were raised since the watchdog last looked.
+/// 64 flags, and which of them were raised since the watchdog last looked.
 final class WakeFlagRow: Sendable {
     static let width = UInt64.bitWidth
     let raised = Atomic<UInt64>(0)
@@ -161,10 +162,10 @@ final class WakeFlags: Sendable {
         var used = 0
     }
 
-    /// The loops' threads do not take this lock: each flag has its row.
+    /// The loops' threads do not take this lock: each flag has its own row.
     private let places = ForkSafeMutex(Places())
 
-    /// A flag at a free place. Any thread.
+    /// Creates a flag at a free place. Any thread.
     func makeFlag(for watchdog: Watchdog) -> WakeFlag {
         places.withLock { places in
             let place = places.free.popLast() ?? places.used

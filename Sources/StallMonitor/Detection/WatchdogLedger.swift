@@ -3,11 +3,11 @@ import RunLoopKit
 import StackCapture
 import StallReports
 
-/// What the watchdog has counted so far, for the run record. Written by the watchdog, read by the reporter.
+/// The watchdog's counts so far, for the run record. Written by the watchdog, read by the reporter.
 final class WatchdogLedger: Sendable {
     struct Counts: Sendable {
         var looks = 0
-        /// Looks at single loops. A sleeping loop is not looked at.
+        /// Looks at single loops. Sleeping loops are not looked at.
         var loopLooks = 0
         var lateLooks = 0
         var captures = 0
@@ -15,16 +15,16 @@ final class WatchdogLedger: Sendable {
         var captureFailures = 0
         /// The state of the budget for captures. Nil before the first look.
         var budget: CostBudget.Account?
-        /// The present watches, by their numbers.
+        /// The present watches, keyed by their numbers.
         var watches: [Int: WatchRecord] = [:]
-        /// The sums of the watches that have ended, by name. Bounded, however many loops come and go.
+        /// The sums of the watches that have ended, keyed by name. Their number is bounded, however many loops begin and end.
         var past: [WatchName: WatchTotal] = [:]
-        /// Processes that were watched from outside, latest last.
+        /// Processes that were watched from outside. The latest is last.
         var targets: [ProcessIdentity] = []
         var pauses = PauseTally()
-        /// Candidates that were dismissed, by the reason.
+        /// Dismissed candidates, by reason.
         var dismissed: [PauseKind: Int64] = [:]
-        /// The present stalls, by their numbers: which loop, and since when.
+        /// The ongoing stalls, keyed by their numbers: which loop, and since when.
         var ongoing: [Int: (name: WatchName, since: MonotonicInstant)] = [:]
     }
 
@@ -33,9 +33,10 @@ final class WatchdogLedger: Sendable {
         var since: MonotonicInstant
         /// How many turns the loop had made before, modulo 2^40.
         var firstTurn: UInt64
-        /// The loop's own counts are read only when the record is made, so they cost the watchdog nothing. Nil for a loop that publishes nothing.
+        /// The source of the loop's own counts. They are read only when the record is made, so they cost the watchdog nothing.
+        /// Nil for a loop that publishes nothing.
         var heartbeat: (any WatchedHeartbeat)?
-        /// How long the watch was paused, and since when it is now.
+        /// How long the watch was paused, and since when it is paused now.
         var paused = Duration.zero
         var pausedSince: MonotonicInstant?
 
@@ -52,12 +53,12 @@ final class WatchdogLedger: Sendable {
 
     struct WatchTotal: Hashable, Sendable {
         var time = Duration.zero
-        /// Nil: they are not counted.
+        /// Nil if turns are not counted.
         var turns: UInt64?
         var lengths = TurnHistogram()
         /// The function in which the longest job began, then those that awaited it. Empty if unknown.
         var longestFunctions: [UInt] = []
-        /// Watches that have neither ended nor are paused.
+        /// The number of watches that have not ended and are not paused.
         var underWay = 0
 
         static func + (a: WatchTotal, b: WatchTotal) -> WatchTotal {
@@ -81,13 +82,13 @@ final class WatchdogLedger: Sendable {
 }
 
 extension WatchdogLedger.Counts {
-    /// How many names are kept of watches that have ended. Further ones are counted together.
+    /// How many names of ended watches are kept. Further ones are counted together.
     private static let nameLimit = 256
 
-    /// To be called while the watcher is still attached.
+    /// Call it while the watcher is still attached.
     mutating func endWatch(_ number: Int, at time: MonotonicInstant) {
         guard let watch = watches.removeValue(forKey: number) else { return }
-        // There may be a new name for every watch, such as thread names with a number in them.
+        // Every watch may have a new name, such as a thread name with a number in it.
         let isKnown = past[watch.name] != nil || past.count < Self.nameLimit
         let name = isKnown ? watch.name : WatchName(type: watch.name.type, label: "(others)")
         var total = watch.total(at: time)
@@ -113,18 +114,18 @@ extension WatchdogLedger.Counts {
 }
 
 extension ExpectedSlowness {
-    /// Scopes whose time is summed in the run record.
+    /// Creates scopes whose time is summed in the run record.
     convenience init(kind: PauseKind = .expectedSlow, ledger: WatchdogLedger) {
         self.init(kind: kind) { kind, length in ledger.update { $0.pauses.sum(kind, lasting: length) } }
     }
 }
 
-/// The pauses of a run so far: the latest ones singly, and sums of all.
+/// The pauses of a run so far: the latest ones individually, and the sums of all.
 struct PauseTally: Hashable, Sendable {
     private(set) var latest: [RunRecord.Pause] = []
     private(set) var totals: [PauseKind: RunRecord.PauseTotal] = [:]
 
-    /// How many pauses. Scopes, a late watchdog and a clock that was set are not pauses.
+    /// The number of pauses. Scopes, a late watchdog and clock changes are not pauses.
     var count: Int64 {
         let counted: [PauseKind] = [.suspended, .frozen, .traced, .stopped, .monitoringPaused]
         return counted.reduce(0) { $0 + (totals[$1]?.count ?? 0) }
@@ -136,7 +137,7 @@ struct PauseTally: Hashable, Sendable {
         latest.append(pause)
     }
 
-    /// Adds a time of a kind that is only summed.
+    /// Adds time of a kind that is only summed.
     mutating func sum(_ kind: PauseKind, lasting length: Duration) {
         totals[kind, default: .init()].add(length.nanoseconds)
     }
@@ -147,14 +148,14 @@ struct PauseTally: Hashable, Sendable {
 }
 
 extension RunRecord.PauseTotal {
-    /// Saturating: a clock that is set back and forth can exceed 64 bits.
+    /// Saturates: a clock that is set back and forth can exceed 64 bits.
     fileprivate mutating func add(_ length: Int64) {
         count = count.addingSaturated(1)
         durationNs = durationNs.addingSaturated(length)
     }
 }
 
-/// When the run record is updated: soon after the start, then at growing intervals of at most half a minute.
+/// When to update the run record: soon after the start, then at growing intervals of at most half a minute.
 struct CheckpointSchedule {
     private var next: MonotonicInstant
     private var interval = DoublingInterval(from: .milliseconds(500), upTo: .seconds(30))

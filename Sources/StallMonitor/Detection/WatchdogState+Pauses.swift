@@ -1,13 +1,13 @@
 import RunLoopKit
 import StallReports
 
-// Times in which nothing is looked at: pauses of the monitoring, and a crash of the process.
+// Times in which nothing is looked at: pauses of the monitoring, and crashes of the process.
 
 extension WatchdogState {
-    /// Whether the loop is not to be looked at.
+    /// Whether the loop is paused, so that it is not looked at.
     func isPaused(_ watched: WatchedLoop) -> Bool { watched.isPaused || pausedSince != nil }
 
-    /// From `time` on the watch, or every watch, is not looked at. A stall under way is closed, because its further length will not be known.
+    /// Pauses one watch, or all, from `time` on. Ongoing stalls are closed, because their further length will not be known.
     mutating func pause(_ number: Int?, at time: MonotonicInstant) {
         for watched in loops(number) {
             watched.abandon(at: .now, with: &services)
@@ -16,13 +16,13 @@ extension WatchdogState {
             services.ledger.update { $0.watches[number]?.pause(at: time) }
         }
         if number == nil, pausedSince == nil { pausedSince = time }
-        // Readers take a watch that the run record lists to be watched up to now.
+        // Readers assume that a watch listed in the run record has been watched up to now.
         services.notices.add(.checkpoint)
     }
 
     /// Looks again, and counts from `time` on.
     ///
-    /// - Parameter missed: how much time the watchdog had missed by then.
+    /// - Parameter missed: How much time the watchdog had missed by then.
     mutating func resume(_ number: Int?, at time: MonotonicInstant, missed: Duration) {
         if number == nil { closeMonitorsPause(at: time) }
         for watched in loops(number) {
@@ -35,7 +35,7 @@ extension WatchdogState {
         }
     }
 
-    /// One, or all.
+    /// The loop with this number; nil means all.
     private func loops(_ number: Int?) -> [WatchedLoop] {
         guard let number else { return watchList.all }
         return watchList.loop(number: number).map { [$0] } ?? []
@@ -51,8 +51,8 @@ extension WatchdogState {
         services.record(.monitoringPaused, from: since, to: time, watch: watched.identity.name.label)
     }
 
-    /// While a crash handler runs, it stops all loops. That time is not part of a stall, so stalls under way keep the length of the last look.
-    /// If the process lives on after all, they are closed with that length, and counting starts again.
+    /// A crash handler stops all loops while it runs. That time is not part of a stall, so ongoing stalls keep the length of the
+    /// last look. If the process survives, they are closed with that length, and counting starts again.
     mutating func noticeCrash() {
         guard crash.isUnderWay() != isCrashing else { return }
         isCrashing.toggle()

@@ -13,14 +13,14 @@ struct WatchdogState: ~Copyable {
     private let wakeFlags: WakeFlags
     /// When the wake flags were last read. A loop whose flag was raised since then rested until then.
     private var flagsTaken: MonotonicInstant = .now
-    /// How much time had been missed by then.
+    /// How much time had been missed when the flags were last read.
     private var missedAtFlags = Duration.zero
     private var checkpoints = CheckpointSchedule(start: .now)
     private var selfCheck: SelfCheck
-    /// Since when the whole monitor is paused.
+    /// Since when the whole monitor is paused. Nil if it is not.
     var pausedSince: MonotonicInstant?
     let crash = CrashWatch()
-    /// The process ends by a crash. No stall begins any more, and those under way do not grow.
+    /// Whether the process is crashing. Then no stall begins, and ongoing stalls do not grow.
     var isCrashing = false
     var services: WatchServices
 
@@ -49,7 +49,7 @@ struct WatchdogState: ~Copyable {
         )
     }
 
-    /// On the watchdog's thread, which was started after `time`.
+    /// Called on the watchdog's thread, which was started after `time`.
     mutating func begin(since time: MonotonicInstant) { selfCheck.begin(since: time) }
 
     /// Whether every loop is at rest and will raise its flag.
@@ -63,13 +63,13 @@ struct WatchdogState: ~Copyable {
 
     // MARK: - Waking
 
-    /// The parked wait is over. The first look follows a tick later: a loop that wakes often and briefly costs one look a tick.
+    /// Ends the parked wait. The first look follows a tick later, so a loop that often wakes briefly costs one look per tick.
     ///
-    /// - Parameter since: when another loop began to count, by an order that is still to be carried out.
-    /// - Returns: how much time had been missed before.
+    /// - Parameter since: When another loop began to count, by an order that is still to be carried out.
+    /// - Returns: How much time had been missed before.
     mutating func unparked(at time: MonotonicInstant, since: MonotonicInstant?) -> Duration {
         let (woken, missed) = (wakeFlags.takeRaised().compactMap(watchList.loop(place:)), selfCheck.missed)
-        // A paused loop may have been busy all along.
+        // A paused loop may have been busy all the time.
         let departures = woken.filter { !isPaused($0) }.compactMap(\.departure)
         let first = (departures + [since].compactMap { $0 }).min()
         let (runnable, absences) = selfCheck.unpark(departure: first, at: time, tick: tick)
@@ -80,10 +80,10 @@ struct WatchdogState: ~Copyable {
         return missed
     }
 
-    /// Not parked. A loop begins to count, by an order given at `since`. The process may have been stopped since then, or since the next look
-    /// was due.
+    /// Called while not parked, when a loop begins to count by an order given at `since`. The process may have been stopped since
+    /// then, or since the next look was due.
     ///
-    /// - Returns: how much time had been missed before.
+    /// - Returns: How much time had been missed before.
     mutating func catchUp(since: MonotonicInstant?) -> Duration {
         let missed = selfCheck.missed
         if let since { services.record(selfCheck.wake(due: min(since, nextLook), at: .now, tick: tick)) }
@@ -100,7 +100,7 @@ struct WatchdogState: ~Copyable {
 
     // MARK: - Looking
 
-    /// Looks at every loop that is awake, or, between two ticks, at those alone that reach their threshold.
+    /// Looks at every awake loop. Between two ticks, looks only at loops that reach their threshold.
     mutating func look() {
         let (woken, due) = (MonotonicInstant.now, nextLook)
         services.costs.update(at: woken)
@@ -129,7 +129,7 @@ struct WatchdogState: ~Copyable {
     }
 
     private mutating func look(at watched: WatchedLoop) {
-        // A new reading for each loop: the captures of the one before may have taken a while.
+        // Reads the clock again for each loop: the captures for the one before may have taken a while.
         let now = MonotonicInstant.now
         services.record(selfCheck.step(at: now, tick: tick))
         let excluded = watched.excludedTime.take(at: now, missed: selfCheck.missed, because: selfCheck.reason)
@@ -152,7 +152,7 @@ struct WatchdogState: ~Copyable {
             services.notices.add(.checkpoint, mayBeDropped: true)
             services.live.refresh()
         }
-        // Before `rest`, which starts the account again: a stop since the last step would be lost.
+        // This comes before `rest`, which restarts the account: otherwise a stop since the last step would be lost.
         services.record(selfCheck.step(at: now, tick: tick))
         selfCheck.rest(at: now)
         guard isRound else { return schedule.add(maturities, after: now) }
@@ -183,7 +183,7 @@ struct WatchdogState: ~Copyable {
         }
     }
 
-    // MARK: - Coming and going
+    // MARK: - Adding and removing
 
     mutating func add(_ watched: WatchedLoop) {
         let record = WatchdogLedger.WatchRecord(
@@ -212,14 +212,14 @@ struct WatchdogState: ~Copyable {
         services.notices.add(.checkpoint)
     }
 
-    /// Calls `done` on the reporter's thread after everything that is known now. Looks at the stalled loops first, so that a stall that has ended
-    /// is reported as ended.
+    /// Calls `done` on the reporter's thread after everything known now was reported. Looks at the stalled loops first, so that a
+    /// stall that has ended is reported as ended.
     mutating func settle(_ done: @escaping @Sendable () -> Void) {
         for watched in watchList.all where watched.stall != nil { look(at: watched) }
         services.notices.add(.settled(done))
     }
 
-    /// Called when the process may be about to end: the live record then says so.
+    /// Called when the process may be about to end, so that the live record says so.
     func serveExit() { services.live.serveExit() }
 
     mutating func finish() {
@@ -233,7 +233,7 @@ struct WatchdogState: ~Copyable {
 
     private mutating func release(_ watched: WatchedLoop) {
         let now = MonotonicInstant.now
-        // Before the watcher is detached, which takes the heartbeat's counts with it.
+        // This comes before the watcher is detached, because detaching removes the heartbeat's counts.
         services.ledger.update { [number = watched.identity.number] in $0.endWatch(number, at: now) }
         watched.loop.heartbeat.detach()
         watched.abandon(at: now, with: &services)

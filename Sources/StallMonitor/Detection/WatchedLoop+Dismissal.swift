@@ -4,22 +4,22 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-// Candidates that are not stalls: the thread is kept from running from outside, or waits in the loop's own wait.
+// Candidates that are not stalls: something outside keeps the thread from running, or it waits in the loop's own wait.
 
-/// A time in which a loop's thread was kept from running from outside, while the watchdog was awake.
+/// A time in which something outside kept a loop's thread from running while the watchdog was awake.
 struct OutsideDelay: Hashable, Sendable {
     var kind: PauseKind
-    /// Where the loop is meanwhile.
+    /// The loop's state during that time.
     var pulse: LoopHeartbeat.Pulse
     var since: MonotonicInstant
-    /// When it was last seen to last.
+    /// When it was last seen to continue.
     var until: MonotonicInstant
 }
 
 extension WatchedLoop {
     /// Dismisses a candidate whose thread is kept from running from outside.
     ///
-    /// - Returns: whether it did.
+    /// - Returns: Whether it did.
     func dismissIfStopped(
         _ category: StallCategory,
         _ span: StallSpan,
@@ -36,10 +36,11 @@ extension WatchedLoop {
         return true
     }
 
-    /// Dismisses a candidate whose stack shows the loop's own wait: it waits without publishing that. If the stack could not be taken because
-    /// the loop moved on, the latest known place counts: a loop that was found in its wait before is taken to have been there.
+    /// Dismisses a candidate whose stack shows the loop's own wait: the loop waits without publishing that. If the stack could
+    /// not be taken because the loop moved on, the latest known place decides: a loop that was found in its wait before is
+    /// assumed to have been there.
     ///
-    /// - Returns: whether it did.
+    /// - Returns: Whether it did.
     func dismissIfInWait(_ stack: StackOutcome, at time: MonotonicInstant, with services: WatchServices) -> Bool {
         guard stack.captured.map(isWait) ?? policy.wasFoundWaiting else { return false }
         services.ledger.update { $0.count(.raced) }
@@ -52,11 +53,11 @@ extension WatchedLoop {
         return loop.waits(on: Int32(truncatingIfNeeded: call.arguments.first ?? UInt.max))
     }
 
-    /// System calls in which an event loop waits. Their first argument is what it waits on.
+    /// System calls in which an event loop waits. The first argument is what it waits on.
     private static let waits: Set = ["epoll_pwait", "epoll_pwait2", "epoll_wait", "io_uring_enter"]
 
-    /// Excludes the time between two looks that both find the thread kept from running. Called when a stall has grown, and at each look while
-    /// a delay lasts.
+    /// Excludes the time between two looks that both find the thread kept from running. Called when a stall has grown, and at
+    /// each look while a delay lasts.
     func followOutsideDelay(at time: MonotonicInstant, with services: WatchServices) {
         let former = outsideDelay
         guard let pulse = stall?.pulse ?? former?.pulse, let kind = stopOfThread(services) else {
@@ -66,15 +67,15 @@ extension WatchedLoop {
         outsideDelay = OutsideDelay(kind: kind, pulse: pulse, since: former?.since ?? time, until: time)
     }
 
-    /// After a look: counts the standstill that has ended, if it was dismissed.
+    /// Called after a look: counts the standstill that has ended, if it was dismissed.
     ///
-    /// - Parameter pulse: where the loop is now. Nil if it is no longer watched.
+    /// - Parameter pulse: The loop's present state. Nil if it is no longer watched.
     func countDismissal(_ pulse: LoopHeartbeat.Pulse?, with services: WatchServices) {
         if let reason = policy.dismissal { services.ledger.update { $0.dismissed[reason, default: 0] += 1 } }
         if let outsideDelay, outsideDelay.pulse != pulse { closeOutsideDelay(services) }
     }
 
-    /// What keeps the thread from running. Nil: nothing does.
+    /// What keeps the thread from running. Nil if nothing does.
     private func stopOfThread(_ services: WatchServices) -> PauseKind? {
         guard let thread = loop.thread else { return nil }
         return ThreadStop.read(

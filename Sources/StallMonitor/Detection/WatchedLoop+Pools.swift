@@ -4,12 +4,12 @@ import StallDiagnosis
 import StallDetection
 import StallReports
 
-// Task pools. The watchdog watches a pool as it watches a loop, but a stall of a pool concerns all its workers.
+// Task pools. The watchdog watches a pool like a loop, but a stall of a pool concerns all its workers.
 
 extension WatchedLoop {
     /// The workers of a pool that has just been found stalled. Nil for a loop. Their stacks are taken within one tick.
     ///
-    /// - Parameter stack: that of the first worker, which was taken already.
+    /// - Parameter stack: The stack of the first worker, which has already been taken.
     func workers(
         _ place: LoopPlace,
         _ stack: StackOutcome,
@@ -24,7 +24,7 @@ extension WatchedLoop {
         case .pool(let watched): (pool, jobs) = (watched, watched.runningJobs ?? [])
         case .job(let watched): (pool, jobs) = (watched.pool, watched.pool.oldestJob.map { [$0] } ?? [])
         }
-        // Another job may be the oldest by now.
+        // Another job may have become the oldest.
         let first = place.isThat(of: loop.heartbeat) ? stack : .raced
         let waiting = pool.waitingCount
         var found = PoolObservation(
@@ -49,7 +49,7 @@ extension WatchedLoop {
         return found
     }
 
-    /// Samples the first workers. A capture that fails is left out: the next may succeed.
+    /// Samples the first workers. A failed capture is left out, because the next may succeed.
     func sampleWorkers(
         of pool: TaskPoolHeartbeat,
         _ pulse: LoopHeartbeat.Pulse,

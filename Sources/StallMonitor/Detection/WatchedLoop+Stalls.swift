@@ -4,13 +4,13 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-// What is done about the findings of a look: stacks are taken, and the reporter and the live record are informed.
+// How findings of a look are handled: stacks are taken, and the reporter and the live record are informed.
 
 extension WatchedLoop {
     /// Where the loop was at the latest look.
     var pulse: LoopHeartbeat.Pulse { lastLook?.pulse ?? loop.heartbeat.pulse }
 
-    /// After each look, before its findings are carried out.
+    /// Called after each look, before its findings are handled.
     func follow(_ findings: [StallFinding], at time: MonotonicInstant, with services: inout WatchServices) {
         if standstill?.wantsSupply == true { standstill?.supply = services.supply.reading(at: time) }
         if policy.dismissal != nil || outsideDelay != nil { countDismissal(pulse, with: services) }
@@ -31,7 +31,7 @@ extension WatchedLoop {
         }
     }
 
-    /// After each look: the length of the stall goes into the live record, which outlives the process.
+    /// Called after each look: writes the length of the stall into the live record, which outlives the process.
     func noteLength(at time: MonotonicInstant, with services: inout WatchServices) {
         guard let stall, let span = policy.span(of: stall.category, at: time) else { return }
         services.live.see(stall.number, span, at: time)
@@ -71,7 +71,7 @@ extension WatchedLoop {
         let samples = takeSamples(category, from: span.earliestStart, at: pulse)
         services.ledger.update { $0.count(stack) }
         let place = place(at: pulse)
-        // In this order: the loop may move on at any moment, and what comes later takes longer.
+        // The order matters: the loop may move on at any moment, and later steps take longer.
         let site = site(place, stack, with: services)
         let evidence = evidence(of: stall, span, at: time, with: &services)
         let pool = workers(place, stack, span, at: time, with: &services)
@@ -103,13 +103,14 @@ extension WatchedLoop {
         services.notices.add(.began(observation))
     }
 
-    /// Where the loop's thread waits. Nil if it has moved since its stack was taken: a descriptor's number may stand for another file by then.
+    /// Where the loop's thread waits. Nil if it has moved since its stack was taken: a descriptor's number may belong to another
+    /// file then.
     private func site(_ place: LoopPlace, _ stack: StackOutcome, with services: WatchServices) -> WaitSite? {
         let site = stack.captured.flatMap { services.stackSource.waitSite(of: $0, threadID: loop.thread?.id) }
         return place.isThat(of: loop.heartbeat) ? site : nil
     }
 
-    /// The owners of the lock that the loop's thread waits for. Nil for a pool, where each worker has its own.
+    /// The owners of the lock that the loop's thread waits for. Nil for a pool, whose workers each have their own.
     private func lock(_ place: LoopPlace, _ stack: StackOutcome, with services: WatchServices) -> LockFinding? {
         guard stack.captured != nil, case .loop = loop else { return nil }
         let found = services.lock(of: loop, at: place, stack)
@@ -117,7 +118,7 @@ extension WatchedLoop {
         return found
     }
 
-    /// The stacks of the other threads, if the configuration asks for them.
+    /// The stacks of the other threads, if the configuration requests them.
     private func others(_ stack: StackOutcome, with services: WatchServices) -> ThreadStacks? {
         guard stack.captured != nil, services.stackSource.capturesAllThreads else { return nil }
         return services.otherThreads(than: loop.thread?.id, within: policy.rule.tick)
@@ -133,7 +134,7 @@ extension WatchedLoop {
         services.notices.add(.grew(stall.number, span), mayBeDropped: true)
     }
 
-    /// Takes a stack sample. One that fails is left out: the next may succeed.
+    /// Takes a stack sample. A failed one is left out, because the next may succeed.
     private func sample(at time: MonotonicInstant, with services: inout WatchServices) {
         if let pool = loop.pool { return sampleWorkers(of: pool, pulse, at: time, with: &services) }
         noteSample(at: time)
@@ -161,7 +162,7 @@ extension WatchedLoop {
     private func end(_ span: StallSpan, at time: MonotonicInstant, with services: inout WatchServices) {
         guard let stall else { return }
         reportBusyTime(span, hasEnded: true, with: services)
-        // A thread that got no processor could not show its stack. If it has run since, it has left it.
+        // A thread without a processor could not copy its stack in time. If it has run since, it has left a copy.
         if let late = services.lateStack(of: loop, span) {
             let sample = StackSample(time: late.copiedAt.map(MonotonicInstant.init(nanoseconds:)) ?? time, stack: late)
             services.notices.add(.sampled(stall.number, sample), mayBeDropped: true)
@@ -170,7 +171,8 @@ extension WatchedLoop {
         services.notices.add(.ended(stall.number, span, evidence(of: stall, span, at: time, with: &services)))
     }
 
-    /// Closes the stall because the loop is no longer looked at. If the loop itself has ended, so has the stall; otherwise its end is unknown.
+    /// Closes the stall because the loop is no longer looked at. If the loop itself has ended, the stall has ended too; otherwise
+    /// its end is unknown.
     func abandon(at time: MonotonicInstant, with services: inout WatchServices) {
         let findings = close(at: time)
         countDismissal(nil, with: services)
@@ -212,7 +214,7 @@ extension WatchedLoop {
         at time: MonotonicInstant,
         with services: inout WatchServices
     ) -> EvidenceWindow? {
-        // The counts reach to this look, but the standstill was over before.
+        // The counts include the time until this look, but the standstill was over before.
         let afterEnd = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
         var window = evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.excluded + afterEnd)
         if window != nil, let id = loop.thread?.id {

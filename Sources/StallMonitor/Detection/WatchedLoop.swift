@@ -3,35 +3,35 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// One watched loop: what the watchdog knows of it, and what a look at it does. Confined to the watchdog's thread.
+/// One watched loop: what the watchdog knows about it, and what a look at it does. Confined to the watchdog's thread.
 ///
 ///     look ──> policy ──candidate──> confirm or dismiss ──> begin ──> grow, sample ──> end
 ///
-/// The first half, reading the heartbeat and asking the policy, is in this file. What is done about the findings is in
+/// The first half, reading the heartbeat and applying the policy, is in this file. Findings are handled in
 /// `WatchedLoop+Stalls.swift`.
 final class WatchedLoop {
     let identity: WatchIdentity
     let loop: WatchedThing
     let wakeFlag: WakeFlag
     private(set) var policy: KindsPolicy
-    /// Whether the watchdog looks at it. It does not while the loop rests and will raise its wake flag.
+    /// Whether the watchdog looks at it. It does not look while the loop rests and will raise its wake flag.
     var isAwake = false
     /// Since when this watch is paused. The whole monitor may be paused, too.
     var pausedSince: MonotonicInstant?
-    /// The rule that takes the place of the present one once there is no stall: a stall is judged to its end by the rule by which it began.
+    /// The rule that replaces the present one once there is no stall: a stall is judged to its end by the rule by which it began.
     var nextRule: StallRule?
     /// The confirmed stall, if there is one.
     var stall: Stall?
-    /// The latest time for which the loop did not move.
+    /// The latest time in which the loop did not move.
     var standstill: Standstill?
     /// The present long turn, or the row that it belongs to.
     private var busySpan: BusySpan?
-    /// What kept the loop's thread from running, from outside, and since when.
+    /// What has kept the loop's thread from running from outside, and since when.
     var outsideDelay: OutsideDelay?
     /// Time that counts towards no stall.
     var excludedTime: ExcludedTimeMeter
     private(set) var lastLook: LoopSample?
-    /// How many callouts had begun before the present turn, and by the latest look at it.
+    /// The number of callouts that had begun before the present turn, and by the latest look at it.
     private var turnCallouts: (since: MonotonicInstant, before: UInt64, latest: UInt64)?
     /// How long the loop had been busy in the stall that ended at the latest look.
     private var busyAtEnd: Duration?
@@ -62,20 +62,20 @@ final class WatchedLoop {
     var isAtRest: Bool { policy.isAtRest }
     var isPaused: Bool { pausedSince != nil }
 
-    /// When the loop left its rest, or began another turn since. Nil for a loop at rest, or one that stamps nothing.
+    /// When the loop left its rest, or began another turn since. Nil for a loop at rest, or one that writes no stamps.
     var departure: MonotonicInstant? {
         loop.heartbeat.pulse.isAtRest ? nil : MonotonicInstant(stamp: loop.heartbeat.turnStamp)
     }
 
-    /// The watchdog was parked until `time`, so the loop was at rest.
+    /// Notes that the watchdog was parked until `time`, so the loop was at rest.
     func unparked(at time: MonotonicInstant) { policy.unparked(at: time) }
 
     // MARK: - The look
 
-    /// Reads the heartbeat and asks the policy. Also requests a stamp of the loop's next transition, so that the end of a stall is known
-    /// exactly.
+    /// Reads the heartbeat and applies the policy. Also requests a stamp of the loop's next transition, so that the end of a
+    /// stall is known exactly.
     ///
-    /// - Returns: where the loop is, and what the policy found. A candidate is to be confirmed or dismissed before the next look.
+    /// - Returns: The loop's state, and what the policy found. A candidate must be confirmed or dismissed before the next look.
     func look(
         at time: MonotonicInstant,
         late: Bool,
@@ -84,7 +84,8 @@ final class WatchedLoop {
         var look = read(at: time, late: late, excluded: excluded)
         let standsStill =
             look.pulse == lastLook?.pulse && look.callouts == lastLook?.callouts && !look.pulse.isAtRest
-        // A loop writes its stamps before the word they belong to. While it does not move, its stamp is requested already.
+        // A loop writes a stamp before the word that it belongs to. While the loop does not move, its stamp has already been
+        // requested.
         let firstTransition = standsStill ? nil : loop.heartbeat.takeTransitionStamp()
         look.firstTransition = firstTransition.flatMap(MonotonicInstant.init(stamp:))
         if !standsStill, !look.pulse.isAtRest { loop.heartbeat.requestTransitionStamp() }
@@ -93,7 +94,7 @@ final class WatchedLoop {
         let findings = policy.decide(look)
         let isOver = findings.contains(where: \.isOver)
         busyAtEnd = isOver ? busy : nil
-        // A stall that is over is still to be reported, with this.
+        // A stall that is over still has to be reported with this data.
         if !isOver { followBusySpan(look) }
         countCallouts(look, isOver: isOver)
         if standsStill, standstill?.isOf(look.pulse, look.callouts) != true {
@@ -158,17 +159,17 @@ final class WatchedLoop {
         policy.dismiss(category, because: reason, at: time)
     }
 
-    /// So much of the present standstill does not count, whether it is a stall yet or not.
+    /// Excludes a part of the present standstill, whether it is already a stall or not.
     func exclude(_ time: Duration, because reason: PauseKind) { policy.exclude(time, because: reason) }
 
-    /// Nobody looked until now.
+    /// Starts again after a time in which nothing was looked at.
     func resume(at time: MonotonicInstant) {
         policy.resume(at: time)
         (standstill, busySpan, lastLook) = (nil, nil, nil)
         nextTurn = loop.heartbeat.longTurnCount
     }
 
-    /// Another rule from now on. What the loop did before does not count by it.
+    /// Changes the rule. What the loop did before is not judged by it.
     func adopt(_ rule: StallRule, at time: MonotonicInstant) {
         policy = KindsPolicy(rule: rule)
         keepLongTurns()
@@ -185,9 +186,9 @@ final class WatchedLoop {
 // MARK: - Samples and evidence
 
 extension WatchedLoop {
-    /// Where the loop stands still at `pulse`, or is busy.
+    /// The loop's state at `pulse`: whether it stands still or is busy.
     func place(at pulse: LoopHeartbeat.Pulse) -> LoopPlace {
-        // A standstill of an earlier callout is kept until its stall was reported.
+        // The standstill of an earlier callout is kept until its stall was reported.
         guard let standstill, let lastLook, standstill.isOf(pulse, lastLook.callouts) else {
             return LoopPlace(pulse: pulse, since: lastLook?.busySince)
         }
@@ -202,7 +203,8 @@ extension WatchedLoop {
         return wantsBusySample(at: time)
     }
 
-    /// For a loop that moves: samples are taken while it is busy, once the turn is longer than two ticks or there is a row of long turns.
+    /// For a loop that moves: whether to sample it. Samples are taken while it is busy, once the turn is longer than two ticks or
+    /// there is a row of long turns.
     private func wantsBusySample(at time: MonotonicInstant) -> Bool {
         guard let busySpan, let since = lastLook?.busySince else { return false }
         let length = time - since
@@ -210,13 +212,13 @@ extension WatchedLoop {
         return busySpan.sampled.wantsSample(at: time, tick: policy.rule.tick)
     }
 
-    /// How much time a stack that is taken now stands for.
+    /// The amount of time that a stack taken now represents.
     func timeSinceSample(at time: MonotonicInstant) -> Duration {
         standstill.map { max(policy.rule.tick, time - ($0.sampled.lastSample ?? $0.sampled.since)) }
             ?? policy.rule.tick
     }
 
-    /// A stack is about to be taken.
+    /// Notes that a stack is about to be taken.
     func noteSample(at time: MonotonicInstant) {
         standstill?.sampled.noteSample(at: time)
         busySpan?.sampled.noteSample(at: time)
@@ -228,7 +230,7 @@ extension WatchedLoop {
         busySpan?.keep(sample)
     }
 
-    /// The samples of a stall from before it was proven.
+    /// Returns the samples of a stall from before it was proven.
     func takeSamples(_ category: StallCategory, from start: MonotonicInstant, at pulse: LoopHeartbeat.Pulse)
         -> [StackSample]
     {
@@ -247,7 +249,7 @@ extension WatchedLoop {
         return standstill?.pulse == pulse ? standstill?.evidence(threadID: id, at: time) : nil
     }
 
-    /// The turns and callouts of a stall of that length. Nil for a stall that is one standstill.
+    /// The turns and callouts of a stall with that length. Nil for a stall that is one standstill.
     func busyTime(_ category: StallCategory, _ span: StallSpan, hasEnded: Bool) -> StallReport.BusyTime? {
         switch category {
         case .blocked: return nil
@@ -269,7 +271,7 @@ extension WatchedLoop {
 }
 
 extension MonotonicInstant {
-    /// A loop's stamp. 0 means that there is none.
+    /// Converts a loop's stamp. 0 means that there is none.
     fileprivate init?(stamp: UInt64) {
         guard stamp != 0 else { return nil }
         self.init(nanoseconds: stamp)

@@ -3,10 +3,10 @@ import Glibc
 import RunLoopKit
 import StallReports
 
-/// Answers health probes on a port, on a thread of its own. Probes are few and short: a connection that lasts longer than two
-/// seconds is closed, and more than 16 at a time must wait.
+/// Answers health probes on a port, on its own thread. Probes are few and short: a connection that lasts longer than two seconds
+/// is closed, and more than 16 at a time have to wait.
 final class HealthEndpoint: Sendable {
-    /// The address where it listens.
+    /// The port on which it listens.
     let port: Int
     private let listener: Int32
     private let thread: MonitorThread
@@ -17,8 +17,8 @@ final class HealthEndpoint: Sendable {
 
     /// Opens the port.
     ///
-    /// - Parameter answer: called on the endpoint's thread for each probe. It must not block for long.
-    /// - Throws: `healthEndpointUnavailable`, or `threadNotStarted`. Nothing is left behind then.
+    /// - Parameter answer: Called on the endpoint's thread for each probe. It must not block for long.
+    /// - Throws: `healthEndpointUnavailable` or `threadNotStarted`. Nothing is left behind then.
     init(
         _ options: StallMonitor.Configuration.HealthOptions,
         _ answer: @escaping @Sendable () -> HealthAnswer
@@ -38,7 +38,7 @@ final class HealthEndpoint: Sendable {
         }
     }
 
-    /// Closes the port and ends the thread. If that does not happen by the deadline, the thread goes on. Does nothing in a fork's
+    /// Closes the port and ends the thread. If the thread does not end by the deadline, it continues. Does nothing in a fork's
     /// child, which has neither.
     func end(by deadline: MonotonicInstant) {
         // Wakes the thread that waits on it.
@@ -55,7 +55,7 @@ final class HealthEndpoint: Sendable {
         _ options: StallMonitor.Configuration.HealthOptions
     ) throws(StallMonitorError) -> (Int32, Int) {
         var hints = unsafe addrinfo()
-        // No name service is used: that can take minutes.
+        // Name services are not used, because they can take minutes.
         unsafe hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE
         unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
         var found: UnsafeMutablePointer<addrinfo>?
@@ -103,7 +103,7 @@ final class HealthEndpoint: Sendable {
     }
 }
 
-/// What the endpoint's thread does.
+/// The work of the endpoint's thread.
 private struct HealthService {
     let listener: Int32
     let answer: @Sendable () -> HealthAnswer
@@ -143,7 +143,7 @@ private struct HealthService {
                 case EAGAIN: return
                 // The socket no longer listens, or the host has closed it and the number is now another file.
                 case EINVAL, EBADF, ENOTSOCK, EOPNOTSUPP: hasEnded = true
-                // Without descriptors or memory accept would fail again at once, and so on.
+                // Without descriptors or memory, accept would keep failing at once.
                 case EMFILE, ENFILE, ENOMEM, ENOBUFS: usleep(100_000)
                 // The error belongs to that connection alone (accept(2)).
                 default: continue
@@ -155,12 +155,12 @@ private struct HealthService {
     }
 }
 
-/// One probe: its request is read, its response written, and then the client is to close.
+/// One probe: its request is read, its response written, and then the client is expected to close.
 private struct Connection {
     private enum Step {
         case receiving([UInt8])
         case sending(ArraySlice<UInt8>)
-        /// If it were closed at once with unread data, the connection would be reset and the response lost.
+        /// Reads the rest: closing a connection with unread data would reset it, and the response would be lost.
         case draining
         case over
     }
@@ -191,11 +191,11 @@ private struct Connection {
             }
         }
         if case .sending(let response) = step { send(response) }
-        // Anything else is ignored.
+        // Anything else from the client is ignored.
         if case .draining = step, receive()?.isEmpty == true { step = .over }
     }
 
-    /// Empty if the other end has closed or the connection has failed. Nil if nothing has come yet.
+    /// Empty if the other end has closed or the connection has failed. Nil if nothing has arrived yet.
     private func receive() -> [UInt8]? {
         var part = [UInt8](repeating: 0, count: HealthRequest.limit)
         let count = unsafe recv(descriptor, &part, part.count, Int32(MSG_DONTWAIT))

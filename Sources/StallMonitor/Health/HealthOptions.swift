@@ -2,14 +2,14 @@ import RunLoopKit
 import StallReports
 
 extension StallMonitor.Configuration {
-    /// A port on which the monitor answers `GET /health`, on a thread of its own that does not stall with a loop: for the
-    /// liveness probe of a supervisor.
+    /// A port on which the monitor answers `GET /health` for the liveness probe of a supervisor. It is answered on a separate
+    /// thread that does not stall with a loop.
     ///
-    /// The answer is 200, or 503 once a stall has lasted for `failsAfter`, with a line of JSON: `state` is `healthy`, `degraded`
-    /// or `stalled` as in ``StallMonitor/Health``, `stalls` lists the present stalls with their lengths, `problems` what the
-    /// monitor cannot do. Everybody who can reach the port gets this answer.
+    /// The status is 200, or 503 once a stall has lasted for `failsAfter`. The body is a line of JSON: `state` is `healthy`,
+    /// `degraded` or `stalled` as in ``StallMonitor/Health``, `stalls` lists the ongoing stalls with their lengths, and
+    /// `problems` what the monitor cannot do. Everybody who can reach the port gets this answer.
     public struct HealthOptions: Hashable, Sendable {
-        /// 0 to 65535. 0: a free port, which ``StallMonitor/healthPort`` tells.
+        /// 0 to 65535. 0: a free port, which ``StallMonitor/healthPort`` returns.
         public var port: Int
         /// A numeric address of this machine. `127.0.0.1` is reached from this machine only, `0.0.0.0` and `::` from everywhere.
         public var address: String
@@ -17,7 +17,7 @@ extension StallMonitor.Configuration {
         /// for less.
         public var failsAfter: Duration
 
-        /// By default for probes on the same machine.
+        /// Creates options. By default, probes must come from the same machine.
         public init(port: Int, address: String = "127.0.0.1", failsAfter: Duration = .seconds(10)) {
             (self.port, self.address, self.failsAfter) = (port, address, failsAfter)
         }
@@ -47,7 +47,7 @@ struct HealthAnswer: Hashable {
         }
     }
 
-    /// How many stalls are listed: there may be as many as loops.
+    /// How many stalls are listed: there may be as many as there are loops.
     private static let limit = 100
 
     init(_ health: StallMonitor.Health, failsAfter: Duration) {
@@ -64,14 +64,14 @@ struct HealthAnswer: Hashable {
             },
             problems: health.problems.map(\.description)
         )
-        // It holds only texts and numbers, so it can always be encoded.
+        // The document contains only texts and numbers, so it can always be encoded.
         body = (try? ReportJSON.encode(document)) ?? Array("{}\n".utf8)
     }
 }
 
 /// The request of a health probe, as far as it has arrived.
 enum HealthRequest: Hashable {
-    /// More has to come.
+    /// More is expected.
     case incomplete
     /// - Parameter wantsBody: false for HEAD.
     case health(wantsBody: Bool)
@@ -103,7 +103,7 @@ enum HealthRequest: Hashable {
         }
     }
 
-    /// The whole response. Nil while more has to come.
+    /// The complete response. Nil while more is expected.
     func response(_ answer: () -> HealthAnswer) -> [UInt8]? {
         switch self {
         case .incomplete: return nil
@@ -138,7 +138,7 @@ enum HealthRequest: Hashable {
 }
 
 extension [UInt8] {
-    /// Whether the empty line has come that ends the header.
+    /// Whether the empty line that ends the header has arrived.
     fileprivate var endsHeader: Bool {
         var lineLength = 0
         for byte in self where byte != UInt8(ascii: "\r") {

@@ -2,7 +2,7 @@ public import StallReports
 package import RunLoopKit
 
 extension StallMonitor {
-    /// The present state of the watched loops, for an endpoint that a load balancer or a supervisor asks.
+    /// The present state of the watched loops, for an endpoint that a load balancer or a supervisor queries.
     ///
     /// It is read from memory alone, so it does not wait for a loop or a disk.
     public struct Health: Hashable, Sendable {
@@ -10,18 +10,18 @@ extension StallMonitor {
         public enum State: String, Hashable, Sendable {
             /// No watched loop is stalled.
             case healthy
-            /// No stall is known, but the monitor cannot do all of its work (``Health/problems``), or does not run.
+            /// No stall is known, but the monitor cannot do all of its work (``Health/problems``) or does not run.
             case degraded
             /// A loop is stalled.
             case stalled
         }
 
-        /// Present stalls, longest first. Includes those that are only counted and not reported.
+        /// Ongoing stalls, longest first. Includes those that are only counted and not reported.
         public var stalls: [Stall]
         /// What the monitor cannot do.
         public var problems: [StallMonitorError]
 
-        /// `stalled` if there is a stall, even if there are problems, too.
+        /// `stalled` if there is a stall, even if there are also problems.
         public var state: State { stalls.isEmpty ? problems.isEmpty ? .healthy : .degraded : .stalled }
 
         /// A present stall.
@@ -35,8 +35,8 @@ extension StallMonitor {
         }
     }
 
-    /// The present state of the watched loops. Any thread; takes locks for moments, and waits for no loop. Ask on a thread that
-    /// does not run a watched loop: an answer made on the main loop cannot say that the main loop is stalled.
+    /// The present state of the watched loops. Any thread; takes locks briefly, and waits for no loop. Call it on a thread that
+    /// does not run a watched loop: an answer computed on the main loop cannot say that the main loop is stalled.
     public var health: Health {
         guard isRunning, let engine else {
             return Health(stalls: [], problems: [disarmed ?? StallMonitorError(.stopped)])
@@ -44,8 +44,8 @@ extension StallMonitor {
         return Health(engine, feed)
     }
 
-    /// What the monitor has counted and what it has cost so far, or in all once it is stopped. Any thread; takes locks for
-    /// moments. Nil for a monitor that has not run.
+    /// What the monitor has counted and what it has cost so far, or in total once it is stopped. Any thread; takes locks briefly.
+    /// Nil for a monitor that has not run.
     package var figures: Figures? { engine.map { $0.figures(isOver: false) } ?? lastFigures }
 
     package struct Figures: Sendable {
@@ -91,7 +91,7 @@ extension StallMonitor.Health {
 }
 
 extension Engine {
-    /// - Parameter isOver: nothing is written any more, so what still waits is lost.
+    /// - Parameter isOver: Whether nothing is written any more, so that what still waits is lost.
     func figures(isOver: Bool) -> StallMonitor.Figures {
         let counts = ledger.snapshot
         return StallMonitor.Figures(

@@ -5,10 +5,10 @@ import StallDetection
 import StallReports
 import Synchronization
 
-/// The present stalls, handed over from the watchdog to the recorder, which keeps them in a file that outlives the process.
+/// The ongoing stalls, passed from the watchdog to the recorder, which keeps them in a file that outlives the process.
 ///
-/// The watchdog only takes a lock for as long as a few words are copied, and posts a semaphore. A disk that does not answer
-/// blocks the recorder, not the watchdog.
+/// The watchdog only takes a lock while a few words are copied, and posts a semaphore. A disk that does not answer blocks the
+/// recorder, not the watchdog.
 final class LiveBoard: Sendable {
     /// One stall, as of the latest look.
     struct Entry: Sendable {
@@ -18,11 +18,11 @@ final class LiveBoard: Sendable {
         var hasEnded = false
     }
 
-    /// What the recorder takes.
+    /// What the recorder takes at a time.
     struct Update: Sendable {
         /// The stalls that changed.
         var changed: [Int: Entry] = [:]
-        /// Stalls whose reports are finished and that need not be kept.
+        /// Stalls whose reports are finished, so that they need not be kept.
         var released: Set<Int> = []
         var lastLook: MonotonicInstant?
         var watched = 0
@@ -37,7 +37,7 @@ final class LiveBoard: Sendable {
         var ended: [Int] = []
         var hasUpdate = true
         var isClosed = false
-        /// What the recorder's thread does, once there is a record to keep.
+        /// The body of the recorder's thread, once there is a record to keep.
         var recording: (@Sendable () -> Void)?
 
         mutating func update(_ number: Int, _ span: StallSpan, at time: MonotonicInstant, hasEnded: Bool = false) {
@@ -46,7 +46,7 @@ final class LiveBoard: Sendable {
             open[number] = entry
             update.changed[number] = entry
             if hasEnded { ended.append(number) }
-            // A reporter that hangs finishes none of them, and it never gets the notices that were dropped.
+            // A reporter that hangs finishes none of them, and never gets the notices that were dropped.
             if ended.count > LiveBoard.endedLimit { release(ended[0]) }
         }
 
@@ -58,14 +58,14 @@ final class LiveBoard: Sendable {
         }
     }
 
-    /// How many stalls are kept that have ended without a finished report: the newest, as many as fit into the record.
+    /// How many ended stalls without a finished report are kept: the newest, as many as fit into the record.
     static let endedLimit = LiveRecordFile.places.count
 
     private let contents = ForkSafeMutex(Contents())
     private let arrival = TickSemaphore()
     private let stamped = TickSemaphore()
-    /// The argument of exit(3); `noExit` before. Not under the lock: the thread that ends the process may have interrupted the
-    /// lock's holder.
+    /// The argument of exit(3); `noExit` before. It is not under the lock: the thread that ends the process may have interrupted
+    /// the lock's holder.
     private let exitStatus = Atomic<Int64>(LiveBoard.noExit)
     private static let noExit = Int64.min
     /// The recorder's thread, which exists while there are changes to write.
@@ -78,7 +78,7 @@ final class LiveBoard: Sendable {
     /// - Parameter standIn: the semaphore of the thread that calls ``serveExit()``.
     init(standIn: TickSemaphore? = nil) { self.standIn = standIn }
 
-    /// From now on a thread does this whenever there are changes.
+    /// From now on a thread runs this whenever there are changes.
     func record(by recording: @escaping @Sendable () -> Void) {
         contents.withLock { $0.recording = recording }
         thread.demand(recording)
@@ -94,7 +94,7 @@ final class LiveBoard: Sendable {
         }
     }
 
-    /// The stall was seen to go on.
+    /// Notes that the stall was seen to continue.
     func see(_ number: Int, _ span: StallSpan, at time: MonotonicInstant) {
         change { $0.update(number, span, at: time) }
     }
@@ -103,12 +103,12 @@ final class LiveBoard: Sendable {
         change { $0.update(number, span, at: span.latestEnd, hasEnded: true) }
     }
 
-    /// How many loops are watched, and when they were last looked at. Recorded with the next change.
+    /// Sets how many loops are watched, and when they were last looked at. Recorded with the next change.
     func note(watched: Int, lastLook: MonotonicInstant) {
         contents.withLock { ($0.update.watched, $0.update.lastLook) = (watched, lastLook) }
     }
 
-    /// How many loops are watched from now on.
+    /// Sets how many loops are watched.
     func note(watched: Int) { change { $0.update.watched = watched } }
 
     /// Makes the recorder write even if nothing has changed.
@@ -116,13 +116,13 @@ final class LiveBoard: Sendable {
 
     // MARK: The reporter's
 
-    /// How many reports wait for the disk. Wakes the recorder when the number changes.
+    /// Sets how many reports wait for the disk. Wakes the recorder when the number changes.
     func note(waiting count: Int) {
         guard contents.withLock({ $0.update.waitingReports != count }) else { return }
         change { $0.update.waitingReports = count }
     }
 
-    /// The stall's report is finished.
+    /// Releases a stall whose report is finished.
     func release(_ number: Int) {
         change { $0.release(number) }
     }
@@ -136,19 +136,19 @@ final class LiveBoard: Sendable {
         standIn?.signal()
     }
 
-    /// Starts the recorder's thread if an exit was noted. On the thread that ``init(standIn:)`` names, each time it wakes.
+    /// Starts the recorder's thread if an exit was noted. Called on the thread that ``init(standIn:)`` names, each time it wakes.
     func serveExit() {
         if exitStatus.load(ordering: .acquiring) != LiveBoard.noExit { demandThread() }
     }
 
-    /// Waits until the record is written: until the first deadline at most, or until the second if the recorder has not even
+    /// Waits until the record is written: at most until the first deadline, or until the second if the recorder has not even
     /// started, which is not the disk's fault.
     func awaitExit(by deadline: MonotonicInstant, unlessStarvedBy latest: MonotonicInstant) {
         if stamped.wait(until: deadline) || !isAtRest.load(ordering: .acquiring) { return }
         _ = stamped.wait(until: latest)
     }
 
-    /// Lets the recorder end, and its record go.
+    /// Lets the recorder end and its record be removed.
     func close() {
         change { $0.isClosed = true }
         contents.withLock { $0.recording = nil }
@@ -156,7 +156,7 @@ final class LiveBoard: Sendable {
 
     // MARK: The recorder's
 
-    /// Waits for changes. Nil when the board is closed, and at the deadline.
+    /// Waits for changes. Nil at the deadline, and once the board is closed.
     func take(until deadline: MonotonicInstant? = nil) -> Update? {
         while true {
             let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
@@ -181,7 +181,7 @@ final class LiveBoard: Sendable {
 
     var isClosed: Bool { contents.withLock { $0.isClosed } }
 
-    /// Ends the recorder's thread if there is nothing to write. Returns whether it has to end.
+    /// Ends the recorder's thread if there is nothing to write. Returns whether it must end.
     func leave() -> Bool {
         thread.leave {
             let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
@@ -189,10 +189,10 @@ final class LiveBoard: Sendable {
         }
     }
 
-    /// Every present stall, for a record that must be made again.
+    /// All ongoing stalls, for a record that must be made again.
     var open: [Int: Entry] { contents.withLock { $0.open } }
 
-    /// The exit is recorded.
+    /// Confirms that the exit is recorded.
     func confirmExit() { stamped.signal() }
 
     private func change(_ body: (inout sending Contents) -> Void) {
@@ -225,9 +225,9 @@ enum ExitNotes {
         boards.withLock { $0.removeAll { $0.board === board } }
     }
 
-    /// On the thread that ends the process. Waits for 50 ms at most if the disk is slow, and for a second at most if the recorder
-    /// gets no processor; a record that is not written by then is incomplete. This thread does not write the record itself: a
-    /// disk that does not answer would block it forever.
+    /// Called on the thread that ends the process. Waits at most 50 ms for a slow disk, and at most a second if the recorder gets
+    /// no processor; a record that is not written by then is incomplete. This thread does not write the record itself: a disk
+    /// that does not answer would block it forever.
     private static func note(_ status: Int32) {
         let now = MonotonicInstant.now
         let own = boards.withLockIfAvailable { boards in boards.filter { $0.generation.isCurrent }.map(\.board) } ?? []

@@ -21,10 +21,10 @@ struct LiveRecorder: ~Copyable {
         status = LiveRecord.Status(updatedAt: run.startedAt)
     }
 
-    /// One life of the thread. Returns when there has been no news for a while, or when the board is closed. The record is removed then,
-    /// because the run record has everything.
+    /// One life of the thread. Returns when there has been no news for a while, or when the board is closed. Then the record is
+    /// removed, because the run record has everything.
     ///
-    /// - Parameter patience: how long to wait for changes. Nil: without end.
+    /// - Parameter patience: How long to wait for changes. Nil: without limit.
     mutating func work(patience: Duration?) {
         repeat {
             while let update = board.take(until: patience.map { .now + $0 }) {
@@ -60,10 +60,10 @@ struct LiveRecorder: ~Copyable {
         }
     }
 
-    /// Makes the file if there is none. If that fails, it is tried again with later news, at most once a second. A full disk is
-    /// reported by the writer of reports.
+    /// Creates the file if there is none. If that fails, it is tried again with later news, at most once a second. The writer of
+    /// reports reports a full disk.
     ///
-    /// - Returns: whether it is new, and so empty.
+    /// - Returns: Whether the file is new, and so empty.
     private mutating func openIfMissing() throws(ReportError) -> Bool {
         guard file == nil, retryAt.map({ MonotonicInstant.now >= $0 }) ?? true else { return false }
         retryAt = .now + .seconds(1)
@@ -82,7 +82,7 @@ struct LiveRecorder: ~Copyable {
         return true
     }
 
-    /// The file cannot be written: it or its disk is gone, or the process closed its descriptor. A new one is made.
+    /// Forgets a file that cannot be written: it or its disk is gone, or the process closed its descriptor. A new one is made.
     private mutating func forgetFile() {
         if let descriptor = file?.descriptor { monitor_forget_in_child(descriptor) }
         file = nil
@@ -103,7 +103,7 @@ struct LiveRecorder: ~Copyable {
     }
 }
 
-/// Which stall has which place in the record. The lowest free place is used first, so that the used places stay together.
+/// Assigns stalls to places in the record. The lowest free place is used first, so that the used places stay together.
 struct LivePlaces {
     private var places: [Int: Int] = [:]
     private var available: [Int]

@@ -24,7 +24,7 @@ struct FutexWait: Hashable, Sendable {
     /// Whether it has a timeout.
     var isTimed: Bool
 
-    /// Nil for another call, and for an operation that does not wait for one word.
+    /// Nil for other calls, and for operations that do not wait for one word.
     init?(_ call: SystemCall) {
         guard call.name == "futex", call.arguments.count >= 4 else { return nil }
         let privateFlag: UInt = 128
@@ -48,7 +48,7 @@ struct FutexWait: Hashable, Sendable {
     static func owner(of word: UInt32) -> Int32 { Int32(word & 0x3fff_ffff) }
 }
 
-/// A wait of this package's own for another thread: for a loop to serve a request, or for a worker to end. It names the other
+/// One of this package's own waits for another thread: until a loop serves a request, or a worker ends. It names the other
 /// thread.
 struct LoopWait: Hashable {
     var kind: LockKind
@@ -74,7 +74,7 @@ struct LoopWait: Hashable {
 struct DispatchQueueWait: Hashable {
     /// The busy queue: the one given, or one that it targets, directly or not.
     var queue: UInt
-    /// The thread that drains it. Nil when readers of a concurrent queue do, or nobody does yet.
+    /// The thread that drains it. Nil if readers of a concurrent queue do, or no thread does yet.
     var owner: Int32?
     var label: String?
 
@@ -82,14 +82,14 @@ struct DispatchQueueWait: Hashable {
     private static let eventOffsets: [UInt] = [96, 88, 104, 80, 112]
     /// `dc_ctxt`, `dc_data`, `dc_other`.
     private static let (itself, hierarchy, queueOffset): (UInt, UInt, UInt) = (40, 48, 56)
-    /// DISPATCH_WLH_ANON: no workloop's.
+    /// DISPATCH_WLH_ANON: not a workloop's.
     private static let anonymous = UInt.max - 3
     /// `do_targetq`, `dq_state`, `dq_label`.
     private static let (target, state, labelOffset): (UInt, UInt, UInt) = (24, 56, 72)
     /// Longer chains of target queues do not occur.
     private static let longestHierarchy = 16
 
-    /// Nil when the thread does not wait in such a call, or all of its queues are free.
+    /// Nil if the thread does not wait in such a call, or if all of its queues are free.
     init?(_ wait: FutexWait, waiter: Int32, _ memory: LockMemory) {
         guard wait.operation == .wait, wait.expected == .max, memory.word(at: wait.address) == .max,
             memory.word(at: wait.address &+ 4).map({ FutexWait.owner(of: $0) }) == waiter,
@@ -111,7 +111,7 @@ struct DispatchQueueWait: Hashable {
         return nil
     }
 
-    /// A thread that waits for the target queue has taken the queues before it.
+    /// Finds the busy queue. A thread that waits for the target queue has already taken the queues before it.
     private static func busyQueue(from first: UInt, waiter: Int32, _ memory: LockMemory) -> (
         queue: UInt, owner: Int32?
     )? {

@@ -15,7 +15,7 @@ struct GlibcMutex: Hashable {
     /// Type, robust, PI, priority-protected, shared between processes, and whether lock elision was chosen.
     private static let knownBits: UInt32 = 3 | 16 | 32 | 64 | 128 | 256 | 512
 
-    /// Nil for memory that is not a mutex with an owner, or cannot be read.
+    /// Nil for memory that is not a mutex with an owner, or that cannot be read.
     init?(at address: UInt, _ memory: LockMemory) {
         guard address % 4 == 0, let words = memory.words(address, 6) else { return nil }
         word = words[0]
@@ -54,7 +54,7 @@ struct GlibcReadWriteLock: Hashable {
     /// Readers wait at its first or third word; writers at the third or fourth.
     private static let futexes: [UInt] = [0, 8, 12]
 
-    /// The lock that the futex is part of. Nil for memory that is not one, or cannot be read.
+    /// The lock that the futex is part of. Nil for memory that is not such a lock, or that cannot be read.
     init?(ofFutex wait: FutexWait, _ memory: LockMemory) {
         for offset in Self.futexes where wait.address > offset {
             guard let words = memory.words(wait.address - offset, 14), Self.isLock(words, wait, offset) else {
@@ -75,7 +75,7 @@ struct GlibcReadWriteLock: Hashable {
         guard phase < 4, turn < 4, words[4] == 0, words[5] == 0, words[7] < 2, words[12] < 3, writer >= 0 else {
             return false
         }
-        // After that: elision and padding, always zero.
+        // The words after that, elision and padding, are always zero.
         guard words[8...11].allSatisfy({ $0 == 0 }), readers & 2 != 0 || writer == 0 else { return false }
         switch offset {
         case 0: return wait.expected & 4 != 0 && readers & 4 != 0
@@ -127,15 +127,15 @@ enum GlibcThread {
         static let numberOffset: UInt = 208
     #endif
 
-    /// The same, if it is true of the calling thread's own descriptor. Nil in another libc.
+    /// The same, if it is right for the calling thread's own descriptor. Nil in another libc.
     static func numberOffset(ofSelf descriptor: UInt, _ threadID: Int32, _ memory: LockMemory) -> UInt? {
         memory.word(at: descriptor &+ numberOffset) == UInt32(bitPattern: threadID) ? numberOffset : nil
     }
 }
 
-/// Memory and threads, as the readers of locks see them. Recorded in tests.
+/// Memory and threads, as the readers of locks see them. Tests use recorded ones.
 struct LockMemory {
-    /// Reads 32-bit words. Nil when not all can be read.
+    /// Reads 32-bit words. Nil if not all of them can be read.
     let words: (_ address: UInt, _ count: Int) -> [UInt32]?
     /// Whether this process has a thread with that number.
     let hasThread: (Int32) -> Bool

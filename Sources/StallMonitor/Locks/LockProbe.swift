@@ -2,8 +2,8 @@ import RunLoopKit
 import StackCapture
 import StallDiagnosis
 
-/// Follows a thread that waits in futex(2) to the owner of what it waits for, and on from there. On the watchdog's thread: only
-/// reads that cannot fault, and captures of stacks.
+/// Finds the owner of what a thread waits for in futex(2), then what that owner waits for, and so on. Runs on the watchdog's
+/// thread: it uses only reads that cannot fault, and captures of stacks.
 struct LockProbe {
     private let threads: LockThreads
 
@@ -14,9 +14,9 @@ struct LockProbe {
     /// No new step is begun after this time.
     private static let budget: Duration = .milliseconds(100)
 
-    /// Among the threads of this process.
+    /// Searches among the threads of this process.
     ///
-    /// - Parameter words: reads memory. Replaced in tests of memory that changes meanwhile.
+    /// - Parameter words: Reads memory. Tests replace it by memory that changes meanwhile.
     init(capturer: StackCapturer, words: ((_ address: UInt, _ count: Int) -> [UInt32]?)? = nil) {
         threads = LockThreads(capturer: capturer, words: words)
     }
@@ -34,7 +34,7 @@ struct LockProbe {
                 finding.closing = allSleepOn(finding.waits[index...]) ? index : nil
                 break
             }
-            // What the owner waits for counts only if its stack was taken there.
+            // What the owner waits for counts only if its stack was taken in that wait.
             let futex = finding.owners.last?.call.flatMap(FutexWait.init)
             guard let futex, let next = link(from: owner, in: finding.waits, futex, by: deadline) else { break }
             finding.waits.append(next.wait)
@@ -57,7 +57,7 @@ struct LockProbe {
             let waitsItself = number == threadID || waits.contains { $0.threadID == number }
             let owner = waitsItself ? nil : owner(number)
             let again = LockReading(futex, waiter: threadID, threads.memory)
-            // In this order: the lock was read again while the thread was still asleep.
+            // The order matters: the lock was read again while the thread was still asleep.
             let after = threads.sighting(threadID)
             if again == wait.reading, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
             (wait.reading.owner, wait.reading.knownBy, wait.changedHands) = (nil, nil, true)

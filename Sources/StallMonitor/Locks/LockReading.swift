@@ -3,12 +3,12 @@ import StackCapture
 import StallDiagnosis
 import StallReports
 
-/// What one reading of a futex tells of its lock. Pure, for given memory.
+/// What one reading of a futex shows about its lock. Pure, for given memory.
 struct LockReading: Hashable, Sendable {
     var kind: LockKind = .futex
     var address: UInt
     var label: String?
-    /// The owner: an existing thread of this process, and how that is known.
+    /// The owner, an existing thread of this process, and how it was determined.
     var owner: Int32?
     var knownBy: OwnerEvidence?
     /// An owner that is no longer a thread of this process.
@@ -39,14 +39,14 @@ struct LockReading: Hashable, Sendable {
         (self.owner, knownBy) = (owner, evidence)
     }
 
-    /// The kernel itself writes the owner.
+    /// Handles a lock whose owner the kernel itself writes.
     private mutating func seeInheriting(_ word: UInt32, _ memory: LockMemory) {
         let owner = FutexWait.owner(of: word)
         let mutex = GlibcMutex(at: address, memory).flatMap { $0.isInheriting && $0.owner == owner ? $0 : nil }
         hold(mutex?.kind ?? .piFutex, owner, .lockWord, memory)
     }
 
-    /// The waiting thread has set a mark in a word with the owner: robust mutexes and dispatch_once do so.
+    /// Handles a word with the owner in which the waiting thread has set a mark, as for robust mutexes and dispatch_once.
     private mutating func seeOwnWord(_ wait: FutexWait, _ word: UInt32, _ memory: LockMemory) {
         let owner = FutexWait.owner(of: word)
         guard word == wait.expected, memory.hasThread(owner) else { return }
@@ -94,7 +94,8 @@ struct LockReading: Hashable, Sendable {
     }
 }
 
-/// The waits and owners from the stalled thread on, as the watchdog found them. Kinds are checked against function names later.
+/// The waits and owners, beginning with the stalled thread, as the watchdog found them. Kinds are checked against function names
+/// later.
 struct LockFinding: Sendable {
     /// A thread's wait for another one.
     struct Wait: Sendable {
@@ -103,7 +104,7 @@ struct LockFinding: Sendable {
         var evidence: ThreadEvidence?
         var futex: FutexWait
         var reading: LockReading
-        /// Where the thread was asleep: shows whether it still is.
+        /// Where the thread was asleep. It shows whether it still is.
         var sighting: ThreadSighting
         /// The owner or the thread's place was different at each reading.
         var changedHands = false

@@ -2,7 +2,7 @@ import Glibc
 import StackCapture
 import StallDiagnosis
 
-/// The threads of one process, and its memory, as far as the search for a lock's owner reads them.
+/// The threads of one process, and its memory, as needed to search for a lock's owner.
 struct LockThreads {
     let memory: LockMemory
     let capture: (Int32) -> Result<CapturedStack, CaptureError>
@@ -11,9 +11,9 @@ struct LockThreads {
     /// Where a thread waits, by its call and its state.
     let site: (SystemCall, Character?) -> WaitSite
 
-    /// This process.
+    /// Reads this process.
     ///
-    /// - Parameter words: reads memory. Replaced in tests of memory that changes meanwhile.
+    /// - Parameter words: Reads memory. Tests replace it by memory that changes meanwhile.
     init(capturer: StackCapturer, words: ((_ address: UInt, _ count: Int) -> [UInt32]?)? = nil) {
         var memory = LockMemory(
             words: words ?? { capturer.words(at: $0, count: $1) },

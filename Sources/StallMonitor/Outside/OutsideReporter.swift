@@ -4,8 +4,8 @@ import StallDiagnosis
 package import StallReports
 import Synchronization
 
-/// Reports the stalls of other processes. They are diagnosed, named, written and passed to the handler like the stalls of this process's loops, by
-/// the same threads. The caller does the watchdog's part.
+/// Reports the stalls of other processes. The threads that handle stalls of this process's loops diagnose, name, write and pass
+/// them to the handler in the same way. The caller does the watchdog's part.
 ///
 /// For one thread at a time.
 package final class OutsideReporter: Sendable {
@@ -54,7 +54,7 @@ package final class OutsideReporter: Sendable {
 
     /// Starts the threads of the reporter and of the writer.
     ///
-    /// - Parameter tell: called on the reporter's thread for each stall that begins, grows and ends, and for each fault.
+    /// - Parameter tell: Called on the reporter's thread for each stall that begins, grows and ends, and for each fault.
     /// - Throws: `threadNotStarted`.
     package init(
         _ configuration: Configuration,
@@ -69,7 +69,7 @@ package final class OutsideReporter: Sendable {
         self.parts = parts
         costs = Mutex(parts.makeCostGuard())
         reporter = try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }
-        // For good: there is no watchdog here to start it again when the process ends.
+        // The recorder stays: there is no watchdog here to start it again when the process ends.
         parts.startRecording(patience: nil)
     }
 
@@ -94,14 +94,14 @@ package final class OutsideReporter: Sendable {
         return identity.number
     }
 
-    /// The loop is no longer watched. Close its stall before.
+    /// Ends the watching of a loop. Close its stall before.
     package func leave(_ loop: Int) {
         state.withLock { $0.loops[loop] = nil }
         parts.ledger.update { $0.endWatch(loop, at: .now) }
         noteWatched()
     }
 
-    /// A process is watched from now on.
+    /// Notes that a process is watched from now on.
     package func note(_ process: OutsideProcess) {
         parts.ledger.update { [identity = process.identity] counts in
             counts.targets.append(identity)
@@ -133,9 +133,9 @@ package final class OutsideReporter: Sendable {
         parts.notices.add(.checkpoint)
     }
 
-    /// Waits until everything is written, 5 s at most for a disk that does not answer, and ends the threads.
+    /// Waits until everything is written, at most 5 s for a disk that does not answer, and ends the threads.
     ///
-    /// - Returns: how many reports are lost.
+    /// - Returns: How many reports are lost.
     @discardableResult
     package func close() -> Int {
         let deadline = MonotonicInstant.now + .seconds(5)
@@ -160,8 +160,8 @@ extension OutsideReporter {
     /// Takes a thread's stack if the budget permits, and counts the cost.
     ///
     /// - Parameters:
-    ///   - patience: how long it may take.
-    ///   - isSample: it is one of several samples, which are given up first.
+    ///   - patience: How long the capture may take.
+    ///   - isSample: Whether it is one of several samples, which are given up first.
     package func capture(
         _ threadID: Int32,
         of process: OutsideProcess,
@@ -178,9 +178,9 @@ extension OutsideReporter {
         }
     }
 
-    /// Begins a stall, which is proven and ongoing. If the thread waits for a lock, this finds out who holds it.
+    /// Begins a stall, which is proven and ongoing. If the thread waits for a lock, this also finds the lock's owner.
     ///
-    /// - Returns: its number. Nil if the loop was not added.
+    /// - Returns: The stall's number. Nil if the loop was not added.
     package func begin(_ stall: OutsideStall) -> Int? {
         let found = state.withLock { state -> (Int, WatchIdentity, OutsideProcess)? in
             guard let loop = state.loops[stall.loop] else { return nil }
@@ -268,7 +268,7 @@ extension OutsideReporter {
         }
     }
 
-    /// The counts reach to now, but the standstill was over before.
+    /// The counts include the time until now, but the standstill was over before.
     private func evidence(of stall: OpenStall, _ span: StallSpan) -> EvidenceWindow? {
         guard let account = stall.account, let process = state.withLock({ $0.loops[stall.loop]?.process }) else {
             return nil

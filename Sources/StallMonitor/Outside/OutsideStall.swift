@@ -14,7 +14,7 @@ package struct OutsideStall: Sendable {
     package var isCongested: Bool
     package var span: OutsideSpan
     package var detectedAt: MonotonicInstant
-    /// The kernel's counts when the loop was first seen not to rest.
+    /// The kernel's counts when the loop was first found not to rest.
     package var account: OutsideProcess.Account?
     /// The stack at detection, or why there is none.
     package var stack: OutsideStack
@@ -42,7 +42,7 @@ package struct OutsideStall: Sendable {
 package enum OutsideCapture: Sendable {
     case taken(CapturedStack)
     case failed(CaptureError)
-    /// The budget is used up, in words.
+    /// The budget is used up. The text says so.
     case refused(String)
 }
 
@@ -50,9 +50,9 @@ package enum OutsideCapture: Sendable {
 package enum OutsideStack: Sendable {
     case taken(OutsideProcess.Sample)
     case failed(CaptureError)
-    /// The budget is used up, in words.
+    /// The budget is used up. The text says so.
     case refused(String)
-    /// The loop had turned before it was taken.
+    /// The loop had turned before the stack was taken.
     case raced
 
     var sample: StackSample? { if case .taken(let sample) = self { sample.sample } else { nil } }

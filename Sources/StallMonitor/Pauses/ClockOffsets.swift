@@ -13,7 +13,7 @@ struct ClockOffsets: Hashable, Sendable {
     /// Wall time minus boot time, in nanoseconds.
     var wall: Int64
 
-    /// Nil if the thread was interrupted between the readings three times; a later reading will do. No system call.
+    /// Nil if the thread was interrupted between the readings three times; a later reading will succeed. No system call.
     static func read() -> ClockOffsets? {
         for _ in 0..<3 {
             let before = clock(CLOCK_MONOTONIC)
@@ -29,14 +29,14 @@ struct ClockOffsets: Hashable, Sendable {
         return nil
     }
 
-    /// How long the machine was suspended since `earlier`. Less than 10 ms is an inexact reading, and counts as nil.
+    /// How long the machine was suspended since `earlier`. Nil for less than 10 ms, which is within the reading's error.
     func suspension(since earlier: ClockOffsets) -> Duration? {
         let length = suspended.subtractingSaturated(earlier.suspended)
         return length >= 10_000_000 ? .nanoseconds(length) : nil
     }
 
-    /// By how much the wall clock was set since `earlier`. A clock that is slewed changes by 0.5 ms a second at most
-    /// (adjtimex(2)), which does not count.
+    /// By how much the wall clock was set since `earlier`. A slewed clock changes by at most 0.5 ms per second (adjtimex(2)),
+    /// which does not count.
     func step(since earlier: ClockOffsets) -> Duration? {
         let length = wall.subtractingSaturated(earlier.wall)
         let drift = monotonic.subtractingSaturated(earlier.monotonic) / 1000
@@ -66,7 +66,7 @@ struct WallClockAnchor {
 }
 
 /// The kernel's account of the calling thread's processor time (proc(5), `/proc/thread-self/schedstat`). A thread that found no
-/// free processor was waiting all that time; a thread that was stopped or frozen was not.
+/// free processor waited all that time; a thread that was stopped or frozen did not.
 struct OwnAccount: Hashable, Sendable {
     /// Time on a processor, in nanoseconds.
     var ran: UInt64
@@ -80,7 +80,7 @@ struct OwnAccount: Hashable, Sendable {
         (self.ran, self.waited) = (ran, waited)
     }
 
-    /// Nil where there is no /proc. Three system calls and no allocation: it is read at every look.
+    /// Nil without /proc. Takes three system calls and no allocation, because it is read at every look.
     static func read() -> OwnAccount? {
         unsafe withStartOfFile("/proc/thread-self/schedstat", limit: 96) { unsafe OwnAccount(text: $0) }
     }
@@ -103,7 +103,7 @@ struct OwnAccount: Hashable, Sendable {
         (ran, waited) = numbers
     }
 
-    /// Time since `earlier` in which the thread ran or waited for a processor, so was not stopped.
+    /// The time since `earlier` in which the thread ran or waited for a processor, so it was not stopped.
     func accounted(since earlier: OwnAccount) -> Duration {
         .nanoseconds(Int64(clamping: (ran &- earlier.ran) &+ (waited &- earlier.waited)))
     }
@@ -117,7 +117,7 @@ struct ThrottleMeter {
     private var counts: [ProcessorSupply.Throttling?] = []
     private var begun: MonotonicInstant
 
-    /// A file is read for each limit, so not at every look of a short tick.
+    /// A file is read for each limit, so this is not done at every look of a short tick.
     private static let shortest = Duration.milliseconds(45)
 
     init(_ location: SupplyLocation, at time: MonotonicInstant) {
@@ -126,17 +126,17 @@ struct ThrottleMeter {
         count(at: time)
     }
 
-    /// Counts from now on, or from the last reading if that was a moment ago.
+    /// Counts from now on, or from the last reading if that is very recent.
     mutating func begin(at time: MonotonicInstant) {
         if time - begun >= Self.shortest { count(at: time) }
     }
 
-    /// The time of the group that was held back longest. The kernel adds up the time of all processors of a group; in wall time
-    /// it is at most the periods in which the group was held back.
+    /// The time of the group that was held back longest. The kernel sums the time of all processors of a group; in wall time it
+    /// is at most the periods in which the group was held back.
     mutating func throttledSinceBegun(at time: MonotonicInstant) -> Duration {
         let before = self
         count(at: time)
-        // With other limits the counts belong to other groups.
+        // If the limits have changed, the counts belong to other groups.
         guard groups == before.groups else { return .zero }
         let held = zip(groups, zip(counts, before.counts)).map { group, counts -> Duration in
             guard let now = counts.0, let earlier = counts.1 else { return .zero }

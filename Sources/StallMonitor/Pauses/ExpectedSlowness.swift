@@ -8,16 +8,16 @@ final class ExpectedSlowness: Sendable {
     let kind: PauseKind
     private let state = ForkSafeMutex(State())
     private let count: @Sendable (PauseKind, Duration) -> Void
-    /// A fork's child inherits the lock as it was, without the thread that would release it.
+    /// A fork's child inherits the lock in its state at the fork, without the thread that would release it.
     private let generation = ForkGeneration.current
 
     private struct State {
         var time = CoveredTime()
-        /// How much of it was passed to `count`.
+        /// How much of the covered time was passed to `count`.
         var summed = Duration.zero
     }
 
-    /// - Parameter count: called with the time that a scope has added, when it closes, on the thread that closes it.
+    /// - Parameter count: Called with the time that a scope has added, when it closes, on the thread that closes it.
     init(kind: PauseKind, count: @escaping @Sendable (PauseKind, Duration) -> Void) {
         (self.kind, self.count) = (kind, count)
     }
@@ -43,8 +43,8 @@ final class ExpectedSlowness: Sendable {
         count(kind, added)
     }
 
-    /// How long a scope was open so far. Nil while another thread opens or closes one: that may be the stalled thread, stopped at
-    /// this point, and the watchdog must not wait.
+    /// How long a scope has been open so far. Nil while another thread opens or closes one: that may be the stalled thread,
+    /// stopped at this point, and the watchdog must not wait for it.
     func covered(until time: MonotonicInstant) -> Duration? {
         state.withLockIfAvailable { $0.time.total(until: time) }
     }
@@ -84,13 +84,13 @@ struct CoveredTime: Sendable {
     }
 }
 
-/// Which time is excluded from the looks at one loop. Each source of excluded time has a running total; this remembers the totals
-/// of the previous look. Confined to the watchdog's thread.
+/// Measures the excluded time between the looks at one loop. Each source of excluded time has a running total; this remembers the
+/// totals of the previous look. Confined to the watchdog's thread.
 struct ExcludedTimeMeter {
     private let scopes: [ExpectedSlowness]
     private var seen: [Duration]
     private var missedSeen = Duration.zero
-    /// The first look since which some source could not be read. Nil when all have been read.
+    /// The first look since which some source could not be read. Nil if all have been read.
     private var unreadSince: MonotonicInstant?
     /// The latest look.
     private var lastTaken: MonotonicInstant?
@@ -102,11 +102,11 @@ struct ExcludedTimeMeter {
         seen = scopes.map { _ in .zero }
     }
 
-    /// Time that the watchdog missed before does not count against the time that begins now.
+    /// Makes time that the watchdog missed before not count against the time that begins now.
     mutating func ignoreMissed(before missed: Duration) { missedSeen = missed }
 
-    /// The excluded time since the previous look. Where two sources cover the same moment it is counted twice: reporting a stall
-    /// a tick later does less harm than reporting one that is not a stall.
+    /// The excluded time since the previous look. If two sources cover the same moment, it is counted twice: reporting a stall a
+    /// tick later does less harm than reporting one that is no stall.
     mutating func take(at time: MonotonicInstant, missed: Duration, because reason: PauseKind) -> ExcludedTime? {
         var excluded = ExcludedTime(length: missed - missedSeen, reason: reason)
         (lastMissed, missedSeen) = (excluded.length, missed)
@@ -114,7 +114,7 @@ struct ExcludedTimeMeter {
         let before = lastTaken
         (lastTaken, unreadSince) = (time, nil)
         for index in scopes.indices {
-            // What cannot be read now is read at the next look.
+            // A source that cannot be read now is read at the next look.
             guard let covered = scopes[index].covered(until: time) else {
                 unreadSince = excluded.since ?? before
                 continue

@@ -3,7 +3,7 @@ import RunLoopKit
 import StallDiagnosis
 import StallReports
 
-/// A time in which the watchdog did not run though it should have, or a jump of the clocks.
+/// A time in which the watchdog should have run but did not, or a jump of the clocks.
 struct Absence: Hashable, Sendable {
     var kind: PauseKind
     var length: Duration
@@ -33,7 +33,7 @@ struct SelfCheck {
     private var freezer: Freezer
     private var throttling: ThrottleMeter
 
-    /// - Parameter location: the files that tell whether the process is frozen or limited.
+    /// - Parameter location: The files that show whether the process is frozen or limited.
     init(at time: MonotonicInstant, _ location: SupplyLocation = .init()) {
         mark = time
         account = .read()
@@ -42,27 +42,28 @@ struct SelfCheck {
         throttling = ThrottleMeter(location, at: time)
     }
 
-    /// On the watchdog's thread, which was started after `time`. Its account begins at zero.
+    /// Called on the watchdog's thread, which was started after `time`. Its account begins at zero.
     mutating func begin(since time: MonotonicInstant) {
         mark = time
         if account != nil { account = .zero }
     }
 
-    /// The wait that should have ended at `due` is over. Returns what was missed, suspensions first.
+    /// Ends a wait that should have ended at `due`. Returns what was missed, suspensions first.
     mutating func wake(due: MonotonicInstant, at time: MonotonicInstant, tick: Duration) -> [Absence] {
         var absences = jumps()
-        // Until `mark` it was running, or the absence was recorded already.
+        // Until `mark` the watchdog was running, or the absence was already recorded.
         if let absence = absence(since: max(due, mark), at: time, tick: tick) { absences.append(absence) }
         return absences
     }
 
-    /// Still running. A stop can also come between two loops of one look. A capture that waits for its thread is not one.
+    /// Checks between two loops of one look, because a stop can also come then. A capture that waits for its thread is not a
+    /// stop.
     mutating func step(at time: MonotonicInstant, tick: Duration) -> [Absence] {
         let absence = absence(since: mark, at: time, tick: max(.milliseconds(500), tick * 2))
         return absence.map { [$0] } ?? []
     }
 
-    /// The look is done. Later delays are judged by the counts since now.
+    /// Ends a look. Later delays are judged by the counts since now.
     mutating func rest(at time: MonotonicInstant) {
         freezer.settle()
         throttling.begin(at: time)
@@ -70,10 +71,10 @@ struct SelfCheck {
         account = .read()
     }
 
-    /// The parked wait is over, ended by a departure from rest. The process may have been stopped since that departure.
+    /// Ends the parked wait after a departure from rest. The process may have been stopped since that departure.
     ///
-    /// - Returns: when the watchdog became ready to run. For the time that it has waited for a processor since, the loops were
-    ///   not running either.
+    /// - Returns: When the watchdog became ready to run. While it has waited for a processor since then, the loops did not run
+    ///   either.
     mutating func unpark(
         departure: MonotonicInstant?,
         at time: MonotonicInstant,
@@ -95,9 +96,9 @@ struct SelfCheck {
         let now = OwnAccount.read()
         defer { account = now }
         var accounted = account.flatMap { before in now.map { $0.accounted(since: before) } }
-        // A thread that a limit stops while it runs is not counted as waiting (Linux 6.18).
+        // The kernel does not count a thread as waiting if a limit stops it while it runs (Linux 6.18).
         accounted = accounted.map { max($0, throttling.throttledSinceBegun(at: time)) }
-        // A frozen process may be counted as one that waits for a processor.
+        // The kernel may count a frozen process as one that waits for a processor.
         let frozen = freezer.frozenSinceAsked(at: time, absence: oversleep)
         let unexplained = max(oversleep - (accounted ?? .zero), min(frozen, oversleep))
         guard unexplained > tick else { return nil }
@@ -108,7 +109,7 @@ struct SelfCheck {
             frozen: frozen,
             isTraced: (ThreadStatus.read(threadID: getpid())?.tracer ?? 0) != 0
         )
-        // With a tick of a millisecond every small delay of the machine would be recorded.
+        // With a tick of a millisecond, every small delay of the machine would be recorded.
         return unexplained >= .milliseconds(50) ? Absence(kind: reason, length: unexplained) : nil
     }
 
@@ -117,7 +118,7 @@ struct SelfCheck {
         // A freeze begins and ends with a pass over all threads, and may be the smaller part of a longer pause.
         if frozen >= length / 2 { return .frozen }
         if isTraced { return .traced }
-        // Without an account it may have been a busy machine.
+        // Without an account, a busy machine may have been the reason.
         return isAccounted ? .stopped : .late
     }
 
@@ -136,7 +137,7 @@ private struct Freezer {
     private let location: SupplyLocation
     private var group: ControlGroup?
     private var known: Duration?
-    /// What was counted at the last call but belongs to the time after it: the process was frozen just before it could read.
+    /// The part of the last count that belongs to the time after the call: the process was frozen just before it could read.
     private var ahead = Duration.zero
 
     init(_ location: SupplyLocation) {
@@ -151,14 +152,14 @@ private struct Freezer {
         ahead = .zero
     }
 
-    /// Begins as soon as the group is known.
+    /// Begins counting once the group is known.
     mutating func settle() {
         if group == nil { begin() }
     }
 
     /// - Parameters:
-    ///   - time: when the caller read the clock.
-    ///   - absence: how long it was away until then. It was frozen for longer only if it was frozen again since.
+    ///   - time: When the caller read the clock.
+    ///   - absence: How long the caller was away until then. The process was frozen for longer only if it was frozen again since.
     mutating func frozenSinceAsked(at time: MonotonicInstant, absence: Duration) -> Duration {
         let before = self
         begin()

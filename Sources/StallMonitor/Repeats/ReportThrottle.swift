@@ -6,16 +6,17 @@ import StallReports
 struct ReportThrottle {
     private var rule: RepeatRule
     private var faults: [Fingerprint: KnownFault] = [:]
-    /// The later names of faults whose further samples showed another culprit.
+    /// Maps the earlier fingerprints of faults to the later ones, if further samples showed another culprit.
     private var renamed: [Fingerprint: Fingerprint] = [:]
     private var stacks = KnownStacks()
     private var reportRate: RateLimit?
     private var byteRate: RateLimit?
     private var bytesSeen: Int64 = 0
-    /// How many stalls were only counted, by the reason.
+    /// How many stalls were only counted, by reason.
     private(set) var suppressed: [SuppressionReason: Int64] = [:]
 
-    /// How many faults are remembered. Beyond that, those seen longest ago are forgotten with their sums; ``suppressed`` still includes them.
+    /// How many faults are remembered. Beyond that, the least recently seen are forgotten with their sums; ``suppressed`` still
+    /// includes them.
     static let faultLimit = 1024
 
     init(rule: RepeatRule) {
@@ -23,7 +24,7 @@ struct ReportThrottle {
         adopt(rule)
     }
 
-    /// Another rule from now on: also for the faults that are known, once their present windows are over.
+    /// Changes the rule, also for known faults once their present windows are over.
     mutating func adopt(_ rule: RepeatRule) {
         self.rule = rule
         reportRate = rule.reportsPerMinute.map { RateLimit(perMinute: $0, burst: rule.burst) }
@@ -38,7 +39,7 @@ struct ReportThrottle {
         stacks[observation] = fingerprint
     }
 
-    /// Why a stall of this length is only counted. Nil: it is to be reported.
+    /// Why a stall of this length is only counted. Nil: it must be reported.
     mutating func refusal(
         of fingerprint: Fingerprint,
         lasting length: Duration,
@@ -47,14 +48,14 @@ struct ReportThrottle {
         let fault = known(fingerprint)
         if let fault = faults[fault], time < fault.quietUntil, !fault.isExceeded(by: length) { return .repeated }
         if reportRate?.hasRoom(for: 1, at: time) == false { return .reportRate }
-        // What was written beyond the limit is made up for first.
+        // Bytes beyond the limit must be made up for first.
         if byteRate?.hasRoom(for: 1, at: time) == false { return .byteRate }
         return nil
     }
 
-    /// A report is begun.
+    /// Begins a report.
     ///
-    /// - Returns: the stalls of the fault and this origin that were only counted since the last report.
+    /// - Returns: The stalls of the fault and this origin that were only counted since the last report.
     mutating func begin(
         _ id: ULID,
         _ fingerprint: Fingerprint,
@@ -69,17 +70,17 @@ struct ReportThrottle {
         return counted
     }
 
-    /// A reported stall has lasted this long.
+    /// Notes how long a reported stall has lasted.
     mutating func note(_ length: Duration, of fingerprint: Fingerprint) {
         let name = known(fingerprint)
         guard let longest = faults[name]?.longest, longest < length else { return }
         faults[name]?.longest = length
     }
 
-    /// The fingerprint of a report has changed from `old` to `new`, because of later samples.
+    /// Changes the fingerprint of a report from `old` to `new`, because of later samples.
     ///
-    /// - Parameter isLasting: from now on `old` stands for `new`. False for a stall that was found without a stack: all such stalls have the
-    ///   same first fingerprint.
+    /// - Parameter isLasting: Whether `old` means `new` from now on. False for a stall that was found without a stack: all such
+    ///   stalls have the same first fingerprint.
     mutating func rename(_ old: Fingerprint, _ new: Fingerprint, isLasting: Bool = true) {
         let old = known(old)
         guard old != new, let fault = faults.removeValue(forKey: old) else { return }
@@ -90,9 +91,9 @@ struct ReportThrottle {
         renamed[old] = new
     }
 
-    /// A stall that was not reported is over.
+    /// Counts a stall that has ended without a report.
     ///
-    /// - Returns: the sum of its fault that is in no report yet, of all origins.
+    /// - Returns: The sum of its fault that is in no report yet, over all origins.
     @discardableResult
     mutating func count(
         _ stall: StallReport.Repeats,
@@ -110,13 +111,13 @@ struct ReportThrottle {
         return counted
     }
 
-    /// How many bytes were written since the start, including run records.
+    /// Sets how many bytes were written since the start, including run records.
     mutating func noteBytes(_ total: Int64, at time: MonotonicInstant) {
         byteRate?.use(Double(total - bytesSeen), at: time)
         bytesSeen = total
     }
 
-    /// The sums that are in no report yet, latest first.
+    /// The sums that are in no report yet, most recent first.
     var counted: [RunRecord.Repeated] {
         faults.flatMap { name, fault in
             fault.counted.map { origin, repeats in
@@ -138,7 +139,7 @@ struct ReportThrottle {
     /// The present fingerprint of the fault.
     func known(_ fingerprint: Fingerprint) -> Fingerprint {
         var name = fingerprint
-        // Chains of renamings are short. The limit also ends a circle.
+        // Chains of renamings are short. The limit also ends a cycle.
         for _ in 0..<4 {
             guard let next = renamed[name] else { break }
             name = next
@@ -153,7 +154,7 @@ struct ReportThrottle {
     }
 }
 
-/// Which watched thing a stall is of, and its kind. One fault may hold up many things.
+/// Which watched thing stalled, and the kind of the stall. One fault may stall many things.
 struct StallOrigin: Hashable {
     let label: String
     let type: WatchedType
@@ -162,7 +163,7 @@ struct StallOrigin: Hashable {
 
 /// A fault that was reported or counted.
 struct KnownFault {
-    /// Origins whose counts are kept apart. Stalls of further ones are counted together, under nil.
+    /// How many origins are counted separately. Stalls of further ones are counted together, under nil.
     static let originLimit = 16
 
     private(set) var report: ULID?
@@ -184,7 +185,7 @@ struct KnownFault {
         length >= longest * 2 || Severity(duration: length).rank > Severity(duration: longest).rank
     }
 
-    /// - Returns: the stalls of this origin that were only counted since its last report.
+    /// - Returns: The stalls of this origin that were only counted since its last report.
     mutating func begin(
         _ id: ULID,
         from origin: StallOrigin?,
@@ -202,7 +203,7 @@ struct KnownFault {
         return counted.removeValue(forKey: origin)
     }
 
-    /// - Returns: what was counted of all origins.
+    /// - Returns: The counts of all origins.
     mutating func count(
         _ stall: StallReport.Repeats,
         from origin: StallOrigin?,
@@ -233,7 +234,7 @@ struct KnownFault {
 }
 
 extension StallReport.Repeats {
-    /// The same stalls as repeats of this report, or of the one they have where this is nil.
+    /// The same stalls, as repeats of this report. If it is nil, they keep theirs.
     fileprivate func of(_ report: ULID?) -> Self {
         var repeats = self
         repeats.report = report ?? self.report
@@ -241,19 +242,20 @@ extension StallReport.Repeats {
     }
 }
 
-/// Fingerprints by the addresses of stacks: a stall with a known stack is recognized without looking up symbols.
+/// Fingerprints by the addresses of stacks: a stall with a known stack is recognised without looking up symbols.
 private struct KnownStacks {
     private var known: [Key: Fingerprint] = [:]
     private static let limit = 256
 
     private struct Key: Hashable {
         let kind: StallKind
-        /// All of them, including the innermost: another address in the same function may belong to another function that is inlined there.
+        /// All addresses, including the innermost: another address in the same function may belong to another function that is
+        /// inlined there.
         let addresses: [UInt]
 
         /// Nil without a stack.
         init?(_ observation: StallObservation) {
-            // For a pool, one stack of several does not identify it.
+            // For a pool, one of several stacks does not identify the stall.
             guard observation.pool == nil, let stack = observation.stack.captured else { return nil }
             kind = observation.kind
             addresses = stack.frames.map(\.address) + (stack.asyncCallers?.addresses ?? [])
@@ -281,7 +283,7 @@ extension Severity {
     }
 }
 
-/// A token bucket: so much a minute, with a reserve for bursts. Pure.
+/// A token bucket: a rate per minute, with a reserve for bursts. Pure.
 struct RateLimit {
     private let perMinute: Double
     private let capacity: Double
@@ -299,7 +301,7 @@ struct RateLimit {
         return level >= amount
     }
 
-    /// Uses this amount, even if there is no room for it: then there is none for longer.
+    /// Uses this amount even if there is no room for it. Then there is no room for longer.
     mutating func use(_ amount: Double, at time: MonotonicInstant) {
         refill(until: time)
         level -= amount

@@ -4,17 +4,17 @@ import StallDiagnosis
 import StallReports
 import Symbolication
 
-/// The stacks captured of a stall so far, with names, and what they show: the culprit and the fault. Made again as a whole when there are more
-/// samples.
+/// All stacks captured of a stall so far, with names, and what they show: the culprit and the fault. When there are more samples,
+/// the whole value is made again.
 struct CaseStacks {
-    /// The thread that the report is about. For a pool: a worker that shows the culprit.
+    /// The thread that the report is about. For a pool, a worker that shows the culprit.
     let thread: StallReport.Thread
-    /// Has at least one stack. Where none could be taken, it has one that says why.
+    /// Contains at least one stack. If none could be taken, that one says why.
     private(set) var named: SymbolicatedStacks
     let fingerprint: Fingerprint
     /// The workers of a pool.
     private(set) var workers: [StallReport.Worker] = []
-    /// The samples. System calls that a signal interrupted have the names that stand on the stack.
+    /// The samples. A system call that a signal interrupted gets its name from the stack.
     let samples: [StackSample]
     /// The cost of taking and naming them.
     let cost: StallReport.MonitorCost
@@ -65,7 +65,7 @@ struct CaseStacks {
 }
 
 extension CaseFindings {
-    /// The stacks of lock owners, each once. The workers of a pool are left out: their stacks are in the report anyway.
+    /// The stacks of lock owners, each once. Workers of a pool are left out, because the report has their stacks anyway.
     fileprivate func companions(_ pool: PoolObservation?) -> [CompanionStack] {
         guard let pool else { return lock?.companions ?? [] }
         var known = Set(pool.workers.map(\.job.threadID))
@@ -74,7 +74,7 @@ extension CaseFindings {
 }
 
 extension StallReport.Stack {
-    /// Stands in for a stack that could not be taken.
+    /// A placeholder for a stack that could not be taken.
     fileprivate static func missing(_ stall: StallObservation, _ thread: StallReport.Thread) -> Self {
         let reason =
             switch stall.stack {
@@ -118,12 +118,12 @@ struct SymbolicatedStacks {
     private static let stackLimit = 5
 
     /// - Parameters:
-    ///   - samples: those at detection first. May be empty.
-    ///   - pool: the threads of a pool's samples. Empty for a loop.
-    ///   - companions: stacks of other threads. They come last, and none of their frames is the culprit.
-    ///   - thread: the thread of samples that do not name one.
-    ///   - name: finds names for addresses, in their order.
-    ///   - isOwn: whether a function is the server's own.
+    ///   - samples: Those at detection first. May be empty.
+    ///   - pool: The threads of a pool's samples. Empty for a loop.
+    ///   - companions: Stacks of other threads. They come last, and none of their frames is the culprit.
+    ///   - thread: The thread of samples that do not name one.
+    ///   - name: Finds names for addresses, in their order.
+    ///   - isOwn: Whether a function is the server's own.
     init(
         _ samples: [StackSample],
         pool: PoolThreads = PoolThreads(),
@@ -163,7 +163,7 @@ struct SymbolicatedStacks {
         if let blame = CulpritSearch(order.map { all[$0] }) {
             let stack = all[order[blame.sample]].stack
             let position = distinct.firstIndex { $0.stack.identity == stack.identity } ?? 0
-            // Kept, even if its stack lasted shorter than the others.
+            // Kept even if its stack lasted for less time than the others.
             let place = min(position, limit - 1)
             distinct.swapAt(position, place)
             culpritFrames = blame.frames
@@ -246,17 +246,17 @@ extension StallReport.Stack {
         threads = (threads ?? [thread]) + [other]
     }
 
-    /// Index of the frame that is not inlined and has so many of that kind before it.
+    /// The index of the frame that is not inlined and has this many such frames before it.
     fileprivate func index(ofCall number: Int) -> Int? {
         frames.indices.lazy.filter { frames[$0].kind == nil }.dropFirst(number).first
     }
 
-    /// What is equal for two captures of the same stack.
+    /// Equal for two captures of the same stack.
     var identity: [String] { frames.map(\.identity) + (async?.frames ?? []).map(\.identity) }
 }
 
 extension StallReport.Frame {
-    /// What is equal for two calls of the same function.
+    /// Equal for two calls of the same function.
     fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
 }
 

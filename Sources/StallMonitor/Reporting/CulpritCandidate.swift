@@ -8,14 +8,14 @@ struct CulpritCandidate: Hashable, Sendable {
     var isAwaiting = false
 }
 
-/// The kinds of candidates, the best first.
+/// The kinds of candidates, best first.
 enum CandidateKind: CaseIterable {
-    /// Own functions. Without those that a library calls once for each value through a protocol of the standard library (a
-    /// `Decodable`'s `init(from:)`, a `Comparable`'s `<`), and without those that the compiler merged from several, which have
-    /// the name of any of them.
+    /// Own functions. Excludes functions that a library calls once for each value through a protocol of the standard library (a
+    /// `Decodable`'s `init(from:)`, a `Comparable`'s `<`), and bodies that the compiler merged from several functions, whose name
+    /// may be that of any of them.
     case sureOwn
     case own
-    /// Library functions, but not of the language or the system.
+    /// Library functions, except those of the language and the system.
     case library
     case named
 }
@@ -36,8 +36,8 @@ extension StallReport.Stack {
             + frames[async.from...].indices.dropFirst().map { CulpritCandidate(frame: $0) }
     }
 
-    /// What the loop called, innermost first, up to its innermost call-out. The frames beyond, such as a server's `main`, run the
-    /// loop and are in every stall. All frames, if the loop is of another make or was not calling out.
+    /// What the loop called, innermost first, up to its innermost callout. Frames beyond, such as a server's `main`, run the loop
+    /// and are in every stall. All frames, if the loop is of another kind or was not in a callout.
     private var callout: [CulpritCandidate] {
         let calls = calls
         if let loop, loop > 0 {
@@ -47,8 +47,8 @@ extension StallReport.Stack {
         return inner.contains { frame($0).function != nil } ? Array(inner) : calls
     }
 
-    /// The frames from one on outwards, including awaiting functions. One that is not own is followed only by what the loop
-    /// called.
+    /// The frames from one outwards, including awaiting functions. If the frame is not an own one, only what the loop called
+    /// follows.
     func frames(from candidate: CulpritCandidate) -> [StallReport.Frame] {
         guard frame(candidate).own else { return callout.drop { $0 != candidate }.map { frame($0) } }
         guard candidate.isAwaiting, let async else { return callers(from: candidate.frame) }
@@ -71,7 +71,7 @@ extension StallReport.Stack {
         }
     }
 
-    /// Index of the frame that is so many frames from the thread's first one, including the calls inlined into it.
+    /// The index of the frame with this distance from the thread's first one. Calls inlined into it are included.
     func start(ofLevel level: Int) -> Int? {
         var left = level
         guard
@@ -85,7 +85,7 @@ extension StallReport.Stack {
         return calls.firstIndex(of: CulpritCandidate(frame: index))
     }
 
-    /// A function that begins inside the witness and goes on outside of it is on the stack twice.
+    /// Whether a witness calls it. A function that begins inside the witness and continues outside is on the stack twice.
     private func isCalledByStandardWitness(_ index: Int) -> Bool {
         let function = frames[index].function
         let caller = frames[index...].dropFirst().first { $0.kind != .inlined || $0.function != function }
@@ -109,19 +109,19 @@ extension StallReport.Culprit {
 }
 
 extension StallReport.Frame {
-    /// A function of the engine between the loop and what it calls.
+    /// Whether it is a function of the engine between the loop and what it calls.
     fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_") == true }
 
-    /// One body for several functions, with the name of one of them.
+    /// Whether it is one body for several functions, with the name of one of them.
     var isMerged: Bool { symbol.map { $0.contains("Tm") && SourceFunction(symbol: $0).isMerged } ?? false }
 
-    /// In a Swift module that is not the language's own.
+    /// Whether it is in a Swift module other than the language's own.
     fileprivate var isOfLibrary: Bool {
         guard let module = symbol.flatMap(Demangler.swiftModule) else { return false }
         return module != "Swift" && module != "Synchronization" && !module.hasPrefix("_")
     }
 
-    /// The compiler's thunk from a protocol of the standard library to a type's own function.
+    /// Whether it is the compiler's thunk from a protocol of the standard library to a type's own function.
     fileprivate var isStandardWitness: Bool {
         symbol.map(Demangler.demangle)?.hasPrefix("protocol witness for Swift.") == true
     }

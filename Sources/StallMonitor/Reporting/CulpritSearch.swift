@@ -1,16 +1,16 @@
 import StallReports
 import Symbolication
 
-/// Finds the function to blame for a stall, by its samples. Pure: the same samples give the same answer, and a few samples of a
-/// fault give the same answer as many.
+/// Finds the function to blame for a stall, by its samples. Pure: the same samples give the same result, and a few samples of a
+/// fault give the same result as many.
 ///
-/// A function is on the stack in many samples either because it runs for long, or because a function that does calls it again and
-/// again. The culprit is the innermost function that
+/// A function is on the stack in many samples either because it runs for long, or because a function that runs for long calls it
+/// again and again. The culprit is the innermost function that
 /// - stays: every sample from the first that shows it to the last one does, and these make up three quarters of the time and half
 ///   of the samples. A function that comes and goes in between is a helper; one that was there for a short while at the beginning
 ///   or end does not count;
-/// - is not called anew all the time: where the caller has run on between most samples (it stands at another call, or its
-///   registers changed), the caller is the one that loops, and what it calls is a helper, even if it is in all samples.
+/// - is not called anew all the time: if the caller has run on between most samples (it is at another call, or its registers
+///   changed), the caller is the one that loops, and what it calls is a helper, even if it is in all samples.
 ///
 /// Only functions of one kind are considered, the first of these that makes up a quarter of the time: own functions that are
 /// certainly on the stack, own functions, library functions, any function with a name. Samples without a function of that kind do
@@ -19,7 +19,7 @@ struct CulpritSearch {
     /// One sample, or several equal ones.
     struct Sample {
         var stack: StallReport.Stack
-        /// How much of the stall's time it stands for.
+        /// How much of the stall's time it represents.
         var span: Duration
         /// The state of each frame that is not inlined, innermost first: see `CapturedStack.Frame.state`. Empty: unknown.
         var states: [UInt64?] = []
@@ -43,7 +43,7 @@ struct CulpritSearch {
         let picks = seen.map { trace in
             trace.pick(staying, outside: turning.flatMap { samples[trace.sample].stack.start(ofLevel: $0) })
         }
-        // First which function, then which path to it: each time the one with the most time.
+        // First the function is chosen, then the path to it: each time the one with the most time.
         let chosen = Self.heaviest(zip(picks, seen).map { ($0.name, $1.span) })
         let ways = zip(picks, seen).filter { $0.0.name == chosen }.map { pick, trace in
             (pick, trace, trace.functions.drop { $0.place != pick.place }.map(\.name).filter(staying.contains))
@@ -59,7 +59,7 @@ struct CulpritSearch {
         }.map(\.element)
     }
 
-    // What a sample shows
+    // MARK: What a sample shows
 
     private struct Function {
         var name: String
@@ -77,8 +77,8 @@ struct CulpritSearch {
 
         func shows(_ name: String) -> Bool { functions.contains { $0.name == name } }
 
-        /// The innermost of the functions that stay, no deeper than the one that loops. The innermost of all where nothing is
-        /// further out.
+        /// The innermost of the functions that stay, but not inside the one that loops. The innermost of all if none is further
+        /// out.
         func pick(_ staying: Set<String>, outside turning: Int?) -> Function {
             let all = functions.filter { staying.contains($0.name) }
             return all.first { $0.place >= turning ?? 0 } ?? all.first ?? functions[0]
@@ -117,10 +117,10 @@ struct CulpritSearch {
         indices.reduce(.zero) { $0 + samples[$1].span }
     }
 
-    // What stays
+    // MARK: What stays
 
-    /// The functions that stay, and the samples that show them. If no function stays in all samples: those with the function that
-    /// was seen for longest.
+    /// The functions that stay, and the samples that show them. If no function stays in all samples, only the samples with the
+    /// function that was seen for longest are used.
     private static func staying(_ traces: [Trace]) -> (traces: [Trace], names: Set<String>) {
         let names = staying(in: traces)
         guard names.isEmpty else { return (traces.filter { $0.functions.contains { names.contains($0.name) } }, names) }
@@ -140,14 +140,14 @@ struct CulpritSearch {
         let (total, number) = (spans[traces.count], samples[traces.count])
         let names = shown.filter { _, places in
             let (first, end) = (places[0], places[places.count - 1] + 1)
-            // One sample may stand for a long time, but it is still one sample.
+            // One sample may represent a long time, but it is still one sample.
             return end - first == places.count && (spans[end] - spans[first]) * 4 >= total * 3
                 && (samples[end] - samples[first]) * 2 >= number
         }
         return Set(names.keys)
     }
 
-    /// The value with the most time; of equal ones the first.
+    /// The value with the most time; among equals, the first.
     private static func heaviest<Value: Hashable>(_ all: [(Value, Duration)]) -> Value? {
         var spans: [Value: Duration] = [:]
         for (value, span) in all { spans[value, default: .zero] += span }
@@ -155,10 +155,10 @@ struct CulpritSearch {
         return all.first { spans[$0.0] == most }?.0
     }
 
-    // What turns
+    // MARK: What loops
 
-    /// The outermost frame that has run on between most samples and the ones after them, counted from the thread's first frame.
-    /// Nil where most pairs of samples show no change.
+    /// The outermost frame that has run on between most samples and their successors, counted from the thread's first frame. Nil
+    /// if most pairs of samples show no change.
     private static func turningLevel(_ samples: [Sample]) -> Int? {
         let whole = samples.filter { $0.stack.complete && $0.stack.leftOut == nil }
         var levels = zip(whole, whole.dropFirst()).map { $0.firstDifference(from: $1) ?? .max }
@@ -170,7 +170,7 @@ struct CulpritSearch {
 }
 
 extension CulpritSearch.Sample {
-    /// Counted from the thread's first frame. Nil: both are equal.
+    /// Counted from the thread's first frame. Nil if both are equal.
     fileprivate func firstDifference(from other: Self) -> Int? {
         let (frames, others) = (places, other.places)
         for (level, (one, another)) in zip(frames, others).enumerated() {
@@ -188,7 +188,8 @@ extension CulpritSearch.Sample {
     }
 }
 
-/// Functions by what is equal in all samples, however they were compiled. A function without a name goes by its address.
+/// Identifies functions by what is equal in all samples, however they were compiled. A function without a name is identified by
+/// its address.
 private struct FunctionNames {
     private var known: [String: String] = [:]
 
@@ -202,7 +203,7 @@ private struct FunctionNames {
 }
 
 extension StallReport.Frame {
-    /// The function's start, or the address itself where the start is unknown.
+    /// The function's start, or the address itself if the start is unknown.
     fileprivate var place: String {
         let place = offset ?? address
         let start = functionOffset.map { Address(place.rawValue &- $0.rawValue) } ?? place

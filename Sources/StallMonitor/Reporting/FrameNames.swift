@@ -2,7 +2,7 @@ package import StackCapture
 package import StallReports
 package import Symbolication
 
-// What a report's fingerprint is made of.
+// What a report's fingerprint is computed from.
 
 extension StallReport.Frame {
     /// Own code without a name.
@@ -39,7 +39,7 @@ extension Fingerprint.SourceName {
 extension StallReport.Frame {
     /// The calls of an address: the inlined ones, innermost first, then the function itself.
     ///
-    /// - Parameter isOwn: asked for each call as if it were a frame.
+    /// - Parameter isOwn: Called for each call as if it were a frame.
     package static func calls(
         _ name: SymbolicatedFrame,
         found: CapturedStack.Frame.Found,
@@ -52,7 +52,7 @@ extension StallReport.Frame {
 
     /// The calls of an awaiting function: those inlined around the `await`, innermost first, then the function itself.
     ///
-    /// - Parameter isOwn: asked for each call as if it were a frame.
+    /// - Parameter isOwn: Called for each call as if it were a frame.
     package static func awaits(_ name: SymbolicatedFrame, isOwn: (SymbolicatedFrame) -> Bool) -> [Self] {
         var call = Self(name, own: isOwn(name))
         (call.kind, call.foundBy) = (.awaiting, .asyncContext)

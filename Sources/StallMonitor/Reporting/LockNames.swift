@@ -1,15 +1,15 @@
 import StallReports
 
-/// What the function names on a waiting thread's stack say about the lock it waits for. Pure.
+/// What the function names on a waiting thread's stack show about the lock it waits for. Pure.
 ///
-/// Neither source is enough alone: any memory may look like a lock, and names do not say who holds it. Where they contradict each
-/// other, the names are believed and no owner is reported.
+/// Neither source is enough alone: any memory may look like a lock, and names do not show the owner. If they contradict each
+/// other, the names count and no owner is reported.
 struct LockNames: Hashable {
     /// The kind of lock that the innermost known function waits for.
     let family: Family?
     /// Whether the innermost calls, or some of them, have names.
     let areKnown: Bool
-    /// The program made the system call itself: it is not a lock of the C library.
+    /// Whether the program made the system call itself. Then it is not a lock of the C library.
     let isOwnCall: Bool
 
     enum Family: Hashable {
@@ -21,7 +21,7 @@ struct LockNames: Hashable {
     /// How many of the innermost frames are looked at.
     private static let depth = 8
 
-    /// - Parameter frames: of the waiting thread, innermost first.
+    /// - Parameter frames: The frames of the waiting thread, innermost first.
     init(_ frames: [StallReport.Frame]) {
         let names = frames.prefix(Self.depth).map { ($0.symbol ?? $0.function).map(Self.plain) }
         let families = names.map { $0.flatMap(Self.family) }
@@ -34,7 +34,7 @@ struct LockNames: Hashable {
             ? .dispatchSemaphore : inner.first
     }
 
-    /// Without leading underscores and version: glibc has several names for each function.
+    /// The name without leading underscores and version: glibc has several names for each function.
     private static func plain(_ name: String) -> String {
         String((name.split(separator: "@").first ?? "").drop { $0 == "_" })
     }
@@ -50,7 +50,7 @@ struct LockNames: Hashable {
 
     private static let exact: [String: Family] = [
         "sem_wait": .semaphore, "sem_timedwait": .semaphore, "sem_clockwait": .semaphore,
-        // glibc waits in a function without a public name, which only symbol files know.
+        // glibc waits in a function without a public name, which only symbol files contain.
         "pthread_once": .once, "pthread_once_slow": .once, "call_once": .once,
         "pthread_join": .join, "pthread_timedjoin_np": .join, "pthread_clockjoin_np": .join,
         "pthread_clockjoin_ex": .join, "thrd_join": .join,
@@ -72,11 +72,11 @@ struct LockNames: Hashable {
         ("dispatch_async_and_wait", .queue), ("dispatch_barrier_async_and_wait", .queue),
     ]
 
-    /// The kind of the lock by names and memory, and whether the owner that was read can be believed.
+    /// The kind of the lock by names and memory, and whether the owner that was read counts.
     func judge(_ kind: LockKind, hasOwner: Bool) -> (kind: LockKind, keepsOwner: Bool) {
         switch kind {
         case .mutex, .recursiveMutex, .errorCheckingMutex, .adaptiveMutex:
-            // A condition's waiter takes the mutex again before it returns.
+            // A condition's waiter locks the mutex again before it returns.
             return believe(kind, ifOf: [.mutex, .condition])
         case .readWriteLock: return believe(kind, ifOf: [.readWriteLock])
         case .threadJoin: return believe(kind, ifOf: [.join])
@@ -97,7 +97,7 @@ struct LockNames: Hashable {
 
     private func believe(_ kind: LockKind, ifOf families: Set<Family>) -> (kind: LockKind, keepsOwner: Bool) {
         if let family { return families.contains(family) ? (kind, true) : (named(without: .futex), false) }
-        // The program has no names at all: only the memory is known.
+        // The program has no names at all, so only the memory is known.
         return areKnown ? (.futex, false) : (kind, true)
     }
 

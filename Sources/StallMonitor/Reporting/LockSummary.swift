@@ -3,8 +3,8 @@ import StackCapture
 import StallDiagnosis
 import StallReports
 
-/// The locks between the stalled thread and the thread that could let it go on: the watchdog's finding, judged by the names on
-/// the stacks. Pure.
+/// The locks between the stalled thread and the thread that could let it continue: the watchdog's finding, checked against the
+/// names on the stacks. Pure.
 struct LockSummary {
     private(set) var waits: [StallReport.LockWait] = []
     private(set) var cycle: ArraySlice<StallReport.LockWait> = []
@@ -12,9 +12,9 @@ struct LockSummary {
     private let descriptors: (WaitSite) -> [StallReport.Descriptor]
 
     /// - Parameters:
-    ///   - stacks: the report's, with names; the stalled thread's first.
-    ///   - processID: the process of the threads, and the number of its main thread.
-    ///   - descriptors: looks up the descriptors that an owner itself waits for.
+    ///   - stacks: The report's stacks with names; the stalled thread's first.
+    ///   - processID: The process of the threads, which is also the number of its main thread.
+    ///   - descriptors: Looks up the descriptors that an owner itself waits for.
     init(
         _ finding: LockFinding,
         _ stacks: [StallReport.Stack],
@@ -26,10 +26,10 @@ struct LockSummary {
             let names = Self.names(of: wait.threadID, index == 0 ? .stalled : .lockOwner, stacks)
             let owner = finding.owners.first { $0.threadID == wait.reading.owner }
             waits.append(.init(wait, names, owner, owner?.site.map(descriptors) ?? []))
-            // What was found behind an owner that turns out to be none does not count.
+            // Waits beyond something that turns out not to be an owner do not count.
             if waits[index].lock.owner == nil { break }
         }
-        // The lock holds only the number of an owner that itself waits.
+        // The lock contains only the number of an owner that itself waits.
         for index in waits.indices {
             guard let owner = waits[index].lock.owner, owner.name == nil else { continue }
             waits[index].lock.owner = waits.first { $0.thread.id == owner.id }?.thread ?? owner
@@ -44,14 +44,14 @@ struct LockSummary {
         cycle = waits[closing...]
     }
 
-    /// The names on the thread's stack. Of several stacks, the one that waits in something known; the others were taken
+    /// The names on the thread's stack. If it has several, the one that waits in something known: the others were taken
     /// elsewhere.
     private static func names(of thread: Int32, _ role: StackRole, _ stacks: [StallReport.Stack]) -> LockNames {
         let all = stacks.filter { $0.role == role && $0.isOf(thread) }.map { LockNames($0.frames) }
         return all.first { $0.family != nil } ?? all.first ?? LockNames([])
     }
 
-    /// The stacks without those of threads that turned out to own nothing.
+    /// The stacks without those of threads that turned out not to own anything.
     func kept(_ stacks: [StallReport.Stack]) -> [StallReport.Stack] {
         let owners = Set(waits.compactMap { $0.lock.owner?.id })
         return stacks.filter { $0.role != .lockOwner || owners.contains($0.thread.id) }
@@ -72,7 +72,7 @@ struct LockSummary {
         return cause
     }
 
-    // Words
+    // MARK: Words
 
     private var sentence: String {
         var text = "The thread waited for " + waits[0].lock.phrase
@@ -82,7 +82,7 @@ struct LockSummary {
         return text + "."
     }
 
-    /// The text after a lock: who holds it, and what that thread does.
+    /// The text after a lock: its owner, and what that thread does.
     private func tail(_ wait: StallReport.LockWait, next: StallReport.LockWait?) -> String {
         guard let owner = wait.lock.owner else { return absence(wait) }
         let held = wait.lock.possession(owner)
@@ -155,8 +155,8 @@ extension StallReport.Lock {
 
 extension StallReport.LockWait {
     /// - Parameters:
-    ///   - owner: an owner with a stack. Nil for a thread that itself waits.
-    ///   - descriptors: what the owner's call waits for.
+    ///   - owner: An owner with a stack. Nil for a thread that itself waits.
+    ///   - descriptors: What the owner's call waits for.
     fileprivate init(
         _ wait: LockFinding.Wait,
         _ names: LockNames,

@@ -4,17 +4,16 @@ import StallDiagnosis
 import StallReports
 import Symbolication
 
-/// Which functions are the server's own, as opposed to libraries'. The culprit of a stall is an own function.
+/// Which functions are the server's own rather than a library's. The culprit of a stall is an own function.
 ///
 /// By default a function is own if it lies in the executable or in a file beside it, and
 /// - belongs to a Swift module that is not a known library, and whose source file is not in a package's checkout, or
 /// - is C or C++ with a source file that is neither in a package's checkout nor among the system's headers. Without debug
 ///   information the source file is unknown, and C and C++ count as library code.
 ///
-/// In an executable that was stripped of its symbols every function without a name is own, including those of libraries linked
-/// into it.
+/// In an executable stripped of its symbols, every function without a name is own, including those of libraries linked into it.
 ///
-/// A rule takes precedence over that, in this order: `libraries`, `modules`, `symbols`, `sources`, `binaries`.
+/// Rules take precedence over this, in this order: `libraries`, `modules`, `symbols`, `sources`, `binaries`.
 public struct OwnCode: Hashable, Sendable {
     /// Swift modules that are own. If not empty, no other Swift module is.
     public var modules: Set<String>
@@ -28,11 +27,11 @@ public struct OwnCode: Hashable, Sendable {
     public var binaries: Set<String>
 
     /// - Parameters:
-    ///   - modules: own Swift modules; empty to go by the known libraries.
-    ///   - libraries: further modules that are libraries.
-    ///   - symbols: own C and C++ functions.
-    ///   - sources: own source files.
-    ///   - binaries: own files besides the executable and those in its directory.
+    ///   - modules: Own Swift modules. If empty, the known libraries decide.
+    ///   - libraries: Further modules that are libraries.
+    ///   - symbols: Own C and C++ functions.
+    ///   - sources: Own source files.
+    ///   - binaries: Own files, in addition to the executable and those in its directory.
     public init(
         modules: Set<String> = [],
         libraries: Set<String> = [],
@@ -60,7 +59,7 @@ public struct OwnCode: Hashable, Sendable {
         return isBeside(executable, module) && SourceOrigin(file) == .project
     }
 
-    /// The same for a process that is watched from outside, in any language, for which there are no rules: own is Swift code by
+    /// The same for a process that is watched from outside, in any language and without rules. Own functions are Swift code by
     /// the rules above, and all other code except the C library and the runtimes of languages; code generated at run time is own
     /// if it has a name.
     func isOwnOfAnyMake(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
@@ -133,10 +132,10 @@ private enum SourceOrigin: Hashable {
         }
     }
 
-    /// The last one is where Swift's own toolchains are built.
+    /// The last one is the directory in which Swift's own toolchains are built.
     private static let systems = ["/usr/", "/opt/rh/", "/nix/store/", "/rustc/", "/lib/", "/home/build-user/"]
 
-    /// The monitor's own C code counts as a library's, also when its own package is built.
+    /// Whether the file is the monitor's own C code, which counts as a library's even when its own package is built.
     private static func isOurs(_ file: String) -> Bool {
         ["/Sources/CStackCapture/", "/Sources/CMonitorShims/", "/Sources/CRunLoopShims/", "/Sources/CLoopHooks/"]
             .contains(where: file.contains)
@@ -174,7 +173,8 @@ extension String {
     }
 }
 
-/// Names for the addresses of a stall: of this process, or of another one that is watched from outside. Confined to the reporter's thread.
+/// Names for the addresses of a stall, of this process or of another one that is watched from outside. Confined to the reporter's
+/// thread.
 struct StallSymbols {
     private let run: RunIdentity
     private let symbolicator = Symbolicator()
@@ -207,7 +207,7 @@ struct StallSymbols {
         return ownCode.isOwn(frame, module: module, executable: executable)
     }
 
-    /// A sample in which a system call that a signal interrupted has the name that stands on the stack.
+    /// The sample; if a signal interrupted its system call, the call gets its name from the stack.
     func settled(_ sample: StackSample, in process: OutsideProcess?) -> StackSample {
         guard let site = sample.site, !site.continued.isEmpty else { return sample }
         var sample = sample
@@ -219,8 +219,8 @@ struct StallSymbols {
         return sample
     }
 
-    /// The name of a job: the first own function among those in which it began and those that awaited it; else the first that is not the
-    /// runtime's. Nil without one. A new task begins in a function of the runtime, which calls the server's.
+    /// The name of a job: the first own function among those in which it began and those that awaited it, otherwise the first
+    /// that is not the runtime's. Nil if there is none. A new task begins in a function of the runtime, which calls the server's.
     func nameOfJob(at addresses: [UInt]) -> String? {
         let found = resolve(addresses.map { ResolvableAddress(address: $0, kind: .resumption) }, in: nil)
         let named = found.frames.filter { $0.function ?? $0.symbol != nil }

@@ -6,7 +6,7 @@ import StallReports
 /// The workers of a stalled pool, for the search for the culprit in all their stacks. Empty for a loop, which has one thread.
 struct PoolThreads {
     private let threads: [Int32: StallReport.Thread]
-    /// Workers that wait for another worker: what they do is not what stalls the pool.
+    /// Workers that wait for another worker: their work is not what stalls the pool.
     private let waiting: Set<Int32>
     /// How many of their stacks were taken at detection.
     let size: Int
@@ -25,8 +25,9 @@ struct PoolThreads {
         sample.threadID.map { threads[$0] ?? StallReport.Thread(id: $0) }
     }
 
-    /// The order in which the samples are searched for the culprit. Those of a loop: by time. Those of a pool were taken at the same times, so
-    /// they are ordered by their stacks, with equal ones side by side; workers that wait for other workers are left out, unless all do.
+    /// The order in which the samples are searched for the culprit. Samples of a loop are ordered by time. Samples of a pool were
+    /// taken at the same times, so they are ordered by their stacks, with equal ones side by side; workers that wait for other
+    /// workers are left out, unless all do.
     func order(_ samples: [StackSample], _ stacks: [StallReport.Stack]) -> [Int] {
         let byTime = samples.indices.sorted { samples[$0].time < samples[$1].time }
         guard size > 0 else { return byTime }
@@ -61,7 +62,7 @@ struct PoolThreads {
 // MARK: - In the report
 
 extension CaseStacks {
-    /// What one worker was stalled in.
+    /// What one worker was doing during the stall.
     func worker(_ worker: PoolObservation.Worker, _ findings: CaseFindings, processID: Int32) -> StallReport.Worker {
         let id = worker.job.threadID
         let own = samples.indices.filter { samples[$0].threadID == id }
@@ -74,7 +75,7 @@ extension CaseStacks {
             task: own.first.flatMap { samples[$0].stack.asyncCallers?.taskNumber }.map(UInt64.init),
             verdict: diagnosis.verdict,
             stack: place,
-            // One that could not be taken at detection may have been taken before.
+            // A stack that could not be taken at detection may have been taken before.
             error: place == nil ? worker.problem : nil
         )
         if let lock = findings.locks.first(where: { $0.waits.first?.threadID == id }) {
@@ -92,7 +93,7 @@ extension PoolObservation {
 }
 
 extension StallReport.Pool {
-    /// All workers were stalled until `end`: the stall ends with the first worker that goes on.
+    /// All workers were stalled until `end`: the stall ends when the first worker continues.
     init(_ pool: PoolObservation, _ workers: [StallReport.Worker], until end: MonotonicInstant) {
         self.init(width: pool.width, running: pool.running, waiting: pool.waiting, workers: workers)
         for (index, worker) in pool.workers.enumerated() where workers.indices.contains(index) {

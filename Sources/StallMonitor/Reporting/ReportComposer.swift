@@ -4,7 +4,7 @@ import StallDiagnosis
 import StallReports
 import Symbolication
 
-/// Makes reports. Every version of a report is made from its case, as a whole. Confined to the reporter's thread.
+/// Makes reports. Every version of a report is made completely from its case. Confined to the reporter's thread.
 struct ReportComposer {
     let symbols: StallSymbols
     private let run: RunIdentity
@@ -15,7 +15,7 @@ struct ReportComposer {
 
     /// The report as of now.
     ///
-    /// - Parameter cost: what the stall has cost the monitor. Nil: the cost of its stacks alone.
+    /// - Parameter cost: The stall's cost to the monitor. Nil: the cost of its stacks alone.
     func report(of stall: StallCase, _ cost: StallReport.MonitorCost? = nil) -> StallReport {
         let (seen, span, stacks) = (stall.observation, stall.span, stall.stacks)
         let process = symbols.process(of: seen)
@@ -57,7 +57,7 @@ struct ReportComposer {
             monitor: cost ?? stacks.cost
         )
         report.labels = stall.details.labels.isEmpty ? nil : stall.details.labels
-        // What follows from the report itself.
+        // Facts that follow from the report itself.
         let atCulprit = report.workersAtCulprit
         report.pool?.atCulprit = atCulprit
         report.cause.summary = stall.summary(of: report)
@@ -68,7 +68,7 @@ struct ReportComposer {
 }
 
 extension StallCase {
-    /// What is not known of a loop that is watched from outside is left out.
+    /// Leaves out what is unknown of a loop that is watched from outside.
     fileprivate var watched: StallReport.Watched {
         let seen = observation
         var watched = StallReport.Watched(type: seen.watch.name.type, label: seen.watch.name.label)
@@ -87,7 +87,7 @@ extension StallCase {
         }
     }
 
-    /// The cause with the locks that the thread waited for. Without locks: with what the names on its stack say that it waited for.
+    /// The cause with the locks that the thread waited for. Without locks, the names on its stack show what it waited for.
     fileprivate func cause(with locks: LockSummary?) -> StallReport.Cause {
         if let locks { return locks.cause(from: cause) }
         var cause = cause
@@ -97,7 +97,7 @@ extension StallCase {
         return cause
     }
 
-    /// A sentence about the workers of a pool, then about the thread, then about what followed.
+    /// One sentence about the workers of a pool, one about the thread, and one about what followed.
     fileprivate func summary(of report: StallReport) -> String {
         let crash = "Then the process crashed; the time that its crash handler took is not counted."
         let parts = [report.poolSentence, report.cause.summary, abort?.sentence, hasCrashed ? crash : nil]

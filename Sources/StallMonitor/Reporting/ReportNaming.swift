@@ -9,13 +9,13 @@ package struct ReportNaming: Sendable {
 
     /// The result.
     package struct Findings: Sendable {
-        /// Changes to the report's frames. Names that they have are kept.
+        /// Changes to the report's frames. Existing names are kept.
         package var amendment: ReportAmendment
         /// Why names or lines are still missing.
         package var problems: [SymbolProblem]
     }
 
-    /// - Parameter ownCode: decides for functions that have no name in the report. The others keep their decision.
+    /// - Parameter ownCode: Decides for functions that have no name in the report. The others keep their classification.
     package init(symbolicator: Symbolicator, ownCode: OwnCode = OwnCode()) {
         (self.symbolicator, self.ownCode) = (symbolicator, ownCode)
     }
@@ -50,7 +50,7 @@ package struct ReportNaming: Sendable {
     /// Symbol files that were given but fit no module of any report so far.
     package var unusedFiles: [SymbolProblem] { symbolicator.unusedFiles() }
 
-    /// Whether candidates for the culprit get names: then culprit and fingerprint were chosen without these names.
+    /// Whether candidates for the culprit get names. Then culprit and fingerprint were chosen without these names.
     private static func namesOwn(_ report: StallReport, _ amendment: ReportAmendment) -> Bool {
         report.stacks.indices.contains { index in
             guard report.stacks[index].role == .stalled else { return false }
@@ -145,7 +145,7 @@ package struct ReportNaming: Sendable {
         if frame.symbol == nil, frame.function == nil {
             (frame.symbol, frame.function) = (found.symbol, found.function)
             frame.functionOffset = found.functionOffset
-            // It was own because it had no name. With a name it may be a library's.
+            // It was own because it had no name. With a name it may turn out to be a library's.
             frame.own = found.symbol == nil ? frame.own : found.own
         }
         if frame.line == nil { (frame.file, frame.line, frame.column) = (found.file, found.line, found.column) }
@@ -176,7 +176,7 @@ package struct ReportNaming: Sendable {
     }
 }
 
-/// Which functions of a report are own: as the report has it for each Swift module, and by the rules for the others.
+/// Which functions of a report are own: for each Swift module as in the report, for the others by the rules.
 private struct OwnRule {
     private let executable: String
     private let loaded: [LoadedModule]

@@ -3,17 +3,17 @@ import RunLoopKit
 import StallReports
 
 /// The reporter's side of writing. The directory may be missing, full, read-only or not responding, and work again later.
-/// Confined to the reporter's thread, which waits for a disk that works, so that a handler finds the report on disk. It does not
+/// Confined to the reporter's thread, which waits for a working disk, so that a handler finds the report on disk. It does not
 /// wait for one that hangs.
 struct ReportPublisher {
     private let writer: ReportWriter
     private var notifier: FaultNotifier
-    /// The disk did not answer in time. It is not waited for until it does.
+    /// Whether the disk did not answer in time. The reporter does not wait for it until it answers.
     private var isBehind = false
-    /// Only the run record is still written. Reports that wait are lost.
+    /// Whether only the run record is still written. Waiting reports are lost then.
     private var isSettled = false
     private var unencodable = 0 { didSet { noteUnmade() } }
-    /// Numbers of the stalls that were not dealt with when `stop` could wait no longer.
+    /// Numbers of the stalls that were not handled when `stop` could wait no longer.
     private var abandoned: Set<Int> = [] { didSet { noteUnmade() } }
 
     init(writer: ReportWriter, notifier: FaultNotifier) {
@@ -21,16 +21,17 @@ struct ReportPublisher {
         self.notifier = notifier
     }
 
-    /// Reports that will not reach the disk, or only in an old version. After `settle`, those that wait are included.
+    /// Reports that will not reach the disk, or only in an old version. After `settle`, waiting reports are included.
     var lostWrites: Int64 { lost(writer.status) }
-    /// Reports that the disk refused or does not answer for. Zero while the disk works, because each write is waited for.
+    /// Reports that wait because the disk refuses them or does not answer. Zero while the disk works, because the reporter waits
+    /// for each write.
     var waitingReports: Int {
         let status = writer.status
         return isBehind || status.problem != nil ? status.waitingReports : 0
     }
     var bytesWritten: Int64 { writer.status.bytesWritten }
 
-    /// How writing goes, for the run record.
+    /// The state of writing, for the run record.
     var record: RunRecord.Writing {
         let status = writer.status
         return .init(
@@ -50,7 +51,7 @@ struct ReportPublisher {
         listen()
     }
 
-    /// Whether there is time left to make a report from a notice. True, except in the last second that `stop` waits.
+    /// Whether there is time left to make a report from a notice. False only in the last second that `stop` waits.
     mutating func hasTime(for notice: StallNotice) -> Bool {
         guard let end = writer.givesUpAt, MonotonicInstant.now >= end else { return true }
         switch notice {
@@ -76,7 +77,7 @@ struct ReportPublisher {
     /// Tries the waiting reports once more. After that they are lost.
     mutating func settle() {
         writer.order { $0.retryNow() }
-        // The writer may be fine and only the reporter late.
+        // The writer may be working normally, and only the reporter be late.
         let moment = MonotonicInstant.now + .milliseconds(200)
         isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.writeTimeout))
         isSettled = true
@@ -103,7 +104,7 @@ struct ReportPublisher {
         listen()
     }
 
-    /// Waits for the disk, if it works, and passes its faults on.
+    /// Waits for the disk, if it works, and reports its faults.
     private mutating func listen() {
         if !writer.status.hangs(at: .now), !isBehind || writer.status.isQuick {
             isBehind = !writer.wait(until: .now + ReportWriter.writeTimeout)
@@ -127,7 +128,7 @@ struct ReportPublisher {
         }
     }
 
-    /// Passes on what is wrong with the directory, once, and once more when it is over.
+    /// Reports a problem of the directory once, and its end once.
     private mutating func notify(
         _ concerns: Set<ReportDirectory.Concern>,
         _ kinds: [ReportDirectory.Concern],
@@ -143,7 +144,7 @@ struct ReportPublisher {
         Int64(status.unmade + status.lost + (isSettled ? status.waitingReports : 0))
     }
 
-    /// Makes the number available to other threads.
+    /// Makes the number visible to other threads.
     private func noteUnmade() { writer.note(unmade: unencodable + abandoned.count) }
 
     private func detail(of status: ReportWriter.Status) -> String {
@@ -162,7 +163,7 @@ struct ReportPublisher {
     }
 }
 
-/// Passes each fault to the handler once, and once more when it is over.
+/// Passes each fault to the handler once, and its end once.
 struct FaultNotifier {
     private var reported: [StallMonitorError.Code: StallMonitorError] = [:]
     private let handler: @Sendable (StallEvent) -> Void
@@ -181,7 +182,7 @@ struct FaultNotifier {
         if let error = reported.removeValue(forKey: code) { handler(.mended(error)) }
     }
 
-    /// Passes it on even if it was passed on before.
+    /// Reports it even if it was reported before.
     func notifyAgain(_ error: StallMonitorError) {
         handler(.fault(error))
     }

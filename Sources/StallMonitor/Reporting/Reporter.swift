@@ -3,7 +3,8 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// The thread that turns the watchdog's notices into reports. Everything slow happens here or later: symbols, disks, the server's handler.
+/// The thread that turns the watchdog's notices into reports. All slow work happens here or later: symbols, disks, the server's
+/// handler.
 ///
 ///     notice ──> known and repeated? only count it ──> name the stacks ──> find the cause ──> report ──> write, call the handler
 struct Reporter: ~Copyable {
@@ -20,7 +21,8 @@ struct Reporter: ~Copyable {
     var throttle: ReportThrottle
     var held: [Int: HeldStall] = [:]
     var recordPace = RecordPace()
-    /// Counts changes for which the run record is written at once. Samples, growth and stalls that are only counted are not among them.
+    /// Counts changes after which the run record is written at once. Samples, growth and stalls that are only counted are not
+    /// among them.
     private var recordChanges = 0
     /// The stalls that have a report and are not over, by number.
     private var open: [Int: StallCase] = [:]
@@ -42,7 +44,7 @@ struct Reporter: ~Copyable {
         (self.details, self.tell) = (details, tell)
     }
 
-    /// The thread's life. Returns when the mailbox is closed and all its notices are dealt with.
+    /// The body of the thread. Returns when the mailbox is closed and all its notices are handled.
     consuming func run() {
         supply.search()
         publisher.prepare()
@@ -101,7 +103,7 @@ struct Reporter: ~Copyable {
         begin(stall, isOver: observation.isOver)
     }
 
-    /// A stall that was only counted is worth a report after all.
+    /// Begins a report of a stall that was only counted until now.
     private mutating func begin(_ held: HeldStall, isOver: Bool = false) {
         var stall = StallCase(held.observation, later: held.later, isOver: isOver, lookup, composer.symbols)
         stall.span = held.span
@@ -109,7 +111,7 @@ struct Reporter: ~Copyable {
         begin(stall, isOver: isOver)
     }
 
-    /// The first version of a report.
+    /// Makes the first version of a report.
     private mutating func begin(_ stall: StallCase, isOver: Bool) {
         var stall = stall
         stall.explain(isOver ? nil : lookup)
@@ -126,7 +128,7 @@ struct Reporter: ~Copyable {
         publish(stall) { .began($0) }
     }
 
-    /// What the server says of it. Another process's tasks and threads are not in this one's table.
+    /// The server's description of the stall. This process has no such data for tasks and threads of another process.
     private func details(of stall: StallCase) -> StallDetails {
         var report = composer.report(of: stall)
         let seen = stall.observation
@@ -142,22 +144,22 @@ struct Reporter: ~Copyable {
             return
         }
         stall.span = span
-        // A stall that does not end is also reported by its later samples, not only by those from its beginning.
+        // A stall that does not end also gets its later samples into the report, not only those from its beginning.
         stall.nameNewSamples(composer.symbols)
         open[number] = stall
         throttle.note(span.length, of: stall.firstFingerprint)
         publish(stall) { .grew($0) }
     }
 
-    /// The process ends soon, so the report is written now.
+    /// Writes the report now, because the process ends soon.
     private mutating func noteCrash(_ number: Int) {
         open[number]?.hasCrashed = true
         if let stall = open[number] { publish(stall) { .grew($0) } }
     }
 
-    /// The process ends as soon as the report is on disk.
+    /// Writes the report for a process that ends as soon as it is on disk.
     private mutating func write(_ notice: AbortNotice, of number: Int) {
-        // Even if its fault was reported often before.
+        // This applies even if the fault was often reported before.
         if let stall = held.removeValue(forKey: number) { begin(stall) }
         open[number]?.add(notice, composer.symbols)
         guard let stall = open[number] else { return notice.noteWritten() }
@@ -198,10 +200,10 @@ struct Reporter: ~Copyable {
     }
 }
 
-// Stalls that are counted and not reported.
+// Stalls that are only counted, not reported.
 
 extension Reporter {
-    /// Decides of a stall whose fault is known.
+    /// Decides whether a stall whose fault is known is only counted.
     mutating func holdsBack(_ observation: StallObservation, _ fingerprint: Fingerprint) -> Bool {
         throttle.remember(observation, as: fingerprint)
         let now = MonotonicInstant.now
@@ -218,9 +220,9 @@ extension Reporter {
         return true
     }
 
-    /// A stall that is held back has lasted for so long.
+    /// Updates the length of a stall that is held back.
     ///
-    /// - Returns: it, if it is now worth a report.
+    /// - Returns: The stall, if it is now worth a report.
     mutating func releaseHeld(_ number: Int, _ span: StallSpan) -> HeldStall? {
         held[number]?.span = span
         guard let stall = held[number],
@@ -229,7 +231,7 @@ extension Reporter {
         return held.removeValue(forKey: number)
     }
 
-    /// A stall that was held back to its end.
+    /// Counts a stall that was held back until its end.
     mutating func countHeld(_ number: Int) {
         guard let stall = held.removeValue(forKey: number) else { return }
         let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint), WallClockAnchor())
@@ -252,7 +254,7 @@ extension Reporter {
         )
     }
 
-    /// The run record with what was not reported, those under way counted with the length they have by now.
+    /// The run record with the stalls that were not reported. Ongoing ones count with their present length.
     func withRepeats(_ record: RunRecord) -> RunRecord {
         var (record, throttle) = (record, throttle)
         let clock = WallClockAnchor()
@@ -277,6 +279,6 @@ extension Reporter {
 }
 
 extension StallObservation {
-    /// What its stalls are counted under.
+    /// The origin under which its stalls are counted.
     var origin: StallOrigin { StallOrigin(label: watch.name.label, type: watch.name.type, kind: kind) }
 }

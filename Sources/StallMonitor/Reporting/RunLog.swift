@@ -9,7 +9,7 @@ struct RunLog {
     private let ledger: WatchdogLedger
     let meter: CostMeter
     let notices: Mailbox<StallNotice>
-    /// Names that were looked up, also without success.
+    /// Names that were looked up, including those that were not found.
     private var names: [[UInt]: String?] = [:]
     private let nameOfJob: ([UInt]) -> String?
     /// The shortest job whose function is named: looking up a name costs far more than counting the job.
@@ -19,8 +19,8 @@ struct RunLog {
     var disarmed: StallMonitorError?
 
     /// - Parameters:
-    ///   - longJob: the shortest job whose function is named.
-    ///   - nameOfJob: the name of a job, by the function in which it began and those that awaited it.
+    ///   - longJob: The shortest job whose function is named.
+    ///   - nameOfJob: Returns the name of a job, from the function in which it began and those that awaited it.
     init(
         run: RunIdentity,
         ledger: WatchdogLedger,
@@ -84,7 +84,7 @@ struct RunLog {
         guard !functions.isEmpty else { return nil }
         if let known = names[functions] { return known }
         let name = nameOfJob(functions)
-        // One entry for each new longest job, so there are few.
+        // There is one entry for each new longest job, so there are few.
         names[functions] = .some(name)
         return name
     }
@@ -140,7 +140,7 @@ extension RunRecord.Budget {
     }
 }
 
-/// What each present stall has cost the monitor, for its report. Confined to the reporter's thread.
+/// The cost of each ongoing stall to the monitor, for its report. Confined to the reporter's thread.
 struct StallCosts {
     private struct Cost {
         /// CPU time of the watchdog's thread when the loop was first found not to move.
@@ -157,7 +157,7 @@ struct StallCosts {
         (self.meter, self.ledger) = (meter, ledger)
     }
 
-    /// The reporter begins to handle a notice.
+    /// Notes that the reporter begins to handle a notice.
     mutating func take(_ notice: StallNotice) {
         start = ThreadClock.nanoseconds
         if case .began(let observation) = notice {
@@ -190,23 +190,23 @@ struct StallCosts {
         meter.named(in: stacks.cost.symbolicationNs)
     }
 
-    /// A batch of notices was handled.
+    /// Notes that a batch of notices was handled.
     func settle() {
         meter.spent(.reporting)
     }
 }
 
-/// How often the run record is written for stalls that are only counted: soon after the first, then once a second.
+/// How often the run record is written for stalls that are only counted: soon after the first one, then once a second.
 struct RecordPace {
     private var isDue = false
     private var next: MonotonicInstant?
 
-    /// Something was counted.
+    /// Notes that something was counted.
     mutating func note() { isDue = true }
 
-    /// When to write at the latest, though nothing else happens. Nil: there is nothing to write.
+    /// The latest time to write, even if nothing else happens. Nil if there is nothing to write.
     var deadline: MonotonicInstant? { isDue ? next ?? .now : nil }
 
-    /// The record was written.
+    /// Notes that the record was written.
     mutating func wrote(at time: MonotonicInstant) { (isDue, next) = (false, time + .seconds(1)) }
 }

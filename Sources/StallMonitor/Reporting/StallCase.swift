@@ -2,12 +2,12 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// Everything known of one stall that has a report: what the watchdog saw, what was found out since, and the state of the stall. Each version of
-/// the report is made from it alone. Confined to the reporter's thread.
+/// Everything known about one stall that has a report: what the watchdog saw, what was found out since, and the stall's state.
+/// Each version of the report is made from this alone. Confined to the reporter's thread.
 struct StallCase {
     private(set) var observation: StallObservation
     private(set) var findings: CaseFindings
-    /// The captured stacks, with names. Does not have the latest samples while `hasNewSamples` is set.
+    /// The captured stacks, with names. They lack the latest samples while `hasNewSamples` is set.
     private(set) var stacks: CaseStacks
     private var hasNewSamples = false
     /// Why the thread was stalled, without locks and without the other workers of a pool. Determined at detection, and again at the end.
@@ -19,9 +19,9 @@ struct StallCase {
     var busy: StallReport.BusyTime?
     private(set) var endedAt: Timestamp?
     private(set) var turnDurations: TurnDurations?
-    /// The process has crashed since, and its crash handler runs.
+    /// Whether the process has crashed since, so that its crash handler runs.
     var hasCrashed = false
-    /// The monitor is about to end the process.
+    /// Set if the monitor is about to end the process.
     private(set) var abort: AbortNotice?
     /// Stalls of the same fault that were only counted.
     var repeats: StallReport.Repeats?
@@ -30,8 +30,8 @@ struct StallCase {
     /// Finds out what can only be found out while the stall lasts, then names the stacks.
     ///
     /// - Parameters:
-    ///   - later: samples from after the detection.
-    ///   - isOver: the loop has moved on already: what waits for it now, does so for another reason.
+    ///   - later: Samples from after the detection.
+    ///   - isOver: Whether the loop has already moved on. Clients that wait for it now then have another reason.
     init(
         _ observation: StallObservation,
         later: [StackSample] = [],
@@ -48,9 +48,9 @@ struct StallCase {
         turnDurations = TurnDurations(observation)
     }
 
-    /// Finds the cause, for the first version of the report.
+    /// Finds the cause for the first version of the report.
     ///
-    /// - Parameter lookup: nil if the stall is over.
+    /// - Parameter lookup: Nil if the stall is over.
     mutating func explain(_ lookup: TimedLookup?) {
         findings.look(at: stacks.named, lookup)
         cause = cause(over: observation.evidence)
@@ -61,22 +61,22 @@ struct StallCase {
         hasNewSamples = true
     }
 
-    /// Names the samples that came since the last time. They may show another culprit.
+    /// Names the samples that have arrived since the last time. They may show another culprit.
     mutating func nameNewSamples(_ symbols: StallSymbols) {
         guard hasNewSamples else { return }
         renewStacks(symbols)
     }
 
-    /// The process is to end because of this stall.
+    /// Notes that the process will be ended because of this stall.
     mutating func add(_ notice: AbortNotice, _ symbols: StallSymbols) {
         abort = notice
         if let threads = notice.threads { (observation.others, observation.othersTakenAt) = (threads, notice.takenAt) }
         renewStacks(symbols)
     }
 
-    /// The stall is over, or is no longer looked at.
+    /// Ends the case: the stall is over, or is no longer watched.
     ///
-    /// - Parameter evidence: the kernel's account of the whole stall. Nil leaves the cause as it is.
+    /// - Parameter evidence: The kernel's account of the whole stall. Nil leaves the cause unchanged.
     mutating func end(
         _ span: StallSpan,
         _ evidence: EvidenceWindow?,
@@ -103,7 +103,7 @@ struct StallCase {
 extension StallCase {
     /// Why the thread was stalled, by its own evidence.
     ///
-    /// - Parameter window: the kernel's counts. For a pool, those of the worker that shows the culprit are used instead.
+    /// - Parameter window: The kernel's counts. For a pool, those of the worker that shows the culprit are used instead.
     private func cause(over window: EvidenceWindow?) -> StallReport.Cause {
         let thread = stacks.thread.id
         let waits = stacks.waits(of: thread)
@@ -127,14 +127,14 @@ extension StallCase {
 }
 
 extension TurnDurations {
-    /// The turns of the loop so far. Nothing is known of a loop that is watched from outside.
+    /// The turns of the loop so far. Nil for a loop that is watched from outside.
     fileprivate init?(_ stall: StallObservation) {
         guard stall.otherProcess == nil else { return nil }
         self.init(stall.loop.heartbeat.turnHistogram)
     }
 }
 
-/// What was found out about a stall after the watchdog's observation: its later samples, and what its waits were for. Confined to the
+/// What was found out about a stall after the watchdog's observation: its later samples, and what it waited for. Confined to the
 /// reporter's thread.
 struct CaseFindings {
     private(set) var tally: SampleTally
@@ -149,15 +149,15 @@ struct CaseFindings {
     private let process: ObservedProcess
     private var places: [(site: WaitSite, descriptors: [StallReport.Descriptor])] = []
 
-    /// How many waits have their descriptors looked up.
+    /// For how many waits descriptors are looked up.
     private static let placeLimit = 8
 
-    /// - Parameter isOver: the loop has moved on: the clients that wait now are others.
+    /// - Parameter isOver: Whether the loop has moved on. The clients that wait now are then others.
     init(_ stall: StallObservation, _ lookup: TimedLookup, isOver: Bool = false) {
         let samples = stall.allSamples
         let process = stall.otherProcess?.observed ?? .own
         self.process = process
-        // First, because the loop may go on at any moment.
+        // This comes first, because the loop may continue at any moment.
         let clients = isOver ? nil : stall.awaited.map { WaitingClients(process: process, awaited: $0) }
         victims = clients.flatMap { clients in lookup.ask { clients.count() } } ?? nil
         tally = SampleTally(samples, detected: stall.pool?.stacks.count ?? 1)
@@ -178,9 +178,9 @@ struct CaseFindings {
         for owner in found.owners { look(owner.site, lookup) }
     }
 
-    /// Looks for what the thread waits for by the names on its stack.
+    /// Determines what the thread waits for by the names on its stack.
     ///
-    /// - Parameter lookup: nil if the thread no longer waits: lock owners and child processes would be others by now.
+    /// - Parameter lookup: Nil if the thread no longer waits: lock owners and child processes may be others now.
     mutating func look(at names: SymbolicatedStacks, _ lookup: TimedLookup?) {
         guard named == nil, let wait = NamedWait(names.stacks, names.modules) else { return }
         named = lookup?.ask { [process] in wait.look(in: process) } ?? NamedWait.Finding(wait: wait)

@@ -1,23 +1,23 @@
 public import StallReports
 import Synchronization
 
-/// What the server adds to a report when a stall is detected: which request or job it was, of which trace.
+/// What the server adds to a report when a stall is detected: which request or job it belonged to, and of which trace.
 public struct StallDetails: Hashable, Sendable {
-    /// Added to ``StallMonitor/Configuration-swift.struct/metadata``. Where both have a key, this value is used.
+    /// Added to ``StallMonitor/Configuration-swift.struct/metadata``. If both have a key, this value is used.
     public var metadata: [String: String]
     /// The trace of the stalled work.
     public var trace: StallReport.Trace?
-    /// The names of the stalled work. Not part of the answer: the server has set them before.
+    /// The names of the stalled work. Not part of the answer: the server has set them earlier.
     var labels: [String] = []
 
-    /// Empty by default.
+    /// Creates details, by default empty.
     public init(metadata: [String: String] = [:], trace: StallReport.Trace? = nil) {
         (self.metadata, self.trace) = (metadata, trace)
     }
 }
 
-/// Asks the server for details of a stall. Waits a tenth of a second at most, because the server's code may wait for the same lock that
-/// caused the stall.
+/// Requests details of a stall from the server. Waits at most a tenth of a second, because the server's code may wait for the
+/// same lock that caused the stall.
 final class DetailsSource: Sendable {
     typealias Question = @Sendable (StallReport) -> StallDetails
 
@@ -37,8 +37,8 @@ final class DetailsSource: Sendable {
     /// The server's details of a stall that was just detected, with the labels that all reports have.
     ///
     /// - Parameters:
-    ///   - work: what the server has already said about the stalled work.
-    ///   - tell: called once when there is no answer in time, and once when there is one again.
+    ///   - work: The server's description of the stalled work.
+    ///   - tell: Called once when no answer arrives in time, and once when answers arrive again.
     func details(
         of report: StallReport,
         _ work: StalledWork = StalledWork(),
@@ -61,7 +61,7 @@ final class DetailsSource: Sendable {
             return StallDetails(metadata: labels)
         }
         if isReported.exchange(false, ordering: .relaxed) { tell(.mended(.init(.detailsMissing))) }
-        // The details come first: they are about this stall.
+        // The details come first, because they are about this stall.
         let own = Self.bounded(details.metadata)
         let room = max(0, Self.limits.pairs - own.count)
         let others = labels.filter { own[$0.key] == nil }.sorted { $0.key < $1.key }.prefix(room)
@@ -81,7 +81,7 @@ final class DetailsSource: Sendable {
 }
 
 extension String {
-    /// Its beginning. Cuts between characters.
+    /// The beginning of the text. Cuts between characters.
     func cut(toBytes bytes: Int) -> String {
         guard utf8.count > bytes else { return self }
         var (end, length) = (startIndex, 0)

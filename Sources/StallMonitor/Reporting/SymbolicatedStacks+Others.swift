@@ -3,7 +3,7 @@ import StallReports
 import Symbolication
 
 extension SymbolicatedStacks {
-    /// Adds the stacks of the other threads, equal ones once.
+    /// Adds the stacks of the other threads. Equal ones are added once.
     mutating func add(
         _ others: ThreadStacks,
         at time: Timestamp,

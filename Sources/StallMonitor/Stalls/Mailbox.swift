@@ -18,13 +18,14 @@ final class Mailbox<Message: QueuedMessage>: Sendable {
 
     /// Adds a message. Any thread.
     ///
-    /// - Parameter mayBeDropped: whether it is among the first to be dropped when the queue is full.
+    /// - Parameter mayBeDropped: Whether it is among the first to be dropped when the queue is full.
     func add(_ message: Message, mayBeDropped: Bool = false) {
         let isFirst = contents.withLock { contents in
             defer { contents.backlog.add(message, mayBeDropped: mayBeDropped) }
             return contents.backlog.isEmpty
         }
-        // One signal is enough for all messages that wait. With one for each, a reader that hung for a day would have as many to take.
+        // One signal is enough for all waiting messages. With one for each, a reader that hung for a day would have to take as
+        // many.
         if isFirst { semaphore.signal() }
     }
 
@@ -36,7 +37,7 @@ final class Mailbox<Message: QueuedMessage>: Sendable {
 
     /// Waits for messages and takes all of them. Nil when the mailbox is closed and empty. The reader's thread only.
     ///
-    /// - Parameter deadline: when to return without a message.
+    /// - Parameter deadline: When to return without a message.
     func take(until deadline: MonotonicInstant? = nil) -> [Message]? {
         while true {
             let (messages, isClosed) = contents.withLock { ($0.backlog.takeAll(), $0.isClosed) }
@@ -59,24 +60,24 @@ final class Mailbox<Message: QueuedMessage>: Sendable {
 
 /// A message in a bounded queue.
 protocol QueuedMessage: Sendable {
-    /// How it relates to the other messages in the queue.
+    /// Its relation to the other messages in the queue.
     var role: QueueRole { get }
     /// The name under which it is counted when it is dropped.
     var kind: String { get }
-    /// Roughly how much memory it holds.
+    /// Approximately how much memory it uses.
     var bytes: Int { get }
-    /// The same message without its large parts. Nil when it has none.
+    /// The same message without its large parts. Nil if it has none.
     var lightened: Self? { get }
 }
 
-/// How a message relates to the others about the same subject, which has a number.
+/// The relation of a message to others about the same subject, which has a number.
 enum QueueRole: Hashable, Sendable {
     case opens(Int)
-    /// Only the latest of its kind is needed: it replaces one that still waits.
+    /// Only the latest of its kind is needed: it replaces one that is still waiting.
     case updates(Int, UpdateKind = .length)
     case adds(Int)
     case closes(Int)
-    /// Has no subject. `latestIsEnough`: it replaces one that still waits.
+    /// It has no subject. `latestIsEnough`: it replaces one that is still waiting.
     case alone(latestIsEnough: Bool)
 
     enum UpdateKind: Hashable, Sendable { case length, counts }
@@ -84,12 +85,13 @@ enum QueueRole: Hashable, Sendable {
 
 /// The messages that wait for a reader, bounded in number and bytes. Pure.
 ///
-/// When a bound is exceeded, messages are dropped in this order: those that may be dropped, oldest first; then subjects that were opened and
-/// closed before the reader took anything of them, as a whole; then the large parts of what is still open. What may then remain above the bounds
-/// is one opening message for each open subject. The reader never gets an end without its beginning.
+/// When a bound is exceeded, messages are dropped in this order: those that may be dropped, oldest first; then complete subjects
+/// that were opened and closed before the reader took any of their messages; then the large parts of what is still open. Above
+/// the bounds there can then only remain one opening message for each open subject. The reader never gets an end without its
+/// beginning.
 ///
-/// The watchdog adds messages while nothing else is looked at, so no step iterates over the queue: each takes the same short time, however
-/// many loops are watched.
+/// While the watchdog adds messages it looks at nothing else, so no step iterates over the queue: each takes the same short time,
+/// however many loops are watched.
 struct Backlog<Message: QueuedMessage>: Sendable {
     private struct Entry: Sendable {
         var message: Message
@@ -97,12 +99,12 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         var bytes: Int
     }
 
-    /// By their places in the queue.
+    /// Keyed by their places in the queue.
     private var entries: [Int: Entry] = [:]
     private var nextPlace = 0
-    /// The place of the latest message of each role that only needs the latest.
+    /// For each role that only needs the latest message: the place of that message.
     private var latest: [QueueRole: Int] = [:]
-    /// All places of a subject whose opening message still waits.
+    /// All places of a subject whose opening message is still waiting.
     private var opened: [Int: [Int]] = [:]
     /// Candidates for dropping, oldest first. Some of them may have been taken or dropped already.
     private var droppable = NumberQueue()
@@ -159,11 +161,11 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         case .updates(let number, _), .adds(let number): opened[number]?.append(place)
         case .alone: if !mayBeDropped { alone.add(place) }
         }
-        // Subjects that were dropped as a whole leave their places in the list.
+        // Subjects that were dropped completely leave their places in the list.
         heavy.compact(to: entries.count) { [entries] in entries[$0] != nil }
     }
 
-    /// Drops one message or subject. False when nothing may be dropped.
+    /// Drops one message or subject. False if nothing may be dropped.
     private mutating func shed() -> Bool {
         if let place = droppable.next(where: { [entries] in entries[$0] != nil }) {
             count(entries[place]?.message.kind)

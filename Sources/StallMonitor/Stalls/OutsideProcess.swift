@@ -6,11 +6,11 @@ package import StallReports
 package import Symbolication
 import Synchronization
 
-/// Another process, for as long as it runs one program: its identity, its symbols, and what is read of it while one of its loops
-/// is stalled. Any thread.
+/// Another process, while it runs one program: its identity, its symbols, and what is read of it while one of its loops is
+/// stalled. Any thread.
 package final class OutsideProcess: Sendable {
     package let identity: ProcessIdentity
-    /// Its name in reports: the name that it uses for itself.
+    /// Its name in reports, which is the name that it has given itself.
     package let service: ServiceIdentity
     package let sampler: ProcessSampler
     let symbolicator: Symbolicator
@@ -18,13 +18,13 @@ package final class OutsideProcess: Sendable {
     private let meter: Mutex<SupplyMeter>
 
     /// - Parameters:
-    ///   - sampler: takes its stacks.
-    ///   - search: where to look for its symbols.
+    ///   - sampler: Takes its stacks.
+    ///   - search: Where to look for its symbols.
     package init(processID: Int32, sampler: ProcessSampler, search: SymbolSearch) {
         identity = .of(processID)
         self.sampler = sampler
         symbolicator = Symbolicator(processID: processID, search: search)
-        // A file may have many names. The process's own name is the one it goes by, but it is cut to 15 bytes.
+        // A file may have many names. The process's own name is the relevant one, but it is cut to 15 bytes.
         let file = identity.executable?.split(separator: "/").last.map(String.init)
         let name = ProcessThread(threadID: processID, ofProcess: processID).name
         let isCut = file.map { file in name.map { $0.utf8.count >= 15 && file.hasPrefix($0) } ?? true } ?? false
@@ -42,7 +42,7 @@ package final class OutsideProcess: Sendable {
         return supply.found?.freezer.isFrozen == true
     }
 
-    /// The kernel's counts for a thread now. Nil when the thread is gone. Takes some tens of microseconds.
+    /// The kernel's counts for a thread now. Nil if the thread has ended. Takes some tens of microseconds.
     package func account(ofThread threadID: Int32, at time: MonotonicInstant) -> Account? {
         ThreadEvidence.read(threadID: threadID, of: observed).map {
             Account(time: time, evidence: $0, supply: meter.withLock { $0.reading(at: time) })
@@ -60,9 +60,9 @@ package final class OutsideProcess: Sendable {
         return window
     }
 
-    /// A stack that was just taken, with the call in which its thread waits, if it does.
+    /// A stack that was just taken, with the call in which its thread waits, if any.
     ///
-    /// - Parameter loopFrame: the innermost frame that is also on the stack while the loop rests, if known.
+    /// - Parameter loopFrame: The innermost frame that is also on the stack while the loop rests, if known.
     package func sample(
         _ stack: CapturedStack,
         ofThread threadID: Int32,
@@ -76,7 +76,7 @@ package final class OutsideProcess: Sendable {
         return Sample(sample: StackSample(time: time, stack: stack, site: site, loopFrame: loopFrame))
     }
 
-    /// The process's memory now. Nil where not all of it can be read. Nothing is changed.
+    /// The process's memory now. Nil if not all of it can be read. Changes nothing.
     func read(_ address: UInt, _ count: Int) -> [UInt8]? {
         guard count > 0, count <= 1 << 20, address <= UInt(Int.max) else { return nil }
         let file = unsafe open(observed.livingDirectory + "/mem", O_RDONLY | O_CLOEXEC)
@@ -127,14 +127,15 @@ package struct PolledSet: Hashable, Sendable {
     /// Kinds for which only loops wait.
     private static let own: Set<DescriptorKind> = [.epoll, .timerfd, .signalfd, .inotify]
 
-    /// Servers poll descriptors that announce clients, times and other threads. A client polls its connection, its terminal or a child's
-    /// output whenever it has asked for something. Between two questions it may do anything, so its waits are no loop's.
+    /// Servers poll descriptors that announce clients, times and other threads. A client polls its connection, its terminal or a
+    /// child's output when it expects an answer. Between two requests it may do anything, so its waits do not belong to a loop.
     ///
     /// `CLoopHooks/rule.c` uses the same rule inside a process.
     package var isOfLoop: Bool {
         if hasListener || kinds.count >= Self.many { return true }
         if kinds.contains(where: Self.own.contains) { return true }
-        // Clients also poll these, to be cancelled or to follow a child's output, but seldom in this way and without a timeout.
+        // Clients also poll these, to be cancelled or to read a child's output, but seldom in this combination and without a
+        // timeout.
         return isUnbounded && (kinds.contains(.eventfd) || (kinds.contains(.pipe) && kinds.contains(.socket)))
     }
 }
@@ -143,7 +144,7 @@ extension OutsideProcess {
     /// How many descriptors of a poll are read.
     private static let pollLimit = 1024
 
-    /// The descriptors for which a poll or select waits. To be called while a thread sleeps in it.
+    /// The descriptors for which a poll or select waits. Call it while a thread sleeps in that call.
     package func polledDescriptors(in call: SystemCall) -> [Int32] {
         guard ["poll", "ppoll"].contains(call.name), call.arguments.count > 1 else {
             return WaitSite(call, state: nil, of: observed) { read($0, $1) }.descriptors.map(\.number)
@@ -156,7 +157,8 @@ extension OutsideProcess {
         }
     }
 
-    /// What a poll or select waits for, by its arguments. To be called while a thread sleeps in it: the memory may be reused later.
+    /// What a poll or select waits for, by its arguments. Call it while a thread sleeps in that call: the memory may be reused
+    /// later.
     package func polled(in call: SystemCall) -> PolledSet {
         let site = WaitSite(call, state: nil, of: observed) { read($0, $1) }
         // A descriptor that is selected for reading and for writing is listed twice.

@@ -4,7 +4,7 @@ import StallDetection
 import StallDiagnosis
 package import StallReports
 
-// The monitor's values in the form that reports have.
+// Converts the monitor's values to the form in reports.
 
 extension StallSpan {
     /// The shortest and the longest possible length, in nanoseconds.
@@ -35,7 +35,7 @@ extension StallRule {
 }
 
 extension RunRecord.LengthCount {
-    /// In decades. Nil without a turn.
+    /// Groups by powers of ten. Nil without a turn.
     static func of(_ histogram: TurnHistogram) -> [Self]? {
         guard histogram.longest > 0 else { return nil }
         let bounds = (4...10).map { power in (0..<power).reduce(UInt64(1)) { product, _ in product * 10 } }
@@ -58,7 +58,7 @@ extension TurnDurations {
 }
 
 extension Severity {
-    /// Users notice a second, and leave after five.
+    /// The thresholds: users notice one second, and leave after five.
     init(duration: Duration) {
         switch duration {
         case ..<Duration.seconds(1): self = .warning
@@ -156,7 +156,7 @@ extension StallReport.Evidence {
     }
 }
 
-// What was found out about a wait, in the form that reports have.
+// Findings about a wait, in the form in reports.
 
 extension StallReport.SystemCall {
     init(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) {

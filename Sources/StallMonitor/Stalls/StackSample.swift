@@ -10,29 +10,28 @@ struct StackSample: Sendable {
     var threadID: Int32?
     /// Where it waited. Nil for a thread that ran, or was asleep in a page fault.
     var site: WaitSite?
-    /// How many captures gave this stack, and how much time they stand for. Nil: the time since the sample before.
+    /// How many captures had this stack, and how much time they represent. Nil: the time since the sample before.
     var count = 1
     var span: Duration?
     /// The owners of the lock that the thread waited for, if they were not known before.
     var lock: LockFinding?
-    /// The index of the loop's own frame, where that is known other than by its name. The frames before it were called by the
-    /// loop.
+    /// The index of the loop's own frame, if it is not recognised by its name. The loop called the frames before it.
     var loopFrame: Int?
 }
 
 extension WaitProfile {
-    /// - Parameter samples: each with the time that it stands for.
+    /// - Parameter samples: Each with the time that it represents.
     init(_ samples: [(sample: StackSample, span: Duration)]) {
         self.init(
             samples.map { sample, span in
-                // Only the stack of a sleeping thread is taken quietly.
+                // Only the stacks of sleeping threads are taken quietly.
                 WaitProfile.Sample(sample.site, isAsleep: sample.stack.method == .quiet, for: span, count: sample.count)
             }
         )
     }
 }
 
-/// The samples of one stall so far: equal stacks are merged, with the time they stand for, and there are at most a few dozen.
+/// The samples of one stall so far: equal stacks are merged, with the time they represent, and there are at most a few dozen.
 /// Pure.
 struct SampleTally: Sendable {
     /// Those at detection first, if there are any.
@@ -45,8 +44,8 @@ struct SampleTally: Sendable {
     static let limit = 64
 
     /// - Parameters:
-    ///   - samples: those at detection first, then those from before.
-    ///   - detected: how many are from the detection. For a pool there are several.
+    ///   - samples: Those at detection first, then those from before.
+    ///   - detected: How many are from the detection. For a pool there are several.
     init(_ samples: [StackSample] = [], detected: Int = 1) {
         self.samples = []
         kept = max(1, min(detected, samples.count))
@@ -58,7 +57,7 @@ struct SampleTally: Sendable {
     mutating func add(_ sample: StackSample) {
         let span = sample.span ?? lastTime.map { max(.zero, sample.time - $0) } ?? .milliseconds(1)
         lastTime = sample.time
-        // A single sample so far stands for as long as the next one.
+        // A single sample so far represents as much time as the next one.
         if samples.count == 1, samples[0].count == 1 { samples[0].span = span }
         merge(sample, span)
         if samples.count > Self.limit + kept - 1 { thin() }
@@ -75,7 +74,7 @@ struct SampleTally: Sendable {
         }
     }
 
-    /// Drops one of every two samples, but none from the detection. The one with more time is kept, and stands for the time of
+    /// Drops one of every two samples, but none from the detection. The one with more time is kept, and represents the time of
     /// both.
     private mutating func thin() {
         var kept = Array(samples.prefix(kept))
@@ -104,7 +103,7 @@ extension StackSample {
 }
 
 extension [StackSample] {
-    /// Each sample with the time it stands for: its own, or the time since the one before. The first stands for as long as the
+    /// Each sample with the time it represents: its own, or the time since the one before. The first represents as much as the
     /// shortest of the others.
     var weighted: [(sample: StackSample, span: Duration)] {
         let times = map(\.time).sorted()

@@ -5,17 +5,17 @@ import StallDiagnosis
 import StallReports
 import Synchronization
 
-/// What the watchdog hands over to the reporter. It holds addresses and counts; names and sentences are made on the reporter's thread. An
-/// `Int` is the stall's number.
+/// What the watchdog passes to the reporter. It contains addresses and counts; names and sentences are made on the reporter's
+/// thread. An `Int` is the stall's number.
 enum StallNotice: Sendable {
     case began(StallObservation)
     case grew(Int, StallSpan)
     /// The turns and callouts of a stall so far, if it is not one standstill.
     case counted(Int, StallReport.BusyTime)
-    /// A stack sample of the stalled thread from later.
+    /// A later stack sample of the stalled thread.
     case sampled(Int, StackSample)
     case ended(Int, StallSpan, EvidenceWindow?)
-    /// The loop is no longer looked at. The stall goes on, as far as is known.
+    /// The loop is no longer watched. As far as is known, the stall continues.
     case abandoned(Int, StallSpan, EvidenceWindow?)
     /// The process in which the loop stalled has ended. Only for processes that are watched from outside.
     case died(Int, StallSpan)
@@ -23,11 +23,11 @@ enum StallNotice: Sendable {
     case crashing(Int)
     /// The monitor ends the process as soon as the report is written.
     case aborting(Int, AbortNotice)
-    /// Call this: everything from before it was reported.
+    /// Calls this, after everything from before was reported.
     case settled(@Sendable () -> Void)
-    /// From now on this rule says which stalls are reported.
+    /// Changes the rule that decides which stalls are reported.
     case adopt(RepeatRule)
-    /// Update the run record.
+    /// Requests an update of the run record.
     case checkpoint
     /// The monitor cannot do part of its work.
     case fault(StallMonitorError)
@@ -37,11 +37,11 @@ enum StallNotice: Sendable {
     case mended(StallMonitorError)
 }
 
-/// The request to write a stall's report before the monitor ends the process, and the answer that it is written.
+/// The request to write a stall's report before the monitor ends the process, and the confirmation that it is written.
 final class AbortNotice: Sendable {
     /// How long a stall may last.
     let limit: Duration
-    /// The stacks of all threads. Nil where none could be taken.
+    /// The stacks of all threads. Nil if none could be taken.
     let threads: ThreadStacks?
     let takenAt: MonotonicInstant
     private let written = Atomic(false)
@@ -55,7 +55,7 @@ final class AbortNotice: Sendable {
 
     func noteWritten() { written.store(true, ordering: .releasing) }
 
-    /// For the report.
+    /// A sentence for the report.
     var sentence: String {
         "No stall of this server may last longer than \(DurationText(nanoseconds: limit.nanoseconds)): the monitor ends the process."
     }
@@ -65,10 +65,10 @@ final class AbortNotice: Sendable {
 struct StallObservation: Sendable {
     /// The stall's number in this run. Later notices refer to it.
     let number: Int
-    /// The id of its report. Chosen already, because the process may die before the report is written.
+    /// The id of its report. It is chosen now, because the process may die before the report is written.
     let reportID: ULID
     let watch: WatchIdentity
-    /// For what the reporter reads of the loop on its own thread.
+    /// Lets the reporter read the loop on its own thread.
     let loop: WatchedThing
     let category: StallCategory
     let rule: StallRule
@@ -78,13 +78,13 @@ struct StallObservation: Sendable {
     let threadID: Int32?
     let evidence: EvidenceWindow?
     var stack: StackOutcome
-    /// Stack samples from before, since the loop was first found not to move.
+    /// Stack samples from before the stall, since the loop was first found not to move.
     var samples: [StackSample]
     /// The workers, if it is a pool.
     var pool: PoolObservation?
     /// Nil for a stall that is one standstill.
     let busy: StallReport.BusyTime?
-    /// One anchor for all times of the report, so that they fit together even if the wall clock is set while the stall lasts.
+    /// One anchor for all times of the report, so that they are consistent even if the wall clock is set during the stall.
     let clock = WallClockAnchor()
     /// Where the thread was waiting.
     let site: WaitSite?
@@ -115,15 +115,15 @@ extension StallObservation {
         return changed
     }
 
-    /// The loop had moved on before its stack could be taken.
+    /// Whether the loop had moved on before its stack could be taken.
     var isOver: Bool { if case .raced = stack { true } else { false } }
 
-    /// The same, and there are no samples from before either.
+    /// The same, but only if there are no samples from before either.
     var isOverUnseen: Bool { isOver && samples.isEmpty }
 
     /// The stack at detection, then the samples from before.
     var allSamples: [StackSample] {
-        // The first worker of a pool is among the others.
+        // The first worker of a pool is among its stacks.
         if let pool { return pool.stacks + samples }
         let detected = stack.captured.map {
             StackSample(time: detectedAt, stack: $0, site: site, loopFrame: loopFrame)
@@ -136,9 +136,9 @@ extension StallObservation {
 enum StackOutcome: Sendable {
     case captured(CapturedStack)
     case failed(CaptureError)
-    /// The loop moved on before its stack was taken, or while it was. A stack that was taken shows something else, and is discarded.
+    /// The loop moved on before or while its stack was taken. A stack that was taken shows something else, and is discarded.
     case raced
-    /// Nothing can take a stack, or the thread is not known.
+    /// Stacks cannot be taken, or the thread is unknown.
     case unavailable(String)
 
     var captured: CapturedStack? {
@@ -158,13 +158,13 @@ struct WatchName: Hashable, Sendable {
 struct WatchIdentity: Hashable, Sendable {
     var number: Int
     var name: WatchName
-    /// When it was asked for.
+    /// When the watch was requested.
     var since: MonotonicInstant
     /// Whether its rule is the configuration's, which may change while it is watched.
     var followsConfiguration = false
 }
 
-/// Who reports. The same in every report of a run.
+/// The origin of reports. The same in every report of a run.
 struct RunIdentity: Sendable {
     let id: ULID
     let host: HostIdentity
@@ -174,7 +174,7 @@ struct RunIdentity: Sendable {
 
     /// The calling process.
     ///
-    /// - Parameter service: nil: named after its executable.
+    /// - Parameter service: Nil: named after its executable.
     init(service: ServiceIdentity?) {
         id = .make()
         host = .current()
@@ -197,18 +197,18 @@ struct PoolObservation: Sendable {
     }
 
     var width: Int
-    /// How many jobs run.
+    /// How many jobs are running.
     var running: Int
-    /// How many jobs waited for a worker, at least. Nil where waiting jobs are not counted.
+    /// How many jobs waited for a worker, at least. Nil if waiting jobs are not counted.
     var waiting: UInt64?
-    /// The worker that has been at its job for longest first.
+    /// Sorted: the worker that has been at its job for longest is first.
     var workers: [Worker]
-    /// The stacks that could be taken. Each has its thread.
+    /// The stacks that could be taken, each with its thread.
     var stacks: [StackSample]
-    /// The locks of the workers that were found in futex(2), with their owners.
+    /// The locks, with their owners, of workers that were found in futex(2).
     var locks: [LockFinding]
 
-    /// How many workers are looked at one by one.
+    /// How many workers are examined individually.
     static let workerLimit = 64
     /// How many workers are sampled before and after detection.
     static let sampleLimit = 8
@@ -262,7 +262,7 @@ extension StallNotice: QueuedMessage {
         }
     }
 
-    /// The stall without its stacks: that it happened is worth more than where.
+    /// The notice without its stacks: the fact that the stall happened is more important than its place.
     var lightened: StallNotice? {
         guard case .began(var observation) = self, !observation.allSamples.isEmpty else { return nil }
         observation.stack = .unavailable("It was dropped: the reporter was too far behind to keep it in memory.")

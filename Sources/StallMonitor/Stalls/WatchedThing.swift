@@ -2,8 +2,8 @@ import RunLoopKit
 import StallDiagnosis
 import StallReports
 
-/// What is watched: a loop; a task pool, which to the watchdog is a loop that rests while a worker is free; or the jobs of a pool
-/// one by one.
+/// What is watched: a loop; a task pool, which the watchdog treats as a loop that rests while a worker is free; or the single
+/// jobs of a pool.
 enum WatchedThing: Sendable {
     case loop(any WatchableLoop)
     case pool(TaskPoolHeartbeat)
@@ -20,7 +20,7 @@ enum WatchedThing: Sendable {
     /// Nil for a loop, and for single jobs.
     var pool: TaskPoolHeartbeat? { if case .pool(let pool) = self { pool } else { nil } }
 
-    /// The loop's thread. For a pool: that of the worker that has been at its job for longest.
+    /// The loop's thread. For a pool, the thread of the worker that has been at its job for longest.
     var thread: LoopThread? {
         switch self {
         case .loop(let loop): loop.thread
@@ -29,7 +29,7 @@ enum WatchedThing: Sendable {
         }
     }
 
-    /// All threads that are stalled if it is.
+    /// All threads that are stalled when the thing is stalled.
     var threadIDs: [Int32] {
         switch self {
         case .loop(let loop): loop.thread.map { [$0.id] } ?? []
@@ -41,14 +41,14 @@ enum WatchedThing: Sendable {
     /// Nil for a pool, which has no modes.
     func modeName(at index: Int) -> String? { if case .loop(let loop) = self { loop.modeName(at: index) } else { nil } }
 
-    /// What it waits for while it rests, if it is a loop and that is known.
+    /// What it waits for while it rests. Nil if it is not a loop, or if that is unknown.
     func awaited(at pulse: LoopHeartbeat.Pulse) -> AwaitedDescriptors? {
         guard case .loop(let loop) = self else { return nil }
         if let set = loop.waitSet(inMode: pulse.modeIndex) { return .set(set) }
         return (loop as? any PollingLoop).map { .list($0.polledDescriptors) }
     }
 
-    /// Whether a wait on this descriptor is the loop's own. Never for a worker, which rests elsewhere.
+    /// Whether a wait on this descriptor is the loop's own. Always false for a worker, which rests elsewhere.
     func waits(on descriptor: Int32) -> Bool {
         if case .loop(let loop) = self { loop.waits(on: descriptor) } else { false }
     }
@@ -63,11 +63,12 @@ protocol WatchedHeartbeat: AnyObject, Sendable {
     var calloutsAtTurnStamp: UInt64 { get }
     var hasEnded: Bool { get }
 
-    /// How long the ended turns took. For a pool: its jobs.
+    /// The lengths of ended turns. For a pool, of its jobs.
     var turnHistogram: TurnHistogram { get }
-    /// The function in which a pool's longest job began, then those that awaited it, by address. Empty: unknown, or not a pool.
+    /// The function in which a pool's longest job began, then those that awaited it, by address. Empty if unknown, or if it is
+    /// not a pool.
     var longestFunctions: [UInt] { get }
-    /// How many turns, or jobs, were begun so far; modulo 2^40.
+    /// How many turns, or jobs, have begun so far, modulo 2^40.
     var turnCount: UInt64 { get }
     var longTurnCount: UInt64 { get }
     func longTurns(from first: UInt64) -> (turns: [BusyTurn], next: UInt64)
@@ -98,11 +99,11 @@ extension TaskPoolHeartbeat: WatchedHeartbeat {
     func keepTurns(longerThan length: Duration) {}
 }
 
-/// The jobs of a task pool one by one. To the watchdog it is a loop that rests while no job runs, and that does not move while
-/// the oldest job is the same.
+/// The single jobs of a task pool. The watchdog treats them as a loop that rests while no job runs, and that does not move while
+/// the same job is the oldest.
 ///
-/// So a job that lasts is found although others come and go beside it. A job that has run for a while when it becomes the oldest
-/// counts from then on: of two long jobs that overlap the second may be missed.
+/// So a long job is found even if others begin and end beside it. A job that has already run for a while when it becomes the
+/// oldest counts from then on: if two long jobs overlap, the second may be missed.
 final class OldestJob: WatchedHeartbeat, Sendable {
     let pool: TaskPoolHeartbeat
 
@@ -123,7 +124,7 @@ final class OldestJob: WatchedHeartbeat, Sendable {
     func detach() { pool.detachFromJobs() }
     func requestWakeSignal() -> Bool { pool.requestJobSignal() }
 
-    // The end of a job is not stamped: then another one is the oldest, from the next look on. Jobs are counted by the pool.
+    // The end of a job has no stamp: from the next look on another job is the oldest. The pool counts the jobs.
     func requestTransitionStamp() {}
     func takeTransitionStamp() -> UInt64? { nil }
     var calloutCount: UInt64 { 0 }

@@ -8,9 +8,9 @@ import Synchronization
 package struct MonitorThread: Sendable {
     private let handle: pthread_t
 
-    /// Starts a thread. `name` is shown by `ps -L` and in captured stacks; 15 bytes at most.
+    /// Starts a thread. `name` is shown by `ps -L` and in captured stacks; at most 15 bytes.
     ///
-    /// - Throws: ``StallMonitorError`` with code `threadNotStarted` when the system gives no thread (EAGAIN).
+    /// - Throws: ``StallMonitorError`` with the code `threadNotStarted` if the system cannot start a thread (EAGAIN).
     package init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
         let box = unsafe Unmanaged.passRetained(ThreadBody(body))
         var handle = pthread_t()
@@ -32,7 +32,7 @@ package struct MonitorThread: Sendable {
         monitor_thread_join(handle, deadline.nanoseconds) == 0
     }
 
-    /// Lets the thread end by itself. It is not joined.
+    /// Lets the thread end without being joined.
     package func detach() {
         pthread_detach(handle)
     }
@@ -46,8 +46,8 @@ private final class ThreadBody {
     }
 }
 
-/// Distinguishes a fork's child from its parent. The child has none of the monitor's threads, and locks may be held there for
-/// ever.
+/// Distinguishes a fork's child from its parent. The child has none of the monitor's threads, and locks may be held there
+/// forever.
 package struct ForkGeneration: Hashable, Sendable {
     private let number: UInt32
 
@@ -57,19 +57,19 @@ package struct ForkGeneration: Hashable, Sendable {
     package var isCurrent: Bool { self == .current }
 }
 
-/// A value that exists once in a process. A fork's child gets its own, because it has none of the threads that belong to its
-/// parent's.
+/// A value that exists once per process. A fork's child gets its own, because it does not have the threads that the parent's
+/// value uses.
 package final class PerProcess<Value: Sendable>: Sendable {
     private let latest: ForkSafeMutex<(generation: ForkGeneration, value: Value)>
     private let make: @Sendable () -> Value
 
-    /// - Parameter make: called now, and again in a fork's child on first use.
+    /// - Parameter make: Called now, and again in a fork's child on first use.
     package init(_ make: @escaping @Sendable () -> Value) {
         self.make = make
         latest = ForkSafeMutex((.current, make()))
     }
 
-    /// Any thread.
+    /// The value of the present process. Any thread.
     package var current: Value {
         latest.withLock { latest in
             if !latest.generation.isCurrent { latest = (.current, make()) }
@@ -78,7 +78,7 @@ package final class PerProcess<Value: Sendable>: Sendable {
     }
 }
 
-/// The semaphore that a monitor thread waits on. `signal` may be called from any thread, and is async-signal-safe (sem_post(3)).
+/// The semaphore on which a monitor thread waits. `signal` may be called from any thread, and is async-signal-safe (sem_post(3)).
 @safe final class TickSemaphore: Sendable {
     // Immutable after init, and a semaphore may be used by several threads.
     nonisolated(unsafe) private let semaphore: UnsafeMutablePointer<sem_t>
@@ -98,7 +98,7 @@ package final class PerProcess<Value: Sendable>: Sendable {
         unsafe sem_post(semaphore)
     }
 
-    /// Parks the calling thread until a signal. Costs nothing meanwhile.
+    /// Parks the calling thread until a signal. A parked thread costs nothing.
     func wait() {
         unsafe monitor_semaphore_wait(semaphore)
     }
@@ -109,12 +109,13 @@ package final class PerProcess<Value: Sendable>: Sendable {
     }
 }
 
-/// Asks a question whose answer may take long, of the kernel or of the server's code, on a thread of its own, and waits for the answer only for
-/// a limited time. While a question is unanswered no other is asked, so at most one thread hangs. For the reporter's thread.
+/// Calls a closure that may take long, because it asks the kernel or the server's code, on a separate thread, and waits for its
+/// result only for a limited time. While one has not returned, no other is called, so at most one thread hangs. For the
+/// reporter's thread.
 final class TimedLookup: Sendable {
     private let isBusy = Atomic(false)
 
-    /// The answer. Nil when it did not come in time.
+    /// The result. Nil if it did not arrive in time.
     func ask<Answer: Sendable>(
         within time: Duration = .seconds(1),
         _ question: @escaping @Sendable () -> Answer
@@ -153,7 +154,7 @@ struct DoublingInterval: Hashable, Sendable {
 
     init(from first: Duration, upTo longest: Duration) { (self.first, self.longest, current) = (first, longest, first) }
 
-    /// The present interval. The one after it is twice as long.
+    /// The present interval. The next one is twice as long.
     mutating func next() -> Duration {
         defer { current = min(current * 2, longest) }
         return current
@@ -162,17 +163,17 @@ struct DoublingInterval: Hashable, Sendable {
     mutating func reset() { current = first }
 }
 
-/// A thread that exists only while there is work for it. It starts when work comes, and ends by itself after a while without any.
+/// A thread that exists only while there is work for it. It starts when there is work, and ends after a while without any.
 ///
-/// The side that brings work calls ``demand(_:)`` after it has put the work where the thread finds it. The thread calls
-/// ``leave(if:)`` before it ends: one of the two sees the other, so no work is left without a thread.
+/// The side with work calls ``demand(_:)`` after it has put the work where the thread finds it. The thread calls ``leave(if:)``
+/// before it ends. One of the two sees the other, so no work is left without a thread.
 ///
-/// Any thread may call. The caller holds no lock that the body or the condition of `leave` takes.
+/// Any thread may call. The caller must hold no lock that the body or the condition of `leave` takes.
 final class ThreadOnDemand: Sendable {
     private enum State: Sendable {
         case absent
         case running(MonitorThread)
-        /// Another thread does the work, because the system has no thread to give.
+        /// Another thread does the work, because the system could not start a thread.
         case replaced
     }
 
@@ -183,13 +184,13 @@ final class ThreadOnDemand: Sendable {
     private let state = ForkSafeMutex(State.absent)
     private let generation = ForkGeneration.current
 
-    /// - Parameter name: 15 bytes at most.
+    /// - Parameter name: At most 15 bytes.
     init(name: String) { self.name = name }
 
     /// Starts the thread unless it runs.
     ///
-    /// - Parameter body: runs on the thread. It returns after ``leave(if:)`` has said so, or at the end of all work.
-    /// - Returns: false when the system has no thread to give. The next call tries again.
+    /// - Parameter body: Runs on the thread. It returns when ``leave(if:)`` returns true, or at the end of all work.
+    /// - Returns: False if the system could not start a thread. The next call tries again.
     @discardableResult
     func demand(_ body: @escaping @Sendable () -> Void) -> Bool {
         // In a fork's child the lock may be held forever.
@@ -202,21 +203,21 @@ final class ThreadOnDemand: Sendable {
         }
     }
 
-    /// Called by the thread itself, as the last step of its body: ends its duty if there is nothing left to do.
+    /// Called by the thread itself, as the last step of its body: ends its duty if nothing is left to do.
     ///
-    /// - Parameter isIdle: asked while nobody can demand a thread.
-    /// - Returns: whether the body has to return now. Otherwise there is more work.
+    /// - Parameter isIdle: Called while nobody can demand a thread.
+    /// - Returns: Whether the body must return now. Otherwise there is more work.
     func leave(if isIdle: () -> Bool) -> Bool {
         state.withLock { state in
             guard case .running(let thread) = state, isIdle() else { return false }
-            // Nobody is going to join it.
+            // No thread is going to join it.
             thread.detach()
             state = .absent
             return true
         }
     }
 
-    /// Does the work on the calling thread when the system has no thread to give. Does nothing while the thread runs.
+    /// Does the work on the calling thread if the system cannot start a thread. Does nothing while the thread runs.
     func replace(_ work: () -> Void) {
         let isMine = state.withLock { state in
             guard case .absent = state else { return false }
@@ -228,8 +229,8 @@ final class ThreadOnDemand: Sendable {
         state.withLock { $0 = .absent }
     }
 
-    /// Waits until the thread has returned from its body, or the deadline. The body must have been told to end. Returns whether
-    /// there is no thread left.
+    /// Waits until the thread has returned from its body, or until the deadline. The body must have been requested to end.
+    /// Returns whether no thread is left.
     func join(by deadline: MonotonicInstant) -> Bool {
         let thread: MonitorThread? = state.withLock { if case .running(let thread) = $0 { thread } else { nil } }
         return thread?.join(by: deadline) ?? true

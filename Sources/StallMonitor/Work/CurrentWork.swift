@@ -37,29 +37,29 @@ package struct WorkNote: Sendable {
     }
 }
 
-/// What another module knows about the work, such as the trace of a request.
+/// What another module knows about the work, such as a request's trace.
 package protocol WorkContext: Sendable {
     /// Called on a thread of the monitor, which waits for a tenth of a second.
     var trace: StallReport.Trace? { get }
 }
 
-/// The stalled work, as the server has described it.
+/// The server's description of the stalled work.
 struct StalledWork: Sendable {
-    /// The outermost first.
+    /// Outermost first.
     var labels: [String] = []
     /// The context of the innermost work that has one.
     var context: (any WorkContext)?
     /// The contexts of other work that was begun on the stalled thread.
     var waiting: [any WorkContext] = []
 
-    /// The most that a report and a span contain.
+    /// The largest numbers in a report and a span.
     static let limits = (labels: 16, bytes: 128, contexts: 32)
 
     init() {}
 
     /// - Parameters:
-    ///   - report: a report of this process.
-    ///   - time: when it was detected.
+    ///   - report: A report of this process.
+    ///   - time: When it was detected.
     init(of report: StallReport, at time: MonotonicInstant, in table: WorkTable = .current) {
         let keys = report.workKeys
         let marks = table.marks(of: keys, at: time)

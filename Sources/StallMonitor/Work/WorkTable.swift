@@ -9,7 +9,7 @@ import Synchronization
 /// A stack shows which task stalled, but not which request it worked on. The reporter looks that up here shortly after the stall was
 /// detected. The table is divided into shards, so that threads seldom wait for each other.
 package final class WorkTable: Sendable {
-    /// A closure of the server that runs, with its description.
+    /// A running closure of the server, with its description.
     package struct Mark: Sendable {
         package let note: WorkNote
         /// The thread that called it.
@@ -24,7 +24,7 @@ package final class WorkTable: Sendable {
     }
 
     fileprivate struct Contents: Sendable {
-        /// The innermost last.
+        /// The innermost is last.
         var open: [WorkKey: [Mark]] = [:]
         /// Closures that have ended recently, in a ring: a stall may be over before the reporter looks.
         var past: [Past] = []
@@ -35,7 +35,7 @@ package final class WorkTable: Sendable {
         let contents = ForkSafeMutex(Contents())
     }
 
-    /// The work of ongoing stalls, by report, the oldest first. Only if contexts are known.
+    /// The work of ongoing stalls, by report, oldest first. Only work with contexts is kept.
     private let stalled = ForkSafeMutex<[(report: ULID, work: StalledWork)]>([])
     private static let stalledCapacity = 64
     private let shards = (0..<16).map { _ in Shard() }
@@ -60,16 +60,16 @@ package final class WorkTable: Sendable {
 
     // MARK: The server's threads
 
-    /// The closure begins on the calling thread.
+    /// Notes that the closure begins on the calling thread.
     package func begin(_ note: WorkNote, as key: WorkKey) {
         let mark = Mark(note: note, thread: monitor_thread_number(), since: .now)
         shard(of: key).contents.withLock { $0.open[key, default: []].append(mark) }
     }
 
-    /// The innermost closure of the key has returned.
+    /// Notes that the innermost closure of the key has returned.
     package func end(_ key: WorkKey) {
         let now = MonotonicInstant.now
-        // A context may have a deinit of the server: it is released after the lock.
+        // A context may have a deinit of the server, so it is released after the lock.
         let former: (Mark?, Past?) = shard(of: key).contents.withLock { contents in
             guard let mark = contents.open[key]?.popLast() else { return (nil, nil) }
             if contents.open[key]?.isEmpty == true { contents.open[key] = nil }
@@ -83,7 +83,7 @@ package final class WorkTable: Sendable {
 
     // MARK: The reporter
 
-    /// The closures of any of the keys that ran at a time, the outermost first.
+    /// The closures of any of the keys that ran at a time, outermost first.
     func marks(of keys: [WorkKey], at time: MonotonicInstant) -> [Mark] {
         let found = Set(keys).flatMap { key in
             shard(of: key).contents.withLock { contents in
@@ -118,8 +118,8 @@ extension WorkTable {
         withExtendedLifetime(former) {}
     }
 
-    /// The contexts of a stall that has ended: of the stalled work, and of work that was begun on the stalled thread and waited. Nil if none
-    /// is known. A second call for the same stall returns nil.
+    /// The contexts of a stall that has ended: of the stalled work, and of work that had begun on the stalled thread and had to
+    /// wait. Nil if none is known. A second call for the same stall returns nil.
     package func takeContexts(ofStall report: ULID) -> (stood: (any WorkContext)?, waiting: [any WorkContext])? {
         let work: StalledWork? = stalled.withLock { stalled in
             stalled.firstIndex { $0.report == report }.map { stalled.remove(at: $0).work }
@@ -129,7 +129,7 @@ extension WorkTable {
 }
 
 extension WorkTable.Contents {
-    /// Returns the entry that it replaced.
+    /// Returns the entry that was replaced.
     fileprivate mutating func keep(_ ended: WorkTable.Past, _ capacity: Int) -> WorkTable.Past? {
         guard past.count >= capacity else {
             past.append(ended)

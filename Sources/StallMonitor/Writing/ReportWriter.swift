@@ -4,12 +4,13 @@ import StallReports
 
 /// The thread that waits for the disk, or for another sink, so that no other thread has to.
 ///
-/// It exists while there is something to write, and a few seconds longer. While the disk refuses, it waits for the next try.
+/// It exists while there is something to write, and for a few seconds after that. While the disk refuses, it waits for the next
+/// try.
 final class ReportWriter: Sendable {
     /// What other threads can read of its state.
     struct Status: Sendable {
         var problem: ReportError?
-        /// What is wrong with the directory, as of the last time it could be written.
+        /// Problems of the directory, as of the last time it could be written.
         var concerns: Set<ReportDirectory.Concern> = []
         /// Since when the present step lasts, and how long it may take.
         var busy: (since: MonotonicInstant, patience: Duration)?
@@ -36,9 +37,9 @@ final class ReportWriter: Sendable {
     }
 
     private enum Pause {
-        /// Until then, or without end where nothing is to be tried again.
+        /// Until then. Nil if nothing has to be tried again.
         case until(MonotonicInstant?)
-        /// All was done.
+        /// Everything is done.
         case forGood
     }
 
@@ -47,17 +48,17 @@ final class ReportWriter: Sendable {
         var status = Status()
         var isAwaited = false
         var givesUpAt: MonotonicInstant?
-        /// What the sink is to hold from the next step on.
+        /// The sink's limits from the next step on.
         var newLimits: ReportDirectory.Limits?
     }
 
-    /// Locked while it works, by the thread that carries out steps: one at a time.
+    /// Locked while the sink works, by the thread that carries out steps: one at a time.
     private let sink: ForkSafeMutex<any ReportSink>
     /// The sink's name in messages.
     let sinkName: String
     /// A write that takes longer counts as hanging.
     static let writeTimeout = Duration.seconds(2)
-    /// Tidying a directory of a thousand reports takes a while.
+    /// Cleaning up a directory of a thousand reports takes a while.
     fileprivate static let prepareTimeout = Duration.seconds(30)
 
     private let state: ForkSafeMutex<State>
@@ -68,8 +69,8 @@ final class ReportWriter: Sendable {
     private let thread: ThreadOnDemand?
 
     /// - Parameters:
-    ///   - changed: called when the disk has begun or stopped to answer while no thread waited for it. On the writer's thread.
-    ///   - startsThread: whether an order starts the writer's thread. Otherwise the caller runs it.
+    ///   - changed: Called on the writer's thread when the disk has begun or stopped to answer while no thread waited for it.
+    ///   - startsThread: Whether an order starts the writer's thread. Otherwise the caller runs it.
     init(
         sink: any ReportSink,
         limits: StallMonitor.MemoryLimits,
@@ -85,7 +86,7 @@ final class ReportWriter: Sendable {
         state = ForkSafeMutex(State(queue: WriteQueue(limits: limits)))
     }
 
-    /// Changes what is to be done. Any thread; never waits for the disk.
+    /// Changes what has to be done. Any thread; never waits for the disk.
     func order(_ change: (inout sending WriteQueue) -> Void) {
         state.withLock { state in
             var queue = state.queue
@@ -97,16 +98,16 @@ final class ReportWriter: Sendable {
         orders.signal()
     }
 
-    /// How much the directory may hold, from the next write on. Any thread; never waits for the disk.
+    /// Sets how much the directory may contain, from the next write on. Any thread; never waits for the disk.
     func adopt(_ limits: ReportDirectory.Limits) { state.withLock { $0.newLimits = limits } }
 
-    /// Whether the thread runs, started if need be.
+    /// Whether the thread runs. It is started if necessary.
     private var hasThread: Bool { thread?.demand { [self] in run() } ?? true }
 
-    /// Waits until the thread has ended, which it does once the queue is closed and tried. Returns whether it has.
+    /// Waits until the thread has ended, which happens once the queue is closed and was tried. Returns whether it has ended.
     func join(by deadline: MonotonicInstant) -> Bool { thread?.join(by: deadline) ?? true }
 
-    /// Waits until everything that was given so far was tried. False at the deadline. One thread at a time.
+    /// Waits until everything given so far was tried. False at the deadline. One thread at a time.
     func wait(until deadline: MonotonicInstant) -> Bool {
         while true {
             let isIdle = state.withLock { state in
@@ -115,7 +116,7 @@ final class ReportWriter: Sendable {
                 return isIdle
             }
             if isIdle { return true }
-            // A report matters more than a reporter that waits for no disk.
+            // Writing a report is more important than a reporter that never waits for a disk.
             if !hasThread { thread?.replace { carryOutSteps(onOwnThread: false) } }
             guard answers.wait(until: deadline) else {
                 state.withLock { $0.isAwaited = false }
@@ -129,15 +130,15 @@ final class ReportWriter: Sendable {
     /// Sets how many reports did not reach the writer, in all. Any thread.
     func note(unmade count: Int) { state.withLock { $0.status.unmade = count } }
 
-    /// When the disk is no longer waited for. Nil until the end is near.
+    /// When to stop waiting for the disk. Nil until the end is near.
     var givesUpAt: MonotonicInstant? { state.withLock { $0.givesUpAt } }
 
     func giveUp(at time: MonotonicInstant) {
         state.withLock { $0.givesUpAt = time }
     }
 
-    /// The thread's life. Returns after the queue was closed and everything in it was tried once more. A thread of the writer's own
-    /// also returns when it has had nothing to do for a while.
+    /// The body of the thread. Returns after the queue was closed and everything in it was tried once more. The writer's own
+    /// thread also returns when it has had nothing to do for a while.
     func run() {
         meter.beginsWriting()
         while true {
@@ -147,8 +148,8 @@ final class ReportWriter: Sendable {
 
     /// Does what can be done now.
     ///
-    /// - Parameter onOwnThread: whether the calling thread's processor time is what writing costs.
-    /// - Returns: until when to wait then.
+    /// - Parameter onOwnThread: Whether the calling thread's processor time is the cost of writing.
+    /// - Returns: Until when to wait after that.
     @discardableResult
     private func carryOutSteps(onOwnThread: Bool) -> Pause {
         while true {
@@ -170,7 +171,7 @@ final class ReportWriter: Sendable {
         }
     }
 
-    /// - Returns: false when the thread has to end.
+    /// - Returns: False if the thread must end.
     private func park(until deadline: MonotonicInstant?) -> Bool {
         if let deadline {
             _ = orders.wait(until: deadline)
@@ -182,7 +183,7 @@ final class ReportWriter: Sendable {
         return true
     }
 
-    /// Whether nothing is to be done, now or later.
+    /// Whether there is nothing to do, now or later.
     private var isAtRest: Bool {
         state.withLock { state in
             var queue = state.queue

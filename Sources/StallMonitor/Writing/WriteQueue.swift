@@ -1,8 +1,8 @@
 import RunLoopKit
 import StallReports
 
-/// What the writer does next, and what it still has to write. A function of what it was given and of how the disk answered: no
-/// clock, no thread, no disk.
+/// What the writer does next, and what it still has to write. A function of its inputs and of the disk's answers: no clock, no
+/// thread, no disk.
 ///
 /// Each document is tried as soon as it is given. Documents that the disk refuses are tried again in rounds, at growing
 /// intervals. After the first success all the others are tried at once.
@@ -21,11 +21,11 @@ struct WriteQueue: Sendable {
     }
 
     private(set) var documents: PendingDocuments
-    /// Why the disk refused last. Nil again when nothing waits any more.
+    /// Why the disk refused last. Nil when nothing is waiting any more.
     private(set) var problem: ReportError?
     private(set) var failures = 0
     private(set) var isClosed = false
-    /// How long after a failure the disk is tried again. A process whose reports wait for a disk wakes once a minute for that.
+    /// How long after a failure the disk is tried again. So a process whose reports wait for a disk wakes once a minute.
     private var retry = DoublingInterval(from: .seconds(1), upTo: .seconds(60))
     private var retryAt: MonotonicInstant?
     private var round = 0
@@ -47,19 +47,19 @@ struct WriteQueue: Sendable {
         preparation = .due(closing: true)
     }
 
-    /// Tries everything that waits once more, now.
+    /// Tries everything that is waiting once more, now.
     mutating func retryNow() {
         beginRound()
     }
 
-    /// Ends after everything that waits was tried once more.
+    /// Ends after everything that is waiting was tried once more.
     mutating func close() {
         guard !isClosed else { return }
         isClosed = true
         beginRound()
     }
 
-    /// Whether a document waits that was not tried yet.
+    /// Whether a document is waiting that was not tried yet.
     var hasUntried: Bool {
         inFlight != nil || documents.untried(in: round) != nil || (preparation != .none && preparedIn != round)
     }
@@ -90,7 +90,7 @@ struct WriteQueue: Sendable {
         documents.remove(document)
         guard problem != nil else { return }
         if !hasFollowed {
-            // Also removes drafts that could not be removed before.
+            // This also removes drafts that could not be removed before.
             if preparation == .none { preparation = .due(closing: false) }
             beginRound()
             hasFollowed = true
@@ -102,7 +102,7 @@ struct WriteQueue: Sendable {
         inFlight = nil
         failures += 1
         guard error.code != .tooLarge else { return documents.lose(document) }
-        // On a full disk there may still be room for a smaller report.
+        // A full disk may still have room for a smaller report.
         documents.note(document, triedIn: round, all: error.code != .full)
         fail(error, at: now)
     }
@@ -152,8 +152,7 @@ struct PendingDocuments: Sendable {
     private(set) var peakBytes = 0
     /// Dropped reports that no later version can replace.
     private(set) var lost = 0
-    /// Dropped reports of stalls that are not over. They count as lost, until a later version comes. At most one for each watched
-    /// loop.
+    /// Dropped reports of ongoing stalls. They count as lost until a later version arrives. At most one for each watched loop.
     private var lostUnfinished: Set<ReportFileName> = []
 
     init(limits: StallMonitor.MemoryLimits) {
@@ -164,7 +163,7 @@ struct PendingDocuments: Sendable {
     var waitingBytes: Int { bytes }
     var isEmpty: Bool { documents.isEmpty }
 
-    /// - Parameter sparing: the document that is being written. Its result is not known yet.
+    /// - Parameter sparing: The document that is being written. Its result is not known yet.
     mutating func put(_ document: PendingDocument, sparing inFlight: PendingDocument?) {
         take(document.name)
         if lostUnfinished.remove(document.name) != nil { lost -= 1 }
@@ -184,20 +183,20 @@ struct PendingDocuments: Sendable {
         documents.last { $0.isReport && $0.triedIn != round } ?? documents.last { $0.triedIn != round }
     }
 
-    /// It is on disk. A later version stays.
+    /// Removes a document that is on disk. A later version stays.
     mutating func remove(_ document: PendingDocument) {
         guard documents.contains(where: { $0.version == document.version }) else { return }
         take(document.name)
     }
 
-    /// The disk refused it. `all`: it would refuse the others, too.
+    /// Notes that the disk refused it. `all`: it would refuse the others, too.
     mutating func note(_ document: PendingDocument, triedIn round: Int, all: Bool) {
         for index in documents.indices where all || documents[index].version == document.version {
             documents[index].triedIn = round
         }
     }
 
-    /// It cannot be written, now or later.
+    /// Gives up a document that cannot be written, now or later.
     mutating func lose(_ document: PendingDocument) {
         guard documents.contains(where: { $0.version == document.version }) else { return }
         take(document.name)
@@ -208,7 +207,7 @@ struct PendingDocuments: Sendable {
 
     private var exceedsLimits: Bool { waitingReports > limits.reports || bytes > limits.bytes }
 
-    /// The oldest finished report, or else the oldest document.
+    /// The oldest finished report; otherwise the oldest document.
     private func evictable(sparing names: [ReportFileName]) -> Int? {
         let candidates = documents.indices.filter { documents[$0].isReport && !names.contains(documents[$0].name) }
         return candidates.first { documents[$0].isFinal } ?? candidates.first
@@ -229,7 +228,7 @@ extension StallMonitor {
         /// Bytes of reports and run record together: 1 to 1 TiB. The newest report is kept even if it is larger than that.
         public var bytes: Int
 
-        /// 256 reports and 8 MiB by default.
+        /// Creates limits: 256 reports and 8 MiB by default.
         public init(reports: Int = 256, bytes: Int = 8 << 20) {
             (self.reports, self.bytes) = (reports, bytes)
         }
