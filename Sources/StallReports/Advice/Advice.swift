@@ -5,7 +5,7 @@ public struct Advice: Hashable, Sendable {
     /// What to do about it, as a sentence.
     public let remedy: String
 
-    /// One rule. All its conditions must hold; of several names in one list, any.
+    /// One rule. All its conditions must hold. A list of names holds if one of them matches.
     package struct Rule: Sendable {
         package let name: String
         var verdicts: [Verdict] = []

@@ -4,16 +4,16 @@ import Glibc
 ///
 /// The text says what to do next. It never quotes a report: a file's contents may be hostile or private.
 public struct ReportError: Error, Hashable, Sendable {
-    /// For programs to decide by; the rest is for people.
+    /// For programs. The other properties are for users.
     public let code: Code
-    /// The file or directory, for the caller to show; not part of `description`.
+    /// The file or directory, for the caller to show. Not part of `description`.
     public let path: String?
     /// The specifics of this case, such as the JSON path of a wrong value.
     public let detail: String?
     /// The system's `errno`, if a system call failed.
     public let errorNumber: Int32?
 
-    /// Without path, detail and errno by default.
+    /// Creates an error, by default without path, detail and errno.
     public init(_ code: Code, path: String? = nil, detail: String? = nil, errorNumber: Int32? = nil) {
         (self.code, self.path, self.detail, self.errorNumber) = (code, path, detail, errorNumber)
     }

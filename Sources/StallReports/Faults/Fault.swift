@@ -1,4 +1,4 @@
-/// All stalls of one fault, added up: what `faults` shows, from a directory or from a collector.
+/// The sums of all stalls of one fault, as `faults` shows them, from a directory or from a collector.
 public struct Fault: Codable, Hashable, Sendable {
     /// The fingerprint of its latest report.
     public var fingerprint: Fingerprint
@@ -35,7 +35,7 @@ public struct Fault: Codable, Hashable, Sendable {
     /// The number of reports by service version.
     public var releases: [String: Int64] = [:]
 
-    /// Without stalls yet.
+    /// Creates a fault without stalls.
     public init(fingerprint: Fingerprint, firstAt: Timestamp, lastAt: Timestamp) {
         (self.fingerprint, self.firstAt, self.lastAt) = (fingerprint, firstAt, lastAt)
     }
@@ -55,6 +55,8 @@ extension Fault {
     /// The number of names kept of each kind: a hostile directory may contain any number.
     private static let nameLimit = 256
 
+    /// Adds a stall.
+    ///
     /// - Parameter span: The time span of the trend.
     public mutating func add(_ stall: StallOutline, in span: TimeSpan) {
         add(figuresOf: stall, in: span)
@@ -62,7 +64,7 @@ extension Fault {
         show(stall)
     }
 
-    /// The part of ``add(_:in:)`` that differs from stall to stall.
+    /// Adds the figures of a stall: the part of ``add(_:in:)`` that differs from stall to stall.
     package mutating func add(figuresOf stall: StallOutline, in span: TimeSpan) {
         add(
             count: 1,
@@ -73,7 +75,7 @@ extension Fault {
         )
         reports = reports.addingSaturated(1)
         trend.add(1, at: stall.startedAt, in: span)
-        // The stalls before it that were only counted.
+        // Stalls before it that were only counted.
         if let repeats = stall.repeats {
             add(repeats, in: span)
         } else if stall.suppressed > 0 {
@@ -81,13 +83,13 @@ extension Fault {
         }
     }
 
-    /// The part of ``add(_:in:)`` for which only the latest stall counts.
+    /// Sets what the latest stall shows: the part of ``add(_:in:)`` for which only the latest stall counts.
     package mutating func show(_ stall: StallOutline) {
         guard latest.map({ $0 < stall.id }) ?? true else { return }
         (latest, culprit, place) = (stall.id, stall.culpritText, stall.culprit?.place)
     }
 
-    /// The part of ``add(_:in:)`` that is the same for all stalls with the same traits and origin.
+    /// Adds the names of a stall: the part of ``add(_:in:)`` that is the same for all stalls with the same traits and origin.
     ///
     /// - Parameter times: The number of these stalls.
     package mutating func add(namesOf stall: StallOutline, times: Int64) {
@@ -149,7 +151,7 @@ extension Fault {
 
 /// The order in which faults are listed.
 public enum FaultOrder: String, CaseIterable, Sendable {
-    /// By total duration, by number of stalls, by longest stall, or by latest stall: the greatest first.
+    /// By total duration, by number of stalls, by longest stall, or by latest stall: greatest first.
     case total, count, worst, last
 
     /// Whether `left` is listed before `right`. Equal faults are ordered by their fingerprints.
@@ -180,12 +182,12 @@ public struct FaultDocument: Codable, Sendable {
     public var since: Timestamp
     /// The end of that time span.
     public var until: Timestamp
-    /// The watched time of all watched loops and runs, added up, in nanoseconds; 0 if it is not known.
+    /// The total watched time of all watched loops and runs, in nanoseconds; 0 if unknown.
     public var watchedNs: Int64
-    /// The faults, in the order that was asked for.
+    /// The faults, in the requested order.
     public var faults: [Fault]
 
-    /// Nothing is checked.
+    /// Creates a document. The values are not checked.
     public init(at: Timestamp, since: Timestamp, until: Timestamp, watchedNs: Int64, faults: [Fault]) {
         (self.at, self.since, self.until) = (at, since, until)
         (self.watchedNs, self.faults) = (watchedNs, faults)
@@ -205,7 +207,7 @@ public struct TimeSpan: Hashable, Sendable {
     /// The end.
     public let end: Timestamp
 
-    /// The two are not checked.
+    /// Creates a time span. The values are not checked.
     public init(start: Timestamp, end: Timestamp) { (self.start, self.end) = (start, end) }
 
     /// The index of the part that contains a moment, of `parts` equal ones; the first or the last for a moment outside the
@@ -225,7 +227,7 @@ public struct Trend: Hashable, Codable, Sendable {
     /// ``parts`` counts, earliest first.
     public private(set) var counts = [Int64](repeating: 0, count: Trend.parts)
 
-    /// Zero in every part.
+    /// Creates a trend without stalls.
     public init() {}
 
     /// Adds stalls of one moment. A moment outside the span counts in its first or last part.
@@ -269,7 +271,7 @@ public struct Trend: Hashable, Codable, Sendable {
         return difference > 0 ? .rising : .falling
     }
 
-    /// `▁▁▂▇█▁`, with a blank for zero.
+    /// One character per part: `▁▁▂▇█▁`, with a blank for zero.
     public var line: String {
         let marks = Array("▁▂▃▄▅▆▇█")
         guard let most = counts.max(), most > 0 else { return "" }

@@ -1,13 +1,12 @@
 import Glibc
 
-/// The same for all paths of one directory.
+/// Equal for all paths of one directory.
 struct DirectoryIdentity: Hashable {
     let device: UInt64
     let inode: UInt64
 }
 
-/// A directory held open: every name is looked up in it, whatever happens to its path in the meantime. Links in it are not
-/// followed.
+/// An open directory: every name is looked up in it, even if its path changes meanwhile. Links in it are not followed.
 struct OpenDirectory: ~Copyable {
     private let file: OpenFile
 
@@ -24,7 +23,7 @@ struct OpenDirectory: ~Copyable {
         }
     }
 
-    /// A name in a directory, as readdir(3) gives it. Valid only while it is passed on.
+    /// A name in a directory, as returned by readdir(3). Valid only inside the closure that receives it.
     @safe struct RawEntry {
         /// Without the zero byte at the end.
         let bytes: UnsafeBufferPointer<UInt8>
@@ -39,14 +38,14 @@ struct OpenDirectory: ~Copyable {
         var mayBeDirectory: Bool { type == Int32(DT_DIR) || type == Int32(DT_LNK) || type == Int32(DT_UNKNOWN) }
     }
 
-    /// The names in it, unsorted, without `.` and `..`.
+    /// The names in the directory, unsorted, without `.` and `..`.
     func names() throws(ReportError) -> [String] {
         var names: [String] = []
         try forEachRawEntry { names.append($0.name) }
         return names
     }
 
-    /// Unsorted, without `.` and `..`.
+    /// Calls `body` for each name, unsorted, without `.` and `..`.
     func forEachRawEntry(_ body: (RawEntry) -> Void) throws(ReportError) {
         let path = self.path
         let copy = try systemCall(path: path) {
@@ -97,19 +96,19 @@ struct OpenDirectory: ~Copyable {
     /// Nil if there is no such name. A link is described, not followed.
     func status(of name: String) -> FileStatus? { described(name).map { FileStatus($0) } }
 
-    /// The system's data: for callers that need more than `status(of:)`.
+    /// The system's data, for callers that need more than `status(of:)`.
     func described(_ name: String) -> stat? {
         var raw = stat()
         return unsafe fstatat(file.descriptor, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 ? raw : nil
     }
 
-    /// The directory itself.
+    /// The status of the directory itself.
     func status() throws(ReportError) -> FileStatus { try file.status() }
 
     /// Opens a regular file for reading, without waiting for anything: a pipe's other end, a terminal, another process's lease
     /// on the file.
     func openFile(_ name: String) throws(ReportError) -> OpenFile {
-        // Checked first: opening a device can have side effects.
+        // This comes first: opening a device can have side effects.
         if let status = status(of: name), !status.isRegular { throw ReportError(.notAFile, path: filePath(name)) }
         let opened = try open(name, flags: O_RDONLY | O_NONBLOCK | O_NOCTTY)
         guard try opened.status().isRegular else { throw ReportError(.notAFile, path: opened.path) }
@@ -155,7 +154,7 @@ extension OpenDirectory {
         guard try make(path) else { throw ReportError(.missingDirectory, path: path) }
     }
 
-    /// The owner of the files that we create here. Not always us: a file server can map root to nobody.
+    /// The owner of files that this process creates here. It may be another user: a file server can map root to nobody.
     func ownerOfNewFiles() throws(ReportError) -> UInt32 {
         let draft = Self.newDraftName()
         let file = try createFile(draft)
@@ -177,7 +176,7 @@ extension OpenDirectory {
         path.split(separator: "/").last.map(String.init) ?? path
     }
 
-    /// False if the parent directory is missing.
+    /// Creates one directory. False if its parent directory is missing.
     private static func make(_ path: String) throws(ReportError) -> Bool {
         guard unsafe mkdir(path, 0o700) != 0 else { return true }
         switch errno {
@@ -188,13 +187,13 @@ extension OpenDirectory {
     }
 }
 
-// Whole or not at all: a reader sees the old file or the new one, and after a crash one of the two exists.
+// Atomic replacement: a reader sees the old file or the new one, and after a crash one of the two exists.
 
 extension OpenDirectory {
-    /// Writes `bytes` to the file `name`, replacing it. When this returns they are on the disk.
+    /// Writes `bytes` to the file `name`, replacing it. When this returns, they are on the disk.
     ///
-    /// - Parameter owner: The owner of the new file, if not us: an operator's command must not take a server's files away from
-    ///   the server.
+    /// - Parameter owner: The owner of the new file, if it is not this process's user: an operator's command must not take files
+    ///   away from a server.
     func replaceFile(_ name: String, with bytes: [UInt8], ownedAs owner: FileStatus? = nil) throws(ReportError) {
         let draft = Self.newDraftName()
         let content = try createFile(draft)

@@ -93,10 +93,10 @@ func systemCall<Result: SignedInteger>(path: String?, _ call: () -> Result) thro
     }
 }
 
-/// The text at the start of a small file, of /proc or a control group. Nil when it cannot be read. Does not wait: the kernel makes such files
-/// when they are read.
+/// The text at the start of a small file, of /proc or a control group. Nil if it cannot be read. Does not wait: the kernel
+/// produces such files when they are read.
 ///
-/// - Parameter limit: how many bytes to read at most. One read(2), so the kernel gives no more than a page.
+/// - Parameter limit: The largest number of bytes to read. One read(2), so the kernel returns at most a page.
 package func readSmallFile(_ path: String, limit: Int = 4096) -> String? {
     unsafe withStartOfFile(path, limit: limit) { unsafe String(decoding: $0, as: UTF8.self) }
 }
@@ -116,17 +116,17 @@ package func withStartOfFile<Value>(
     }
 }
 
-/// The text of a file of several pages. Nil when it cannot be read.
+/// The text of a file of several pages. Nil if it cannot be read.
 ///
 /// - Parameters:
-///   - limit: how many bytes to read at most.
-///   - isWhole: whether a longer file counts as one that cannot be read.
+///   - limit: The largest number of bytes to read.
+///   - isWhole: Whether a longer file counts as unreadable.
 package func readFile(_ path: String, limit: Int, isWhole: Bool = true) -> String? {
     let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
-    // The kernel gives a page at a time. One byte more than the limit shows that the file is longer.
+    // The kernel returns at most a page at a time. One byte more than the limit shows that the file is longer.
     while bytes.count <= limit {
         let start = bytes.count
         let size = min(16384, limit + 1 - start)

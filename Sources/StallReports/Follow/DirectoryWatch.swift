@@ -19,7 +19,7 @@ struct DirectoryWatch: ~Copyable {
     private enum Target {
         case nothing
         case directory(watch: Int32)
-        /// `child` is the next component on the way to the directory.
+        /// `child` is the next component of the path to the directory.
         case ancestor(watch: Int32, child: String)
     }
 
@@ -44,13 +44,13 @@ struct DirectoryWatch: ~Copyable {
                 return true
             }
             let child = try watchNearestAncestor()
-            // If it appeared between the two calls, there is no event for it.
+            // If the child appeared between the two calls, there is no event for it.
             appeared = unsafe access(child, F_OK) == 0
         } while appeared
         return false
     }
 
-    /// The changes since the last call. Does not wait.
+    /// Returns the changes since the last call. Does not wait.
     mutating func changes() throws(ReportError) -> [Change] {
         var changes: [Change] = []
         for event in try inotify.events() {

@@ -34,7 +34,7 @@ public struct ReportFollower: ~Copyable {
     /// Files written before this are skipped, unless they are written again. Nil: no file is skipped.
     private let start: Timestamp?
 
-    /// - Throws: if the path cannot become a readable directory, or the system has no inotify watch left.
+    /// - Throws: If the path cannot become a readable directory, or no inotify watch is left.
     public init(
         path: String = ReportDirectory.defaultPath,
         liveness: ProcessLiveness = ProcessLiveness()
@@ -42,8 +42,8 @@ public struct ReportFollower: ~Copyable {
         try self.init(path: path, liveness: liveness, includesPast: true)
     }
 
-    /// - Parameter includesPast: false: files that exist at the start are neither read nor returned. Stalls that are ongoing according to the
-    ///   live records are returned.
+    /// - Parameter includesPast: If false, files that exist at the start are neither read nor returned. Stalls that are ongoing
+    ///   according to the live records are returned.
     package init(
         path: String,
         liveness: ProcessLiveness = ProcessLiveness(),
@@ -51,7 +51,7 @@ public struct ReportFollower: ~Copyable {
     ) throws(ReportError) {
         let cancellation = try Cancellation()
         var watch = try DirectoryWatch(path: path)
-        // A file system's clock is some milliseconds behind, and may be another machine's.
+        // A file system's clock is some milliseconds behind, and may be that of another machine.
         let begin = Timestamp.now().advanced(byNanoseconds: -2_000_000_000)
         let isThere = try watch.arm()
         start = includesPast ? nil : begin
@@ -71,8 +71,8 @@ public struct ReportFollower: ~Copyable {
 
     /// Waits for the next event.
     ///
-    /// - Parameter timeout: nil waits without limit.
-    /// - Returns: nil after the timeout.
+    /// - Parameter timeout: Nil waits without limit.
+    /// - Returns: Nil after the timeout.
     /// - Throws: `.cancelled` after a cancellation.
     public mutating func next(timeout: Duration? = nil) throws(ReportError) -> Event? {
         let deadline = timeout.map { ContinuousClock.now + $0 }
@@ -106,7 +106,8 @@ public struct ReportFollower: ~Copyable {
         return lasting.next(reader.seenAgain)
     }
 
-    /// Nil if this version of the file was returned before, if the file is gone, or if it was written before `start` and never returned.
+    /// Nil if this version of the file was already returned, if the file is gone, or if it was written before `start` and never
+    /// returned.
     private mutating func read(_ name: ReportFileName, writtenAfter start: Timestamp? = nil) throws(ReportError)
         -> Event?
     {
@@ -158,7 +159,7 @@ public struct ReportFollower: ~Copyable {
 }
 
 extension Duration {
-    /// Rounded up, and never negative.
+    /// In milliseconds, rounded up, never negative.
     var milliseconds: Int64 {
         let (seconds, attoseconds) = components
         let rest = (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
@@ -192,7 +193,7 @@ struct CatchUp {
         return steps[position - 1]
     }
 
-    /// Whether this version of the file was not returned yet. From now on it counts as returned.
+    /// Whether this version of the file has not been returned yet. From now on it counts as returned.
     mutating func isNewVersion(_ name: ReportFileName, _ status: FileStatus) -> Bool {
         delivered.updateValue(status, forKey: name) != status
     }
@@ -228,9 +229,9 @@ struct OngoingStalls {
         reports[report.id] = report.state == .ongoing ? report : nil
     }
 
-    /// A stall that has become longer, or whose process died. Nil if it is too early for a check, or nothing has changed.
+    /// A stall that has become longer, or whose process died. Nil if it is too early for a check, or if nothing has changed.
     ///
-    /// - Parameter look: reads the present state of a report. Returns nil if its process has closed it.
+    /// - Parameter look: Reads the present state of a report. Returns nil if its process has closed it.
     mutating func next(_ look: (StallReport) -> StallReport?) -> ReportFollower.Event? {
         if due.isEmpty, let nextLook, nextLook <= .now {
             due = reports.keys.sorted(by: >)
@@ -239,7 +240,7 @@ struct OngoingStalls {
         while let id = due.popLast() {
             guard let known = reports[id] else { continue }
             guard let report = look(known) else {
-                // Its process has written the final report: that is an event of its own.
+                // Its process has written the final report, which is a separate event.
                 reports[id] = nil
                 continue
             }
@@ -272,7 +273,7 @@ public final class Cancellation: Sendable {
         close(writeEnd)
     }
 
-    /// Any thread; does not wait.
+    /// Whether it was cancelled. Any thread; does not wait.
     var isCancelled: Bool {
         var end = pollfd(fd: readEnd, events: Int16(POLLIN), revents: 0)
         return unsafe poll(&end, 1, 0) > 0
@@ -281,7 +282,7 @@ public final class Cancellation: Sendable {
     /// Cancels. Any thread, any number of times.
     public func cancel() {
         var byte: UInt8 = 1
-        // It may fail because the pipe is full (EAGAIN). Then it was cancelled before.
+        // The write may fail because the pipe is full (EAGAIN). Then it was already cancelled.
         _ = unsafe write(writeEnd, &byte, 1)
     }
 }

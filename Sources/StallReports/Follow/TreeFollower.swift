@@ -1,6 +1,7 @@
 import Glibc
 
-/// Follows all report directories at or below some paths, including those that are created later. Each is followed as by ``ReportFollower``.
+/// Follows all report directories at or below some paths, including those created later. Each is followed as by
+/// ``ReportFollower``.
 ///
 /// For one thread at a time, which owns it.
 package struct TreeFollower: ~Copyable {
@@ -19,17 +20,17 @@ package struct TreeFollower: ~Copyable {
     /// Directories that are followed already, or cannot be followed.
     private var tried: Set<String> = []
     private var nextLook = ContinuousClock.now
-    /// The follower that is asked first, and how many events in a row came from it.
+    /// The follower that is asked first, and how many consecutive events came from it.
     private var position = 0
     private var inARow = 0
 
-    /// The time between two searches for new directories: at least this long, and at least this many times the duration of a search, which
-    /// is considerable in a directory with very many files.
+    /// The time between two searches for new directories is at least `least`, and at least `looks` times the duration of a
+    /// search, which is long in a directory with very many files.
     private static let lookInterval = (least: Duration.seconds(3), looks: 1000)
-    /// Events of one directory before the next has its turn.
+    /// The largest number of events of one directory before the next has its turn.
     private static let turn = 1000
 
-    /// - Throws: if the system has no descriptor left, or none of the paths can become a report directory.
+    /// - Throws: If no descriptor is left, or none of the paths can become a report directory.
     package init(_ paths: [String], cancellation: Cancellation) throws(ReportError) {
         given = paths
         self.cancellation = cancellation
@@ -39,7 +40,7 @@ package struct TreeFollower: ~Copyable {
 
     /// Waits for the next event.
     ///
-    /// - Returns: nil after the timeout.
+    /// - Returns: Nil after the timeout.
     /// - Throws: `.cancelled` after a cancellation.
     package mutating func next(timeout: Duration) throws(ReportError) -> Event? {
         let deadline = ContinuousClock.now + timeout

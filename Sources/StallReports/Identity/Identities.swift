@@ -11,7 +11,7 @@ public struct HostIdentity: Codable, Hashable, Sendable {
     /// The number of online processors of the machine.
     public var cpus: Int?
 
-    /// All except the name are nil by default, which means: not known.
+    /// Creates an identity. By default all but the name are nil, which means unknown.
     public init(name: String, bootID: String? = nil, kernel: String? = nil, cpus: Int? = nil) {
         (self.name, self.bootID, self.kernel, self.cpus) = (name, bootID, kernel, cpus)
     }
@@ -32,7 +32,7 @@ public struct ServiceIdentity: Codable, Hashable, Sendable {
     /// Distinguishes processes of the same service.
     public var instance: String?
 
-    /// Version and instance are nil by default.
+    /// Creates an identity, by default without version and instance.
     public init(name: String, version: String? = nil, instance: String? = nil) {
         (self.name, self.version, self.instance) = (name, version, instance)
     }
@@ -53,7 +53,7 @@ public struct ProcessIdentity: Codable, Hashable, Sendable {
     /// The inode of the pid namespace to which `pid` belongs.
     public var pidNamespace: UInt64?
 
-    /// All except the number are nil by default, which means: not known.
+    /// Creates an identity. By default all but the number are nil, which means unknown.
     public init(
         pid: Int32,
         startTicks: UInt64? = nil,
@@ -77,7 +77,7 @@ public struct ProcessIdentity: Codable, Hashable, Sendable {
 }
 
 extension HostIdentity {
-    /// The machine, or container, on which the caller runs. Any thread; some system calls.
+    /// The machine or container on which the caller runs. Any thread; some system calls.
     public static func current() -> HostIdentity {
         HostIdentity(
             name: readProcFile("/proc/sys/kernel/hostname") ?? "unknown",

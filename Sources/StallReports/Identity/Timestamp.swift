@@ -1,6 +1,7 @@
 import Glibc
 
-/// A moment on the wall clock, to the nanosecond. In JSON RFC 3339 in UTC with nine digits: `2026-01-31T12:00:00.000000001Z`.
+/// A moment on the wall clock, to the nanosecond. In JSON it is RFC 3339 in UTC with nine digits:
+/// `2026-01-31T12:00:00.000000001Z`.
 public struct Timestamp: Hashable, Sendable {
     /// Whole seconds since 1970-01-01T00:00:00Z, in 0000-01-01 ... 9999-12-31: the range of RFC 3339.
     public let seconds: Int64
@@ -9,7 +10,8 @@ public struct Timestamp: Hashable, Sendable {
 
     static let secondsRange: ClosedRange<Int64> = -62_167_219_200...253_402_300_799
 
-    /// Excess nanoseconds are carried into the seconds; a moment outside the years 0 to 9999 becomes the nearest one inside.
+    /// Creates a moment. Excess nanoseconds are carried into the seconds; a moment outside the years 0 to 9999 becomes the
+    /// nearest one inside.
     public init(seconds: Int64, nanoseconds: Int64 = 0) {
         let (carry, rest) = nanoseconds.dividedFloor(by: 1_000_000_000)
         let whole = seconds.addingSaturated(carry)
@@ -40,14 +42,14 @@ public struct Timestamp: Hashable, Sendable {
 }
 
 extension Timestamp: Comparable {
-    /// The earlier one is less.
+    /// The earlier moment is less.
     public static func < (left: Timestamp, right: Timestamp) -> Bool {
         (left.seconds, left.nanoseconds) < (right.seconds, right.nanoseconds)
     }
 }
 
 extension Timestamp: Codable {
-    /// From a JSON string that ``init(rfc3339:)`` accepts; throws for anything else.
+    /// Decodes a JSON string that ``init(rfc3339:)`` accepts; throws for anything else.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "an RFC 3339 time like 2026-01-31T12:00:00.000000000Z") {
             Timestamp(rfc3339: $0)

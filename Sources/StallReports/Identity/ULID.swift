@@ -7,17 +7,17 @@ public struct ULID: Hashable, Sendable {
     /// Time in the upper 48 bits, randomness in the lower 80.
     public let rawValue: UInt128
 
-    /// Accepts any number.
+    /// Creates one from any number.
     public init(rawValue: UInt128) { self.rawValue = rawValue }
 
-    /// The time in it, to the millisecond.
+    /// The time that it contains, to the millisecond.
     public var timestamp: Timestamp {
         let milliseconds = Int64(rawValue >> 80)
         return Timestamp(seconds: milliseconds / 1000, nanoseconds: milliseconds % 1000 * 1_000_000)
     }
 
-    /// A new one, greater than every one that this process made before. Any thread, also in a forked child: it uses no lock,
-    /// which another thread of the parent might have held.
+    /// Creates an id that is greater than every one that this process made before. Any thread, also in a forked child: it uses no
+    /// lock, which another thread of the parent might have held.
     public static func make() -> ULID {
         var known = latest.load(ordering: .relaxed)
         while true {
@@ -42,7 +42,7 @@ extension ULID {
         /// Independent of other generators: ids are guaranteed to grow only within one.
         public init(randomness: Randomness) { self.randomness = randomness }
 
-        /// The next one. The random part of a new millisecond starts in its lower half, so that adding cannot overflow it.
+        /// The next id. The random part for a new millisecond starts in its lower half, so that increments cannot overflow it.
         public mutating func next(at now: Timestamp) -> ULID {
             let milliseconds = max(0, now.seconds * 1000 + Int64(now.nanoseconds / 1_000_000))
             if milliseconds > Int64(last >> 80) {
@@ -57,7 +57,7 @@ extension ULID {
 }
 
 extension ULID.Generator where Randomness == SystemRandomNumberGenerator {
-    /// With the system's random numbers.
+    /// Creates a generator that uses the system's random numbers.
     public init() { self.init(randomness: SystemRandomNumberGenerator()) }
 
     fileprivate init(after last: UInt128) {
@@ -96,7 +96,7 @@ extension ULID: LosslessStringConvertible {
         rawValue = value
     }
 
-    /// From 26 bytes; nil for anything else, and for lower case.
+    /// Parses 26 bytes; nil for anything else, and for lower case.
     init?(upperCase text: UnsafeBufferPointer<UInt8>) {
         guard text.count == 26 else { return nil }
         var value: UInt128 = 0
@@ -111,7 +111,7 @@ extension ULID: LosslessStringConvertible {
 }
 
 extension ULID: Codable {
-    /// From a JSON string of 26 characters, in either case; throws for anything else.
+    /// Decodes a JSON string of 26 characters, in either case; throws for anything else.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "a ULID of 26 characters") { ULID($0) }
     }

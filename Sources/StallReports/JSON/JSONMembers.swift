@@ -4,7 +4,7 @@
 /// It does not validate: it accepts everything that a parser accepts, and some of what a parser rejects. Anything not written
 /// plainly (an escape in a string, a fraction, a duplicate name) is ``Irregular``, and left to a parser.
 struct JSONMembers {
-    /// A parser has to read it.
+    /// The object needs a parser.
     struct Irregular: Error {}
 
     private struct Member {
@@ -93,7 +93,7 @@ struct JSONMembers {
         throw Irregular()
     }
 
-    /// The value that a text represents. Irregular if it represents none.
+    /// The value that a text represents. Throws ``Irregular`` if it represents none.
     func value<Value>(_ name: StaticString, _ parse: (String) -> Value?) throws -> Value? {
         guard let text = try text(name) else { return nil }
         guard let value = parse(text) else { throw Irregular() }

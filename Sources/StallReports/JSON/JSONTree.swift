@@ -1,16 +1,16 @@
-/// Any JSON value: for changing a part of a document without losing the rest.
+/// Any JSON value, for changing a part of a document without losing the rest.
 enum JSONTree: Hashable, Sendable {
     case null
     case bool(Bool)
     case integer(Int64)
-    /// A number above the largest signed one.
+    /// A number above the largest signed integer.
     case unsigned(UInt64)
     case number(Double)
     case text(String)
     case array([JSONTree])
     case object([String: JSONTree])
 
-    /// - Parameter document: Read before as a model's JSON, so its depth is limited.
+    /// - Parameter document: JSON that was already read as a model, so its depth is limited.
     init(_ document: [UInt8]) throws(ReportError) {
         self = try ReportJSON.decodeTree(document)
     }

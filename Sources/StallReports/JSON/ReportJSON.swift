@@ -5,7 +5,7 @@ package enum ReportJSON {
     /// The deepest accepted nesting. A report needs six levels; the rest is room for unknown additions.
     static let maximumDepth = 64
 
-    /// One line, keys sorted, a line feed at the end: several files in a row are valid NDJSON.
+    /// Encodes a value as one line with sorted keys and a newline: several files in a row are valid NDJSON.
     package static func encode(_ value: some Encodable) throws(ReportError) -> [UInt8] {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -37,7 +37,7 @@ package enum ReportJSON {
         }
     }
 
-    /// Any JSON, within the same limits.
+    /// Decodes any JSON, within the same limits.
     static func decodeTree(_ bytes: [UInt8]) throws(ReportError) -> JSONTree {
         try checkShape(of: bytes)
         do {
@@ -62,7 +62,7 @@ package enum ReportJSON {
     }
 }
 
-/// A document that the store keeps in a file of its own: it encodes to one line of JSON, and names its schema.
+/// A document that the store keeps in its own file: it is encoded as one line of JSON, and names its schema.
 public protocol JSONDocument: Codable, Hashable, Sendable {
     /// The schema that this version writes and reads.
     static var currentSchema: String { get }
@@ -77,7 +77,7 @@ extension JSONDocument {
         self = try ReportJSON.decode(Self.self, schema: Self.currentSchema, from: bytes)
     }
 
-    /// One line of JSON with sorted keys, and a line feed. Any thread.
+    /// The document as one line of JSON with sorted keys and a newline. Any thread.
     public func json() throws(ReportError) -> [UInt8] {
         try ReportJSON.encode(self)
     }
@@ -87,7 +87,7 @@ extension StallReport: JSONDocument {}
 extension RunRecord: JSONDocument {}
 
 extension ReportJSON {
-    /// The place and kind of a deviation from the model, in terms of the model alone.
+    /// The place and kind of a deviation from the model. Uses only words of the model, never the document's contents.
     static func text(for error: DecodingError) -> String {
         switch error {
         case .keyNotFound(let key, let context): "\(path(context.codingPath + [key])) is missing"
@@ -99,7 +99,7 @@ extension ReportJSON {
         }
     }
 
-    /// Like `stacks[0].frames[3].address`. Below a dictionary the keys are the writer's own, and are left out.
+    /// For example `stacks[0].frames[3].address`. Below a dictionary the keys are the writer's own, and are left out.
     private static func path(_ keys: [any CodingKey]) -> String {
         var text = ""
         for key in keys {

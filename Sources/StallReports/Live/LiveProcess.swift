@@ -26,7 +26,8 @@ public struct LiveProcess: Codable, Hashable, Sendable {
         return .dead
     }
 
-    /// What the kernel says that the process does now, in one letter as in `/proc/PID/stat` (proc(5)). Nil where it cannot be seen from here.
+    /// The present state of the process in the kernel, as one letter as in `/proc/PID/stat` (proc(5)). Nil if it cannot be seen
+    /// from here.
     package func kernelState(by liveness: ProcessLiveness) -> Character? {
         let process = record.writer.process
         guard liveness.status(of: process, on: record.writer.host) == .alive else { return nil }
@@ -72,11 +73,11 @@ extension OpenDirectory {
         }
     }
 
-    /// A block may be read while it is written. A writer needs microseconds, so a block that is torn three times is really
-    /// torn.
+    /// Reads a block again if it is torn: it may have been read while it was written. A writer needs microseconds, so a block
+    /// that is torn three times is really torn.
     private borrowing func readLiveProcess(_ name: LiveRecordName) throws(ReportError) -> LiveProcess? {
         let file = try openFile(name.description)
-        // Checked first: if the process dies in between, its last state is read.
+        // The lock is checked first: if the process dies in between, its last state is read.
         let isFree = file.tryShare()
         var attempt = 0
         while true {

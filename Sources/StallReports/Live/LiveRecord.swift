@@ -1,5 +1,5 @@
-/// What a process that watches its loops keeps beside its reports while it lives: the stalls in progress. It is the
-/// only source that knows, to a tick, how long a stall had lasted when its process died.
+/// What a process that watches its loops keeps beside its reports while it lives: the ongoing stalls. It is the only source that
+/// shows, to a tick, how long a stall had lasted when its process died.
 ///
 /// In the report directory it is `live-ULID.bin`, named after the run. `LiveRecordLayout` describes the file's contents.
 public struct LiveRecord: Codable, Hashable, Sendable {
@@ -14,7 +14,7 @@ public struct LiveRecord: Codable, Hashable, Sendable {
     /// The number of places for stalls whose contents are invalid.
     public var tornStalls: Int
 
-    /// Nothing is checked.
+    /// Creates one from these values, which are not checked.
     package init(run: ULID, writer: Writer, status: Status, stalls: [LiveStall] = [], tornStalls: Int = 0) {
         (self.run, self.writer, self.status) = (run, writer, status)
         (self.stalls, self.tornStalls) = (stalls, tornStalls)
@@ -42,7 +42,7 @@ public struct LiveRecord: Codable, Hashable, Sendable {
         /// Where the kernel counts the processes that it kills for lack of memory.
         public var memory: MemoryCounter?
 
-        /// Locked.
+        /// Creates a writer, by default with a locked file.
         package init(
             host: HostIdentity,
             service: ServiceIdentity?,
@@ -145,7 +145,7 @@ public struct LiveStall: Codable, Hashable, Sendable {
     /// The longest possible duration.
     public var durationMaxNs: Int64
 
-    /// Nothing is checked.
+    /// Creates one from these values, which are not checked.
     package init(
         report: ULID,
         state: StallState = .ongoing,

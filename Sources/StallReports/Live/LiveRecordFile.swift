@@ -1,18 +1,18 @@
 import Glibc
 
-/// A live record, as its process writes it. One thread at a time.
+/// A live record, as its process writes it. For one thread at a time.
 ///
-/// It is written with pwrite(2), not through a shared mapping. To a reader and after a kill both are the same: bytes in the
+/// It is written with pwrite(2), not through a shared mapping. To a reader, and after a kill, both are the same: bytes in the
 /// page cache. But a store to a mapped page raises SIGBUS in the process if the file was truncated, or if the disk is full or
-/// fails; and it waits for the disk while the page is being written back. None of this may happen to the process that is
-/// watched. (process_vm_writev(2) into the mapping raises no signal, but dirties pages without the file system's knowledge,
-/// which makes kernels before 5.18 panic.)
+/// fails; and it waits for the disk while the page is being written back. None of this may happen to the watched process.
+/// (process_vm_writev(2) into the mapping raises no signal, but it dirties pages without the file system's knowledge, which makes
+/// kernels before 5.18 panic.)
 ///
 /// The file is locked (flock(2)) as long as it is open: a reader in any pid namespace can see whether the process lives.
 ///
-/// It is never synchronized: it has to outlive the process, not the machine, and a busy disk can take seconds for a
-/// synchronization, during which no stall could be recorded. What has to survive a power failure is in the reports. After one
-/// the file may be torn and is then useless.
+/// It is never synchronized: it has to outlive the process, not the machine, and on a busy disk a synchronization can take
+/// seconds, during which no stall could be recorded. Data that must survive a power failure is in the reports. After one, the
+/// file may be torn, and is then useless.
 package struct LiveRecordFile: ~Copyable {
     /// For cleaning up after fork(2): no other code may use it.
     package let descriptor: Int32
@@ -149,8 +149,8 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
         return nil
     }
 
-    /// Nil if the cgroup is gone, or not visible from here. The path is not trusted, because it comes from a file: only a
-    /// control group's counter is opened, and the call never blocks.
+    /// The present count. Nil if the cgroup is gone, or not visible from here. The path is not trusted, because it comes from a
+    /// file: only a control group's counter is opened, and the call never blocks.
     package func read() -> UInt64? {
         guard Self.isCounter(path), let file = try? OpenFile(kernelFile: path, inode: inode),
             let bytes = try? file.readAll(limit: 64 << 10)

@@ -19,7 +19,7 @@ enum LiveRecordLayout {
     static let placeCount = 128
     static let statusRange = 64..<128
     static let size = headSize + placeCount * placeSize
-    /// What a reader accepts: another version may have more places.
+    /// The largest number of places that a reader accepts: another version may have more than this one.
     static let maximumPlaceCount = 4096
     static let maximumSize = headSize + maximumPlaceCount * placeSize
 

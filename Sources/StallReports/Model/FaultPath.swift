@@ -41,8 +41,8 @@ struct FaultPath {
         names = Self.withRecursionFirst(Self.withoutClosures(steps))
     }
 
-    /// Which frames count: own ones; if there are none, the executable's; if there are none of these either, all.
-    /// Compiler-generated frames never count.
+    /// Selects the frames that count: own ones; without own ones, the executable's; without these, all. Compiler-generated frames
+    /// never count.
     private static func countingFrames(
         _ frames: [StallReport.Frame],
         _ modules: [StallReport.Module],

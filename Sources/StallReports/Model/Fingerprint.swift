@@ -7,7 +7,7 @@ public struct Fingerprint: Hashable, Sendable {
     /// The whole text, with its version.
     public let rawValue: String
 
-    /// The version made here. `v1` used the symbols unchanged, so each way of compiling a function gave another fingerprint.
+    /// The version computed here. `v1` used the symbols unchanged, so each way of compiling a function gave another fingerprint.
     static let version = "v2"
 
     /// Nil unless it is a version (`v` and digits), a colon, and sixteen lower-case hexadecimal digits.
@@ -35,7 +35,7 @@ extension Fingerprint: CustomStringConvertible {
 }
 
 extension Fingerprint: Codable {
-    /// From a JSON string that ``init(rawValue:)`` accepts; throws for anything else.
+    /// Decodes a JSON string that ``init(rawValue:)`` accepts; throws for anything else.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "a fingerprint like v1:0123456789abcdef") { Fingerprint(rawValue: $0) }
     }
@@ -59,7 +59,7 @@ extension Fingerprint {
         /// compiler-generated code.
         public var isTransparent: Bool
 
-        /// By default a plain function that is not inlined.
+        /// Creates a name, by default of a plain function that is not inlined.
         public init(
             _ name: String,
             enclosing: [String] = [],

@@ -5,7 +5,7 @@ public struct StallKind: OpenName {
     /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// No transition for the whole threshold while busy.
+    /// The loop was busy and made no transition for the whole threshold.
     public static let blocked = StallKind(rawValue: "blocked")
     /// Several busy spans in a row, each longer than a tick.
     public static let repeated = StallKind(rawValue: "repeated")
@@ -74,7 +74,7 @@ public struct Verdict: OpenName {
     /// The term for a wait. Reports use `blocked` for it, which is also a kind of stall.
     public static let waiting = Verdict(rawValue: "waiting")
 
-    /// The term for the cause that is shown to people.
+    /// The name of the verdict that is shown to users.
     public var canonical: Verdict { self == .blocked ? .waiting : self }
 }
 

@@ -2,14 +2,14 @@
 public struct ProcessEnd: Codable, Hashable, Sendable {
     /// What ended it.
     public var cause: Cause
-    /// One sentence for a person.
+    /// One sentence for display.
     public var summary: String
     /// The latest sign of life.
     public var lastSeenAt: Timestamp?
     /// The status that its parent received, 0 to 255. Only if it called exit(3).
     public var exitStatus: Int32?
 
-    /// Nothing is checked.
+    /// Creates one from these values, which are not checked.
     public init(cause: Cause, summary: String, lastSeenAt: Timestamp? = nil, exitStatus: Int32? = nil) {
         (self.cause, self.summary) = (cause, summary)
         (self.lastSeenAt, self.exitStatus) = (lastSeenAt, exitStatus)
@@ -40,7 +40,7 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
         public static let killedOrCrashed = Cause(rawValue: "killed_or_crashed")
     }
 
-    /// The known facts about an end.
+    /// The known facts about how a process ended.
     struct Clues: Hashable {
         var isOtherBoot = false
         /// A process with the same number and start exists.
@@ -51,7 +51,7 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
         var lastSeenAt: Timestamp?
     }
 
-    /// Decides. Pure.
+    /// Decides how the process ended. Pure.
     init(_ clues: Clues) {
         let memoryKills = zip(clues.memoryKillsBefore, clues.memoryKillsNow).map { $1 > $0 ? $1 - $0 : 0 } ?? 0
         if let status = clues.exitStatus {
@@ -77,7 +77,7 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
     }
 }
 
-/// Both or neither.
+/// Returns both values, or nil if one is missing.
 private func zip<A, B>(_ a: A?, _ b: B?) -> (A, B)? {
     guard let a, let b else { return nil }
     return (a, b)

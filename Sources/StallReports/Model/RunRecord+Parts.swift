@@ -17,7 +17,7 @@ extension RunRecord {
         /// The number of stalls that were reported without a stack because of the cost.
         public var skippedStacks: Int64
 
-        /// By default all counts are zero.
+        /// Creates a history, by default with all counts zero.
         public init(
             state: String,
             since: Timestamp,
@@ -80,10 +80,10 @@ extension RunRecord {
         /// All, by kind.
         public var totals: [String: PauseTotal]
 
-        /// Older ones are left to the sums.
+        /// The largest number of pauses in ``latest``. Older ones are only in the sums.
         public static let recordLimit = 64
 
-        /// By default empty.
+        /// Creates a log, by default empty.
         public init(latest: [Pause] = [], totals: [String: PauseTotal] = [:]) {
             (self.latest, self.totals) = (latest, totals)
         }
@@ -100,7 +100,7 @@ extension RunRecord {
         /// The label of the watched loop. Nil: the whole process.
         public var watch: String?
 
-        /// By default of the whole process.
+        /// Creates a pause, by default of the whole process.
         public init(kind: PauseKind, startedAt: Timestamp, durationNs: Int64, watch: String? = nil) {
             (self.kind, self.startedAt, self.durationNs, self.watch) = (kind, startedAt, durationNs, watch)
         }
@@ -120,7 +120,7 @@ extension RunRecord {
         /// Their total duration, in nanoseconds.
         public var durationNs: Int64
 
-        /// By default zero.
+        /// Creates a sum, by default zero.
         public init(count: Int64 = 0, durationNs: Int64 = 0) {
             (self.count, self.durationNs) = (count, durationNs)
         }
@@ -144,7 +144,7 @@ extension RunRecord {
         /// The kind of the stalls. Nil if `label` is nil.
         public var kind: StallKind?
 
-        /// Nothing is checked.
+        /// Creates one from these values, which are not checked.
         public init(
             fingerprint: Fingerprint,
             repeats: StallReport.Repeats,
@@ -157,7 +157,7 @@ extension RunRecord {
         }
     }
 
-    /// How writing to the report directory went.
+    /// The state of writing to the report directory.
     public struct Writing: Codable, Hashable, Sendable {
         /// The number of reports that wait in memory for the disk. When the monitor is stopped they are in `lost_writes` instead.
         public var waiting: Int64
@@ -180,7 +180,7 @@ extension RunRecord {
         /// that the run may not remove). Nil if there are none.
         public var concerns: [String]?
 
-        /// By default nothing waits, and nothing failed.
+        /// Creates a state: by default nothing is waiting, and nothing has failed.
         public init(
             waiting: Int64 = 0,
             waitingBytes: Int64 = 0,

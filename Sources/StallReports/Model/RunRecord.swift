@@ -67,7 +67,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
     /// How the process ended. Only for a `terminated` run whose process kept a live record.
     public var processEnd: ProcessEnd?
 
-    /// By default running, with a new id, and with all counts zero. `schema` is always ``currentSchema``.
+    /// Creates a record. By default it is running, with a new id and with all counts zero. `schema` is always ``currentSchema``.
     public init(
         id: ULID = .make(),
         state: State = .running,
@@ -161,7 +161,7 @@ extension RunRecord {
         /// long.
         public var longestJob: String?
 
-        /// By default a run loop that was not watched yet, without turns.
+        /// Creates an entry, by default for a run loop that was not watched yet, without turns.
         public init(
             type: WatchedType = .runLoop,
             label: String,
@@ -190,7 +190,7 @@ extension RunRecord {
         /// The number of jobs.
         public var count: UInt64
 
-        /// Nothing is checked.
+        /// Creates one from these values, which are not checked.
         public init(upToNs: Int64?, count: UInt64) { (self.upToNs, self.count) = (upToNs, count) }
 
         private enum CodingKeys: String, CodingKey {
@@ -222,7 +222,7 @@ extension RunRecord {
         /// Bytes of stacks that were copied.
         public var copiedBytes: Int64?
 
-        /// All zero unless given.
+        /// Creates a cost, by default zero.
         public init(watchdogCPUNs: Int64 = 0, heldNs: Int64 = 0, captures: Int64 = 0, bytesWritten: Int64 = 0) {
             (self.watchdogCPUNs, self.heldNs) = (watchdogCPUNs, heldNs)
             (self.captures, self.bytesWritten) = (captures, bytesWritten)

@@ -5,9 +5,9 @@ extension StallReport {
         public var verdict: Verdict
         /// One sentence for display, without a line break.
         public var summary: String
-        /// Nil for a thread that ran or slept in a page fault, and without a captured stack.
+        /// The call in which the thread slept. Nil for a thread that ran or slept in a page fault, and without a captured stack.
         public var systemCall: SystemCall?
-        /// Nil if nothing was measured.
+        /// The measurements. Nil if nothing was measured.
         public var evidence: Evidence?
         /// The lock or other thread for which the thread waited. Nil if it did not wait in futex(2).
         public var lock: Lock?
@@ -18,7 +18,7 @@ extension StallReport {
         /// Present for the verdict `deadlock`.
         public var cycle: [LockWait]?
 
-        /// `unknown`, without a sentence, a call or evidence, by default.
+        /// Creates a cause: by default `unknown`, without a sentence, a call or evidence.
         public init(
             verdict: Verdict = .unknown,
             summary: String = "",
@@ -53,7 +53,7 @@ extension StallReport {
         /// The descriptors on which it waited, the most important first. Nil for a call without descriptors.
         public var descriptors: [Descriptor]?
 
-        /// Without name and arguments by default.
+        /// Creates a call, by default without name and arguments.
         public init(
             number: Int,
             name: String? = nil,
@@ -90,7 +90,7 @@ extension StallReport {
         /// What the samples found.
         public var sampled: SampledShares?
 
-        /// All nil by default, which means: not measured.
+        /// Creates evidence. By default all values are nil, which means not measured.
         public init(
             cpuNs: Int64? = nil,
             runDelayNs: Int64? = nil,
@@ -158,7 +158,7 @@ extension StallReport {
         /// The number of processors that the thread may use (sched_setaffinity(2)).
         public var allowed: Int?
 
-        /// All nil by default, which means: not measured.
+        /// Creates figures. By default all values are nil, which means not measured.
         public init(
             quotaPercent: Double? = nil,
             periods: Int64? = nil,
@@ -201,7 +201,7 @@ extension StallReport {
         /// … in which it slept elsewhere: in a page fault.
         public var faulting: Int
 
-        /// Nothing is defaulted.
+        /// Creates one from these values.
         public init(samples: Int, running: Int, calling: Int, faulting: Int) {
             (self.samples, self.running) = (samples, running)
             (self.calling, self.faulting) = (calling, faulting)

@@ -22,7 +22,7 @@ extension StallReport {
         /// Whether the wait has a timeout.
         public var timed: Bool
 
-        /// Without an owner and without a timeout by default.
+        /// Creates a lock, by default without an owner and without a timeout.
         public init(
             kind: LockKind,
             address: Address,
@@ -54,7 +54,7 @@ extension StallReport {
         /// What it waits for.
         public var lock: Lock
 
-        /// Nothing is defaulted or checked.
+        /// Creates one from these values, which are not checked.
         public init(thread: Thread, lock: Lock) {
             (self.thread, self.lock) = (thread, lock)
         }
@@ -119,7 +119,7 @@ public struct LockKind: OpenName {
     /// The end of a worker thread: `WorkerThread.join`. Its "owner" is the worker.
     public static let workerEnd = LockKind(rawValue: "worker_end")
 
-    /// For a sentence, with its article. A kind that this version does not know is shown by its name.
+    /// A phrase for a sentence, with its article. An unknown kind is shown by its name.
     public var words: String { Self.words[self] ?? "a \(rawValue)" }
 
     /// Whether it is held by one thread at a time. The others are signalled by any thread.

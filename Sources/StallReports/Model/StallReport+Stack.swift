@@ -30,7 +30,7 @@ extension StallReport {
         /// All threads that had this stack, including `thread`. Nil for a single thread.
         public var threads: [Thread]?
 
-        /// By default a complete stack of the stalled thread, captured once, without frames.
+        /// Creates a stack: by default a complete one of the stalled thread, captured once, without frames.
         public init(
             role: StackRole = .stalled,
             thread: Thread,
@@ -69,7 +69,7 @@ extension StallReport {
         /// The number of frames in the gap.
         public var count: Int
 
-        /// Nothing is defaulted or checked.
+        /// Creates one from these values, which are not checked.
         public init(after: Int, count: Int) {
             (self.after, self.count) = (after, count)
         }
@@ -103,7 +103,7 @@ extension StallReport {
         /// How `address` was found, and so how reliable it is. Nil if the writer did not record it.
         public var foundBy: FrameOrigin?
 
-        /// By default in no module, without a name, and not `own`.
+        /// Creates a frame: by default in no module, without a name, and not `own`.
         public init(
             kind: FrameKind? = nil,
             address: Address,
@@ -141,7 +141,7 @@ extension StallReport {
         /// The offset added to the file's own addresses. 0 for an executable that is not position-independent.
         public var loadBase: Address
 
-        /// Without a build id by default.
+        /// Creates a module, by default without a build id.
         public init(path: String, buildID: String? = nil, loadBase: Address) {
             (self.path, self.buildID, self.loadBase) = (path, buildID, loadBase)
         }
@@ -172,7 +172,7 @@ extension StallReport {
         /// Whether `frame` is an index in the awaiting functions (`async.frames`). Nil means no.
         public var isAwaiting: Bool?
 
-        /// Without names by default. It is not checked that the indices fit the report.
+        /// Creates a culprit, by default without names. It is not checked that the indices fit the report.
         public init(
             function: String? = nil,
             symbol: String? = nil,
@@ -206,7 +206,7 @@ extension StallReport {
         /// The task's number, as counted by the Swift runtime.
         public var task: UInt64?
 
-        /// Without a task by default. It is not checked that `from` fits the stack.
+        /// Creates callers, by default without a task. It is not checked that `from` fits the stack.
         public init(from: Int, frames: [Frame], ends: AsyncEnd, task: UInt64? = nil) {
             (self.from, self.frames, self.ends, self.task) = (from, frames, ends, task)
         }
@@ -248,7 +248,7 @@ public struct Address: Hashable, Sendable {
     /// In bytes. All 64 bits may be used.
     public var rawValue: UInt64
 
-    /// Accepts any number, mapped or not.
+    /// Creates an address from any number, mapped or not.
     public init(_ rawValue: UInt64) { self.rawValue = rawValue }
 
     /// Parses `0x` and one to sixteen hexadecimal digits; anything else is nil.
@@ -277,7 +277,7 @@ extension Address: CustomStringConvertible {
 }
 
 extension Address: Codable {
-    /// From a JSON string of `0x` and 1 to 16 hexadecimal digits; throws for anything else, also for a number.
+    /// Decodes a JSON string of `0x` and 1 to 16 hexadecimal digits; throws for anything else, including numbers.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "an address like 0x7f12") { Address($0) }
     }

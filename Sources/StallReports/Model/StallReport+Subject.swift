@@ -12,7 +12,7 @@ extension StallReport {
         /// For `repeated`: the number of consecutive such turns that make a stall.
         public var turns: Int?
 
-        /// Without turns by default.
+        /// Creates a rule, by default without turns.
         public init(name: StallKind, tickNs: Int64, ticks: Int, turns: Int? = nil) {
             (self.name, self.tickNs, self.ticks, self.turns) = (name, tickNs, ticks, turns)
         }
@@ -40,7 +40,7 @@ extension StallReport {
         /// stall. Nil before the first turn.
         public var turnDurations: TurnDurations?
 
-        /// By default a run loop without mode, activity and turns.
+        /// Creates a loop: by default a run loop without mode, activity and turns.
         public init(
             type: WatchedType = .runLoop,
             label: String,
@@ -68,7 +68,7 @@ extension StallReport {
         /// The letter of proc(5): R, S, D, T, …
         public var state: String?
 
-        /// Name and state are nil by default, which means: not read.
+        /// Creates a thread. By default name and state are nil, which means not read.
         public init(id: Int32, name: String? = nil, state: String? = nil) {
             (self.id, self.name, self.state) = (id, name, state)
         }
@@ -81,7 +81,7 @@ extension StallReport {
         /// In the tracer's format. Nil if only the trace is known.
         public var spanID: String?
 
-        /// Without a span by default.
+        /// Creates a trace, by default without a span.
         public init(traceID: String, spanID: String? = nil) {
             (self.traceID, self.spanID) = (traceID, spanID)
         }
@@ -112,7 +112,7 @@ extension StallReport {
         /// if the budget was kept.
         public var budget: String?
 
-        /// All zero by default.
+        /// Creates a cost, by default zero.
         public init(
             heldNs: Int64 = 0,
             unwindNs: Int64 = 0,
@@ -144,14 +144,14 @@ extension StallReport {
         public var width: Int
         /// The number of jobs in progress. More than `width` if the pool had created workers in place of waiting ones.
         public var running: Int
-        /// The least number of jobs that waited for a worker: not all kinds of work are known in advance. Nil: not known.
+        /// The least number of jobs that waited for a worker: not all kinds of work are known in advance. Nil if unknown.
         public var waiting: UInt64?
         /// The number of workers that are in the culprit, or wait for a worker that is. Nil without a culprit.
         public var atCulprit: Int?
         /// Sorted by the time in their job, the longest first: all of them, or the first 64.
         public var workers: [Worker]
 
-        /// Waiting jobs and culprit are not known by default.
+        /// Creates a pool. By default waiting jobs and culprit are unknown.
         public init(width: Int, running: Int, waiting: UInt64? = nil, atCulprit: Int? = nil, workers: [Worker]) {
             (self.width, self.running, self.waiting) = (width, running, waiting)
             (self.atCulprit, self.workers) = (atCulprit, workers)
@@ -182,7 +182,7 @@ extension StallReport {
         /// Why it has no stack.
         public var error: String?
 
-        /// Without a task, a lock and a stack, and for an unknown reason, by default.
+        /// Creates a worker: by default without a task, a lock and a stack, and with an unknown reason.
         public init(
             thread: Thread,
             standingNs: Int64,

@@ -11,7 +11,7 @@ extension StallReport {
         /// them.
         public var callouts: UInt64?
 
-        /// Without callouts by default.
+        /// Creates one, by default without callouts.
         public init(turns: Int, totalNs: Int64, longestNs: Int64, callouts: UInt64? = nil) {
             (self.turns, self.totalNs) = (turns, totalNs)
             (self.longestNs, self.callouts) = (longestNs, callouts)
@@ -26,7 +26,7 @@ extension StallReport {
     }
 }
 
-/// The durations of a loop's turns, also without a stall.
+/// The durations of a loop's turns, whether stalled or not.
 ///
 /// A turn counts from the departure from rest to the next rest; a turn that no rest precedes, from its own beginning. Each was
 /// timed by the loop's own thread, however short it was.
@@ -40,7 +40,7 @@ public struct TurnDurations: Codable, Hashable, Sendable {
     /// The longest one, exactly.
     public var maxNs: Int64
 
-    /// Nothing is defaulted or checked.
+    /// Creates one from these values, which are not checked.
     public init(count: UInt64, p50Ns: Int64, p99Ns: Int64, maxNs: Int64) {
         (self.count, self.p50Ns, self.p99Ns, self.maxNs) = (count, p50Ns, p99Ns, maxNs)
     }
@@ -69,7 +69,7 @@ extension StallReport {
         /// The duration of the longest, in nanoseconds.
         public var longestNs: Int64
 
-        /// Nothing is defaulted or checked.
+        /// Creates one from these values, which are not checked.
         public init(
             count: Int,
             report: ULID?,

@@ -8,7 +8,7 @@ extension StallReport {
         /// For display: `250ms`, `LOCK_EX`, `10.0.0.7:5432`.
         public var value: String
 
-        /// Nothing is defaulted.
+        /// Creates one from these values.
         public init(name: String, value: String) {
             (self.name, self.value) = (name, value)
         }
@@ -35,7 +35,7 @@ extension StallReport {
         /// More data from the kernel, in words: an eventfd's count, a pidfd's process.
         public var note: String?
 
-        /// Only number and kind are known by default.
+        /// Creates a descriptor of which by default only number and kind are known.
         public init(
             number: Int32,
             kind: DescriptorKind,
@@ -68,7 +68,7 @@ extension StallReport {
         /// 15 bytes at most (proc(5), `comm`). Nil if the process had already exited.
         public var name: String?
 
-        /// Without a name by default.
+        /// Creates a process, by default without a name.
         public init(pid: Int32, name: String? = nil) {
             (self.pid, self.name) = (pid, name)
         }
@@ -93,7 +93,7 @@ extension StallReport {
         /// TCP only: segments sent that the peer has not acknowledged.
         public var unacknowledged: Int?
 
-        /// Only the family is known by default.
+        /// Creates a socket of which by default only the family is known.
         public init(
             family: String,
             local: String? = nil,

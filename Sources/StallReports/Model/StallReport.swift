@@ -1,6 +1,6 @@
 /// One stall: which loop was stalled, since when, where in the code, and why. JSON Schema: `config/stall-report.schema.json`.
 ///
-/// Every property that is not optional is always written; a reader may rely on it.
+/// Every property that is not optional is always written, so a reader may rely on it.
 public struct StallReport: Codable, Hashable, Sendable {
     /// The schema that this version writes.
     public static let currentSchema = "stall-report/1"
@@ -86,7 +86,7 @@ public struct StallReport: Codable, Hashable, Sendable {
     /// How the process ended. Only for a `terminated` stall whose process kept a live record.
     public var processEnd: ProcessEnd?
 
-    /// By default ongoing and a `warning`, with a new id. `schema` is always ``currentSchema``.
+    /// Creates a report: by default ongoing, a `warning`, and with a new id. `schema` is always ``currentSchema``.
     public init(
         id: ULID = .make(),
         kind: StallKind,

@@ -22,12 +22,12 @@ public struct ProcessLiveness: Sendable {
         let pidNamespace: UInt64?
     }
 
-    /// From the calling process.
+    /// Sees processes from the calling process.
     public init() {
         self.init(host: .current(), pidNamespace: ProcessIdentity.currentPIDNamespace())
     }
 
-    /// As if from another place: for tests.
+    /// Sees processes as if from another place, for tests.
     init(host: HostIdentity, pidNamespace: UInt64?) {
         viewpoint = Viewpoint(host: host, pidNamespace: pidNamespace)
     }
@@ -46,11 +46,11 @@ public struct ProcessLiveness: Sendable {
     /// The state of `process`, which ran on `host`.
     public func status(of process: ProcessIdentity, on host: HostIdentity) -> Status {
         guard let viewpoint, let ours = viewpoint.host.bootID, let theirs = host.bootID else { return .unknown }
-        // Another boot of the same machine: no process of the earlier one is left.
+        // After a reboot of the same machine, no process of the earlier boot is left.
         guard ours == theirs else { return viewpoint.host.name == host.name ? .dead : .unknown }
         guard let namespace = process.pidNamespace, namespace == viewpoint.pidNamespace else { return .unknown }
         guard process.pid > 0 else { return .dead }
-        // A process of another user that /proc hides (hidepid) still answers signal 0 with EPERM.
+        // A process of another user that /proc hides (hidepid) still answers signal 0, with EPERM.
         if kill(process.pid, 0) != 0, errno == ESRCH { return .dead }
         guard let stat = ProcessStat(pid: process.pid) else { return .unknown }
         if stat.state == "Z" || stat.state == "X" { return .dead }
@@ -113,21 +113,21 @@ extension ProcessIdentity {
         )
     }
 
-    /// A thread of a process that has its memory and descriptors: the first one, whose number is the process's, unless that has ended before
-    /// the others. One system call for most.
+    /// A thread of a process that has its memory and descriptors: the first one, whose number is the process's, unless it has
+    /// ended before the others. Usually one system call.
     package static func livingThread(of pid: Int32) -> Int32 {
         if hasMemory("/proc/\(pid)") { return pid }
         return threads(of: pid).first { hasMemory("/proc/\(pid)/task/\($0)") } ?? pid
     }
 
-    /// Where /proc shows the memory and the descriptors of a process (proc(5)): of one whose first thread has ended, the directory of
-    /// another thread. The first one's then shows neither.
+    /// Where /proc shows the memory and the descriptors of a process (proc(5)). If its first thread has ended, this is the
+    /// directory of another thread, because the first one's shows neither.
     package static func directory(of pid: Int32) -> String {
         let thread = livingThread(of: pid)
         return thread == pid ? "/proc/\(pid)" : "/proc/\(pid)/task/\(thread)"
     }
 
-    /// What has memory runs some program.
+    /// Whether the path shows memory. A process with memory runs some program.
     private static func hasMemory(_ path: String) -> Bool {
         var byte: CChar = 0
         return unsafe readlink(path + "/exe", &byte, 1) > 0

@@ -15,15 +15,16 @@ package struct DirectoryStamp: Hashable, Sendable {
 package struct DirectoryListing: Sendable {
     /// The stalls that have a report, by the files' names, oldest first.
     package var stalls: [ULID] = []
-    /// For each stall the number of its file (inode(7)), as the directory has it.
+    /// For each stall, the inode number of its file (inode(7)), as listed in the directory.
     package var inodes: [UInt64] = []
-    /// Of the run records, oldest first.
+    /// The run records, oldest first.
     package var runs: [ULID] = []
-    /// Of the live records, oldest first.
+    /// The live records, oldest first.
     package var records: [ULID] = []
     /// The names of directories in it, and of links to directories.
     package var below: [String] = []
-    /// Whether one of the names is not a directory's. A reader says of a directory under a report's name that it is no file.
+    /// Whether one of the names is not a directory's. A directory with a report's name also counts: readers report that it is not
+    /// a file.
     package var holdsReports = false
     /// The directory's version before the pass.
     package var stamp: DirectoryStamp
@@ -32,8 +33,8 @@ package struct DirectoryListing: Sendable {
 
     package init(stamp: DirectoryStamp, readAt: Timestamp) { (self.stamp, self.readAt) = (stamp, readAt) }
 
-    /// Whether every later change gives the directory another version. A change just before the pass has perhaps the same time
-    /// as one just after it.
+    /// Whether every later change gives the directory another version. A change just before the pass may have the same time as
+    /// one just after it.
     package var isCertain: Bool {
         // Times are as exact as a tick of the kernel's clock, on some file systems as two seconds.
         let tickNs: Int64 = stamp.modified.nanoseconds == 0 ? 2_000_000_000 : 50_000_000
@@ -50,7 +51,7 @@ extension DirectoryListing {
     }
 
     init(reading directory: borrowing OpenDirectory, sortsStalls: Bool = true) throws(ReportError) {
-        // Before the stamp: what happens in between makes the listing less certain, and not wrong.
+        // The time is read before the stamp: a change in between makes the listing less certain, but not wrong.
         let now = Timestamp.now()
         var listing = DirectoryListing(stamp: try directory.stamp(), readAt: now)
         try directory.forEachRawEntry { entry in listing.add(entry, of: directory) }
@@ -83,7 +84,7 @@ extension DirectoryListing {
         return true
     }
 
-    /// By buckets of the ids' time: a million ids in the order of a hash are sorted in a fraction of the comparisons.
+    /// Sorts by buckets of the ids' time: a million ids in the order of a hash are sorted with a fraction of the comparisons.
     mutating func sortStalls() {
         let (least, most) = (stalls.min()?.rawValue ?? 0, stalls.max()?.rawValue ?? 0)
         let shift = max(0, (most - least).bitWidth - (most - least).leadingZeroBitCount - 14)
@@ -106,7 +107,7 @@ extension DirectoryListing {
 }
 
 extension LiveRecordName {
-    /// Nil for names too long to be one: no text is made of a million others.
+    /// Nil for names that are too long for the store, so that no string is created for a million other names.
     fileprivate init?(short entry: OpenDirectory.RawEntry) {
         guard unsafe entry.bytes.count < 40, unsafe entry.bytes.first == UInt8(ascii: "l") else { return nil }
         self.init(entry.name)
@@ -114,7 +115,7 @@ extension LiveRecordName {
 }
 
 extension ULID {
-    /// From a file's name. Only upper case: the store writes no other.
+    /// Parses a file's name. Accepts only upper case, which is all that the store writes.
     fileprivate init?(named prefix: StaticString, _ name: UnsafeBufferPointer<UInt8>, _ suffix: StaticString) {
         let (before, after) = (prefix.utf8CodeUnitCount, suffix.utf8CodeUnitCount)
         guard name.count == before + 26 + after,

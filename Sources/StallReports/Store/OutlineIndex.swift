@@ -8,20 +8,21 @@ package protocol OutlineIndex: Sendable {
     func listing() throws(ReportError) -> DirectoryListing
     /// The list data of those reports in the last listing that have not changed since they were read, in order of their ids.
     func outlines() -> [StallOutline]
-    /// The same. They are not kept for the next call.
+    /// The same, but they are not kept for the next call.
     func takeOutlines() -> [StallOutline]
-    /// Takes in what was not known. In one pass, ids only grow.
+    /// Adds outlines that were not known. Within one pass, ids only grow.
     ///
     /// - Parameter count: The number of reports read, including those whose list data cannot be kept.
     func add(_ read: [ReadOutline], of count: Int)
-    /// The pass read everything in the listing.
+    /// Notes that the pass has read everything in the listing.
     func finish()
 }
 
 /// The list data of a report, just read.
 package struct ReadOutline: Sendable {
     package var outline: StallOutline
-    /// The version of the file from which it was read. Nil if it depends on more than this file: on whether a process lives.
+    /// The version of the file from which it was read. Nil if the outline depends on more than this file: on whether a process
+    /// lives.
     package var version: FileStatus?
 }
 
@@ -76,16 +77,17 @@ extension ReportCatalog {
             rest = rest[window.endIndex...]
         }
         reader.index?.finish()
-        // Names can have gone since the index looked.
+        // Names may have been removed since the index looked.
         if before + unreadCount > stalls.count { known.removeAll { !stalls.hasSorted($0.id) } }
         if before > 0, before < known.count { known.sort { $0.id < $1.id } }
         return (known, failures)
     }
 
-    /// The next stalls, and those of them that have to be read.
+    /// The next stalls, and those of them that must be read.
     ///
     /// - Parameters:
-    ///   - known: Only its first `count` elements.
+    ///   - known: Only its first `count` elements are used.
+    ///   - next: The first of them that may be among the stalls.
     ///   - next: The first of them that can be among the stalls.
     private static func window(
         of rest: ArraySlice<ULID>,
@@ -148,13 +150,13 @@ extension ReportCatalog {
 }
 
 extension [ULID] {
-    /// Whether it is among them, which are sorted.
+    /// Whether the id is among these sorted ids.
     package func hasSorted(_ id: ULID) -> Bool {
         let index = firstSorted(notBefore: id)
         return index < count && self[index] == id
     }
 
-    /// The index of the first that is not less. They are sorted.
+    /// The index of the first id that is not less. The ids must be sorted.
     package func firstSorted(notBefore id: ULID) -> Int {
         var (low, high) = (0, count)
         while low < high {
@@ -171,7 +173,7 @@ package final class ReportFiles {
 
     package init(path: String) throws(ReportError) { directory = try OpenDirectory(path: path) }
 
-    /// The file's version now. Nil if there is none.
+    /// The file's present version. Nil if there is no file.
     package func version(of stall: ULID) -> FileStatus? {
         directory.status(of: ReportFileName(.stall, stall).description)
     }

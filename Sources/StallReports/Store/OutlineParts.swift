@@ -1,4 +1,4 @@
-/// A value that many outlines have in common, stored once.
+/// A value that many outlines share, stored once.
 package final class Shared<Value: Hashable & Sendable>: Hashable, Sendable {
     package let value: Value
 
@@ -10,7 +10,7 @@ package final class Shared<Value: Hashable & Sendable>: Hashable, Sendable {
 }
 
 extension Shared {
-    /// The object, whatever its value: a key that needs no hash of many texts.
+    /// The object's identity, whatever its value: a key that does not require hashing many texts.
     package struct Identity: Hashable, Sendable {
         private let shared: Shared
 
@@ -21,7 +21,7 @@ extension Shared {
         package func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(shared)) }
     }
 
-    /// A copy with a change.
+    /// A changed copy.
     fileprivate func changed(_ change: (inout Value) -> Void) -> Shared {
         var value = value
         change(&value)
@@ -29,7 +29,7 @@ extension Shared {
     }
 }
 
-/// What the stalls of one fault on one loop have in common.
+/// What the stalls of one fault on one loop share.
 package struct OutlineTraits: Hashable, Sendable {
     package var kind: StallKind
     package var state: StallState
@@ -62,7 +62,7 @@ package struct OutlineTraits: Hashable, Sendable {
     }
 }
 
-/// What the stalls of one run have in common.
+/// What the stalls of one run share.
 package struct OutlineOrigin: Hashable, Sendable {
     package var run: ULID?
     package var host: String
@@ -92,13 +92,13 @@ extension Sequence<StallOutline> {
 }
 
 extension StallOutline {
-    /// Changes what this stall, alone of those that had it in common, now has.
+    /// Changes a shared value for this stall alone.
     static func change<Value>(_ shared: inout Shared<Value>, _ change: (inout Value) -> Void) {
         shared = shared.changed(change)
     }
 }
 
-/// Traits and origins that were met, each stored once. For one thread at a time.
+/// Traits and origins that were read, each stored once. For one thread at a time.
 package struct OutlinePool: Sendable {
     private var traits: Set<Shared<OutlineTraits>> = []
     private var origins: Set<Shared<OutlineOrigin>> = []

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A document that its process keeps up to date, and may leave unfinished.
+/// A document that its process updates, and may leave unfinished.
 protocol RecoverableDocument: JSONDocument {
     /// The run whose live record may have more data; nil if there can be none.
     var liveRun: ULID? { get }
@@ -25,7 +25,7 @@ extension StallReport: RecoverableDocument {
         }
         if let live, let stall = live.stall(of: id) { return closed(as: stall, live.end(by: liveness)) }
         var copy = self
-        // For a process that only lost its watcher nothing more is known.
+        // If only the watching process died, nothing more is known about the watched one.
         copy.state = watcher == nil ? .terminated : .abandoned
         copy.durationMinNs = durationMinNs ?? durationNs
         copy.durationMaxNs = nil
@@ -110,10 +110,10 @@ extension ReportDirectory {
         let names = try reader.names()
         let written = Set(names)
         let orphans = reader.orphans(of: live) { written.contains(ReportFileName(.stall, $0)) }
-        // One at a time: a directory can contain more than fits into memory.
+        // Reports are read one at a time: a directory can contain more than fits into memory.
         var closed: [StallReport] = []
         for name in names where name.content == .stall && directory.status(of: name.description)?.owner == owner {
-            // As it is in the file: a reader that checks its process would have closed it already.
+            // Read without checking its process: a reader that checks would already have closed it.
             guard let report: StallReport = try? reader.parse(name, in: directory), report.state == .ongoing,
                 let report = reader.seenAgain(report), report.state != .ongoing
             else { continue }
@@ -151,7 +151,7 @@ extension ReportDirectory {
         }
     }
 
-    /// They belong to another run, and may be removed as such.
+    /// Writes a document of another run, which the limits may remove as such.
     private func write(_ document: some RecoverableDocument, _ memory: inout WriterMemory) throws(ReportError) {
         let content: ReportFileName.Content = document is RunRecord ? .run : .stall
         _ = try write(document.json(), as: ReportFileName(content, document.id), &memory)

@@ -1,5 +1,5 @@
-/// Later findings about a report's frames, and their consequences. Nothing is removed except statements that were made because
-/// names were missing.
+/// Later findings about a report's frames, and what follows from them. Nothing is removed except statements that were made
+/// because names were missing.
 public struct ReportAmendment: Hashable, Sendable {
     /// The changes to one frame.
     public struct Frame: Hashable, Sendable {
@@ -8,7 +8,7 @@ public struct ReportAmendment: Hashable, Sendable {
         /// Replaces it: the same frame with more data.
         public var frame: StallReport.Frame
 
-        /// Nothing is checked.
+        /// Creates one from these values, which are not checked.
         public init(inlined: [StallReport.Frame] = [], frame: StallReport.Frame) {
             (self.inlined, self.frame) = (inlined, frame)
         }
@@ -23,7 +23,7 @@ public struct ReportAmendment: Hashable, Sendable {
         /// The cause in a sentence.
         public var summary: String
 
-        /// Nothing is checked.
+        /// Creates one from these values, which are not checked.
         public init(fingerprint: Fingerprint, isProvisional: Bool, summary: String) {
             (self.fingerprint, self.isProvisional, self.summary) = (fingerprint, isProvisional, summary)
         }
@@ -33,12 +33,12 @@ public struct ReportAmendment: Hashable, Sendable {
     public var stacks: [[Frame]]
     /// For each of the report's stacks, one element per awaiting function. May be shorter: the rest is unchanged.
     public var awaiting: [[Frame]]
-    /// With its new indices.
+    /// The culprit, with its new indices.
     public var culprit: StallReport.Culprit?
-    /// Nil: unchanged.
+    /// The new identity. Nil if it is unchanged.
     public var identity: Identity?
 
-    /// It is not checked that they fit the report.
+    /// Creates an amendment. It is not checked that it fits the report.
     public init(
         stacks: [[Frame]],
         awaiting: [[Frame]] = [],
@@ -94,7 +94,7 @@ extension ReportDirectory {
         case written
         /// There was nothing to add; the file was not changed.
         case unchanged
-        /// The stall lasts, so its process will write the file again; it was not changed.
+        /// The stall is ongoing, so its process will write the file again; it was not changed.
         case ongoing
         /// Another process wrote the file in the meantime; it was not changed.
         case overtaken

@@ -1,6 +1,6 @@
 /// The stalls and runs of a report directory: names, and the live records. The reports themselves are read on demand.
 ///
-/// As of the moment it was created; otherwise a value without state. All methods may be called on any thread.
+/// It shows the directory as of its creation, and has no other state. All methods may be called on any thread.
 public struct ReportCatalog: Sendable {
     /// Oldest first: stalls that have a report, and those known only from the live record of a dead process.
     public let stalls: [ULID]
@@ -23,8 +23,8 @@ public struct ReportCatalog: Sendable {
         _ known: DirectoryListing? = nil
     ) throws(ReportError) {
         let before = try reader.listing(of: directory, known: known)
-        // Before the names: a stall whose report is written by another monitor's start in the meantime is then found twice, and
-        // not missed.
+        // The live records are read before the names: if another monitor's start writes a stall's report in the meantime, the
+        // stall is found twice rather than missed.
         let (processes, failures) = reader.liveProcesses(of: before.records, in: directory)
         let listing = try reader.listing(of: directory, known: before)
         let orphans = reader.orphans(of: processes) { listing.stalls.hasSorted($0) }
@@ -80,8 +80,8 @@ extension ReportCatalog {
     /// The number of reports after one that are searched for its repeats: as many as a directory contains by default.
     static let repeatReach = 1000
 
-    /// Similar stalls that came after it and were only counted: from its run record, or otherwise from the fault's next report.
-    /// Nil also if these cannot be read.
+    /// Similar stalls that came after it and were only counted: from its run record, otherwise from the fault's next report. Nil
+    /// also if these cannot be read.
     ///
     /// Reads the run record, and the following reports only if the run has counted more stalls than its record still contains.
     public func repeats(of report: StallReport) -> StallReport.Repeats? {
@@ -113,7 +113,7 @@ extension ReportCatalog {
 }
 
 extension [UInt8] {
-    /// Whether it contains the other, which must not be empty.
+    /// Whether it contains the other sequence, which must not be empty.
     fileprivate func has(_ part: [UInt8]) -> Bool {
         guard count >= part.count else { return false }
         return (0...count - part.count).contains { start in
@@ -137,10 +137,10 @@ extension ReportReader {
         /// One per file that could not be read, with its path.
         public var failures: [ReportError] = []
 
-        /// Empty, for callers that fill it themselves.
+        /// Creates an empty overview, for callers that fill it themselves.
         public init() {}
 
-        /// From reports in memory.
+        /// Creates an overview of reports in memory.
         public init(_ contents: Contents) {
             (stalls, runs, failures) = (contents.reports.map { StallOutline($0) }, contents.runs, contents.failures)
         }

@@ -1,7 +1,7 @@
 import Glibc
 
 extension ReportDirectory {
-    /// Removes the oldest finished files until the limits are kept, or only files that must stay, or are not ours, are left.
+    /// Removes the oldest finished files until the limits are met, or until only files are left that must stay or are not ours.
     /// Files of other runs are removed first; the caller's own only because of what it has written itself.
     ///
     /// - Returns: Whether files that the caller may not remove fill the directory.
@@ -18,7 +18,7 @@ extension ReportDirectory {
     }
 }
 
-/// The limit on what one write reads in order to apply the limits, for others' files and for the run's own each: many and large
+/// Limits what one write reads in order to apply the limits, separately for others' files and for the run's own: many and large
 /// files must not delay the reports that wait.
 private struct Examination {
     /// For files that were never read. What exceeds this is read at the next writes.
@@ -61,8 +61,8 @@ private struct StoredFile {
     /// Its disk usage. Its size can be anything, because a file can have holes.
     let room: Int
     let isOwn: Bool
-    /// Its name contains a future time: it was planted, or written while the clock was wrong. Its age is not known, and it must
-    /// not displace other files.
+    /// Whether its name contains a future time: it was planted, or written while the clock was wrong. Its age is unknown, and it
+    /// must not displace other files.
     let isUndated: Bool
 
     var size: Int { version.size }
@@ -94,7 +94,7 @@ private struct Usage {
         return all
     }
 
-    /// Whether a limit is exceeded that removing `file` would help to keep.
+    /// Whether a limit is exceeded that removing `file` would help to meet.
     func exceeds(_ limits: ReportDirectory.Limits, by file: StoredFile) -> Bool {
         bytes > limits.bytes || counts[file.name.content, default: 0] > limits.most(file.name.content)
     }
@@ -195,7 +195,7 @@ private struct StoredFiles {
         return true
     }
 
-    /// False if we may not remove it. A file already removed by another process that shares the directory counts as removed.
+    /// False if this process may not remove it. A file that another process sharing the directory has removed counts as removed.
     private func remove(_ file: StoredFile, in directory: borrowing OpenDirectory) -> Bool {
         do throws(ReportError) {
             try directory.remove(file.name.description)
@@ -219,8 +219,8 @@ extension ULID {
     }
 }
 
-/// The data that a writer keeps about its directory between writes, so that a write costs the same however many reports of
-/// other processes are in it. Empty for a writer that writes once. At most about a megabyte. A value; for one thread at a time.
+/// What a writer remembers about its directory between writes, so that a write costs the same however many reports of other
+/// processes are in it. Empty for a writer that writes once. At most about a megabyte. A value type, for one thread at a time.
 package struct WriterMemory: Sendable {
     /// The files that the run has written and that still exist: they are removed last.
     package var own: Set<ReportFileName>
@@ -242,9 +242,9 @@ struct LastingFiles: Sendable {
     static let readAgain = 16
 
     enum ReadState: Hashable, Sendable {
-        /// Never read.
+        /// Was never read.
         case new
-        /// Written again since it was read.
+        /// Was written again since it was read.
         case changed
         /// Unchanged, or beyond the number that can be remembered.
         case known

@@ -7,7 +7,7 @@ import Glibc
 public struct ReportDirectory: Hashable, Sendable {
     /// The path as passed in. A relative one is resolved against the working directory of each call.
     public let path: String
-    /// Applied by each write of this value. Other writers to the directory apply their own.
+    /// The limits that each write of this value applies. Other writers to the directory apply their own.
     public let limits: Limits
 
     /// How much the directory may contain. What exceeds this is removed at the next write, oldest first; ongoing stalls and
@@ -31,7 +31,7 @@ public struct ReportDirectory: Hashable, Sendable {
         }
     }
 
-    /// Accesses no file. Without a path it reads the environment: see ``defaultPath``.
+    /// Creates a value without accessing any file. Without a path it reads the environment: see ``defaultPath``.
     public init(path: String = ReportDirectory.defaultPath, limits: Limits = Limits()) {
         (self.path, self.limits) = (path, limits)
     }
@@ -74,13 +74,13 @@ extension ReportDirectory {
 
     /// Writes a document that was encoded elsewhere, then applies the limits.
     ///
-    /// - Parameter memory: Of what the caller's run has written and read here before. This write is added.
+    /// - Parameter memory: What the caller's run has written and read here before. This write is added.
     package func write(
         _ bytes: [UInt8],
         as name: ReportFileName,
         _ memory: inout WriterMemory
     ) throws(ReportError) -> Written {
-        // What no reader would open is not written either.
+        // A file that no reader would open is not written either.
         guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
         do throws(ReportError) {
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
@@ -139,7 +139,7 @@ extension ReportDirectory {
         }
     }
 
-    /// The current problems of the directory itself. Empty if it cannot be inspected: the next write reports the reason.
+    /// The present problems of the directory itself. Empty if it cannot be inspected: the next write then reports the reason.
     package var exposures: Set<Concern> {
         var concerns: Set<Concern> = []
         var link = stat()
@@ -218,7 +218,7 @@ package protocol ReportSink: Sendable {
     /// - Returns: The problems that it has, although it accepts reports.
     mutating func prepare(closing: Bool) throws(ReportError) -> Set<ReportDirectory.Concern>
 
-    /// How much it may hold from now on. A sink without limits ignores that.
+    /// Sets how much it may contain from now on. A sink without limits ignores this.
     mutating func adopt(_ limits: ReportDirectory.Limits)
 
     /// Writes a document whole or not at all, replacing an earlier version of it.

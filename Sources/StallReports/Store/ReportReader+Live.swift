@@ -1,4 +1,4 @@
-/// A directory's live records, by run: one is looked up for each ongoing report, and they may be many.
+/// A directory's live records, keyed by run: one is looked up for each ongoing report, and there may be many.
 struct LiveRuns: Sendable {
     private let processes: [ULID: LiveProcess]
 
@@ -47,8 +47,8 @@ extension ReportReader {
         return (live.map { document.grown(by: $0, liveness) } ?? document, false)
     }
 
-    /// The current state of a report that was ongoing when it was read: grown, or closed if its process died since. Nil if its
-    /// process closed it, which its file shows.
+    /// The present state of a report that was ongoing when it was read: grown, or closed if its process died since. Nil if its
+    /// process has closed it, as its file shows.
     func seenAgain(_ report: StallReport) -> StallReport? {
         guard let directory = try? OpenDirectory(path: path) else { return report.closed(by: liveness) ?? report }
         let name = ReportFileName(.stall, report.id)
@@ -99,7 +99,7 @@ extension StallReport {
         severity = max(severity, Severity(nanoseconds: durationNs))
     }
 
-    /// The known data of a stall that its process did not live to report.
+    /// Creates a report with the known data of a stall whose process died before reporting it.
     init(_ stall: LiveStall, of record: LiveRecord) {
         self.init(
             id: stall.report,
@@ -128,13 +128,13 @@ extension StallReport {
 }
 
 extension Severity {
-    /// As the monitor assigns it by default.
+    /// The severity that the monitor assigns by default.
     fileprivate init(nanoseconds: Int64) {
         self = nanoseconds < 1_000_000_000 ? .warning : nanoseconds < 5_000_000_000 ? .error : .critical
     }
 }
 
-/// The more severe one. An unknown one is kept.
+/// The more severe of the two. An unknown one is kept.
 private func max(_ given: Severity, _ other: Severity) -> Severity {
     let order: [Severity] = [.warning, .error, .critical]
     guard let left = order.firstIndex(of: given), let right = order.firstIndex(of: other) else { return given }
@@ -142,8 +142,8 @@ private func max(_ given: Severity, _ other: Severity) -> Severity {
 }
 
 extension RunRecord {
-    /// The record of a run whose process died before it wrote one, made from its live record. The watched time in it is the length of its
-    /// stalls: more is not known.
+    /// The record of a run whose process died before it wrote one, made from its live record. Its watched time is the length of
+    /// its stalls, because more is unknown.
     init(_ process: LiveProcess, by liveness: ProcessLiveness) {
         let (record, writer) = (process.record, process.record.writer)
         self.init(

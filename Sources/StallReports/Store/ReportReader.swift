@@ -11,15 +11,16 @@ public struct ReportReader: Sendable {
     public let path: String
     /// Determines which processes are dead, and so what is read as `terminated`.
     public let liveness: ProcessLiveness
-    /// What was read before. Nil: everything is read again.
+    /// The index of what was read before. Nil: everything is read again.
     let index: (any OutlineIndex)?
 
-    /// Does not open the directory. Without a path it reads the environment: see ``ReportDirectory/defaultPath``.
+    /// Creates a reader without opening the directory. Without a path it reads the environment: see
+    /// ``ReportDirectory/defaultPath``.
     public init(path: String = ReportDirectory.defaultPath, liveness: ProcessLiveness = ProcessLiveness()) {
         self.init(path: path, liveness: liveness, index: nil)
     }
 
-    /// - Parameter index: Of this directory.
+    /// - Parameter index: An index of this directory.
     package init(path: String, liveness: ProcessLiveness = ProcessLiveness(), index: (any OutlineIndex)?) {
         (self.path, self.liveness, self.index) = (path, liveness, index)
     }
@@ -33,7 +34,7 @@ public struct ReportReader: Sendable {
         /// One per file that could not be read, with its path.
         public var failures: [ReportError] = []
 
-        /// Empty, for callers that fill it themselves.
+        /// Creates empty contents, for callers that fill them themselves.
         public init() {}
     }
 
@@ -48,7 +49,7 @@ public struct ReportReader: Sendable {
             do throws(ReportError) {
                 contents.reports.append(try catalog.report(id, in: directory))
             } catch let error where error.code == .missingFile {
-                // Removed for a newer one after it was listed.
+                // It was removed for a newer file after it was listed.
             } catch {
                 contents.failures.append(error)
             }
@@ -79,7 +80,7 @@ public struct ReportReader: Sendable {
             do throws(ReportError) {
                 runs.append(try load(ReportFileName(.run, id), in: directory))
             } catch let error where error.code == .missingFile {
-                // Removed for a newer one after it was listed.
+                // It was removed for a newer file after it was listed.
             } catch {
                 failures.append(error)
             }
@@ -145,7 +146,7 @@ extension ReportReader {
         let document: Document = try parse(name, in: directory)
         let (known, isClosed) = upToDate(document, in: directory, live)
         guard isClosed else { return known }
-        // A process that ended normally wrote its final version before that: perhaps after we read the file.
+        // A process that ended normally wrote its final version before that, but maybe after we had read the file.
         let again: Document = try parse(name, in: directory)
         return again == document ? known : upToDate(again, in: directory, live).document
     }

@@ -2,7 +2,7 @@ import Glibc
 
 /// The report directories at or below a path: one per host, service or run, at any depth.
 ///
-/// As of the moment it was created; otherwise a value without state.
+/// It shows the directories as of its creation, and has no other state.
 package struct ReportTree: Sendable {
     /// The greatest number of directories that are searched.
     static let limit = 4096

@@ -1,12 +1,13 @@
-/// The data of a stall that lists show: its report without stacks, evidence, and other data that only its page shows. Uses a
-/// fraction of the memory: 80 bytes per stall, and what many stalls have in common once.
+/// The part of a stall's report that lists show: no stacks, no evidence, nothing that only the stall's page shows. It uses a
+/// fraction of the memory: 80 bytes per stall, plus the data that many stalls share, stored once.
 public struct StallOutline: Hashable, Sendable {
-    // The id and the times are taken apart so that no space is lost to alignment: a directory can contain a million stalls.
+    // The id and the times are stored as separate fields so that no space is lost to alignment: a directory can contain a million
+    // stalls.
     private var idHigh: UInt64
     private var idLow: UInt64
     /// When the stall began.
     public var startedAt: Timestamp
-    /// Negative: it has no end.
+    /// Negative if the stall has no end.
     private var endNanoseconds: Int32
     private var endSeconds: Int64
     /// The duration, in nanoseconds. Not negative.
@@ -14,10 +15,10 @@ public struct StallOutline: Hashable, Sendable {
     private var delayShareBits: UInt64
     package var traits: Shared<OutlineTraits>
     package var origin: Shared<OutlineOrigin>
-    /// Nil for stalls before which none was suppressed: most.
+    /// Nil if no stall was suppressed before this one, which is the usual case.
     private var repeated: Shared<OutlineRepeats>?
 
-    /// For a stall without a measured share: no report has this value.
+    /// The value of a stall without a measured share. No report has this value.
     private static let noShare = Double.signalingNaN.bitPattern
 
     package init(
@@ -41,7 +42,7 @@ public struct StallOutline: Hashable, Sendable {
         self.repeated = repeated.isNothing ? nil : Shared(repeated)
     }
 
-    /// From a report in memory.
+    /// Creates an outline of a report in memory.
     public init(_ report: StallReport) {
         let traits = OutlineTraits(
             kind: report.kind,
@@ -191,7 +192,7 @@ extension StallOutline {
         return "unknown"
     }
 
-    /// Its end, or the time until which it is known to have lasted.
+    /// Its end, or the moment until which it is known to have lasted.
     public var lastKnownMoment: Timestamp { endedAt ?? startedAt.advanced(byNanoseconds: max(0, durationNs)) }
 }
 
@@ -204,7 +205,8 @@ extension StallReport.Culprit {
 }
 
 extension StallOutline {
-    /// From a report's JSON, without parsing most of its stacks: many times as fast as reading the report itself.
+    /// Creates an outline from a report's JSON without parsing most of its stacks, which is many times as fast as reading the
+    /// report.
     ///
     /// - Throws: The reason why it is not a report, as ``StallReport/init(json:)`` does.
     public init(checking bytes: [UInt8]) throws(ReportError) {
@@ -217,7 +219,7 @@ extension StallOutline {
         }
     }
 
-    /// From a report's JSON; nil if that does not have all the data of an outline.
+    /// Creates an outline from a report's JSON; nil if that lacks data for an outline.
     ///
     /// Reports in the monitor's own format are read without a parser. The largest parts are parsed only if the outline needs
     /// them: if the culprit has no name.
@@ -234,7 +236,7 @@ extension StallOutline {
         self = outline
     }
 
-    /// Throws for a report that is not in the monitor's format, or whose culprit has no name: a parser has to read it.
+    /// Throws if the report is not in the monitor's format, or if its culprit has no name: a parser must read it then.
     private init(_ report: JSONMembers) throws {
         guard ReportJSON.reads(try required(report.text("schema")), as: StallReport.currentSchema) else {
             throw JSONMembers.Irregular()
@@ -305,7 +307,7 @@ extension StallReport.Culprit {
 }
 
 extension StallOutline: Decodable {
-    /// Reads the needed parts of a report's JSON: other parts are not checked.
+    /// Decodes the needed parts of a report's JSON. Other parts are not checked.
     public init(from decoder: any Decoder) throws {
         let report = try decoder.container(keyedBy: CodingKeys.self)
         guard ReportJSON.reads(try report.decode(String.self, forKey: .schema), as: StallReport.currentSchema) else {
@@ -315,7 +317,7 @@ extension StallOutline: Decodable {
         let watched = try report.decode(Watched.self, forKey: .watched)
         let cause = try report.decode(Cause.self, forKey: .cause)
         let culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
-        // Most have names; then the stacks are not read.
+        // Most culprits have names. Then the stacks are not read.
         var (name, error) = (culprit?.function ?? culprit?.symbol, String?.none)
         if name == nil { (name, error) = try Self.unnamed(culprit, in: report) }
         let traits = OutlineTraits(

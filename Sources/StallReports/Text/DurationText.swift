@@ -1,9 +1,9 @@
-/// A duration in human notation: `500ms`, `1.5s`, `2m`, `1h30m`. Not negative; to the nanosecond, up to 292 years.
+/// A duration as people write it: `500ms`, `1.5s`, `2m`, `1h30m`. Not negative; to the nanosecond, up to 292 years.
 public struct DurationText: Hashable, Sendable {
     /// Zero or more.
     public let nanoseconds: Int64
 
-    /// Negative durations become zero.
+    /// Creates a duration. Negative ones become zero.
     public init(nanoseconds: Int64) { self.nanoseconds = max(0, nanoseconds) }
 
     private static let units: [(name: String, nanoseconds: Int64)] = [
@@ -47,7 +47,7 @@ extension DurationText: LosslessStringConvertible {
     /// About three digits, for display: `612ms`, `1.53s`, `2m5s`.
     public var short: String { rounded.description }
 
-    /// What ``short`` shows.
+    /// The duration that ``short`` shows.
     package var rounded: DurationText {
         var step: Int64 = 1
         if nanoseconds >= 3_600_000_000_000 {

@@ -6,7 +6,7 @@
 public enum VisibleText {
     /// The text made visible, and cut to `limit` characters, of which the last is then "…".
     public static func of(_ text: String, limit: Int = 500) -> String {
-        // The fast path: nearly all texts are like this, and there are many.
+        // The fast path. Nearly all texts are like this, and there are many.
         if text.utf8.count <= limit, text.utf8.allSatisfy({ (0x20...0x7e).contains($0) }) { return text }
         var visible = ""
         var count = 0
