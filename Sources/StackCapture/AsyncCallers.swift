@@ -30,7 +30,7 @@ public struct AsyncCallers: Sendable, Hashable {
     /// The lower half of the runtime's task number; with fewer than 2³² tasks this is the whole number.
     public var taskNumber: UInt32?
 
-    /// Creates one from these values. They are not checked.
+    /// Creates one from these values, which are not checked.
     public init(addresses: [UInt], frame: Int, end: End, taskNumber: UInt32?) {
         (self.addresses, self.frame, self.end, self.taskNumber) = (addresses, frame, end, taskNumber)
     }

@@ -99,7 +99,7 @@ public struct ThreadCapture: Sendable {
     /// The result for this thread alone; other threads' captures do not depend on it.
     public var result: Result<CapturedStack, CaptureError>
 
-    /// Creates one from these values. They are not checked.
+    /// Creates one from these values, which are not checked.
     public init(thread: ProcessThread, result: Result<CapturedStack, CaptureError>) {
         self.thread = thread
         self.result = result

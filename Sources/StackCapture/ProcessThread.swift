@@ -11,7 +11,7 @@ public struct ProcessThread: Sendable, Hashable {
     /// ended. Nil if it could not be read.
     public var state: Character?
 
-    /// Creates one from these values. They are not checked.
+    /// Creates one from these values, which are not checked.
     public init(threadID: Int32, name: String? = nil, state: Character? = nil) {
         self.threadID = threadID
         self.name = name

@@ -159,7 +159,7 @@ public struct BusyTurn: Hashable, Sendable {
     /// Likewise. Not before `start`.
     public var end: MonotonicInstant
 
-    /// Nothing is checked.
+    /// Creates one from these values, which are not checked.
     public init(start: MonotonicInstant, end: MonotonicInstant) { (self.start, self.end) = (start, end) }
 }
 

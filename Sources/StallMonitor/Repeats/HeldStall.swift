@@ -3,19 +3,20 @@ import StackCapture
 import StallDetection
 import StallReports
 
-/// A present stall that is only counted, unless it becomes worth a report.
+/// An ongoing stall that is only counted, unless it becomes worth a report.
 struct HeldStall {
     let observation: StallObservation
     let fingerprint: Fingerprint
     let reason: SuppressionReason
-    /// The samples from after it began.
+    /// Samples taken after it began.
     private(set) var later: [StackSample] = []
     /// Its turns and callouts so far, if it is not one standstill.
     var busy: StallReport.BusyTime?
-    /// As of the latest notice.
+    /// The span as of the latest notice.
     var span: StallSpan
 
-    /// Adds a sample. When there are more than a tally keeps, every second one is dropped; each stands for the time since the one before it.
+    /// Adds a sample. If there are more than a tally keeps, every second one is dropped; each represents the time since the one
+    /// before it.
     mutating func add(_ sample: StackSample) {
         later.append(sample)
         guard later.count > SampleTally.limit else { return }

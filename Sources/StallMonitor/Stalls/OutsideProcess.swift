@@ -172,16 +172,16 @@ extension OutsideProcess {
 }
 
 extension LockThreads {
-    /// Another process. Its running threads are stopped for a moment while their stacks are copied.
+    /// Reads another process. Its running threads are stopped briefly while their stacks are copied.
     init(of process: OutsideProcess) {
         let observed = process.observed
-        // The numbers in its memory are those of its own pid namespace. In another one than ours they mean nothing here.
+        // The numbers in its memory belong to its own pid namespace. If that is not ours, they mean nothing here.
         let isInOurNamespace = Self.namespace(of: .own) == Self.namespace(of: observed)
         var memory = LockMemory(
             words: { address, count in process.read(address, count * 4).map(Self.words) },
             hasThread: { unsafe isInOurNamespace && access("\(observed.directory)/task/\($0)", F_OK) == 0 }
         )
-        // What it leads to counts only if it is the number of a thread.
+        // The result counts only if it is the number of a thread.
         memory.threadNumberOffset = GlibcThread.numberOffset
         self.memory = memory
         capture = { process.sampler.capture(threadID: $0) }
