@@ -1,6 +1,6 @@
 package import RunLoopKit
 
-/// Decides whether one turn lasts too long though its callouts are short. Pure, as ``StallPolicy`` is.
+/// Decides whether one turn lasts too long although its callouts are short. Pure, like ``StallPolicy``.
 ///
 /// It decides only at a look that saw the loop move since the previous one. A loop that does not move is left to ``StallPolicy``.
 package struct CongestionPolicy: Sendable {
@@ -31,7 +31,7 @@ package struct CongestionPolicy: Sendable {
         return start(of: since) + threshold
     }
 
-    /// - Parameter taken: the time that belongs to a blocked stall, which is decided first.
+    /// - Parameter taken: The time that belongs to a blocked stall, which is decided first.
     package mutating func decide(_ look: LoopSample, taken: ClosedRange<MonotonicInstant>?) -> StallDecision {
         defer { lastLook = look }
         candidate = nil
@@ -44,10 +44,10 @@ package struct CongestionPolicy: Sendable {
         return begin(look)
     }
 
-    /// The candidate of the latest look is a stall.
+    /// Confirms the candidate of the latest look as a stall.
     package mutating func confirm() { open = candidate.take() ?? open }
 
-    /// The time until `time` does not count.
+    /// Excludes the time until `time`.
     package mutating func resume(at time: MonotonicInstant) {
         (open, candidate, lastLook) = (nil, nil, nil)
         raiseFloor(to: time)
@@ -126,8 +126,8 @@ extension StallSpan {
 }
 
 extension Duration {
-    /// Whether a stall has grown enough for a new report: to twice the length of the last one, or by 10 s. So a short stall is updated often,
-    /// and an endless one every 10 s.
+    /// Whether a stall has grown enough for a new report: to twice the length of the last one, or by 10 s. So a short stall is
+    /// updated often, and an endless one every 10 s.
     package func isWorthReporting(after announced: Duration) -> Bool {
         self >= min(announced * 2, announced + .seconds(10))
     }

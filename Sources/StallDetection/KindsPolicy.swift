@@ -7,18 +7,18 @@ package struct LoopSample: Hashable, Sendable {
     package var pulse: LoopHeartbeat.Pulse
     /// When the loop's current turn began or last left its wait, by the loop's own stamp. Nil without a stamp.
     package var turnStart: MonotonicInstant?
-    /// When the first transition after the previous look happened. Nil when there was none, or no stamp was requested.
+    /// When the first transition after the previous look happened. Nil if there was none, or no stamp was requested.
     package var firstTransition: MonotonicInstant?
-    /// The watchdog woke more than a tick too late, so the time since the previous look proves nothing.
+    /// Whether the watchdog woke more than a tick late, so that the time since the previous look proves nothing.
     package var late = false
-    /// How much of what passed since the previous look counts towards no stall.
+    /// The part of the time since the previous look that counts towards no stall.
     package var excluded: ExcludedTime?
-    /// Callouts that the loop has begun so far. A new one shows that the loop moves, though its phase is the same.
+    /// The number of callouts that the loop has begun so far. A new one shows that the loop moves even if its phase is the same.
     package var callouts: UInt64 = 0
     /// How many of them had begun at `turnStart`.
     package var calloutsAtTurn: UInt64 = 0
-    /// Since when the loop has been busy: the end of its last rest, or of the last turn that polled for new events. Nil at rest, and without
-    /// a stamp.
+    /// Since when the loop has been busy: the end of its last rest, or of the last turn that polled for new events. Nil at rest,
+    /// and without a stamp.
     package var busySince: MonotonicInstant?
     /// The long turns that ended since the previous look, oldest first.
     package var turns: [BusyTurn] = []
@@ -49,7 +49,7 @@ package struct LoopSample: Hashable, Sendable {
 package struct ExcludedTime: Hashable, Sendable {
     package var length: Duration
     package var reason: PauseKind
-    /// When the unknown time began, if that was before the previous look: the amount could not be read at some looks.
+    /// When the excluded time began, if that was before the previous look: at some looks it could not be read.
     package var since: MonotonicInstant?
 
     package init(length: Duration, reason: PauseKind, since: MonotonicInstant? = nil) {
@@ -57,7 +57,8 @@ package struct ExcludedTime: Hashable, Sendable {
     }
 }
 
-/// The rules by which a loop is stalled, strongest first. No time is reported twice: where two rules apply, the stronger one gets the time.
+/// The rules by which a loop is stalled, strongest first. No time is reported twice: if two rules apply, the stronger one gets
+/// the time.
 package enum StallCategory: Int, CaseIterable, Hashable, Sendable {
     case blocked
     case congested
@@ -82,14 +83,14 @@ package struct StallSpan: Hashable, Sendable {
     package var latestStart: MonotonicInstant
     package var earliestEnd: MonotonicInstant
     package var latestEnd: MonotonicInstant
-    /// How much of it is not counted: excluded, or not observed because the watchdog was late.
+    /// The part that does not count: excluded, or not observed because the watchdog was late.
     package var excluded: Duration = .zero
 
     package var isExact: Bool { hasExactEnds && excluded == .zero }
     package var hasExactEnds: Bool { earliestStart == latestStart && earliestEnd == latestEnd }
     package var longest: Duration { latestEnd - earliestStart }
     package var shortest: Duration { max(.zero, earliestEnd - latestStart - excluded) }
-    /// The length to report: the longest that is proven.
+    /// The length to report: the longest one that is proven.
     package var length: Duration { longest - excluded }
 
     package init(
@@ -104,23 +105,23 @@ package struct StallSpan: Hashable, Sendable {
     }
 }
 
-/// What a policy decides at a look.
+/// The decision of a policy at a look.
 package enum StallDecision: Hashable, Sendable {
     /// No change.
     case none
-    /// By its length this is a stall. Nothing begins until the caller confirms it; the caller can dismiss it instead, if other evidence
+    /// By its length this is a stall. It begins when the caller confirms it. The caller can dismiss it instead, if other evidence
     /// shows that the thread is not stalled.
     case candidate(StallSpan)
-    /// The confirmed stall goes on, and has grown enough for a new report.
+    /// The confirmed stall continues, and has grown enough for a new report.
     case grew(StallSpan)
     /// The confirmed stall is over.
     case ended(StallSpan)
-    /// A stall at this pulse began and ended between two looks. The loop's stamps prove it; there is no stack left to capture.
+    /// A stall at this pulse began and ended between two looks. The loop's stamps prove it; no stack is left to capture.
     case passed(StallSpan, LoopHeartbeat.Pulse)
 }
 
-/// The policies for all kinds of stalls. Each decides on its own, in the order of ``StallCategory``, and gets none of the time that a
-/// stronger one has taken. So a loop has at most one stall at a time, and its stalls do not overlap.
+/// The policies for all kinds of stalls. Each decides separately, in the order of ``StallCategory``, and gets none of the time
+/// that a stronger one has taken. So a loop has at most one stall at a time, and its stalls do not overlap.
 package struct KindsPolicy: Sendable {
     package let rule: StallRule
     package private(set) var blocked: StallPolicy
@@ -139,11 +140,12 @@ package struct KindsPolicy: Sendable {
     /// Whether the loop is at rest and needs no look before it leaves its rest.
     package var isAtRest: Bool { blocked.state == .resting && congested?.open == nil && repeated?.isOpen != true }
 
-    /// The earliest moment at which the present state becomes a stall, if it lasts. The rules for a turn get there a little before the rule for
-    /// a callout, which began a little later; one look serves both.
+    /// The earliest moment at which the present state becomes a stall, if it continues. The rules for a turn reach it a little
+    /// before the rule for a callout, which began a little later; one look serves both.
     package var maturity: MonotonicInstant? {
         let all = [blocked.maturity, congested?.maturity, repeated?.maturity(busySince: busySince)]
-        // A turn that is long enough already, but does not move, is left to the rule for callouts, which has not reached its threshold.
+        // A turn that is already long enough, but does not move, is left to the rule for callouts, which has not reached its
+        // threshold.
         let ahead = all.compactMap { $0 }.filter { maturity in lookedAt.map { maturity > $0 } ?? true }
         return LookSchedule.meeting(ahead, within: LookSchedule.slack(rule.tick))
     }
@@ -153,7 +155,7 @@ package struct KindsPolicy: Sendable {
         blocked.unparked(at: time)
     }
 
-    /// Takes a look into account. In the result, ends come before beginnings.
+    /// Evaluates a look. In the result, ends come before beginnings.
     package mutating func decide(_ look: LoopSample) -> [StallFinding] {
         (busySince, lookedAt) = (look.busySince, look.time)
         let still = blocked.decide(look)
@@ -164,7 +166,7 @@ package struct KindsPolicy: Sendable {
         return Self.findings([(.blocked, still), (.congested, full), (.repeated, row)])
     }
 
-    /// The confirmed stall of that kind, as of the look at `time`. Nil when there is none.
+    /// The confirmed stall of that kind, as of the look at `time`. Nil if there is none.
     package func span(of category: StallCategory, at time: MonotonicInstant) -> StallSpan? {
         switch category {
         case .blocked: blocked.span
@@ -173,13 +175,13 @@ package struct KindsPolicy: Sendable {
         }
     }
 
-    /// Why the standstill that the latest look ended was not a stall, though it was long enough.
+    /// Why the standstill that ended at the latest look was not a stall although it was long enough.
     package var dismissal: PauseKind? { blocked.dismissal }
 
     /// Whether the thread was found in the loop's own wait since the last transition.
     package var wasFoundWaiting: Bool { blocked.wasFoundWaiting }
 
-    /// The candidate of the latest look is a stall.
+    /// Confirms the candidate of the latest look as a stall.
     package mutating func confirm(_ category: StallCategory) {
         switch category {
         case .blocked: blocked.confirm()
@@ -188,7 +190,7 @@ package struct KindsPolicy: Sendable {
         }
     }
 
-    /// The candidate of the latest look is not a stall: its time until now does not count.
+    /// Dismisses the candidate of the latest look: its time until now does not count.
     package mutating func dismiss(_ category: StallCategory, because reason: PauseKind, at time: MonotonicInstant) {
         switch category {
         case .blocked: blocked.dismiss(because: reason)
@@ -197,12 +199,12 @@ package struct KindsPolicy: Sendable {
         }
     }
 
-    /// Excludes so much time from the present standstill, whether it is a stall yet or not.
+    /// Excludes this much time from the present standstill, whether it is already a stall or not.
     package mutating func exclude(_ time: Duration, because reason: PauseKind) {
         blocked.exclude(time, because: reason)
     }
 
-    /// Nobody looked until `time`: starts again, and counts from then.
+    /// Starts again at `time`, because nothing was looked at before.
     package mutating func resume(at time: MonotonicInstant) {
         blocked.resume(at: time)
         congested?.resume(at: time)
@@ -210,7 +212,7 @@ package struct KindsPolicy: Sendable {
         busySince = nil
     }
 
-    /// The loop is no longer watched, or has ended: closes its stall, if it has one.
+    /// Closes the loop's stall, if there is one: the loop is no longer watched, or has ended.
     package mutating func abandon(at time: MonotonicInstant) -> [StallFinding] {
         Self.findings([
             (.blocked, blocked.abandon(at: time)),
@@ -249,7 +251,8 @@ extension KindsPolicy {
     /// Whether there are several long turns in a row.
     package var hasRow: Bool { (repeated?.row?.count ?? 0) > 1 }
 
-    /// How long the turns of the row took together, including the present one. Without a row: how long the present turn has taken.
+    /// How long the turns of the row have taken together, including the present one. Without a row: how long the present turn has
+    /// taken.
     package func busy(at time: MonotonicInstant) -> Duration {
         let present = busySince.map { time - $0 } ?? .zero
         return (repeated?.row?.total ?? .zero) + max(.zero, present)

@@ -5,15 +5,15 @@ package import RunLoopKit
 ///     look at all ──tick to two ticks──> look at all              no loop is near its threshold
 ///     look at all ──> look at due loops ──> … ──> look at all     a loop reaches its threshold in between
 ///
-/// A loop's *maturity* is the moment at which its present state becomes a stall, if it lasts. There is a look at each maturity, because a stall
-/// only a little longer than its threshold is over soon. Between two looks at all loops only those are looked at that have not moved for most
-/// of their threshold, so a machine full of busy loops costs no more looks than one.
+/// A loop's *maturity* is the moment at which its present state becomes a stall, if it continues. There is a look at each
+/// maturity, because a stall only a little longer than its threshold is soon over. Between two looks at all loops, only loops
+/// that have not moved for most of their threshold are looked at, so a machine full of busy loops costs no more looks than one.
 package struct LookSchedule: Sendable {
     /// When all awake loops are looked at.
     package private(set) var nextRound: MonotonicInstant
-    /// The loops that mature before that, by the places of their wake flags.
+    /// The loops that mature before the next round, by the places of their wake flags.
     private var due: [(maturity: MonotonicInstant, place: Int)] = []
-    /// Maturities no further apart than this share one look.
+    /// Maturities that are at most this far apart share one look.
     private var slack = Duration.zero
 
     package init(first: MonotonicInstant) {
@@ -28,23 +28,23 @@ package struct LookSchedule: Sendable {
         return meeting
     }
 
-    /// Whether a look at `time` is one at all loops. It is when no loop is due.
+    /// Whether a look at `time` covers all loops. It does if no loop is due.
     package func isRound(at time: MonotonicInstant) -> Bool {
         time >= nextRound || !due.contains { $0.maturity <= time }
     }
 
-    /// The places of the loops that are due at `time`. After that they are no longer due.
+    /// The places of the loops that are due at `time`. Afterwards they are no longer due.
     package mutating func takeDue(at time: MonotonicInstant) -> [Int] {
         defer { due.removeAll { $0.maturity <= time } }
         return due.filter { $0.maturity <= time }.map(\.place)
     }
 
-    /// All were looked at by `now`. The next look at all follows one to two ticks later, but not later than `reach`, at a time that falls on the
-    /// earliest maturity if that is at least a tick away.
+    /// Notes that all loops were looked at by `now`. The next look at all follows one to two ticks later, but not later than
+    /// `reach`, and at the earliest maturity if that is at least a tick away.
     ///
     /// - Parameters:
-    ///   - reach: the lowest threshold. A standstill that begins right after this look is not longer than that at the next one.
-    ///   - maturities: each is later than the look at its loop; that look may have been some time before `now`.
+    ///   - reach: The lowest threshold. A standstill that begins right after this look is not longer than that at the next one.
+    ///   - maturities: Each is later than the look at its loop; that look may have been some time before `now`.
     package mutating func planRound(
         after now: MonotonicInstant,
         tick: Duration,
@@ -63,20 +63,20 @@ package struct LookSchedule: Sendable {
         add(maturities, after: now)
     }
 
-    /// The due loops were looked at; these are their next maturities. A loop that matured between its look and `now` is due at once. This
-    /// terminates: a loop's maturity is always later than its latest look.
+    /// Notes that the due loops were looked at; these are their next maturities. A loop that matured between its look and `now`
+    /// is due at once. This terminates: a loop's maturity is always later than its latest look.
     package mutating func add(_ maturities: [(maturity: MonotonicInstant, place: Int)], after now: MonotonicInstant) {
         let here = maturities.map { (maturity: max($0.maturity, now), place: $0.place) }
         due += here.filter { $0.maturity < nextRound }
     }
 
-    /// All loops are looked at by `time` at the latest.
+    /// Makes all loops be looked at by `time` at the latest.
     package mutating func advance(to time: MonotonicInstant) { nextRound = min(nextRound, time) }
 
-    /// How long a maturity can wait for others.
+    /// How long a maturity may wait for others.
     package static func slack(_ tick: Duration) -> Duration { tick / 32 }
 
-    /// The moment of one look for the earliest maturity and those right after it.
+    /// The moment of one look for the earliest maturity and those shortly after it.
     package static func meeting(_ maturities: [MonotonicInstant], within slack: Duration) -> MonotonicInstant? {
         guard let first = maturities.min() else { return nil }
         return maturities.filter { $0 - first <= slack }.max()

@@ -1,9 +1,9 @@
 package import RunLoopKit
 
-/// Decides whether a loop has short stalls again and again. Pure, as ``StallPolicy`` is.
+/// Decides whether a loop has short stalls again and again. Pure, like ``StallPolicy``.
 ///
-/// The turns come with the loop's own times, so none is missed between two looks, and a turn of a few microseconds between two long ones
-/// does not end the row. A row ends with a pause: see ``StallRule/Repeated``.
+/// The turns have the loop's own times, so none is missed between two looks, and a turn of a few microseconds between two long
+/// ones does not end the row. A pause ends a row: see ``StallRule/Repeated``.
 package struct RepetitionPolicy: Sendable {
     package let rule: StallRule
     package let turns: Int
@@ -52,16 +52,16 @@ package struct RepetitionPolicy: Sendable {
 
     package var isOpen: Bool { announced != nil }
 
-    /// When the present turn becomes the one that makes the row a stall.
+    /// When the present turn will make the row a stall.
     package func maturity(busySince: MonotonicInstant?) -> MonotonicInstant? {
         guard !isOpen, let busySince, let row, row.count == turns - 1 else { return nil }
         return busySince + rule.longTurn + .nanoseconds(1)
     }
 
-    /// - Parameter taken: until when the time belongs to another stall, which is decided first.
+    /// - Parameter taken: The time until then belongs to another stall, which is decided first.
     package mutating func decide(_ look: LoopSample, taken: MonotonicInstant?) -> StallDecision {
         candidate = nil
-        // A late watchdog may have been stopped together with the loop: what it missed does not count.
+        // A late watchdog may have been stopped together with the loop, so what it missed does not count.
         if let time = look.hasExcludedTime ? look.time : taken { floor = max(time, floor ?? time) }
         if taken != nil { return close() }
         for turn in look.turns where turn.start >= floor ?? turn.start && turn.end - turn.start > rule.longTurn {
@@ -72,16 +72,16 @@ package struct RepetitionPolicy: Sendable {
         return judge(look)
     }
 
-    /// Closes the row if a turn that begins at `start` does not belong to it.
+    /// Ends the row if a turn that begins at `start` does not belong to it.
     private mutating func endRow(before start: MonotonicInstant) -> StallDecision {
         guard let row, start - row.last.end > rule.pause(after: row.last) else { return .none }
         return close()
     }
 
-    /// The candidate of the latest look is a stall.
+    /// Confirms the candidate of the latest look as a stall.
     package mutating func confirm() { announced = candidate.take() ?? announced }
 
-    /// The time until `time` does not count.
+    /// Excludes the time until `time`.
     package mutating func resume(at time: MonotonicInstant) {
         (row, announced, candidate) = (nil, nil, nil)
         floor = max(time, floor ?? time)
@@ -108,7 +108,7 @@ package struct RepetitionPolicy: Sendable {
         return .grew(.exact(from: all.start, to: all.last.end))
     }
 
-    /// The present turn up to now, if it is long already and belongs to the row.
+    /// The present turn up to now, if it is already long and belongs to the row.
     package func turnUnderWay(_ look: LoopSample) -> BusyTurn? {
         guard let since = look.busySince, since >= floor ?? since, look.time - since > rule.longTurn else { return nil }
         if let row, since - row.last.end > rule.pause(after: row.last) { return nil }

@@ -5,17 +5,17 @@ package import StallReports
 ///
 ///     at rest ──busy──> candidate ──threshold, confirmed──> stalled ──transition──> at rest or candidate
 ///
-/// A *segment* is the time from the loop's last transition or callout to its next one. It starts at the loop's own stamp, if the turn began
-/// after the previous look. Otherwise it starts at the previous look, or at the first transition since: the earliest possible moment. The
-/// loop was in the same turn before that, so counting from there invents no stall, and misses none that a watcher called at every
-/// transition would see.
+/// A *segment* is the time from the loop's last transition or callout to its next one. It starts at the loop's own stamp, if the
+/// turn began after the previous look. Otherwise it starts at the previous look, or at the first transition since: the earliest
+/// possible moment. The loop was in the same turn before, so counting from there invents no stall, and misses none that a watcher
+/// called at every transition would see.
 package struct StallPolicy: Sendable {
     package let rule: StallRule
     package private(set) var state: State = .resting
     private var lastLook: MonotonicInstant?
-    /// The loop was at rest at least until then, because the watchdog was parked.
+    /// The loop rested at least until then, because the watchdog was parked.
     private var restedUntil: MonotonicInstant?
-    /// Why the segment that the latest look ended was not a stall, though it was long enough.
+    /// Why the segment that ended at the latest look was not a stall although it was long enough.
     package private(set) var dismissal: PauseKind?
 
     package enum State: Hashable, Sendable {
@@ -53,14 +53,14 @@ package struct StallPolicy: Sendable {
         self.rule = rule
     }
 
-    /// The confirmed stall, as of the last look. Nil when there is none.
+    /// The confirmed stall, as of the last look. Nil if there is none.
     package var span: StallSpan? {
         guard case .stalled(let segment, _) = state, let lastLook else { return nil }
         return segment.span(until: lastLook, lastLook)
     }
 
-    /// Whether the thread was found in the loop's own wait since the last transition. Such a loop waits without publishing that it does, so
-    /// time alone proves nothing; only a stack that shows another place does.
+    /// Whether the thread was found in the loop's own wait since the last transition. Such a loop waits without publishing that,
+    /// so time alone proves nothing; only a stack that shows another place does.
     package var wasFoundWaiting: Bool {
         switch state {
         case .resting: false
@@ -68,19 +68,19 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    /// The moment at which the present segment becomes a stall, if it lasts. Nil while the loop rests, and in a stall.
+    /// The moment at which the present segment becomes a stall, if it continues. Nil while the loop rests, and during a stall.
     package var maturity: MonotonicInstant? {
         guard case .candidate(let segment) = state else { return nil }
         return segment.earliestStart + segment.excluded.total + rule.threshold
     }
 
-    /// The watchdog was parked until about `time`. It wakes a little after the departure from rest that woke it, so the loop's stamp tells
-    /// better when the rest ended; `time` is used where there is no stamp.
+    /// Notes that the watchdog was parked until about `time`. It wakes a little after the departure from rest that woke it, so
+    /// the loop's stamp shows more exactly when the rest ended; `time` is used if there is no stamp.
     package mutating func unparked(at time: MonotonicInstant) {
         restedUntil = time
     }
 
-    /// Takes a look into account.
+    /// Evaluates a look.
     package mutating func decide(_ look: LoopSample) -> StallDecision {
         defer { lastLook = look.time }
         dismissal = nil
@@ -101,20 +101,20 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    /// The candidate of the latest look is a stall.
+    /// Confirms the candidate of the latest look as a stall.
     package mutating func confirm() {
         guard case .candidate(let segment) = state, let lastLook else { return }
         state = .stalled(segment, announced: segment.proven(at: lastLook))
     }
 
-    /// The candidate of the latest look is not a stall: its time until now does not count.
+    /// Dismisses the candidate of the latest look: its time until now does not count.
     package mutating func dismiss(because reason: PauseKind) {
         guard case .candidate(var segment) = state, let lastLook else { return }
         segment.excluded.raise(to: lastLook - segment.earliestStart, because: reason)
         state = .candidate(segment)
     }
 
-    /// Excludes so much time from the present segment, whether it is a stall yet or not.
+    /// Excludes this much time from the present segment, whether it is already a stall or not.
     package mutating func exclude(_ time: Duration, because reason: PauseKind) {
         guard let lastLook else { return }
         func excluding(_ segment: Segment) -> Segment {
@@ -130,12 +130,12 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    /// Nobody looked until `time`: starts again, and counts from then.
+    /// Starts again at `time`, because nothing was looked at before.
     package mutating func resume(at time: MonotonicInstant) {
         (state, lastLook, restedUntil) = (.resting, time, nil)
     }
 
-    /// The loop is no longer watched, or has ended: closes its stall, if it has one.
+    /// Closes the loop's stall, if there is one: the loop is no longer watched, or has ended.
     package mutating func abandon(at time: MonotonicInstant) -> StallDecision {
         defer { state = .resting }
         dismissal = nil
@@ -162,9 +162,9 @@ package struct StallPolicy: Sendable {
             segment = Segment(pulse: look.pulse, earliestStart: floor, latestStart: look.time)
         }
         segment.callouts = look.callouts
-        // A late watchdog may have been stopped together with the loop: count from this look.
+        // A late watchdog may have been stopped together with the loop, so counting starts at this look.
         segment = excluding(look, in: segment, until: look.time)
-        // The same holds for one that was woken late by the departure. Only the fact is known, not the reason.
+        // The same applies to one that the departure woke late. Only the fact is known, not the reason.
         if let restedUntil, restedUntil - segment.earliestStart > rule.tick {
             segment.excluded.raise(to: restedUntil - segment.earliestStart, because: .late)
         }
@@ -187,7 +187,7 @@ package struct StallPolicy: Sendable {
         return .grew(segment.span(until: look.time, look.time))
     }
 
-    /// A candidate moved on between two looks. It was a stall if the loop's own stamps prove that.
+    /// Handles a candidate that moved on between two looks. It was a stall if the loop's own stamps prove that.
     private mutating func passed(_ segment: Segment, _ look: LoopSample) -> StallDecision {
         let span = finished(segment, look)
         if segment.excluded.includes(.inWait) || span.length < rule.threshold {
@@ -199,8 +199,8 @@ package struct StallPolicy: Sendable {
         return span.hasExactEnds || stood(for: span, look) ? .passed(span, segment.pulse) : .none
     }
 
-    /// Whether one callout can be taken to have lasted for the whole span: it was seen to last for at least half of a threshold, and by the
-    /// loop's stamps the whole span lies in one turn.
+    /// Whether one callout can be assumed to have lasted for the whole span: it was seen to last for at least half of a
+    /// threshold, and by the loop's stamps the whole span lies in one turn.
     private func stood(for span: StallSpan, _ look: LoopSample) -> Bool {
         guard span.shortest * 2 >= rule.threshold else { return false }
         return (look.busySince.map { $0 <= span.earliestStart } ?? false)
@@ -233,17 +233,19 @@ package struct StallPolicy: Sendable {
     }
 }
 
-/// How much of a time does not count, and why. Of several reasons, the one with the largest share is reported.
+/// How much of a time does not count, and why. If there are several reasons, the one with the largest share is reported.
 package struct ExcludedTotals: Hashable, Sendable {
     package private(set) var total = Duration.zero
     private var shares: [PauseKind: Duration] = [:]
 
-    /// The one with the largest share; of equal ones the first by name, as a dictionary has no order. Nil when all of the time counts.
+    /// The reason with the largest share; among equals the first by name, because a dictionary has no order. Nil if all of the
+    /// time counts.
     package var reason: PauseKind? {
         shares.max { ($0.value, $1.key.rawValue) < ($1.value, $0.key.rawValue) }?.key
     }
 
-    /// The reason under which a dismissed segment is counted: what its stack has shown, before what the clocks say.
+    /// The reason under which a dismissed segment is counted: what its stack has shown takes precedence over what the clocks
+    /// show.
     package var dismissal: PauseKind? { includes(.inWait) ? .inWait : reason }
 
     package func includes(_ reason: PauseKind) -> Bool { shares[reason] != nil }

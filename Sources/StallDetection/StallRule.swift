@@ -1,27 +1,27 @@
 package import RunLoopKit
 
-/// When a watched loop counts as stalled: it is busy, and for so many ticks in a row makes no transition and begins no callout. Two more rules
-/// find loops that never stop for so long: many short stalls in a row, and one turn that does not end.
+/// When a watched loop counts as stalled: it is busy, and for this many consecutive ticks makes no transition and begins no
+/// callout. Two more rules find loops that never stop for so long: many short stalls in a row, and one turn that does not end.
 public struct StallRule: Hashable, Sendable {
-    /// The distance between two looks at a busy loop.
+    /// The time between two looks at a busy loop.
     public var tick: Duration
 
-    /// How many ticks in a row make a stall.
+    /// The number of consecutive ticks that make a stall.
     public var ticks: Int
 
-    /// What makes a `repeated` stall. Nil: such stalls are not looked for.
+    /// The rule for `repeated` stalls. Nil: they are not detected.
     public var repeated: Repeated?
 
-    /// What makes a `congested` stall. Nil: such stalls are not looked for.
+    /// The rule for `congested` stalls. Nil: they are not detected.
     public var congested: Congested?
 
-    /// A rule of `ticks` ticks.
+    /// Creates a rule with a threshold of `ticks` ticks.
     ///
     /// - Parameters:
     ///   - tick: 1 ms to 1 min.
     ///   - ticks: 1 to 10,000.
-    ///   - repeated: by default five turns in a row, each longer than a tick.
-    ///   - congested: by default a turn of `ticks` ticks.
+    ///   - repeated: By default five turns in a row, each longer than a tick.
+    ///   - congested: By default a turn of `ticks` ticks.
     public init(
         tick: Duration = .milliseconds(50),
         ticks: Int = 5,
@@ -34,13 +34,13 @@ public struct StallRule: Hashable, Sendable {
     /// The shortest stall: `tick × ticks`, 250 ms by default.
     public var threshold: Duration { tick * ticks }
 
-    /// Short stalls, none of which reaches the threshold: several turns in a row, each longer than so many ticks.
+    /// Short stalls, none of which reaches the threshold: several turns in a row, each longer than a number of ticks.
     ///
-    /// A turn counts from the loop's departure from rest to its next rest, or from its own beginning if no rest precedes it. Two long turns are
-    /// in a row when the time between them (rest and short turns) is not longer than the first of them, or than two ticks. So the loop
-    /// is held up for about half of the time or more. Short turns alone do not end the row.
+    /// A turn counts from the loop's departure from rest to its next rest, or from its own beginning if no rest precedes it. Two
+    /// long turns are in a row if the time between them (rest and short turns) is not longer than the first of them, or than two
+    /// ticks. So the loop is held up for about half of the time or more. Short turns alone do not end the row.
     public struct Repeated: Hashable, Sendable {
-        /// How many turns in a row make a stall.
+        /// The number of consecutive turns that make a stall.
         public var turns: Int
         /// Each of them is longer than this many ticks.
         public var ticks: Int
@@ -55,9 +55,9 @@ public struct StallRule: Hashable, Sendable {
 
     /// One turn with so many short callouts that the loop neither sleeps nor polls for new events.
     ///
-    /// A loop that is busy in turn after turn, and polls for new events in each, is not congested: it serves every client.
+    /// A loop that is busy in turn after turn, but polls for new events in each, is not congested: it serves every client.
     public struct Congested: Hashable, Sendable {
-        /// How many ticks such a turn lasts. Nil: as many as make a blocked stall.
+        /// The number of ticks that such a turn lasts. Nil: as many as for a blocked stall.
         public var ticks: Int?
 
         /// - Parameter ticks: 1 to 10,000.
@@ -69,7 +69,7 @@ public struct StallRule: Hashable, Sendable {
     /// Turns longer than this count for the `repeated` rule.
     package var longTurn: Duration { tick * (repeated?.ticks ?? 1) }
 
-    /// The shortest turn that is congested. Nil where the rule is off.
+    /// The shortest turn that is congested. Nil if the rule is off.
     package var congestion: Duration? { congested.map { tick * ($0.ticks ?? ticks) } }
 
     /// The longest pause between a turn and the next long one of the same row.

@@ -20,7 +20,7 @@ extension Diagnosis {
         return " in \(name) on descriptor \(first.number)" + (words.isEmpty ? "" : " (\(words))")
     }
 
-    /// The call in which a thread was found in most samples, though it did not wait for most of the time: a system call can also
+    /// The call in which a thread was found in most samples although it did not wait for most of the time: a system call can also
     /// compute.
     package static func find(_ verdict: Verdict, _ waits: WaitProfile, _ descriptors: [StallReport.Descriptor])
         -> String
@@ -30,7 +30,7 @@ extension Diagnosis {
         return " Most samples found it\(place(site, descriptors))."
     }
 
-    /// The sentence for calls of which more than the descriptor is known.
+    /// A sentence about calls for which more than the descriptor is known.
     package static func purpose(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) -> String? {
         switch site.call.name {
         case "nanosleep", "clock_nanosleep": return sleep(site)
@@ -151,7 +151,7 @@ extension Diagnosis {
         "\(duration.nanoseconds / 1_000_000)" + (unit ? " ms" : "")
     }
 
-    /// Without a fraction if that is zero.
+    /// The number without its fraction if that is zero.
     private static func number(_ value: Double) -> String {
         value == value.rounded() && abs(value) < 1e9 ? "\(Int(value))" : "\((value * 10).rounded() / 10)"
     }

@@ -4,18 +4,18 @@ package import StallReports
 /// Why a thread was stalled, decided from the kernel's counts and the places where the thread was found. Pure.
 package struct Diagnosis: Hashable, Sendable {
     package var verdict: Verdict
-    /// One sentence for the reader of the report.
+    /// One sentence for display.
     package var summary: String
-    /// The call that the verdict is about. Nil for a thread that did not wait in one.
+    /// The call that the verdict is about. Nil if the thread did not wait in a call.
     package var site: WaitSite?
 
     /// - Parameters:
-    ///   - window: the kernel's counts over a part of the stall. Nil when they could not be read.
-    ///   - state: the thread's state when its stack was taken, as in proc(5).
-    ///   - waits: where its samples found it.
-    ///   - descriptors: what the descriptors of its longest call refer to.
-    ///   - hottest: the function in which it was found for longest while it ran.
-    ///   - wasSeen: whether any sample was taken before the thread moved on.
+    ///   - window: The kernel's counts over a part of the stall. Nil if they could not be read.
+    ///   - state: The thread's state when its stack was taken, as in proc(5).
+    ///   - waits: Where its samples found it.
+    ///   - descriptors: What the descriptors of its longest call refer to.
+    ///   - hottest: The function in which it was found for longest while it ran.
+    ///   - wasSeen: Whether any sample was taken before the thread moved on.
     package init(
         window: EvidenceWindow?,
         state: Character?,
@@ -36,7 +36,8 @@ package struct Diagnosis: Hashable, Sendable {
                 + Self.find(verdict, waits, descriptors)
     }
 
-    /// The sentence with another hottest function, found later. Sentences about a thread that did not compute stay as they are.
+    /// The sentence with another hottest function that was found later. Sentences about a thread that did not compute stay
+    /// unchanged.
     package static func sentence(_ sentence: String, hottest: String?) -> String {
         // For a pool, a sentence about its workers comes first.
         guard sentence.contains("The thread was computing: ") else { return sentence }
@@ -81,8 +82,8 @@ package struct Diagnosis: Hashable, Sendable {
 }
 
 extension Diagnosis {
-    /// Where most of the time went: on a CPU, ready without a CPU, or waiting. The largest share decides. What the thread waited
-    /// for is decided by the samples, each of which stands for the time since the one before.
+    /// Determines what took most of the time: running on a CPU, being ready without a CPU, or waiting. The largest share decides.
+    /// The samples show what the thread waited for; each represents the time since the one before.
     ///
     /// | largest share | further | verdict |
     /// |---|---|---|
@@ -134,7 +135,7 @@ extension Diagnosis {
     }
 
     /// The most likely reason why the thread got no processor. A quota counts if it held the cgroup back in half of the periods,
-    /// or for a third of the thread's delay; stolen time if it makes up half of that.
+    /// or for a third of the thread's delay; stolen time if it is at least half of that delay.
     static func scarcity(_ window: EvidenceWindow?) -> Scarcity {
         guard let window, let supply = window.supply else { return .unknown }
         let delay = max(window.runDelay, window.waited)

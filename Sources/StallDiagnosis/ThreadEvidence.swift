@@ -14,13 +14,13 @@ package struct ThreadEvidence: Hashable, Sendable {
     var cpuNanoseconds: UInt64
     /// Time ready to run without a CPU, in nanoseconds.
     var runDelayNanoseconds: UInt64
-    /// Time on a CPU in steps of 10 ms, in the program and in the kernel. Nil where the kernel does not tell.
+    /// Time on a CPU in steps of 10 ms, in the program and in the kernel. Nil if the kernel does not report it.
     var userTicks: UInt64?
     var systemTicks: UInt64?
-    /// Time waited for block devices, in steps of 10 ms. Stays 0 where the kernel does not count it.
+    /// Time waited for block devices, in steps of 10 ms. Stays 0 if the kernel does not count it.
     var blockIOTicks: UInt64?
 
-    /// Reads the counts. Nil when the thread is gone or there is no /proc. Any thread; two files with three system calls each.
+    /// Reads the counts. Nil if the thread has ended, or without /proc. Any thread; two files with three system calls each.
     package static func read(threadID: Int32, of process: ObservedProcess = .own) -> ThreadEvidence? {
         let task = "\(process.directory)/task/\(threadID)/"
         guard let stat = readSmallFile(task + "stat"), let schedule = readSmallFile(task + "schedstat") else {
@@ -29,7 +29,7 @@ package struct ThreadEvidence: Hashable, Sendable {
         return ThreadEvidence(stat: stat, schedstat: schedule)
     }
 
-    /// Parses the texts of the two files. The name may hold spaces and parentheses, so fields are counted from the last `)`.
+    /// Parses the texts of the two files. The name may contain spaces and parentheses, so fields are counted from the last `)`.
     package init?(stat: String, schedstat: String) {
         guard let open = stat.firstIndex(of: "("), let close = stat.lastIndex(of: ")"), open < close else { return nil }
         let fields = stat[stat.index(after: close)...].split(separator: " ")
@@ -65,7 +65,7 @@ package struct EvidenceWindow: Hashable, Sendable {
     }
     package var majorFaults: UInt64 { after.majorFaults &- before.majorFaults }
 
-    /// The same window without excluded time.
+    /// The same window without some excluded time.
     package func leavingOut(_ time: Duration) -> EvidenceWindow {
         var window = self
         window.length = max(length - time, min(length, cpu + runDelay))
@@ -79,12 +79,12 @@ extension EvidenceWindow {
         guard let user = Self.grown(before.userTicks, after.userTicks),
             let system = Self.grown(before.systemTicks, after.systemTicks), user > 0 || system > 0
         else { return nil }
-        // In whole nanoseconds, as in a report, so that the two add up.
+        // Whole nanoseconds, as in a report, so that the two values add up to the total.
         let userTime = Duration.nanoseconds((cpu * (Double(user) / (Double(user) + Double(system)))).nanoseconds)
         return (userTime, cpu - userTime)
     }
 
-    /// Time waited for block devices. Nil where the kernel does not count it, or the thread has never waited for one.
+    /// Time waited for block devices. Nil if the kernel does not count it, or if the thread has never waited for one.
     package var blockIO: Duration? {
         guard after.blockIOTicks != 0 else { return nil }
         return Self.grown(before.blockIOTicks, after.blockIOTicks).map {
@@ -123,7 +123,7 @@ package struct ObservedProcess: Hashable, Sendable {
 
     /// Its directory: proc(5).
     package var directory: String { otherID.map { "/proc/\($0)" } ?? "/proc/self" }
-    /// The directory of its memory and descriptors, also after its first thread has ended.
+    /// The directory that shows its memory and descriptors, even after its first thread has ended.
     package var livingDirectory: String { otherID.map { ProcessIdentity.directory(of: $0) } ?? "/proc/self" }
     package var processID: Int32 { otherID ?? getpid() }
 }

@@ -1,4 +1,4 @@
-/// What the arguments of a system call mean, for the calls that can make a thread wait. By name, so the same on every
+/// The meaning of a system call's arguments, for the calls that can make a thread wait. Keyed by name, so it is the same on every
 /// architecture.
 struct CallSignature: Hashable, Sendable {
     /// In the order of the registers. Nil for an argument of no interest, such as a buffer's address.
@@ -18,7 +18,7 @@ struct CallSignature: Hashable, Sendable {
         case unsigned
         case address
         case milliseconds
-        /// Pointers, which are followed where they can be read.
+        /// Pointers, which are followed if they can be read.
         case timespec
         case timeval
         case path
@@ -29,7 +29,7 @@ struct CallSignature: Hashable, Sendable {
         case names(FlagNames)
     }
 
-    /// Nil for a call that is not in the table.
+    /// The signature of a call. Nil if it is not in the table.
     package static func of(_ call: String) -> CallSignature? { table[call] }
 
     private static let table: [String: CallSignature] = {
@@ -42,7 +42,7 @@ struct CallSignature: Hashable, Sendable {
     /// How many calls are known.
     package static var count: Int { table.count }
 
-    /// - Parameter words: `name:form`, or `-`. The form may be left out where the name determines it.
+    /// - Parameter words: `name:form`, or `-`. The form may be left out if the name determines it.
     private init(_ words: ArraySlice<Substring>) {
         parameters = words.map { word in
             guard word != "-" else { return nil }
@@ -70,7 +70,7 @@ struct CallSignature: Hashable, Sendable {
 }
 
 extension CallSignature {
-    /// From the calls' manual pages, section 2. `-` stands for an argument that is left out.
+    /// From the calls' manual pages, section 2. `-` means an argument that is left out.
     package static let text: StaticString = """
         read fd - count
         write fd - count

@@ -6,13 +6,13 @@ package import StallReports
 package struct DecodedCall: Hashable, Sendable {
     /// The arguments that could be read. Empty for a call without arguments; nil for an unknown call.
     package var arguments: [StallReport.Argument]?
-    /// The descriptors among its arguments, the main one first.
+    /// The descriptors among its arguments, the most important first.
     package var descriptors: [Int32] = []
 
     /// How many descriptors are taken from a list.
     private static let descriptorLimit = 8
 
-    /// - Parameter read: reads so many bytes at an address. Nil where they cannot be read.
+    /// - Parameter read: Reads a number of bytes at an address. Nil if they cannot be read.
     init(_ call: SystemCall, read: (UInt, Int) -> [UInt8]?) {
         guard let signature = call.name.flatMap(CallSignature.of) else { return }
         var arguments: [StallReport.Argument] = []
@@ -94,14 +94,14 @@ package struct DecodedCall: Hashable, Sendable {
         return carried ? "" : DurationText(nanoseconds: sum).short
     }
 
-    /// The length of an address is the argument after it.
+    /// The argument after an address is its length.
     private static func length(of call: SystemCall) -> Int {
         Int(clamping: call.name == "connect" ? call.arguments[2] : call.arguments[5])
     }
 }
 
 extension [UInt8] {
-    /// A little-endian number of so many bytes. The list must be long enough.
+    /// A little-endian number of `size` bytes. The list must be long enough.
     package func number(at offset: Int, _ size: Int) -> UInt64 {
         (0..<size).reduce(0) { $0 | UInt64(self[offset + $1]) << UInt64($1 * 8) }
     }
@@ -128,7 +128,7 @@ struct FlagNames: Hashable, Sendable {
         self.silent = silent
     }
 
-    /// - Parameter values: of the bits below `mask`; the bits above have names of their own.
+    /// - Parameter values: Values of the bits below `mask`; the bits above have their own names.
     private init(values: KeyValuePairs<UInt, String>, mask: UInt, bits: KeyValuePairs<UInt, String>) {
         areBits = true
         names =
@@ -156,7 +156,7 @@ struct FlagNames: Hashable, Sendable {
         return parts.joined(separator: "|")
     }
 
-    /// By the names of the forms in the table of calls.
+    /// Keyed by the names of the forms in the table of calls.
     package static let named: [String: FlagNames] = [
         "flock": FlagNames(bits: [1: "LOCK_SH", 2: "LOCK_EX", 8: "LOCK_UN", 4: "LOCK_NB"]),
         "open": open,

@@ -1,4 +1,4 @@
-/// The text of an address as the socket calls take it (ip(7), ipv6(7), unix(7)). Pure.
+/// The text of an address in the form that socket calls use (ip(7), ipv6(7), unix(7)). Pure.
 struct SocketAddress: Hashable, Sendable {
     /// `10.0.0.7:5432`, `[::1]:80`, a path, or `@` and an abstract name. Nil for an address without a name, and for other
     /// families.
@@ -9,7 +9,7 @@ struct SocketAddress: Hashable, Sendable {
         self.init(bytes)
     }
 
-    /// - Parameter bytes: as many as the address is long.
+    /// - Parameter bytes: As many bytes as the address has.
     init?(_ bytes: [UInt8]) {
         guard bytes.count >= 2 else { return nil }
         switch bytes.number(at: 0, 2) {
@@ -47,7 +47,7 @@ struct SocketAddress: Hashable, Sendable {
     }
 }
 
-/// Text in the memory of a thread that waits.
+/// Text in the memory of a waiting thread.
 enum CText {
     /// The longest path that is read, in bytes.
     private static let limit = 512

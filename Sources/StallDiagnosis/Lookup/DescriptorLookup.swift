@@ -3,7 +3,7 @@ import Glibc
 import StackCapture
 package import StallReports
 
-/// What the descriptors refer to that a thread waits on. Looking that up may wait for a lock of the kernel.
+/// Determines what the descriptors refer to on which a thread waits. This may wait for a lock of the kernel.
 package struct DescriptorLookup: Sendable {
     /// What the watchdog saw.
     package let readings: [DescriptorReading]
@@ -18,12 +18,12 @@ package struct DescriptorLookup: Sendable {
         asksSockets = site.state != "D"
     }
 
-    /// Without looking anything up.
+    /// The descriptors without any lookup.
     package var unasked: [StallReport.Descriptor] {
         readings.map { StallReport.Descriptor($0) }
     }
 
-    /// Looks up. Nil when there is nothing to look up.
+    /// A closure that looks them up. Nil if there is nothing to look up.
     package var question: (@Sendable () -> [StallReport.Descriptor])? {
         guard readings.contains(where: { [.file, .socket, .pidfd].contains($0.kind) }) else { return nil }
         return { [self] in
@@ -125,7 +125,7 @@ extension StallReport.Descriptor {
 }
 
 extension StallReport.Socket {
-    /// The socket of a descriptor, if the descriptor still refers to the same one when it has been queried. May wait: see
+    /// The socket of a descriptor, if the descriptor still refers to the same one after the query. May wait: see
     /// `monitor_describe_socket`.
     static func describe(_ reading: DescriptorReading) -> Self? {
         var found = monitor_socket()

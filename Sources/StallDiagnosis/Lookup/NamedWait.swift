@@ -2,14 +2,14 @@ import Glibc
 import StackCapture
 package import StallReports
 
-/// What a thread waits for, where the functions on its stack say more than its system call.
+/// What a thread waits for, if the functions on its stack show more than its system call.
 package enum NamedWait: Hashable, Sendable {
-    /// SQLite sleeps and tries again, because the database is locked by somebody else (sqlite3_busy_handler).
+    /// SQLite sleeps and tries again, because another connection has locked the database (sqlite3_busy_handler).
     case sqliteBusy
-    /// Foundation's `Process.waitUntilExit`: a run loop that waits on a descriptor of its own.
+    /// Foundation's `Process.waitUntilExit`: a run loop that waits on its own descriptor.
     case processExit
 
-    /// By the stack in which the stalled thread was found for longest. Nil for a thread that ran there.
+    /// Determined from the stack in which the stalled thread was found for longest. Nil if the thread ran there.
     package init?(_ stacks: [StallReport.Stack], _ modules: [StallReport.Module]) {
         let stalled = stacks.filter { $0.role == .stalled }
         guard let stack = stalled.max(by: { ($0.sampledNs ?? 0) < ($1.sampledNs ?? 0) }), stack.method == .quiet else {
@@ -31,7 +31,7 @@ package enum NamedWait: Hashable, Sendable {
 
     private static let waitUntilExit = "$s10Foundation7ProcessC13waitUntilExityyF"
 
-    /// A library without names for its own functions: SQLite sleeps for no other reason than a lock.
+    /// Whether it sleeps in a library whose functions have no names: SQLite sleeps for no other reason than a lock.
     private static func sleepsInSQLite(_ frames: [StallReport.Frame], _ modules: [StallReport.Module]) -> Bool {
         let calls = frames.prefix(4).map { frame in
             (name: frame.symbol ?? frame.function ?? "", path: frame.module.flatMap { modules.at($0)?.path } ?? "")
@@ -58,7 +58,7 @@ package enum NamedWait: Hashable, Sendable {
             (self.wait, self.databases, self.children) = (wait, databases, children)
         }
 
-        /// - Parameter site: where the thread was asleep.
+        /// - Parameter site: Where the thread was asleep.
         package func sentence(_ site: WaitSite?) -> String {
             switch wait {
             case .sqliteBusy:
@@ -80,7 +80,7 @@ package enum NamedWait: Hashable, Sendable {
 package struct LockedDatabase: Hashable, Sendable {
     package var path: String
     package var descriptor: Int32
-    /// Nil for the process itself: locked by another of its connections.
+    /// Nil if it is the process itself: another of its connections holds the lock.
     package var holder: StallReport.ProcessName?
     /// The process that has it open.
     package var owner = ObservedProcess.own.processID
@@ -94,8 +94,8 @@ package struct LockedDatabase: Hashable, Sendable {
         .init(number: descriptor, kind: .file, target: path, holder: holder ?? .named(owner))
     }
 
-    /// The databases with the best evidence, each once: another process writes, else another process reads, else this process
-    /// writes.
+    /// The databases with the best evidence, each once: first choice is a database to which another process writes, then one that
+    /// another process reads, then one to which this process writes.
     package static func find(in process: ObservedProcess = .own) -> [LockedDatabase] {
         guard let table = readFile("/proc/locks", limit: 1 << 20) else { return [] }
         let locks = FileLocks(table)
@@ -128,7 +128,7 @@ package struct LockedDatabase: Hashable, Sendable {
 
 /// The children of a process.
 package enum ChildProcesses {
-    /// Those that have not ended, by the kernel's list (proc(5), `children`). Empty where there is none.
+    /// The children that have not ended, by the kernel's list (proc(5), `children`). Empty without such a list.
     package static func alive(of process: ObservedProcess = .own) -> [StallReport.ProcessName] {
         let tasks = process.directory + "/task"
         let children = names(in: tasks).flatMap { task in

@@ -3,8 +3,8 @@ import StallReports
 
 /// The freezers of a control group (cgroups(7)): version 2, and version 1's `freezer` hierarchy.
 package struct ControlGroup: Hashable, Sendable {
-    /// The group's directories. Nil for a hierarchy that is not mounted. A container's own group looks like the root to it; the
-    /// real root, which cannot be frozen, does not have the files.
+    /// The group's directories. Nil if the hierarchy is not mounted. A container's own group looks like the root to it; the real
+    /// root, which cannot be frozen, does not have the files.
     var unified: String?
     package var freezer: String?
 
@@ -17,8 +17,8 @@ package struct ControlGroup: Hashable, Sendable {
     }
 
     /// - Parameters:
-    ///   - membership: the text of `/proc/PID/cgroup`.
-    ///   - mounts: the text of `/proc/PID/mountinfo` (proc(5)).
+    ///   - membership: The text of `/proc/PID/cgroup`.
+    ///   - mounts: The text of `/proc/PID/mountinfo` (proc(5)).
     package init(membership: String, mounts: String) {
         let mounts = mounts.split(separator: "\n").compactMap(Mount.init)
         for line in membership.split(separator: "\n") {
@@ -32,7 +32,7 @@ package struct ControlGroup: Hashable, Sendable {
         }
     }
 
-    /// How long the group was frozen so far, in all. Nil where the kernel does not count it (Linux 6.18 does).
+    /// The total time for which the group was frozen so far. Nil if the kernel does not count it (Linux 6.18 does).
     package var frozenTime: Duration? {
         guard let unified, let text = readSmallFile(unified + "/cgroup.stat.local") else { return nil }
         return Self.number("frozen_usec", in: text).map { .microseconds($0) }
@@ -70,7 +70,7 @@ package struct ControlGroup: Hashable, Sendable {
         var isUnified: Bool { type == "cgroup2" }
         var isFreezer: Bool { type == "cgroup" && options.split(separator: ",").contains("freezer") }
 
-        /// The directory of a group. Its path counts from the root of the namespace.
+        /// The directory of a group, whose path is relative to the namespace's root.
         package func directory(of group: Substring) -> String {
             let inside = root == "/" ? group : group.hasPrefix(root) ? group.dropFirst(root.count) : "/"
             return inside == "/" || inside.isEmpty ? String(path) : path + (inside.hasPrefix("/") ? "" : "/") + inside
@@ -113,7 +113,7 @@ struct MountTable: Hashable, Sendable {
 
     package func type(of id: Int) -> String? { mounts.last { $0.id == id }?.type }
 
-    /// Whether a file system of that type asks another machine, or a process of this one.
+    /// Whether a file system of that type depends on another machine, or on a process of this one.
     static func isRemote(_ type: String) -> Bool {
         remote.contains(type) || type.hasPrefix("fuse.") || type == "fuse" || type == "fuseblk"
     }
@@ -123,7 +123,7 @@ struct MountTable: Hashable, Sendable {
         "virtiofs", "vboxsf", "davfs", "coda", "orangefs", "gpfs",
     ]
 
-    /// A blank, tab, line break or backslash is written as a backslash and three octal digits.
+    /// Decodes a field: a blank, tab, line break or backslash is written as a backslash and three octal digits.
     private static func unescaped(_ field: Substring) -> String {
         guard field.contains("\\") else { return String(field) }
         var bytes: [UInt8] = []

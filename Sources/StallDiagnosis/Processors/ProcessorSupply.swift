@@ -2,12 +2,12 @@ import StallReports
 
 /// The kernel's counts for the processors up to one moment. All but the load only grow. Pure.
 package struct ProcessorSupply: Hashable, Sendable {
-    /// Of each limited cgroup, in the order of the files.
+    /// For each limited cgroup, in the order of the files.
     package var groups: [Throttling?] = []
-    /// Time in which a task waited for a processor: in the cgroup, and on the machine. Microseconds.
+    /// Time in which a task waited for a processor, in the cgroup and on the machine, in microseconds.
     package var cgroupPressure: UInt64?
     package var systemPressure: UInt64?
-    /// Time that the hypervisor gave to others, all processors together. Nanoseconds.
+    /// Time that the hypervisor gave to others, summed over all processors, in nanoseconds.
     package var steal: UInt64?
     /// The machine's load average over a minute, and its runnable threads.
     package var load: Load?
@@ -17,7 +17,7 @@ package struct ProcessorSupply: Hashable, Sendable {
         package var throttledPeriods: UInt64
         package var throttledNanoseconds: UInt64
 
-        /// - Parameter text: `cpu.stat`. Version 1 counts nanoseconds, version 2 microseconds.
+        /// - Parameter text: The text of `cpu.stat`. Version 1 counts nanoseconds, version 2 microseconds.
         package init?(_ text: String) {
             let values = keyedNumbers(text)
             guard let periods = values["nr_periods"], let throttled = values["nr_throttled"] else { return nil }
@@ -55,7 +55,7 @@ package struct ProcessorSupply: Hashable, Sendable {
     }
 }
 
-/// Lines of a word and a number.
+/// Parses lines of a word and a number.
 private func keyedNumbers(_ text: String) -> [Substring: UInt64] {
     Dictionary(
         text.split(separator: "\n").compactMap { line in
@@ -74,7 +74,7 @@ package struct SupplyWindow: Hashable, Sendable {
     package var processors: Int
     package var allowed: Int?
 
-    /// The limit that held the process back for longest. If none did, the innermost.
+    /// The limit that held the process back for longest; if none did, the innermost.
     package var throttling: (quotaPercent: Double, periods: UInt64, throttledPeriods: UInt64, nanoseconds: UInt64)? {
         guard before.groups.count == files.limited.count, after.groups.count == files.limited.count else { return nil }
         let changes = files.limited.indices.compactMap { index in
@@ -105,7 +105,7 @@ package struct SupplyWindow: Hashable, Sendable {
 }
 
 extension UInt64 {
-    /// 0 for a count that began again.
+    /// The growth of a count; 0 if the count began again.
     package func grown(since before: UInt64) -> UInt64 { self >= before ? self - before : 0 }
 }
 

@@ -4,7 +4,7 @@ package import RunLoopKit
 import StallReports
 import Synchronization
 
-/// The files in which the kernel counts what this process's cgroup gets of the processors: cgroups(7), both versions, also in a
+/// The files in which the kernel counts the processor time of this process's cgroup: cgroups(7), both versions, also in a
 /// container.
 package struct SupplyFiles: Hashable, Sendable {
     /// The process's cgroup and its ancestors that have a limit, innermost first.
@@ -24,7 +24,7 @@ package struct SupplyFiles: Hashable, Sendable {
         /// The period after which the limit is renewed.
         package var period = Duration.milliseconds(100)
 
-        /// Its present counts. Nil where the file cannot be read.
+        /// Its present counts. Nil if the file cannot be read.
         package var throttling: ProcessorSupply.Throttling? {
             readSmallFile(statistics).flatMap(ProcessorSupply.Throttling.init)
         }
@@ -34,9 +34,9 @@ package struct SupplyFiles: Hashable, Sendable {
     private static let groupLimit = 4
 
     /// - Parameters:
-    ///   - cgroup: the text of `/proc/self/cgroup`.
-    ///   - mounts: the text of `/proc/self/mountinfo`.
-    ///   - read: reads the text of a small file.
+    ///   - cgroup: The text of `/proc/self/cgroup`.
+    ///   - mounts: The text of `/proc/self/mountinfo`.
+    ///   - read: Returns the text of a small file.
     package init(cgroup: String, mounts text: String, read: (String) -> String?) {
         let mounts = CgroupMounts(text)
         let paths = Self.paths(in: cgroup)
@@ -82,7 +82,7 @@ package struct SupplyFiles: Hashable, Sendable {
 
     private typealias Quota = (percent: Double, period: Duration)
 
-    /// `20000 100000`, microseconds of each period; `max` for no limit.
+    /// Parses `20000 100000`, microseconds of each period, or `max` for no limit.
     private static func quota(_ text: String) -> Quota? {
         let numbers = text.split(whereSeparator: \.isWhitespace).compactMap { Double($0) }
         guard numbers.count == 2, numbers[0] > 0, numbers[1] >= 1, numbers.allSatisfy({ $0 < 1e15 }) else { return nil }
@@ -112,7 +112,8 @@ private struct CgroupMounts {
     package func cpu(_ path: String) -> CgroupMount? { Self.best(versionOne, path) }
     func unified(_ path: String) -> CgroupMount? { Self.best(versionTwo, path) }
 
-    /// The mount that includes the path, or else any: in a container the mount may begin elsewhere than the path counts from.
+    /// The mount that includes the path; otherwise any of them, because in a container the mount may begin at another directory
+    /// than the path.
     private static func best(_ mounts: [CgroupMount], _ path: String) -> CgroupMount? {
         mounts.first { $0.relative(path) != nil } ?? mounts.first
     }
@@ -137,20 +138,20 @@ private struct CgroupMount {
 }
 
 /// The files with the counts of the process's cgroup, once they were searched. The search takes locks of the kernel that others
-/// may hold for long, so the reporter does it; the watchdog only uses the result.
+/// may hold for long, so the reporter searches; the watchdog only uses the result.
 package final class SupplyLocation: Sendable {
     private let files = Mutex<SupplyFiles?>(nil)
     private let lastSearch = Atomic<UInt64>(0)
     private let process: ObservedProcess
 
-    /// - Parameter process: the process of the cgroup.
+    /// - Parameter process: The process of the cgroup.
     package init(of process: ObservedProcess = .own) { self.process = process }
 
     /// The files found so far. Nil before the first search.
     package var found: SupplyFiles? { files.withLock { $0 } }
 
     /// Searches, unless that was done within the last ten seconds: the process may have been moved, or its limits changed. Not on
-    /// the watchdog's thread, once it watches.
+    /// the watchdog's thread while it watches.
     package func search() {
         let (now, last) = (MonotonicInstant.now.nanoseconds, lastSearch.load(ordering: .relaxed))
         guard last == 0 || now - last >= 10_000_000_000 else { return }
@@ -158,7 +159,7 @@ package final class SupplyLocation: Sendable {
         locate()
     }
 
-    /// Searches, even if that was done before or is being done. When it returns there is a result, if there can be one.
+    /// Searches, even if that was already done or is being done. When it returns there is a result, if one is possible.
     package func locate() {
         guard let cgroup = readSmallFile(process.livingDirectory + "/cgroup"),
             let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22)
@@ -175,7 +176,7 @@ package struct SupplyMeter {
 
     package let location: SupplyLocation
     private var last: (time: MonotonicInstant, reading: Reading)?
-    /// On a machine with hundreds of processors, reading `/proc/stat` takes long.
+    /// Whether to read stolen time. On a machine with hundreds of processors, reading `/proc/stat` takes long.
     private var readsSteal = true
 
     /// The longest that reading the stolen time may take, in nanoseconds of processor time.

@@ -7,13 +7,13 @@ package struct DescriptorReading: Hashable, Sendable {
     package var number: Int32
     /// The process of the descriptor.
     package var process = ObservedProcess.own
-    /// A path, `pipe:[77]`, `socket:[77]`, `anon_inode:[eventfd]`. Nil when there is no such descriptor.
+    /// A path, `pipe:[77]`, `socket:[77]`, `anon_inode:[eventfd]`. Nil if there is no such descriptor.
     package var link: String?
     /// Nil for kinds for which it is not read.
     var info: DescriptorInfo?
 
-    /// To be read while the thread still waits: later the number may refer to another file. Takes no lock that the waiting
-    /// thread, or a file system, could hold.
+    /// Reads a descriptor. Call it while the thread still waits: later the number may refer to another file. Takes no lock that
+    /// the waiting thread, or a file system, could hold.
     package static func read(_ number: Int32, of process: ObservedProcess = .own) -> DescriptorReading {
         var reading = DescriptorReading(number: number, process: process, link: link(of: number, in: process))
         if reading.kind.hasHarmlessInfo {
@@ -70,8 +70,8 @@ package struct DescriptorReading: Hashable, Sendable {
 }
 
 extension DescriptorKind {
-    /// For the others there is nothing to learn, or the kernel takes a lock under which it may access a thread's memory, as for
-    /// epoll.
+    /// Whether the kind's information can be read safely. For other kinds there is nothing to learn, or the kernel takes a lock
+    /// under which it may access a thread's memory, as for epoll.
     fileprivate var hasHarmlessInfo: Bool { [.file, .eventfd, .timerfd, .pidfd].contains(self) }
 }
 

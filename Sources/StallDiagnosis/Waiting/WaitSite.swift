@@ -1,24 +1,24 @@
 package import StackCapture
 package import StallReports
 
-/// Where a thread was found waiting. Read while it waited, by operations that cannot wait themselves; names that may take longer
-/// are looked up later.
+/// Where a thread was found waiting. It is read while the thread waits, by operations that cannot wait themselves; names that may
+/// take longer are looked up later.
 package struct WaitSite: Hashable, Sendable {
     package var call: SystemCall
-    /// The thread's state then, as in proc(5). Nil when it could not be read.
+    /// The thread's state then, as in proc(5). Nil if it could not be read.
     package var state: Character?
     package var decoded: DecodedCall
     /// What the call's descriptors referred to.
     package var descriptors: [DescriptorReading]
     /// The process for whose end it waits.
     package var process: StallReport.ProcessName?
-    /// For a call that was restarted after a signal, under a name that does not tell which it is: the calls that it can be.
+    /// For a call that was restarted after a signal, under a name that does not show which call it is: the possible calls.
     package var continued: [WaitSite] = []
 
     /// - Parameters:
-    ///   - state: the thread's state just now.
-    ///   - observed: the thread's process.
-    ///   - read: reads so many bytes at an address. Nil where they cannot be read.
+    ///   - state: The thread's present state.
+    ///   - observed: The thread's process.
+    ///   - read: Reads a number of bytes at an address. Nil if they cannot be read.
     package init(
         _ call: SystemCall,
         state: Character?,
@@ -37,9 +37,9 @@ package struct WaitSite: Hashable, Sendable {
         }
     }
 
-    /// The call by its wrapper function on the stack, for a call that was restarted after a signal.
+    /// Identifies a call that was restarted after a signal, by its wrapper function on the stack.
     ///
-    /// - Parameter symbols: the names of the innermost frames.
+    /// - Parameter symbols: The names of the innermost frames.
     package func settled(by symbols: [String]) -> WaitSite {
         for symbol in symbols {
             guard let name = Self.continuedNames.first(where: { symbol.contains($0.part) })?.call else { continue }
@@ -62,7 +62,7 @@ package struct WaitSite: Hashable, Sendable {
         ("futex", "futex"), ("sem_", "futex"), ("pthread_cond_", "futex"),
     ]
 
-    /// A process that is given by its number.
+    /// The process for whose end the call waits, if it is given by its number.
     private var awaitedProcess: Int32? {
         switch call.name {
         case "wait4": decoded.argument("pid").flatMap { Int32($0) }.flatMap { $0 > 0 ? $0 : nil }
@@ -86,12 +86,12 @@ package struct WaitSite: Hashable, Sendable {
         return Self.diskCalls.contains(name) || (state == "D" && !Self.memoryCalls.contains(name))
     }
 
-    /// Calls that sleep in state D, but for another thread's change of the memory map, or for a child's exec.
+    /// Calls that sleep in state D, but wait for another thread's change of the memory map, or for a child's exec.
     private static let memoryCalls: Set<String> = [
         "brk", "clone", "clone3", "futex", "madvise", "mmap", "mprotect", "mremap", "munmap", "vfork",
     ]
 
-    /// Calls that wait for a disk and nothing else.
+    /// Calls that wait only for a disk.
     private static let diskCalls: Set<String> = ["fsync", "fdatasync", "msync", "sync", "sync_file_range", "syncfs"]
 }
 
@@ -100,7 +100,7 @@ extension DecodedCall {
     package func argument(_ name: String) -> String? { arguments?.first { $0.name == name }?.value }
 }
 
-/// Where a thread was found during a stall: how long it ran, and how long it was asleep where. Pure.
+/// Where a thread was found during a stall: how long it ran, and how long it was asleep in which places. Pure.
 package struct WaitProfile: Hashable, Sendable {
     /// How many samples there were.
     package private(set) var samples = 0
@@ -116,7 +116,7 @@ package struct WaitProfile: Hashable, Sendable {
         package var span: Duration
     }
 
-    /// One place, and the time that it stands for.
+    /// One place, and the time that it represents.
     package struct Sample {
         /// Nil for a thread that was in no call.
         package var site: WaitSite?
@@ -152,7 +152,7 @@ package struct WaitProfile: Hashable, Sendable {
 
     package var calling: Duration { calls.reduce(.zero) { $0 + $1.span } }
     package var total: Duration { running + faulting + calling }
-    /// Time asleep for a disk, as far as is known.
+    /// The known time asleep for a disk.
     package var disk: Duration { calls.filter(\.site.isForDisk).reduce(faulting) { $0 + $1.span } }
     /// The call in which it was asleep for longest.
     package var longestCall: WaitSite? { calls.max { $0.span < $1.span }?.site }

@@ -3,8 +3,8 @@ import Glibc
 import RunLoopKit
 package import StallReports
 
-/// The clients that wait for a loop: sockets that it waits for with unread data, and connections to be accepted. Only the kernel
-/// is asked; nothing is read from the sockets.
+/// The clients that wait for a loop: sockets that the loop waits for and that have unread data, and connections to be accepted.
+/// This only queries the kernel; nothing is read from the sockets.
 ///
 /// A connection is a client's if it came in by a port that the process listens on, or to a local socket with a name. Connections
 /// that the server itself opened receive answers, for which no client waits.
@@ -16,12 +16,12 @@ package struct WaitingClients: Sendable {
         (self.process, self.awaited) = (process, awaited)
     }
 
-    /// How many descriptors are looked at, and how long that may take. Each takes some microseconds.
+    /// How many descriptors are checked, and how long that may take. Each takes some microseconds.
     private static let limit = 4096
     private static let patience = Duration.milliseconds(50)
 
-    /// May wait for a socket's lock, which a thread in a page fault holds. Nil where the descriptors cannot be read, or none is a client's
-    /// socket.
+    /// Counts them. May wait for a socket's lock, which a thread in a page fault holds. Nil if the descriptors cannot be read, or
+    /// if none is a client's socket.
     package func count() -> StallReport.Victims? {
         let entries = entries
         guard !entries.isEmpty else { return nil }
@@ -35,7 +35,7 @@ package struct WaitingClients: Sendable {
         return victims.sockets > 0 ? victims : nil
     }
 
-    /// Of a list, also what is in the epoll sets among it: Foundation's run loop polls such a set.
+    /// The descriptors; for a list, also those in the epoll sets among them: Foundation's run loop polls such a set.
     private var entries: [PollEntry] {
         switch awaited {
         case .set(let set): return members(of: set)
@@ -46,7 +46,7 @@ package struct WaitingClients: Sendable {
         }
     }
 
-    /// Empty for a descriptor that is no epoll set.
+    /// Empty if the descriptor is not an epoll set.
     private func members(of set: Int32) -> [PollEntry] {
         readFile("\(process.livingDirectory)/fdinfo/\(set)", limit: 1 << 20).map(PollEntry.all(in:)) ?? []
     }
@@ -59,7 +59,7 @@ package struct WaitingClients: Sendable {
         return Self.look(duplicate, entry)
     }
 
-    /// By a descriptor of this process, if it still refers to what is in the set.
+    /// Looks through a descriptor of this process, if that still refers to what is in the set.
     private static func look(_ descriptor: Int32, _ entry: PollEntry) -> monitor_queue? {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK,
@@ -102,7 +102,8 @@ package enum AwaitedDescriptors: Hashable, Sendable {
 /// A descriptor in an epoll set, from `/proc/PID/fdinfo` (proc(5)). Pure.
 struct PollEntry: Hashable, Sendable {
     var descriptor: Int32
-    /// Of what the set refers to, whatever the descriptor refers to by now. Nil for a descriptor that is not in a set.
+    /// The inode of what the set refers to, even if the descriptor now refers to something else. Nil for a descriptor that is not
+    /// in a set.
     var inode: UInt64?
 
     /// Parses lines such as `tfd:       11 events:       19 data: 7f0000000b  pos:0 ino:3a5 sdev:8`. Others are left out.
