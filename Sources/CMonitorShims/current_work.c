@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
-// Of the concurrency runtime. Weak: a version without them has no task numbers for us. With so few arguments Swift's calling
-// convention is C's.
+// Functions of the concurrency runtime. Weak: with a version that lacks them, tasks have no numbers. With so few arguments,
+// Swift's calling convention is the same as C's.
 extern void *swift_task_getCurrent(void) __attribute__((weak));
 extern uint64_t swift_task_getJobTaskId(void *task) __attribute__((weak));
 

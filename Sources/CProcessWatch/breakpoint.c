@@ -93,7 +93,7 @@ bool process_watch_breakpoint_take(process_watch_breakpoint *breakpoint, process
         struct {
             uint64_t time, registers, first_argument, stack_pointer;
         } sample = {0};
-        // Also without registers, and if the kernel has lost the sample: the breakpoint was hit anyway.
+        // This includes a hit without registers, and a sample that the kernel has lost: the breakpoint was hit anyway.
         if (!found && (record.type == PERF_RECORD_SAMPLE || record.type == PERF_RECORD_LOST)) {
             bool is_whole = record.type == PERF_RECORD_SAMPLE && record.size >= sizeof record + sizeof sample;
             if (is_whole)

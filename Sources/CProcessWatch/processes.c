@@ -38,14 +38,14 @@ static void note(int number, siginfo_t *info, void *context) {
 int process_watch_open_signals(void) {
     if (pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0)
         return -errno;
-    // Only a child's end is of interest, not that it is stopped or continued.
+    // Only the end of a child matters, not that it is stopped or continued.
     struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NOCLDSTOP};
     sigset_t set;
     sigemptyset(&action.sa_mask);
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         struct sigaction before;
-        // A signal that was ignored when we were started, for example by nohup, stays ignored.
+        // A signal that was ignored when this program was started, for example by nohup, stays ignored.
         bool is_ignored = sigaction(ours[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN && ours[i] != SIGCHLD;
         if (is_ignored)
             continue;
@@ -53,7 +53,7 @@ int process_watch_open_signals(void) {
             return -errno;
         sigaddset(&set, ours[i]);
     }
-    // At least one thread has to receive them.
+    // At least one thread has to receive the signals.
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     return signal_pipe[0];
 }
@@ -67,7 +67,8 @@ int process_watch_start(char *const *arguments, pid_t *process) {
     int error = posix_spawnattr_init(&attributes);
     if (error)
         return error;
-    // Signals that we handle have their default action in the new program. The calling thread may block signals that the program must not.
+    // Signals that this program handles have their default action in the new one. The calling thread may block signals that the
+    // new program must not block.
     posix_spawnattr_setsigmask(&attributes, &signals_before);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     error = posix_spawnp(process, arguments[0], NULL, &attributes, arguments, environ);

@@ -2,16 +2,18 @@ import CZlib
 
 /// The gzip format (RFC 1952), by zlib. For any thread.
 public enum Gzip {
-    /// Why bytes could not be unpacked.
+    /// Why bytes could not be decompressed.
     public enum Failure: Error, Hashable, Sendable {
-        /// It would be larger than the limit.
+        /// The result would be larger than the limit.
         case tooLarge
-        /// Not this format, or damaged, or cut off.
+        /// The bytes are not in this format, damaged, or truncated.
         case damaged
     }
 
-    /// - Parameter level: 1 for the fastest to 9 for the smallest; nil for zlib's own choice.
-    /// - Returns: nil when there is no memory for it, or more than 4 GiB to pack.
+    /// Compresses bytes.
+    ///
+    /// - Parameter level: From 1 for the fastest to 9 for the smallest; nil for zlib's default.
+    /// - Returns: Nil if there is not enough memory, or for more than 4 GiB.
     public static func compressed(_ bytes: [UInt8], level: Int? = nil) -> [UInt8]? {
         guard let count = UInt32(exactly: bytes.count) else { return nil }
         var stream = unsafe z_stream()
@@ -44,7 +46,10 @@ public enum Gzip {
         return isWhole ? Array(output.prefix(Int(clamping: unsafe stream.total_out))) : nil
     }
 
-    /// - Parameter limit: bytes at most. Some kilobytes can stand for gigabytes: nothing beyond the limit is ever unpacked.
+    /// Decompresses bytes.
+    ///
+    /// - Parameter limit: The largest size of the result in bytes. Some kilobytes can expand to gigabytes: nothing beyond the
+    ///   limit is decompressed.
     public static func decompressed(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
         guard let count = UInt32(exactly: bytes.count) else { throw .tooLarge }
         var stream = unsafe z_stream()
@@ -70,7 +75,7 @@ public enum Gzip {
             }
         }
         guard output.count <= limit else { throw .tooLarge }
-        // One member, and nothing behind it.
+        // One member, and nothing after it.
         guard status == Z_STREAM_END, unsafe stream.avail_in == 0 else { throw .damaged }
         return output
     }
@@ -79,7 +84,7 @@ public enum Gzip {
 extension Gzip {
     // Safe: this object owns the pointer and frees it in `deinit`. zlib's state contains its own address, so it must not move.
 
-    /// Unpacks piece by piece, so that no more than a piece is in memory at a time. For one thread at a time.
+    /// Decompresses piece by piece, so that no more than a piece is in memory at a time. For one thread at a time.
     @safe public final class Unpacker {
         private static let pieceBytes = 1 << 16
         private let stream: UnsafeMutablePointer<z_stream>
@@ -87,7 +92,7 @@ extension Gzip {
         private var position = 0
         private var isAtEnd = false
 
-        /// - Throws: ``Failure/tooLarge`` where there is no memory for it, or more than 4 GiB to unpack.
+        /// - Throws: ``Failure/tooLarge`` if there is not enough memory, or for more than 4 GiB.
         public init(_ bytes: [UInt8]) throws(Failure) {
             input = bytes
             unsafe stream = .allocate(capacity: 1)
@@ -98,14 +103,14 @@ extension Gzip {
         }
 
         deinit {
-            // Of a stream that was never begun this does nothing.
+            // This has no effect on a stream that was never begun.
             unsafe _ = inflateEnd(stream)
             unsafe stream.deallocate()
         }
 
-        /// The next bytes, never none. Nil at the end.
+        /// The next bytes, at least one. Nil at the end.
         ///
-        /// - Throws: ``Failure/damaged``; what came before may have been good.
+        /// - Throws: ``Failure/damaged``. Earlier pieces may have been valid.
         public func next() throws(Failure) -> [UInt8]? {
             if isAtEnd { return nil }
             var piece = [UInt8](repeating: 0, count: Self.pieceBytes)
@@ -125,7 +130,7 @@ extension Gzip {
                 }
             }
             isAtEnd = status == Z_STREAM_END
-            // One member, and nothing behind it.
+            // One member, and nothing after it.
             guard isAtEnd ? position == input.count : status == Z_OK && rest < piece.count else { throw .damaged }
             piece.removeLast(rest)
             return piece.isEmpty ? nil : piece

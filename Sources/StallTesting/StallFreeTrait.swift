@@ -18,7 +18,7 @@ public struct StallFreeTrait: TestTrait, SuiteTrait, TestScoping {
         testCase: Test.Case?,
         performing function: @Sendable () async throws -> Void
     ) async throws {
-        // Called for a suite, or for a test with arguments as a whole: each test case is judged in its own call.
+        // This is also called for a suite, and for a test with arguments as a whole: each test case is judged in its own call.
         guard testCase != nil else { return try await function() }
         try await withoutStalls(within: limit, TestPlace(name: test.name, location: test.sourceLocation), function)
     }
@@ -32,7 +32,7 @@ extension Trait where Self == StallFreeTrait {
     /// the issue says so. Time in which a thread was ready to run and the machine gave it no processor does not count; a stall
     /// that is too long only because of such time is a warning (with Swift 6.3; a line on standard error with earlier versions).
     ///
-    /// - Parameter limit: 50 ms at least; less counts as that. 100 ms by default.
+    /// - Parameter limit: At least 50 ms; a smaller limit counts as 50 ms. 100 ms by default.
     public static func stallFree(within limit: Duration = .milliseconds(100)) -> Self { Self(limit: limit) }
 }
 
@@ -42,9 +42,9 @@ extension Trait where Self == StallFreeTrait {
 ///
 /// The work runs in the caller's isolation. Any thread.
 ///
-/// - Parameter limit: 50 ms at least; less counts as that. 100 ms by default.
+/// - Parameter limit: At least 50 ms; a smaller limit counts as 50 ms. 100 ms by default.
 /// - Returns: The result of the work.
-/// - Throws: The error of the work, which is judged in this case, too.
+/// - Throws: The error of the work. The stalls are judged in this case, too.
 @discardableResult
 public nonisolated(nonsending) func expectNoStalls<Value, Failure: Error>(
     within limit: Duration = .milliseconds(100),

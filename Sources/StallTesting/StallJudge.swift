@@ -1,6 +1,6 @@
 import StallReports
 
-/// Whether one test caused a stall. Computed only from values.
+/// Whether one test caused a stall. Determined from values only.
 enum StallFinding: Equatable {
     /// The test caused it: its task or its function was stalled.
     case own

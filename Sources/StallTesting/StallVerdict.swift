@@ -1,7 +1,7 @@
 import StallReports
 import Testing
 
-/// What is reported about a stall to a test.
+/// What a test is told about a stall, as an issue.
 struct StallVerdict {
     let stall: StallReport
     let finding: StallFinding

@@ -37,7 +37,7 @@ final class TestMonitor: Sendable {
         ledger.begin(place, limit: max(limit, Self.shortestLimit))
     }
 
-    /// The stalls between the begin of a scope and now that the scope caused.
+    /// The stalls since the beginning of a scope that the scope caused.
     nonisolated(nonsending) func end(_ number: Int) async -> [StallVerdict] {
         ledger.end(number)
         guard monitor.isRunning else {

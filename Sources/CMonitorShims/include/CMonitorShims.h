@@ -26,8 +26,8 @@ int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void 
 /// or ETIMEDOUT: then the thread is still running and stays joinable.
 int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
 
-/// The lower half of the calling task's number in Swift's concurrency runtime: what a captured stack tells of a task. 0 outside a task, and
-/// where the runtime does not say.
+/// The lower half of the calling task's number in Swift's concurrency runtime, which is the part in a captured stack. 0 outside a
+/// task, and if the runtime does not provide it.
 uint32_t monitor_current_task(void);
 /// The calling thread's number (gettid(2)). A system call for a thread's first call only.
 int32_t monitor_thread_number(void);
@@ -45,7 +45,7 @@ bool monitor_on_exit(void (*body)(int status));
 /// errno. Returns false if all places are taken or the descriptor is not open. Children of vfork(2), posix_spawn(3) and clone(2)
 /// are not covered.
 bool monitor_close_in_child(int descriptor);
-/// Cancels that. Call it before the descriptor is closed.
+/// Undoes `monitor_close_in_child`. Call it before the descriptor is closed.
 void monitor_forget_in_child(int descriptor);
 
 /// Accepts a connection from a listening socket without waiting; it

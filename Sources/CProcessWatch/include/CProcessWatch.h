@@ -1,7 +1,7 @@
 #pragma once
-// Parts of Linux's interface that are needed to watch another process and cannot be called from Swift: perf's hardware breakpoints on its
-// threads, and signals with their senders. Times are CLOCK_MONOTONIC nanoseconds. No function is async-signal-safe; errno is undefined
-// afterwards.
+// Parts of Linux's interface that are needed to watch another process and cannot be called from Swift: perf's hardware
+// breakpoints on threads, and signals with their senders. Times are CLOCK_MONOTONIC nanoseconds. No function is
+// async-signal-safe; errno is undefined afterwards.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,8 +9,8 @@
 
 #pragma clang assume_nonnull begin
 
-/// A hardware breakpoint on one thread, which is disabled by its first hit: the thread pays for one hit only. Nothing is written to the
-/// process. The kernel removes the breakpoint when the descriptor is closed, also if this process is killed (perf_event_open(2)).
+/// A hardware breakpoint on one thread. The first hit disables it, so the thread pays for one hit only. Nothing is written to the
+/// process. The kernel removes the breakpoint when the descriptor is closed, even if this process is killed (perf_event_open(2)).
 typedef struct process_watch_breakpoint {
     int descriptor;
     void *_Nullable ring;
@@ -18,10 +18,12 @@ typedef struct process_watch_breakpoint {
 
 /// Sets a breakpoint that is hit when the thread is about to execute `address`. It takes one of the thread's debug registers: most machines
 /// have four.
-/// \returns 0 or an error number: EACCES or EPERM if it is not permitted, ENOSPC without a free register, ESRCH without such a thread.
+/// \returns 0 or an error number: EACCES or EPERM if it is not permitted, ENOSPC if no register is free, ESRCH if there is no
+/// such thread.
 int process_watch_breakpoint_open(pid_t thread, uint64_t address, process_watch_breakpoint *opened);
 
-/// When the thread hit the breakpoint, its stack pointer, and the register of a first argument. All are 0 if the kernel did not record them.
+/// When the thread hit the breakpoint, its stack pointer, and the register of the first argument. All are 0 if the kernel did not
+/// record them.
 typedef struct process_watch_hit {
     uint64_t time_ns, stack_pointer, first_argument;
     bool has_registers;
@@ -34,13 +36,13 @@ enum { PROCESS_WATCH_KEEPS_ARGUMENT = 0 };
 enum { PROCESS_WATCH_KEEPS_ARGUMENT = 1 };
 #endif
 
-/// Takes the hit, if there was one. \returns whether there was.
+/// Takes the hit, if there was one. \returns whether there was one.
 bool process_watch_breakpoint_take(process_watch_breakpoint *breakpoint, process_watch_hit *hit);
 
-/// Removes the breakpoint. To be called once, by the owner.
+/// Removes the breakpoint. The owner calls it once.
 void process_watch_breakpoint_close(process_watch_breakpoint *breakpoint);
 
-/// Opens an event that counts nothing. While it is open, the kernel does not wait for a grace period when other events are opened.
+/// Opens an event that counts nothing. While it is open, the kernel opens other events without waiting for a grace period.
 /// \returns a descriptor, which the caller closes, or a negative error number.
 int process_watch_hold_events(void);
 
@@ -51,7 +53,8 @@ int process_watch_try_breakpoint(void);
 /// \returns a descriptor, which the caller closes, or a negative error number.
 int process_watch_open_process(pid_t process);
 
-/// Makes SIGINT, SIGTERM and SIGHUP, unless they are ignored, and SIGCHLD readable, whichever thread they come to. Once in a process.
+/// Makes signals readable, whichever thread receives them: SIGINT, SIGTERM and SIGHUP, unless they are ignored, and SIGCHLD. Call
+/// it once in a process.
 /// \returns a descriptor, or a negative error number.
 int process_watch_open_signals(void);
 
@@ -63,13 +66,14 @@ typedef struct process_watch_signal {
 /// Reads one signal, without waiting. \returns whether there was one.
 bool process_watch_take_signal(int descriptor, process_watch_signal *signal);
 
-/// Starts a program in our process group, with our standard descriptors, and with the signal mask that we were started with.
+/// Starts a program in this process group, with these standard descriptors, and with the signal mask that this program was
+/// started with.
 /// \param arguments ends with null. The program is the first one, found in PATH.
 /// \returns 0 or an error number.
 int process_watch_start(char *_Nullable const *_Nonnull arguments, pid_t *process);
 
-/// Takes the exit status of a child that has ended, once. \returns 1 and the status in the form that shells use; 0 if it still runs; -1 if
-/// there is no such child.
+/// Takes the exit status of a child that has ended, once. \returns 1 and the status in the form that shells use; 0 if the child
+/// still runs; -1 if there is no such child.
 int process_watch_take_status(pid_t process, int *status);
 
 /// Waits until one of the descriptors is readable, or until the deadline. \returns how many are readable, 0 at the deadline.
