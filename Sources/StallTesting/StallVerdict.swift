@@ -1,7 +1,7 @@
 import StallReports
 import Testing
 
-/// What a test is told about a stall, as an issue.
+/// What a test reports about a stall, as an issue.
 struct StallVerdict {
     let stall: StallReport
     let finding: StallFinding

@@ -227,13 +227,13 @@ extension TaskPoolHeartbeat {
         return RunningJob(threadID: job.thread, since: .init(nanoseconds: job.since), function: job.function)
     }
 
-    /// As ``attach(_:)``, for a second watcher, which follows the jobs one by one.
+    /// Like ``attach(_:)``, for a second watcher, which follows each job.
     package func attachToJobs(_ watcher: any LoopWatcher) -> Bool { attach(watcher, to: TASK_POOL_BUSY) }
 
-    /// As ``detach()``, for that watcher.
+    /// Like ``detach()``, for that watcher.
     package func detachFromJobs() { detach(from: TASK_POOL_BUSY) }
 
-    /// As ``requestWakeSignal()``: requests that the next job that begins while none is in progress call that watcher, once.
+    /// Like ``requestWakeSignal()``: requests that the next job that begins while none is in progress call that watcher, once.
     package func requestJobSignal() -> Bool { request(TASK_POOL_BUSY) { runningCount == 0 } }
 
     private func attach(_ watcher: any LoopWatcher, to event: task_pool_event) -> Bool {

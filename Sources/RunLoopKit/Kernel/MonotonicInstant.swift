@@ -10,7 +10,7 @@ public struct MonotonicInstant: Hashable, Sendable {
     @inlinable
     public init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }
 
-    /// The current time. Any thread; also from a signal handler.
+    /// The current time. Any thread, and in a signal handler.
     public static var now: MonotonicInstant { MonotonicInstant(nanoseconds: readClock(CLOCK_MONOTONIC)) }
 
     /// Whether it is not later than now. Reads the clock only if necessary.

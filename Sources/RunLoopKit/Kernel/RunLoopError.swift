@@ -60,7 +60,7 @@ public struct RunLoopError: Error, Hashable, Sendable {
         )
     }
 
-    /// For programs to decide by; `description` is for people.
+    /// The kind of error, for programs to test; `description` is for users.
     public let code: Code
     /// The errno that the kernel returned, if any.
     public let errno: Int32?

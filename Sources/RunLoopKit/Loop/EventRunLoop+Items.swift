@@ -16,7 +16,7 @@ extension EventRunLoop {
     /// Whether the source is in a mode; for ``Mode/common``: whether it was added to the common modes.
     public func contains(_ source: EventSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
 
-    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop. Throws if the kernel
+    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, even on a sleeping loop. Throws if the kernel
     /// refuses the descriptor; nothing is added then.
     public func add(_ source: DescriptorSource, to mode: Mode = .default) throws(RunLoopError) {
         try attach(source, to: mode)
@@ -28,7 +28,7 @@ extension EventRunLoop {
     /// Whether the source is in a mode, as for an ``EventSource``.
     public func contains(_ source: DescriptorSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
 
-    /// Adds a timer to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop (R27). A timer that is
+    /// Adds a timer to a mode, as for an ``EventSource``. Takes effect at once, even on a sleeping loop (R27). A timer that is
     /// on another loop is not added.
     public func add(_ timer: EventTimer, to mode: Mode = .default) { attachOrWarn(timer, to: mode) }
 

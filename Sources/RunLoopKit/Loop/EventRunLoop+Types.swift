@@ -78,7 +78,7 @@ extension LoopPhase {
 }
 
 /// A condition that ends a run besides its timeout. It is set once, from any thread; a caller on another thread than the loop's
-/// wakes the loop afterwards. The run notices at the end of the turn, also if it was set during a nested run.
+/// wakes the loop afterwards. The run notices at the end of the turn, even if it was set during a nested run.
 package final class RunCompletion: Sendable {
     private let flag = Atomic<Bool>(false)
 

@@ -108,7 +108,7 @@ extension LoopMode {
     }
 
     /// For a run inside an outer run's pass: also takes the sources that the outer pass has taken and not reached yet (R23).
-    /// The outer pass skips those that have lost their signal by then.
+    /// The outer pass skips those that are no longer signalled when it reaches them.
     func takeSignalledInsidePass() -> [EventSource] {
         var taken = takeSignalled()
         let present = contents.withLock { Array($0.sources.values) }

@@ -95,7 +95,7 @@ func runMainForEver() {
 ///     EventRunLoop.main.perform(onMainActor { counter += 1 })
 ///
 /// On the main thread, where all callbacks of ``EventRunLoop/main`` run, the closure is called at once (R59). An item of another
-/// loop passes each call to the main loop, in its common modes, and continues: what an observer sees is over by then, and a
+/// loop passes each call to the main loop, in its common modes, and continues: what an observer saw is then over, and a
 /// descriptor source delivers the same event again until the closure has read the descriptor. Any thread may call this.
 public func onMainActor<each Argument: Sendable>(
     _ callback: @escaping @MainActor (repeat each Argument) -> Void

@@ -26,13 +26,13 @@ public final class DescriptorSource: Sendable {
 
         /// A read or an accept will not block; the end of the stream counts.
         public static let readable = Events(rawValue: 1)
-        /// A write will not block; a connect(2) that has finished counts, also if it failed.
+        /// A write will not block; a connect(2) that has finished counts, even if it failed.
         public static let writable = Events(rawValue: 2)
-        /// The peer has closed, or shut down writing. A full close is delivered also if not requested.
+        /// The peer has closed, or shut down writing. A full close is delivered even if not requested.
         public static let hangUp = Events(rawValue: 4)
-        /// An error. Delivered also if not requested.
+        /// An error. Delivered even if not requested.
         public static let error = Events(rawValue: 8)
-        /// The descriptor was closed before the source was invalidated; the source is now invalid. Delivered also if not
+        /// The descriptor was closed before the source was invalidated; the source is now invalid. Delivered even if not
         /// requested.
         public static let closed = Events(rawValue: 16)
     }
@@ -96,7 +96,7 @@ public final class DescriptorSource: Sendable {
     /// Whether it can still be delivered. Any thread.
     public var isValid: Bool { state.withLock { $0.handler != nil } }
 
-    /// Removes it permanently from all loops and modes, and frees the handler. Any thread; a running handler runs to its end.
+    /// Removes it permanently from all loops and modes, and frees the handler. Any thread; a running handler completes.
     public func invalidate() {
         let (places, handler) = state.withLock { state in (state.places, state.handler.take()) }
         guard handler != nil else { return }

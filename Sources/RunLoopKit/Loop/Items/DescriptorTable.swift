@@ -59,7 +59,7 @@ struct DescriptorTable: Sendable {
     var sources: [DescriptorSource] { slots.compactMap { $0?.source } }
 }
 
-// MARK: - Coming and going
+// MARK: - Adding and removing
 
 extension DescriptorTable {
     /// Registers the source, and returns its ticket.

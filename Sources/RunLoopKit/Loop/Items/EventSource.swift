@@ -94,7 +94,7 @@ public final class EventSource: Sendable {
     }
 
     /// Removes it permanently from all loops and modes, calls `onCancel` for each, and frees the callback. Any thread; a running
-    /// call runs to its end.
+    /// call completes.
     public func invalidate() {
         let (places, perform) = state.withLock { state in
             state.isSignalled = false

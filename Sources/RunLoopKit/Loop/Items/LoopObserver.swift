@@ -43,7 +43,7 @@ public final class LoopObserver: Sendable {
     /// Whether it can still be called. Any thread.
     public var isValid: Bool { state.withLock { $0.callback != nil } }
 
-    /// Removes it permanently from all modes, and frees the callback. Any thread; a running callback runs to its end.
+    /// Removes it permanently from all modes, and frees the callback. Any thread; a running callback completes.
     public func invalidate() {
         let (places, callback) = state.withLock { state in (state.places, state.callback.take()) }
         guard callback != nil else { return }

@@ -127,7 +127,7 @@ final class BlockQueue: Sendable {
         return state.withLock { $0.firstIndex(for: mode) != nil }
     }
 
-    /// To be called when a mode became common: it may now match blocks that were skipped.
+    /// Call it when a mode became common: it may now match blocks that were skipped.
     func modesChanged() { state.withLock { $0.passedOver.forget() } }
 
     /// Releases the blocks without running them, and accepts no more (R2).

@@ -38,7 +38,7 @@ extension EventRunLoop {
     }
 
     /// Cancels every perform after a delay that was requested with this target on this loop and has not begun (R53). Any
-    /// thread; also from inside a callout, where it stops performs that are due in the same turn.
+    /// thread, even inside a callout, where it stops performs that are due in the same turn.
     public func cancelPerforms(target: AnyObject) { delayed.cancelAll(of: ObjectIdentifier(target)) }
 }
 

@@ -39,7 +39,7 @@ final class Latch: Sendable {
     /// In a cell, because the kernel waits on its address. All fields that change are accessed atomically only, by any thread.
     private nonisolated(unsafe) let point: _Cell<Point>
 
-    /// - Parameter thread: The kernel's id of the thread that will open it. Nil where it is not known yet.
+    /// - Parameter thread: The kernel's id of the thread that will open it. Nil if it is not known yet.
     init(_ reason: WaitPoint.Reason, openedBy thread: Int32? = nil) {
         self.reason = reason
         unsafe point = _Cell(Point(reason: reason.rawValue, thread: Atomic(thread ?? 0)))
@@ -59,7 +59,7 @@ final class Latch: Sendable {
         unsafe run_loop_futex_wake(point._address, .max)
     }
 
-    /// Whether it was open by the deadline. Runs in a frame of its own where the wait can be long.
+    /// Whether it was open by the deadline. Runs in its own frame if the wait can be long.
     func wait(until deadline: MonotonicInstant = .distantFuture) -> Bool {
         while !isOpen {
             guard sleep(until: deadline.nanoseconds) else { return isOpen }

@@ -154,7 +154,7 @@ final class PerformQueue: Sendable {
         }
     }
 
-    /// To be called with the number of requests that are over, served or withdrawn, once for each.
+    /// Call it with the number of requests that are over, served or withdrawn, once for each.
     func forget(_ overCount: Int) {
         state.withLock { state in
             state.overCount += overCount
@@ -169,7 +169,7 @@ final class PerformQueue: Sendable {
         return state.withLock { $0.firstIndex(for: mode) != nil }
     }
 
-    /// To be called when a mode became common: it may now match requests that were skipped.
+    /// Call it when a mode became common: it may now match requests that were skipped.
     func modesChanged() { state.withLock { $0.passedOver.forget() } }
 
     /// Abandons the requests, and accepts no more (R2, R3).

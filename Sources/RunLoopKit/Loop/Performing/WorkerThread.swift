@@ -44,7 +44,7 @@ public final class WorkerThread: Sendable {
     /// it. Does not wait. Not in a signal handler. Work that it has not reached is released; a caller that waits for a request
     /// gets `loopEnded`. Stopping again has no effect.
     ///
-    /// - Parameter draining: Makes one more pass, which does what is queued for the default mode by then: blocks, requests,
+    /// - Parameter draining: Makes one more pass, which does what is then queued for the default mode: blocks, requests,
     ///   signalled sources. It also takes effect if the worker was stopped before and is still running.
     public func stop(draining: Bool = false) { life.stop(draining: draining) }
 

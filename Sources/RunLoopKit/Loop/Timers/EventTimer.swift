@@ -6,7 +6,7 @@ import Synchronization
 /// thread may create, add, move and invalidate it, not in a signal handler; it is called on the loop's thread.
 ///
 /// Time is CLOCK_MONOTONIC, which cannot be set. A timer created for a ``WallClockInstant`` uses the wall clock instead, for
-/// its whole lifetime: it fires when that clock reaches its date, or later, also if the clock is set in the meantime. If the
+/// its whole lifetime: it fires when that clock reaches its date, or later, even if the clock is set in the meantime. If the
 /// clock is set forward over the date, the timer fires at once; over several dates of its grid, once for all of them. If the
 /// clock is set back, the timer waits for its next date, and dates that were served are not served again.
 public final class EventTimer: Sendable {
@@ -110,7 +110,7 @@ extension EventTimer {
     /// When it fires next. During its callout: the date being served, or the date to which the callout has moved it. For a
     /// timer on the wall clock: when that clock will reach its date, according to the current difference between the clocks.
     ///
-    /// Setting it takes effect at once, also on a sleeping loop (R27), and moves the grid. Set inside the callout, it is used
+    /// Setting it takes effect at once, even on a sleeping loop (R27), and moves the grid. Set inside the callout, it is used
     /// if it is later than the date being served, and ignored for a one-shot timer (R45). Any thread.
     public var nextFireDate: MonotonicInstant {
         get { MonotonicInstant(nanoseconds: date(on: .monotonic)) }
@@ -129,7 +129,7 @@ extension EventTimer {
     /// (R46).
     ///
     /// Initially zero. Less than zero becomes zero, and a repeating timer has at most half its interval. Setting it takes
-    /// effect at once, also on a sleeping loop. The grid does not change. Any thread.
+    /// effect at once, even on a sleeping loop. The grid does not change. Any thread.
     public var tolerance: Duration {
         get { .nanoseconds(Int64(clamping: state.withLock { $0.date.tolerance })) }
         set {
@@ -178,7 +178,7 @@ extension EventTimer {
 // MARK: - Firing and ending
 
 extension EventTimer {
-    /// Removes it permanently from its loop, and frees the callback. Any thread; a running callback runs to its end.
+    /// Removes it permanently from its loop, and frees the callback. Any thread; a running callback completes.
     public func invalidate() { release(state.withLock { Remains(taking: &$0) }) }
 
     /// Calls back now, due or not. Ends a one-shot timer; leaves a repeating timer's grid unchanged (R47). Call it on the

@@ -1,7 +1,7 @@
 /// The timers of one mode. Guarded by the mode's lock.
 ///
 /// A member has a ticket for as long as it is in the mode. It is in a schedule, then among the due timers of a pass. It is in
-/// neither during its callout, also if another of its modes calls it.
+/// neither during its callout, even if another of its modes calls it.
 struct TimerQueue: Sendable {
     private struct Member: Sendable {
         /// Nil if the ticket is free.
@@ -41,7 +41,7 @@ struct TimerQueue: Sendable {
     }
 }
 
-// MARK: - Coming and going
+// MARK: - Adding and removing
 
 extension TimerQueue {
     /// Adds the timer, and returns its ticket. It is not in a schedule yet.

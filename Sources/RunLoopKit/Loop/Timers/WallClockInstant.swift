@@ -12,7 +12,7 @@ public struct WallClockInstant: Hashable, Sendable {
     @inlinable
     public init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }
 
-    /// The clock's current time. Any thread; also from a signal handler.
+    /// The clock's current time. Any thread, and in a signal handler.
     public static var now: WallClockInstant { WallClockInstant(nanoseconds: readClock(CLOCK_REALTIME)) }
 
     /// Later than any deadline: the year 2554.
@@ -121,7 +121,7 @@ final class ClockWatch: Sendable {
 
     /// -1 until the first use. Created, used and closed by the loop's thread.
     private let timerfd = Atomic<Int32>(-1)
-    /// The fork generation that created it in the upper 32 bits, and the loop's losses by then in the lower. After a loss its
+    /// The fork generation that created it in the upper 32 bits, and the loop's losses then in the lower. After a loss its
     /// number may belong to another file, and after a fork the descriptor is the parent's. The loop's thread.
     private let origin = Atomic<UInt64>(0)
 

@@ -46,7 +46,7 @@ actor AlertWatch: Service {
             try await look(now)
             try await tell(now)
         } catch {
-            // The collector is ending. Receivers that were not told are told after the next start.
+            // The collector is ending. Receivers without this alert get it after the next start.
             if Task.isCancelled { return }
             logger.error("alerts could not be looked after", metadata: ["error": "\(error)"])
         }
