@@ -109,7 +109,7 @@ package struct StallSpan: Hashable, Sendable {
 package enum StallDecision: Hashable, Sendable {
     /// No change.
     case none
-    /// By its length this is a stall. It begins when the caller confirms it. The caller can dismiss it instead, if other evidence
+    /// Long enough to be a stall. It begins when the caller confirms it. The caller can dismiss it instead, if other evidence
     /// shows that the thread is not stalled.
     case candidate(StallSpan)
     /// The confirmed stall continues, and has grown enough for a new report.

@@ -116,7 +116,7 @@ public struct FlameGraphView: ReportExporter {
 
         """
 
-    /// To be placed after the elements and the data.
+    /// A page must place it after the elements and the data.
     public static let script = #"""
         "use strict";
         const data = JSON.parse(document.getElementById("data").textContent);

@@ -13,7 +13,7 @@ public struct FaultDifference: Hashable, Sendable {
         case gone
         /// It occurred less often, or was shorter, and that is proven.
         case better
-        /// Nothing is proven.
+        /// No difference is proven.
         case unchanged
     }
 

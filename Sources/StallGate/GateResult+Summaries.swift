@@ -122,7 +122,7 @@ enum Markup {
         scalars(text) { ["%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"][$0] }
     }
 
-    /// By scalar: a "<" with an accent is one character, but still opens a tag.
+    /// Works by scalar: a "<" with an accent is one character, but still opens a tag.
     private static func scalars(_ text: String, _ replace: (Unicode.Scalar) -> String?) -> String {
         var result = ""
         for scalar in VisibleText.of(text, limit: 4000).unicodeScalars {

@@ -58,7 +58,7 @@ enum Statistics {
             - logFactorial(few)
     }
 
-    /// By Stirling's series, whose error is below 1e-10 from 10 on.
+    /// Uses Stirling's series, whose error is below 1e-10 from 10 on.
     private static func logFactorial(_ number: Int) -> Double {
         if number < 10 { return log((1...max(1, number)).reduce(1.0) { $0 * Double($1) }) }
         let x = Double(number)
@@ -99,7 +99,7 @@ enum Statistics {
         return variance > 0 ? upperNormal((rankSum - mean - 0.5) / variance.squareRoot()) : 1
     }
 
-    /// Of all ways to choose `chosen` of the ranks, the share whose sum is at least `least`.
+    /// The share of all ways to choose `chosen` of the ranks in which their sum is at least `least`.
     private static func exactRankTail(_ ranks: [Int], choosing chosen: Int, atLeast least: Int) -> Double {
         let most = ranks.reduce(0, +)
         var ways = [[Double]](repeating: [Double](repeating: 0, count: most + 1), count: chosen + 1)

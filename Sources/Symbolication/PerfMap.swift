@@ -108,7 +108,7 @@ struct PerfMap: Sendable {
 // MARK: - The file
 
 extension PerfMap {
-    /// Of a larger file the end is read, which has the most recently generated code.
+    /// In bytes. If a file is larger, only its end is read, which has the most recently generated code.
     static let sizeLimit = 32 << 20
 
     /// Identifies one state of a process's file. Nil if it has no file that can be trusted.

@@ -40,7 +40,7 @@ final class Allowance {
         inflates = budget.inflates
     }
 
-    /// To be called in loops: reads the clock every 256th time.
+    /// Call it in loops: it reads the clock every 256th time.
     func step() throws(SymbolProblem) {
         steps &+= 1
         if steps & 0xff == 0 { try checkTime() }

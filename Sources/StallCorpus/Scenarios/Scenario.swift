@@ -37,7 +37,7 @@ package struct Scenario: Sendable {
 /// What the monitor must report.
 enum Expectation: Sendable {
     case stall(ExpectedStall)
-    /// Nothing at all.
+    /// No report at all.
     case silence
 }
 

@@ -167,7 +167,7 @@ extension StallReport.Socket {
         }
     }
 
-    /// By the kernel's numbers (`include/net/tcp_states.h`).
+    /// Indexed by the kernel's numbers (`include/net/tcp_states.h`).
     private static let states: [String?] = [
         nil, "established", "syn_sent", "syn_recv", "fin_wait1", "fin_wait2", "time_wait", "close", "close_wait",
         "last_ack", "listen", "closing", "new_syn_recv",

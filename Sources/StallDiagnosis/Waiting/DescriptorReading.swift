@@ -31,7 +31,7 @@ package struct DescriptorReading: Hashable, Sendable {
         }
     }
 
-    /// By the form of the link.
+    /// Read from the form of the link.
     package var kind: DescriptorKind {
         guard let link else { return .unknown }
         if link.hasPrefix("/") { return .file }

@@ -167,7 +167,7 @@ struct KnownFault {
     static let originLimit = 16
 
     private(set) var report: ULID?
-    /// Until then its stalls are only counted.
+    /// Until this time its stalls are only counted.
     private(set) var quietUntil = MonotonicInstant(nanoseconds: 0)
     private(set) var window: Duration
     private(set) var seenAt = MonotonicInstant(nanoseconds: 0)

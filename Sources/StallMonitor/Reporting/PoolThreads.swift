@@ -102,7 +102,7 @@ extension StallReport.Pool {
     }
 
     /// `No worker was free: 4 stood in one job each, 3 of them at this, while at least 12 jobs waited.`
-    /// Of one long job: `1 job stood at this, while 1 of 2 workers was free.`
+    /// For one long job: `1 job stood at this, while 1 of 2 workers was free.`
     fileprivate func sentence(_ kind: StallKind) -> String {
         guard kind == .longJob else { return sentence }
         let free = max(0, width.subtractingReportingOverflow(running).partialValue)

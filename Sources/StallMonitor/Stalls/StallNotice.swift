@@ -100,7 +100,7 @@ struct StallObservation: Sendable {
     var otherProcess: OutsideProcess?
     /// What the loop waits for while it rests, if it is known. The clients that wait there are counted.
     var awaited: AwaitedDescriptors?
-    /// Of `stack`: see ``StackSample/loopFrame``.
+    /// The index into `stack`: see ``StackSample/loopFrame``.
     var loopFrame: Int?
 }
 

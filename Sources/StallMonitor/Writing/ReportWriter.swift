@@ -37,7 +37,7 @@ final class ReportWriter: Sendable {
     }
 
     private enum Pause {
-        /// Until then. Nil if nothing has to be tried again.
+        /// Until this time. Nil if nothing has to be tried again.
         case until(MonotonicInstant?)
         /// Everything is done.
         case forGood

@@ -87,7 +87,7 @@ struct OpenDirectory: ~Copyable {
         return raw
     }
 
-    /// The identity of the directory, whatever its path.
+    /// The identity of the directory, independent of its path.
     func identity() throws(ReportError) -> DirectoryIdentity {
         let raw = try describedSelf()
         return DirectoryIdentity(device: UInt64(raw.st_dev), inode: UInt64(raw.st_ino))

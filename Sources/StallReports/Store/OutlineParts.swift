@@ -10,7 +10,7 @@ package final class Shared<Value: Hashable & Sendable>: Hashable, Sendable {
 }
 
 extension Shared {
-    /// The object's identity, whatever its value: a key that does not require hashing many texts.
+    /// The object's identity, independent of its value: a key that does not require hashing many texts.
     package struct Identity: Hashable, Sendable {
         private let shared: Shared
 

@@ -88,7 +88,7 @@ public struct ReportReader: Sendable {
         return (runs, failures)
     }
 
-    /// The names of the store's files, oldest first, whatever their contents.
+    /// The names of the store's files, oldest first. Their contents are not checked.
     public func names() throws(ReportError) -> [ReportFileName] {
         try OpenDirectory(path: path).names().compactMap { ReportFileName($0) }.sorted()
     }

@@ -61,7 +61,7 @@ struct IndexOption: ParsableArguments {
     )
     var index: Bool?
 
-    /// To be called before anything is read.
+    /// Call it before anything is read.
     func use() {
         if let index { ReportIndexes.use(index ? .always : .never) }
     }

@@ -98,7 +98,7 @@ actor AlertWatch: Service {
         try await store.change(alerts: changed, removing: [])
     }
 
-    /// Tells each receiver what it has not been told yet.
+    /// Sends each receiver the alerts that it has not received yet.
     private func tell(_ now: Timestamp) async throws {
         for receiver in rules.receivers {
             let news = try await store.alerts().filter { alert in
