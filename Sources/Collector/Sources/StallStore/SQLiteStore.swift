@@ -150,7 +150,7 @@ public struct StoreError: Error, Hashable, CustomStringConvertible {
         guard let error = error as? DatabaseError else { return "\(error)" }
         return switch error.resultCode {
         case .SQLITE_CANTOPEN: "its directory is missing, or may not be written to"
-        case .SQLITE_NOTADB: "it is no SQLite database; give another name"
+        case .SQLITE_NOTADB: "it is not an SQLite database; give another name"
         case .SQLITE_READONLY: "it may not be written to"
         case .SQLITE_FULL: "the disk is full"
         default: error.message ?? "\(error.resultCode)"

@@ -36,7 +36,7 @@ final class LiveRoutes: Sendable {
                 place = try await self.store.lastPlace()
             }
             guard self.viewers.load(ordering: .relaxed) < Self.viewerLimit else {
-                throw Refusal(.tooManyRequests, "too many look already", [.retryAfter: "10"])
+                throw Refusal(.tooManyRequests, "too many clients follow the live feed already", [.retryAfter: "10"])
             }
             return Response(
                 status: .ok,
