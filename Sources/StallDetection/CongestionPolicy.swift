@@ -53,6 +53,9 @@ package struct CongestionPolicy: Sendable {
         raiseFloor(to: time)
     }
 
+    /// The time until `time` counts towards no stall that begins later.
+    package mutating func ignore(until time: MonotonicInstant) { raiseFloor(to: time) }
+
     package mutating func abandon(at time: MonotonicInstant) -> StallDecision {
         defer { open = nil }
         guard let open else { return .none }

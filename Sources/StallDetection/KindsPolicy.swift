@@ -199,9 +199,13 @@ package struct KindsPolicy: Sendable {
         }
     }
 
-    /// Excludes this much time from the present standstill, whether it is already a stall or not.
+    /// Excludes this much time, up to the latest look, from the present standstill, whether it is already a stall or not. The rules for turns
+    /// count from that look on.
     package mutating func exclude(_ time: Duration, because reason: PauseKind) {
         blocked.exclude(time, because: reason)
+        guard let lookedAt else { return }
+        congested?.ignore(until: lookedAt)
+        repeated?.ignore(until: lookedAt)
     }
 
     /// Starts again at `time`, because nothing was looked at before.

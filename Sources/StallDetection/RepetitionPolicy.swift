@@ -87,6 +87,9 @@ package struct RepetitionPolicy: Sendable {
         floor = max(time, floor ?? time)
     }
 
+    /// Turns that began before `time` are not added to the row.
+    package mutating func ignore(until time: MonotonicInstant) { floor = max(time, floor ?? time) }
+
     package mutating func abandon() -> StallDecision { close() }
 
     private mutating func judge(_ look: LoopSample) -> StallDecision {

@@ -73,6 +73,31 @@ struct KindsPolicyTests {
         #expect(findings.map(\.category) == [.blocked])
     }
 
+    @Test("A turn whose thread was kept from running from outside is not congested when it ends")
+    func excludedTurn() {
+        var policy = KindsPolicy(rule: StallRule())
+        let (start, length) = (KindsRun.start, 620)
+        var findings: [StallFinding] = []
+        for time in stride(from: 50, through: 700, by: 50) {
+            let (now, end) = (start + .milliseconds(time), start + .milliseconds(length))
+            let (isBusy, endsNow) = (time < length, time >= length && time < length + 50)
+            let look = LoopSample(
+                time: now,
+                pulse: .init(phase: isBusy ? .beforeSources : .waiting, modeIndex: 0, turn: 1),
+                turnStart: start,
+                firstTransition: endsNow ? end : nil,
+                callouts: 1,
+                busySince: isBusy ? start : nil,
+                turns: endsNow ? [BusyTurn(start: start, end: end)] : []
+            )
+            findings += policy.decide(look)
+            // As the watchdog does: the candidate is dismissed, and from then on the time between two looks is excluded.
+            if time == 250 { policy.dismiss(.blocked, because: .traced, at: now) }
+            if time > 250, isBusy { policy.exclude(.milliseconds(50), because: .traced) }
+        }
+        #expect(findings.map(\.category) == [.blocked])
+    }
+
     // MARK: - Repeated
 
     @Test("Five turns in a row longer than a tick are one stall, from the first one's start to the last one's end")
