@@ -127,12 +127,14 @@ private struct HealthService {
     }
 
     /// Waits until a client connects or sends, a connection has timed out, or the listener is shut down.
-    private func waitForEvents() {
+    private mutating func waitForEvents() {
         let isFull = connections.count >= HealthEndpoint.mostConnections
         var polled = [pollfd(fd: listener, events: isFull ? 0 : Int16(POLLIN), revents: 0)]
         polled += connections.map { pollfd(fd: $0.descriptor, events: $0.awaited, revents: 0) }
         let next = connections.map(\.deadline).min().map { max(0, ($0 - .now).nanoseconds / 1_000_000 + 1) }
         _ = unsafe poll(&polled, nfds_t(polled.count), next.map { Int32(clamping: $0) } ?? -1)
+        // While all connections are in use nothing is accepted, and poll would report the same again at once.
+        if polled[0].revents & Int16(POLLHUP | POLLNVAL) != 0 { hasEnded = true }
     }
 
     private mutating func acceptAll() {
