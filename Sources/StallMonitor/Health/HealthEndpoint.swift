@@ -145,10 +145,11 @@ private struct HealthService {
                 case EAGAIN: return
                 // The socket no longer listens, or the host has closed it and the number is now another file.
                 case EINVAL, EBADF, ENOTSOCK, EOPNOTSUPP: hasEnded = true
-                // Without descriptors or memory, accept would keep failing at once.
-                case EMFILE, ENFILE, ENOMEM, ENOBUFS: usleep(100_000)
                 // The error belongs to that connection alone (accept(2)).
-                default: continue
+                case ECONNABORTED, EHOSTDOWN, EHOSTUNREACH, EINTR, ENETDOWN, ENETUNREACH, ENONET, ENOPROTOOPT, EPROTO:
+                    continue
+                // Without descriptors or memory, or where a sandbox refuses the call, accept would keep failing at once.
+                default: usleep(100_000)
                 }
                 return
             }
