@@ -9,7 +9,8 @@ final class Listener: Sendable {
         case connection(MessageSocket)
         /// There was a connection, but no descriptor for it, so it was closed.
         case refused
-        /// There may be a connection, but no descriptor is left even to refuse it. It waits, and the socket stays ready.
+        /// There may be a connection, but it can be neither accepted nor refused: no descriptor or memory is left, or a sandbox refuses the
+        /// call. It waits, and the socket stays ready.
         case starved
         case nothing
     }
@@ -44,8 +45,8 @@ final class Listener: Sendable {
             reserve.withLock { if $0 < 0 { $0 = Self.makeReserve() } }
             return .connection(MessageSocket(owning: fd))
         case EMFILE, ENFILE: return refuse(&peer)
-        case ENOMEM, ENOBUFS: return .starved
-        default: return .nothing
+        case EAGAIN, ECONNABORTED: return .nothing
+        default: return .starved
         }
     }
 
