@@ -79,17 +79,36 @@ int run_loop_message_listen(int fd, const char *path) {
     return result;
 }
 
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int limit_sending(int fd, int64_t timeout_ns) {
+    // A send timeout of zero means no timeout, so the smallest one replaces it.
+    int64_t microseconds = timeout_ns / 1000 > 0 ? timeout_ns / 1000 : 1;
+    struct timeval timeout = {.tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000};
+    int result;
+    RETRYING(result, setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout));
+    return result;
+}
+
 int run_loop_message_connect(int fd, const char *path, int64_t timeout_ns) {
     struct sockaddr_un address;
     int result = fill(&address, path);
     if (result < 0) { return result; }
-    // A send timeout of zero means no timeout, so the smallest one replaces it.
-    int64_t microseconds = timeout_ns / 1000 > 0 ? timeout_ns / 1000 : 1;
-    struct timeval timeout = {.tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000};
-    RETRYING(result, setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout));
-    if (result < 0) { return result; }
-    RETRYING(result, connect(fd, (const struct sockaddr *)&address, sizeof address));
-    return result;
+    int saved = errno;
+    int64_t began = now_ns(), left = timeout_ns;
+    // After a signal the kernel's timeout begins anew, so the rest of it is set each time: a profiler's timer may send one every
+    // few milliseconds.
+    do {
+        result = limit_sending(fd, left);
+        if (result == 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) { result = -errno; }
+        left = timeout_ns - (now_ns() - began);
+    } while (result == -EINTR && left > 0);
+    errno = saved;
+    return result == -EINTR ? -EAGAIN : result;
 }
 
 int run_loop_message_peer(int fd, struct run_loop_peer *peer) {
