@@ -53,7 +53,10 @@ struct ProcessFiles: Hashable, Sendable {
     }
 
     var hasEnded: Bool {
-        guard let stat = readText(directory + "/stat"), let end = stat.lastIndex(of: ")") else { return true }
+        guard let stat = readText(directory + "/stat"), let end = stat.lastIndex(of: ")") else {
+            // Without a free descriptor nothing can be read, of a living process either.
+            return unsafe access(directory, F_OK) != 0
+        }
         let state = stat[end...].dropFirst(2).first
         return (state == "Z" || state == "X") && (threads?.count ?? 0) <= 1
     }

@@ -1,4 +1,5 @@
 import CProcessWatch
+import Glibc
 package import RunLoopKit
 package import StackCapture
 import StallDiagnosis
@@ -69,6 +70,9 @@ package final class ProcessWatch {
     private var refused: Set<Int32> = []
     private var clock: LookClock
     private var ticks = 0
+    /// The limit of open files while nothing is watched.
+    private var usualLimit: rlimit?
+    private static let openFiles = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
 
     package init(_ options: WatchOptions, _ reporter: OutsideReporter, tell: @escaping (WatchNote) -> Void) {
         (self.options, self.reporter, self.tell) = (options, reporter, tell)
@@ -82,6 +86,7 @@ package final class ProcessWatch {
     /// - Throws: Why it cannot be watched, and what to do.
     package func add(_ processID: Int32) throws(CaptureError) {
         guard processes[processID] == nil else { return }
+        allowManyFiles()
         let process = try WatchedProcess(
             processID,
             options,
@@ -91,6 +96,22 @@ package final class ProcessWatch {
         )
         processes[processID] = process
         tell(.watching(processID: processID, name: process.name))
+    }
+
+    /// Three files are kept open for each thread, and the usual limit is 1,024. A command that is started meanwhile would inherit the limit.
+    private func allowManyFiles() {
+        guard usualLimit == nil else { return }
+        var limit = rlimit()
+        guard unsafe getrlimit(Self.openFiles, &limit) == 0 else { return }
+        usualLimit = limit
+        limit.rlim_cur = limit.rlim_max
+        _ = unsafe setrlimit(Self.openFiles, &limit)
+    }
+
+    private func restoreLimit() {
+        guard var limit = usualLimit else { return }
+        usualLimit = nil
+        _ = unsafe setrlimit(Self.openFiles, &limit)
     }
 
     /// The watched processes that have not ended.
@@ -149,6 +170,7 @@ package final class ProcessWatch {
         for process in processes.values { process.release(.unwatched) }
         processes = [:]
         supply.close()
+        restoreLimit()
     }
 
     /// The ids of processes with a matching name: see ``ProcessFiles/named(_:)``.

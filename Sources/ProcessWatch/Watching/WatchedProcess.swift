@@ -92,8 +92,8 @@ final class WatchedProcess {
 
     /// Finds new threads, and notices when the process runs another program.
     private func scan() -> Bool {
-        guard let present = files.threads else { return false }
         guard !files.hasEnded else { return false }
+        guard let present = files.threads else { return true }
         if let now = files.program, now != program {
             // A new process may not have reached its first program yet.
             if program == nil { begin(with: now) } else { replace(by: now) }
