@@ -53,7 +53,7 @@ struct ProcessDirectory: Sendable, Hashable {
         defer { unsafe _ = closedir(list) }
         var paths: [String] = []
         while let entry = unsafe readdir(list) {
-            let name = unsafe withUnsafePointer(to: entry.pointee.d_name) {
+            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
                 unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
             }
             if Int32(name) != nil { paths.append("\(path)/task/\(name)") }

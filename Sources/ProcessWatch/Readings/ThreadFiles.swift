@@ -66,7 +66,7 @@ func readNumbers(_ path: String) -> [Int32]? {
     defer { unsafe _ = closedir(list) }
     var numbers: [Int32] = []
     while let entry = unsafe readdir(list) {
-        let name = unsafe withUnsafePointer(to: entry.pointee.d_name) {
+        let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
             unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
         }
         if let number = Int32(name) { numbers.append(number) }

@@ -138,7 +138,7 @@ extension ProcessIdentity {
         defer { unsafe _ = closedir(list) }
         var threads: [Int32] = []
         while let entry = unsafe readdir(list) {
-            let name = unsafe withUnsafePointer(to: entry.pointee.d_name) {
+            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
                 unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
             }
             if let thread = Int32(name) { threads.append(thread) }
