@@ -1,10 +1,11 @@
+import Glibc
 import RunLoopKit
 import StackCapture
 import StallDetection
 import StallDiagnosis
 import StallReports
 
-// Candidates that are not stalls: something outside keeps the thread from running, or it waits in the loop's own wait.
+// Candidates that are not stalls: something outside keeps the thread from running, or it waits in the loop's own wait or has left the loop.
 
 /// A time in which something outside kept a loop's thread from running while the watchdog was awake.
 struct OutsideDelay: Hashable, Sendable {
@@ -34,6 +35,24 @@ extension WatchedLoop {
         let since = outsideDelay?.since ?? span.earliestStart
         outsideDelay = OutsideDelay(kind: kind, pulse: pulse, since: since, until: time)
         return true
+    }
+
+    /// Dismisses a candidate whose thread has closed the epoll set of its loop. That loop is over, and the thread does something else until it
+    /// waits again. Only for loops that were found by their waits: others say when they end.
+    ///
+    /// - Returns: Whether it did.
+    func dismissIfLeft(at time: MonotonicInstant) -> Bool {
+        guard case .loop(let loop) = loop, loop is any PollingLoop, let set = loop.waitSet(inMode: pulse.modeIndex),
+            Self.isClosed(set)
+        else { return false }
+        dismiss(.blocked, because: .inWait, at: time)
+        return true
+    }
+
+    /// Whether the number is no epoll set any more.
+    private static func isClosed(_ set: Int32) -> Bool {
+        if fcntl(set, F_GETFD) < 0, errno == EBADF { return true }
+        return ![.epoll, .other, .unknown].contains(DescriptorReading.read(set).kind)
     }
 
     /// Dismisses a candidate whose stack shows the loop's own wait: the loop waits without publishing that. If the stack could

@@ -50,6 +50,7 @@ extension WatchedLoop {
         with services: inout WatchServices
     ) {
         if dismissIfStopped(category, span, at: time, with: services) { return }
+        if category == .blocked, dismissIfLeft(at: time) { return }
         noteSample(at: time)
         let stack = pulse.isAtRest ? .raced : services.detection(of: loop, at: place(at: pulse), time)
         if category == .blocked, dismissIfInWait(stack, at: time, with: services) { return }

@@ -68,7 +68,7 @@ public struct PauseKind: OpenName {
     public static let monitoringPaused = PauseKind(rawValue: "monitoring_paused")
     /// The wall clock was set. Nothing stopped, but times before and after cannot be compared.
     public static let clockStep = PauseKind(rawValue: "clock_step")
-    /// The loop's thread was found in the loop's own wait.
+    /// The loop's thread was found in the loop's own wait, or had closed the epoll set that the loop waits for.
     public static let inWait = PauseKind(rawValue: "in_wait")
 }
 

@@ -61,3 +61,24 @@ final class ForeignLoop: WatchableLoop {
         _ = unsafe write(wakeFlag, "x", 1)
     }
 }
+
+/// A loop that was found by its waits and is busy. What it waits for is an epoll set, or was one and is another file by now.
+final class LeftLoop: PollingLoop {
+    let heartbeat = LoopHeartbeat()
+    let label: String
+    let thread: LoopThread? = nil
+    let polledDescriptors: [Int32] = []
+    private let set: Int32
+
+    init(label: String, isOpen: Bool) {
+        self.label = label
+        set = isOpen ? epoll_create1(Int32(EPOLL_CLOEXEC)) : unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+        heartbeat.publish(.beforeSources)
+    }
+
+    deinit { close(set) }
+
+    func waitSet(inMode index: Int) -> Int32? { set }
+
+    func modeName(at index: Int) -> String? { nil }
+}
