@@ -166,8 +166,8 @@ let tests = targets([
     "StallDetectionTests": ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],
     "StallDiagnosisTests": ["CRunLoopShims", "RunLoopKit", "StackCapture", "StallDiagnosis", "StallReports"],
     "StallMonitorTests": [
-        "CLocks", "CRunLoopShims", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis", "StallMonitor",
-        "StallReports", "Symbolication", "TestSupport", "cause-host", "pause-host", "threshold-host",
+        "CLocks", "CRunLoopShims", "RunLoopKit", "RunLoopPorts", "StackCapture", "StallDetection", "StallDiagnosis",
+        "StallMonitor", "StallReports", "Symbolication", "TestSupport", "cause-host", "pause-host", "threshold-host",
     ],
     "StallMonitorLoopsTests": ["StallReports", "TestSupport", "loop-host", "shutdown-host"],
     "StallMonitorServiceTests": [

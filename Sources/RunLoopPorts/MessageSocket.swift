@@ -50,15 +50,18 @@ extension MessageSocket {
     /// R57).
     ///
     /// One system call if there is room; the components are not copied here.
+    ///
+    /// - Parameter destination: the receiver, for readers of the stack of a thread that waits for room.
     func send(
         _ message: PortMessage,
         kind: MessageHeader.Kind,
         number: UInt32 = 0,
-        timeout: Duration?
+        timeout: Duration?,
+        to destination: PortDestination?
     ) throws(RunLoopError) {
         try message.check()
         guard let port = message.replyPort else {
-            return try send(message, kind, number, message.descriptors, timeout)
+            return try send(message, kind, number, message.descriptors, timeout, destination)
         }
         let (ours, theirs) = try MessageSocket.pair()
         // Both ends were made here: only the messages can identify the process that got the other end.
@@ -66,7 +69,7 @@ extension MessageSocket {
         // The receiver may answer at once, so our end exists before the message is sent. If sending fails, our end sees the
         // other end close, and is dropped.
         try port.receiver.adopt(ours)
-        try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout)
+        try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout, destination)
     }
 
     private func send(
@@ -74,7 +77,8 @@ extension MessageSocket {
         _ kind: MessageHeader.Kind,
         _ number: UInt32,
         _ descriptors: [Int32],
-        _ timeout: Duration?
+        _ timeout: Duration?,
+        _ destination: PortDestination?
     ) throws(RunLoopError) {
         let header = MessageHeader(
             kind: kind,
@@ -85,13 +89,18 @@ extension MessageSocket {
             descriptorCount: descriptors.count
         )
         let failure = unsafe MessageSocket.withParts(header, message.components) { parts in
-            unsafe send(parts, descriptors, timeout)
+            unsafe send(parts, descriptors, timeout, destination)
         }
         if failure != 0 { throw MessageSocket.error(sending: failure) }
     }
 
     /// Returns 0 or the errno; ETIMEDOUT if there was no room in time.
-    private func send(_ parts: UnsafeBufferPointer<iovec>, _ descriptors: [Int32], _ timeout: Duration?) -> Int32 {
+    private func send(
+        _ parts: UnsafeBufferPointer<iovec>,
+        _ descriptors: [Int32],
+        _ timeout: Duration?,
+        _ destination: PortDestination?
+    ) -> Int32 {
         guard let start = parts.baseAddress else { return EINVAL }
         // The deadline is computed only when there is something to wait for: a clock read for each message is noticeable.
         var deadline: MonotonicInstant?
@@ -106,17 +115,26 @@ extension MessageSocket {
             if failure != -EAGAIN { return -failure }
             let end = deadline ?? .after(timeout)
             deadline = end
-            guard waitForRoom(until: end) else { return ETIMEDOUT }
+            let wait = PortWait(.room, at: destination ?? PortDestination(), isTimed: timeout != nil)
+            guard waitForRoom(until: end, wait) else { return ETIMEDOUT }
         }
     }
 
-    private func waitForRoom(until deadline: MonotonicInstant) -> Bool {
+    private func waitForRoom(until deadline: MonotonicInstant, _ wait: PortWait) -> Bool {
         while true {
             let forever = deadline == .distantFuture
             let left = forever ? -1 : max(0, MonotonicInstant.now.duration(to: deadline).nanoseconds)
-            let result = run_loop_message_wait_writable(descriptor, left)
+            let result = waitForRoom(left, wait)
             if result > 0 { return true }
             if left == 0 || result != -EINTR && result != 0 { return false }
+        }
+    }
+
+    private func waitForRoom(_ nanoseconds: Int64, _ wait: PortWait) -> Int32 {
+        unsafe withUnsafeTemporaryAllocation(of: UInt32.self, capacity: PortWait.count) { words in
+            guard let start = words.baseAddress else { return -EINTR }
+            unsafe wait.write(to: start, mode: nil)
+            return unsafe run_loop_message_wait_writable(descriptor, nanoseconds, start)
         }
     }
 

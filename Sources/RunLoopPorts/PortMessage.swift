@@ -137,7 +137,7 @@ public struct ReceivedMessage: Sendable {
     ///   `tooManyDescriptors`.
     public func reply(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
         guard expectsReply, let socket else { return }
-        try socket.send(message, kind: .reply, number: storage.header.number, timeout: timeout)
+        try socket.send(message, kind: .reply, number: storage.header.number, timeout: timeout, to: nil)
     }
 }
 

@@ -46,6 +46,8 @@ final class PortReceiver: Sendable {
 
     let options: LocalPort.Options
     let handler: LocalPort.Boxed
+    /// Where it is, for the threads that wait for it.
+    let place = PortPlace()
     let state = ForkSafeMutex(State())
     /// Held while a message is received, which never blocks.
     let space = ForkSafeMutex(ReceiveSpace())
@@ -75,8 +77,10 @@ final class PortReceiver: Sendable {
             let former = state
             state = State()
             state.isOpen = false
+            place.note([])
             return former
         }
+        NamedPlaces.forget(place)
         former.listening?.invalidate()
         for watched in former.watched.values {
             watched.socket.hangUp()
@@ -93,6 +97,7 @@ extension PortReceiver {
         state.withLock { state in
             guard state.isOpen else { return }
             state.presences.append(presence)
+            state.tell(place)
             do throws(RunLoopError) {
                 if let listening = state.listening { try presence.loop.add(listening, to: presence.mode) }
                 for (descriptor, watched) in state.watched where !state.passedOver.contains(descriptor) {
@@ -108,6 +113,7 @@ extension PortReceiver {
         state.withLock { state in
             if let index = state.index(of: presence.loop, presence.mode) {
                 state.presences.remove(at: index).retry?.invalidate()
+                state.tell(place)
             }
             if let listening = state.listening { presence.loop.remove(listening, from: presence.mode) }
             for watched in state.watched.values { presence.loop.remove(watched.source, from: presence.mode) }
@@ -133,6 +139,7 @@ extension PortReceiver {
             state.listener = listener
             state.listening = source
         }
+        NamedPlaces.note(place, at: NamedPlaces.Address(name: name, directory: directory))
     }
 
     /// Takes ownership of a connection. Throws `portInvalid` or `outOfResources`.
@@ -199,6 +206,8 @@ extension PortReceiver.State {
     fileprivate func index(of loop: EventRunLoop, _ mode: EventRunLoop.Mode) -> Int? {
         presences.firstIndex { $0.loop === loop && $0.mode == mode }
     }
+
+    fileprivate func tell(_ place: PortPlace) { place.note(presences.map { ($0.loop, $0.mode) }) }
 }
 
 // MARK: - One message at a time

@@ -26,7 +26,7 @@ extension RemotePort {
     ) throws(RunLoopError) -> ReceivedMessage {
         requireOneMode(mode, file, line)
         let loop = EventRunLoop.current
-        let waiter = LoopWaiter(loop)
+        let waiter = LoopWaiter(loop, PortWait(.reply, at: channel.destination, isTimed: receiveTimeout != nil))
         let number = try channel.enter(waiter)
         do {
             // This comes before anything is sent: without it no reply could be received.
@@ -109,11 +109,12 @@ extension RemotePort {
 
 /// A loop that waits for a reply in a nested run.
 private final class LoopWaiter: RemoteChannel.Waiter {
-    let completion = RunCompletion()
+    let completion: RunCompletion
     private let loop: EventRunLoop
     private let result = ForkSafeMutex<RemoteChannel.Outcome?>(nil)
 
-    init(_ loop: EventRunLoop) { self.loop = loop }
+    /// - Parameter wait: what the thread waits for, for readers of its stack.
+    init(_ loop: EventRunLoop, _ wait: PortWait) { (self.loop, completion) = (loop, RunCompletion(awaiting: wait)) }
 
     var outcome: RemoteChannel.Outcome? { completion.isSet ? result.withLock { $0 } : nil }
 

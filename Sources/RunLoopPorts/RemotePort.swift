@@ -32,7 +32,8 @@ public final class RemotePort: Sendable {
         let nanoseconds = max(0, timeout.nanoseconds)
         let failure = unsafe run_loop_message_connect(fd, handle.path(of: name.socketFile), nanoseconds)
         if failure < 0 { throw RemotePort.error(connecting: -failure) }
-        self.init(socket, onInvalidation: onInvalidation)
+        let destination = NamedPlaces.destination(NamedPlaces.Address(name: name, directory: directory), socket.peer)
+        self.init(socket, to: destination, onInvalidation: onInvalidation)
     }
 
     /// Connects to a port of this process, which may have no name.
@@ -44,11 +45,16 @@ public final class RemotePort: Sendable {
     ) throws(RunLoopError) {
         let (ours, theirs) = try MessageSocket.pair()
         try port.receiver.adopt(theirs)
-        self.init(ours, onInvalidation: onInvalidation)
+        self.init(ours, to: PortDestination(port.receiver.place), onInvalidation: onInvalidation)
     }
 
-    init(_ socket: MessageSocket, onInvalidation: (@Sendable (RemotePort) -> Void)?) {
-        let channel = RemoteChannel(socket)
+    /// - Parameter destination: the receiver, as far as it is known.
+    init(
+        _ socket: MessageSocket,
+        to destination: PortDestination = PortDestination(),
+        onInvalidation: (@Sendable (RemotePort) -> Void)?
+    ) {
+        let channel = RemoteChannel(socket, to: destination)
         self.channel = channel
         source = DescriptorSource(reading: socket.descriptor) { channel.deliver() }
         // Weak: a holder that has released the port needs no notification.
@@ -121,6 +127,7 @@ final class RemoteChannel: Sendable {
     let socket: MessageSocket
     /// The process that listened, or that made the other end; it sends the replies.
     let peer: run_loop_peer
+    let destination: PortDestination
     private let state = ForkSafeMutex(State())
     private let space = ForkSafeMutex(ReceiveSpace())
 
@@ -131,8 +138,9 @@ final class RemoteChannel: Sendable {
         var onClose: (@Sendable () -> Void)?
     }
 
-    init(_ socket: MessageSocket) {
+    init(_ socket: MessageSocket, to destination: PortDestination) {
         self.socket = socket
+        self.destination = destination
         peer = socket.peer
     }
 
@@ -148,7 +156,7 @@ final class RemoteChannel: Sendable {
     ) throws(RunLoopError) {
         guard isOpen else { throw RunLoopError(.portInvalid) }
         do {
-            try socket.send(message, kind: kind, number: number, timeout: timeout)
+            try socket.send(message, kind: kind, number: number, timeout: timeout, to: destination)
         } catch {
             if error.code == .portBecameInvalid { close(error) }
             throw error

@@ -45,6 +45,8 @@ struct CountTests {
         Bound(scenario: "wake-up-awake", calls: 0, allocations: 0),
         Bound(scenario: "wake-up-asleep", calls: 1, wakes: 1, allocations: 0),
         Bound(scenario: "wake-up-asleep-main", calls: 1, wakes: 1, allocations: 0),
+        // Sending, waiting, receiving; the object that waits, and its completion.
+        Bound(scenario: "port-request", calls: 3.5, wakes: 0.5, allocations: 2),
     ]
 
     @Test("R25: system calls and allocations for one operation stay within their bounds")

@@ -32,7 +32,11 @@ final class Poller: Sendable {
 
     /// The number of events taken by one wait. The lower one is used as long as it suffices, because it fits on the stack.
     /// Events that are left over stay at the head of the kernel's list.
-    private static let capacities = (usual: 64, greatest: 1024)
+    private static let capacities = (usual: min(64, roomOnStack / bytesPerEvent), greatest: 1024)
+    /// Up to 1,024 bytes are allocated on the stack. The words of a `PortWait` come before the events.
+    private static let roomOnStack = 1024 - bytesBeforeEvents
+    private static let bytesBeforeEvents = PortWait.count * MemoryLayout<UInt32>.stride
+    private static let bytesPerEvent = unsafe MemoryLayout<epoll_event>.stride
     /// A loop with work at hand polls the kernel at the latest after this number of turns, or in the first turn that begins
     /// after this duration. This bounds how long the main queue and the descriptors wait for a loop that is busy with its own
     /// work.
@@ -151,12 +155,18 @@ extension Poller {
 
 extension Poller {
     /// Waits, without limit if there is no timeout, and passes the events to `receive`. The loop's thread.
-    func wait(for timeout: Duration?, _ receive: (borrowing Events) -> Void) {
+    ///
+    /// - Parameter wait: What the thread waits for in this mode, if it waits for a port.
+    func wait(for timeout: Duration?, awaiting wait: (PortWait, mode: Int)?, _ receive: (borrowing Events) -> Void) {
         let fd = descriptor
         harvests.add(1, ordering: .relaxed)
         let capacity = capacity.load(ordering: .relaxed)
-        unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: capacity) { events in
-            guard let start = events.baseAddress else { return }
+        let size = Self.bytesBeforeEvents + capacity * Self.bytesPerEvent
+        unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: MemoryLayout<UInt64>.alignment) { bytes in
+            guard let memory = bytes.baseAddress else { return }
+            let words = unsafe memory.bindMemory(to: UInt32.self, capacity: PortWait.count)
+            if let wait { unsafe wait.0.write(to: words, mode: wait.mode) } else { unsafe PortWait.clear(words) }
+            let start = unsafe (memory + Self.bytesBeforeEvents).bindMemory(to: epoll_event.self, capacity: capacity)
             let count = unsafe event_run_loop_wait(
                 fd,
                 start,
@@ -171,7 +181,7 @@ extension Poller {
                 count == capacity ? Poller.capacities.greatest : Poller.capacities.usual,
                 ordering: .relaxed
             )
-            unsafe receive(Events(harvested: UnsafeBufferPointer(rebasing: events[..<max(0, Int(count))])))
+            unsafe receive(Events(harvested: UnsafeBufferPointer(start: start, count: max(0, Int(count)))))
         }
     }
 

@@ -81,8 +81,10 @@ extension LoopPhase {
 /// wakes the loop afterwards. The run notices at the end of the turn, even if it was set during a nested run.
 package final class RunCompletion: Sendable {
     private let flag = Atomic<Bool>(false)
+    /// What the thread waits for while the run sleeps, for readers of its stack.
+    let awaited: PortWait?
 
-    package init() {}
+    package init(awaiting wait: PortWait? = nil) { awaited = wait }
 
     /// Acquiring: if it is true, what was written before ``set()`` is visible.
     package var isSet: Bool { flag.load(ordering: .acquiring) }

@@ -69,7 +69,7 @@ extension EventRunLoop {
             if isOverdue { mode.forgetExpected() }
             var isFresh = true
             if sleeps && !hasReady(mode) {
-                harvest(mode, for: timeToWait(activation))
+                harvest(mode, for: timeToWait(activation), awaiting: activation.completion?.awaited)
             } else {
                 isFresh = isOverdue && ask(mode)
             }
@@ -184,12 +184,15 @@ extension EventRunLoop {
     }
 
     /// Takes the events that the kernel has, or those that arrive within the timeout.
-    private func harvest(_ mode: LoopMode, for timeout: Duration?) {
+    ///
+    /// - Parameter wait: What the thread waits for in a run that waits for something else than events.
+    private func harvest(_ mode: LoopMode, for timeout: Duration?, awaiting wait: PortWait? = nil) {
         guard prepareToWait(in: mode) else { return }
         let isBlind = missesMainQueue(mode)
         defer { if isBlind { mainQueue.checkUnwatched() } }
         mode.poller.wait(
-            for: isBlind ? min(timeout ?? Self.pauseWithoutDescriptors, Self.pauseWithoutDescriptors) : timeout
+            for: isBlind ? min(timeout ?? Self.pauseWithoutDescriptors, Self.pauseWithoutDescriptors) : timeout,
+            awaiting: wait.map { ($0, mode: mode.index) }
         ) { events in
             var ofDescriptors = 0
             for index in events.indices {

@@ -194,6 +194,9 @@ extension EventRunLoop {
         table.withLock { $0.modes.indices.contains(index) ? $0.modes[index].name : nil }
     }
 
+    /// The index of a mode in the heartbeat; nil while there is no such mode. Any thread.
+    func index(of mode: Mode) -> Int? { table.withLock { $0.existing(mode)?.index } }
+
     /// The epoll set on which the loop sleeps in the mode with an index read from the heartbeat; nil while there is none. Any
     /// thread.
     public func waitSet(inMode index: Int) -> Int32? {

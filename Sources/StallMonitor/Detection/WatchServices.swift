@@ -187,7 +187,7 @@ extension StackSource {
         return WaitSite(call, state: state) { capturer?.readMemory(at: $0, count: $1) }
     }
 
-    /// The owners of the lock that the loop's thread waits for, if its stack was just captured in futex(2) and the loop has not
+    /// The owners of the lock that the loop's thread waits for, if its stack was just captured in such a wait and the loop has not
     /// moved since.
     func lock(
         holding loop: WatchedThing,
@@ -214,7 +214,7 @@ extension StackSource {
         }
     }
 
-    /// The owners of the lock that a thread waits for, if its stack was just captured in futex(2).
+    /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait.
     func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
         guard followsLocks, let capturer else { return nil }
         return LockProbe(capturer: capturer).follow(threadID, capturedIn: stack.systemCall)

@@ -2,8 +2,8 @@ import RunLoopKit
 import StackCapture
 import StallDiagnosis
 
-/// Finds the owner of what a thread waits for in futex(2), then what that owner waits for, and so on. Runs on the watchdog's
-/// thread: it uses only reads that cannot fault, and captures of stacks.
+/// Finds the owner of what a thread waits for in futex(2), or for a port, then what that owner waits for, and so on. Runs on the
+/// watchdog's thread: it uses only reads that cannot fault, and captures of stacks.
 struct LockProbe {
     private let threads: LockThreads
 
@@ -23,40 +23,50 @@ struct LockProbe {
 
     init(_ threads: LockThreads) { self.threads = threads }
 
-    /// What the thread waits for, if it is still in the futex(2) in which its stack was captured. Nil otherwise.
+    /// What the thread waits for, if it is still in the call in which its stack was captured. Nil otherwise.
     func follow(_ threadID: Int32, capturedIn call: SystemCall?) -> LockFinding? {
         let deadline = MonotonicInstant.now + Self.budget
-        guard let futex = call.flatMap(FutexWait.init), let first = link(from: threadID, in: [], futex, by: deadline)
+        guard let known = knownWait(call), let first = link(from: threadID, in: [], known, by: deadline)
         else { return nil }
         var finding = LockFinding(waits: [first.wait], owners: [first.owner].compactMap { $0 })
         while let owner = finding.waits.last?.reading.owner, finding.waits.count < Self.longestChain {
             if let index = finding.waits.firstIndex(where: { $0.threadID == owner }) {
-                finding.closing = allSleepOn(finding.waits[index...]) ? index : nil
+                finding.closing = isClosed(finding.waits[index...]) ? index : nil
                 break
             }
             // What the owner waits for counts only if its stack was taken in that wait.
-            let futex = finding.owners.last?.call.flatMap(FutexWait.init)
-            guard let futex, let next = link(from: owner, in: finding.waits, futex, by: deadline) else { break }
+            guard let known = knownWait(finding.owners.last?.call),
+                finding.waits.last?.known.canEnd(during: known) == false,
+                let next = link(from: owner, in: finding.waits, known, by: deadline)
+            else { break }
             finding.waits.append(next.wait)
             if let owner = next.owner { finding.owners.append(owner) }
         }
         return finding
     }
 
+    private func knownWait(_ call: SystemCall?) -> KnownWait? { call.flatMap { KnownWait($0, threads.memory) } }
+
+    /// Whether the first thread of the waits, which the last one waits for, cannot end that wait, and all are still asleep.
+    private func isClosed(_ waits: ArraySlice<LockFinding.Wait>) -> Bool {
+        guard let first = waits.first, waits.last?.known.canEnd(during: first.known) == false else { return false }
+        return waits.allSatisfy { threads.sighting($0.threadID)?.sleepsOn(since: $0.sighting) == true }
+    }
+
     /// One wait, and its owner with a stack, unless the owner itself waits.
     private func link(
         from threadID: Int32,
         in waits: [LockFinding.Wait],
-        _ futex: FutexWait,
+        _ known: KnownWait,
         by deadline: MonotonicInstant
     ) -> (wait: LockFinding.Wait, owner: LockFinding.Owner?)? {
         var last: LockFinding.Wait?
         for _ in 0..<Self.tries where last == nil || MonotonicInstant.now < deadline {
-            guard var wait = wait(of: threadID, in: futex) else { return nil }
+            guard var wait = wait(of: threadID, in: known) else { return nil }
             guard let number = wait.reading.owner else { return (wait, nil) }
             let waitsItself = number == threadID || waits.contains { $0.threadID == number }
             let owner = waitsItself ? nil : owner(number)
-            let again = LockReading(futex, waiter: threadID, threads.memory)
+            let again = reading(known, of: threadID)
             // The order matters: the lock was read again while the thread was still asleep.
             let after = threads.sighting(threadID)
             if again == wait.reading, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
@@ -64,19 +74,28 @@ struct LockProbe {
             last = wait
         }
         return last.flatMap { wait in
-            threads.sighting(threadID)?.systemCall.flatMap(FutexWait.init) == futex ? (wait, nil) : nil
+            knownWait(threads.sighting(threadID)?.systemCall) == known ? (wait, nil) : nil
         }
     }
 
-    private func wait(of threadID: Int32, in futex: FutexWait) -> LockFinding.Wait? {
-        guard let sighting = threads.sighting(threadID),
-            sighting.systemCall.flatMap(FutexWait.init) == futex
+    /// What the memory says now. Nil if it is no longer that wait.
+    private func reading(_ known: KnownWait, of threadID: Int32) -> LockReading? {
+        switch known {
+        case .futex(let futex): LockReading(futex, waiter: threadID, threads.memory)
+        case .port(let port):
+            knownWait(threads.sighting(threadID)?.systemCall) == known ? LockReading(port, threads.memory) : nil
+        }
+    }
+
+    private func wait(of threadID: Int32, in known: KnownWait) -> LockFinding.Wait? {
+        guard let sighting = threads.sighting(threadID), knownWait(sighting.systemCall) == known,
+            let reading = reading(known, of: threadID)
         else { return nil }
         return LockFinding.Wait(
             threadID: threadID,
             evidence: threads.evidence(threadID),
-            futex: futex,
-            reading: LockReading(futex, waiter: threadID, threads.memory),
+            known: known,
+            reading: reading,
             sighting: sighting
         )
     }
@@ -93,9 +112,5 @@ struct LockProbe {
             threads.site(call, owner.evidence?.state)
         }
         return owner
-    }
-
-    private func allSleepOn(_ waits: ArraySlice<LockFinding.Wait>) -> Bool {
-        waits.allSatisfy { threads.sighting($0.threadID)?.sleepsOn(since: $0.sighting) == true }
     }
 }

@@ -3,7 +3,7 @@ import StackCapture
 import StallDiagnosis
 import StallReports
 
-/// What one reading of a futex shows about its lock. Pure, for given memory.
+/// What one reading of a futex, or of a wait for a port, shows about its lock. Pure, for given memory.
 struct LockReading: Hashable, Sendable {
     var kind: LockKind = .futex
     var address: UInt
@@ -31,6 +31,14 @@ struct LockReading: Hashable, Sendable {
                 seeOthers(wait, word, memory)
             }
         }
+    }
+
+    init(_ port: PortWait.Words, _ memory: LockMemory) {
+        address = port.connection
+        let place = port.process == 0 ? nil : "process \(port.process)"
+        let name = port.name == 0 ? nil : memory.label(at: port.name)
+        label = name == nil && place == nil ? nil : [name, place].compactMap(\.self).joined(separator: " in ")
+        hold(port.reason == .reply ? .portReply : .portRoom, port.thread, .waitPoint, memory)
     }
 
     private mutating func hold(_ kind: LockKind, _ owner: Int32, _ evidence: OwnerEvidence, _ memory: LockMemory) {
@@ -102,7 +110,7 @@ struct LockFinding: Sendable {
         var threadID: Int32
         /// The thread's name and state.
         var evidence: ThreadEvidence?
-        var futex: FutexWait
+        var known: KnownWait
         var reading: LockReading
         /// Where the thread was asleep. It shows whether it still is.
         var sighting: ThreadSighting

@@ -34,7 +34,7 @@ struct LockSummary {
             guard let owner = waits[index].lock.owner, owner.name == nil else { continue }
             waits[index].lock.owner = waits.first { $0.thread.id == owner.id }?.thread ?? owner
         }
-        for index in waits.indices where waits[index].lock.kind == .loopRequest {
+        for index in waits.indices where waits[index].lock.isAtLoop && waits[index].lock.label == nil {
             guard let owner = waits[index].lock.owner else { continue }
             waits[index].lock.label = owner.id == processID ? "main" : owner.name
         }
@@ -93,6 +93,8 @@ struct LockSummary {
     private func absence(_ wait: StallReport.LockWait) -> String {
         if let gone = wait.lock.abandonedBy { return ", held by thread \(gone), which has ended without releasing it" }
         if !wait.lock.kind.canHaveOwner { return ", which no thread owns" }
+        // A port of another process, or one that no loop has.
+        if wait.lock.kind == .portReply || wait.lock.kind == .portRoom { return "" }
         let changedHands = finding.waits.contains { Int32($0.threadID) == wait.thread.id && $0.changedHands }
         return changedHands ? ", which changed hands while it was looked at" : ", whose holder could not be told"
     }
@@ -109,7 +111,10 @@ struct LockSummary {
 
     private var deadlock: String {
         let links = cycle.map { "\($0.thread.words) waits for \($0.lock.phrase)" }
-        guard cycle.count > 1 else { return "Deadlock: \(links[0]), which it holds itself." }
+        guard cycle.count > 1 else {
+            return
+                "Deadlock: \(links[0]), which \(cycle.first?.lock.isAtLoop == true ? "is its own to serve" : "it holds itself")."
+        }
         let circle = zip(links, cycle).map { link, wait in link + (wait.lock.owner.map(wait.lock.possession) ?? "") }
         let outside = cycle.startIndex == 0 ? "" : "The thread waits behind others. "
         return "\(outside)Deadlock of \(cycle.count) threads: " + circle.joined(separator: "; ") + "."
@@ -139,6 +144,9 @@ extension StallReport.Thread {
 }
 
 extension StallReport.Lock {
+    /// Whether the owner is the thread of a loop, which has to run to end the wait.
+    fileprivate var isAtLoop: Bool { [.loopRequest, .portReply, .portRoom].contains(kind) }
+
     fileprivate var phrase: String {
         kind.words + (label.map { " (\($0))" } ?? "") + " at \(address)" + (timed ? ", with a timeout" : "")
     }
@@ -147,7 +155,8 @@ extension StallReport.Lock {
     fileprivate func possession(_ owner: StallReport.Thread) -> String {
         switch kind {
         case .threadJoin, .workerEnd: ": \(owner.words)"
-        case .loopRequest: ", to be served by \(owner.words)"
+        case .loopRequest, .portReply: ", to be served by \(owner.words)"
+        case .portRoom: ", to be emptied by \(owner.words)"
         default: ", held by \(owner.words)"
         }
     }
@@ -168,7 +177,7 @@ extension StallReport.LockWait {
             kind: kind,
             address: Address(UInt64(wait.reading.kind == .futex ? wait.baseAddress(of: kind) : wait.reading.address)),
             label: wait.reading.label,
-            timed: wait.futex.isTimed
+            timed: wait.known.isTimed
         )
         if keepsOwner, let number = wait.reading.owner {
             lock.owner = .init(number, owner?.evidence)
@@ -184,8 +193,10 @@ extension StallReport.LockWait {
 extension LockFinding.Wait {
     /// The address of the object that the futex is part of.
     fileprivate func baseAddress(of kind: LockKind) -> UInt {
+        guard case .futex(let futex) = known else { return reading.address }
         // A condition's waiters wait at one of two words in its middle: `__g_signals` (glibc 2.25 to 2.41).
-        kind == .condition && futex.address > 44 ? futex.address - (futex.address % 8 == 0 ? 40 : 44) : futex.address
+        return kind == .condition && futex.address > 44
+            ? futex.address - (futex.address % 8 == 0 ? 40 : 44) : futex.address
     }
 }
 

@@ -87,7 +87,7 @@ package final class OutsideProcess: Sendable {
         return done == count ? bytes : nil
     }
 
-    /// The owners of the lock that a thread waits for, if its stack was just captured in futex(2). Takes up to 100 ms.
+    /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait. Takes up to 100 ms.
     func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
         LockProbe(LockThreads(of: self)).follow(threadID, capturedIn: stack.systemCall)
     }

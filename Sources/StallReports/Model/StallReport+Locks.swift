@@ -9,7 +9,7 @@ extension StallReport {
         /// The address of the lock; for a joined thread, a dispatch queue or a condition, the address on which the thread
         /// waits.
         public var address: Address
-        /// A dispatch queue's label, or that of the run loop to which a request was made.
+        /// A dispatch queue's label, that of the run loop to which a request was made, or the name of a port.
         public var label: String?
         /// Nil for a lock that has no owner (a semaphore, a condition), and if it could not be determined with certainty.
         public var owner: Thread?
@@ -118,6 +118,10 @@ public struct LockKind: OpenName {
     public static let loopRequest = LockKind(rawValue: "loop_request")
     /// The end of a worker thread: `WorkerThread.join`. Its "owner" is the worker.
     public static let workerEnd = LockKind(rawValue: "worker_end")
+    /// The reply to a request through a message port: `RemotePort.request`. Its "owner" is the thread whose loop has the port.
+    public static let portReply = LockKind(rawValue: "port_reply")
+    /// Room in the queue of a message port. Its "owner" is the thread whose loop has the port.
+    public static let portRoom = LockKind(rawValue: "port_room")
 
     /// A phrase for a sentence, with its article. An unknown kind is shown by its name.
     public var words: String { Self.words[self] ?? "a \(rawValue)" }
@@ -155,6 +159,8 @@ public struct LockKind: OpenName {
         .dispatchLock: "a lock of libdispatch",
         .loopRequest: "a request to another run loop",
         .workerEnd: "the end of a worker thread",
+        .portReply: "the reply to a request through a port",
+        .portRoom: "room in the queue of a port",
     ]
 }
 

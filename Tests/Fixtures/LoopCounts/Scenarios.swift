@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import RunLoopKit
+import RunLoopPorts
 import Synchronization
 
 /// Operations that a loop repeats until the meter has counted enough. Each scenario runs in a separate process.
@@ -21,6 +22,7 @@ let scenarios: [(name: String, run: @Sendable (Meter) -> Void)] = [
     ("wake-up-asleep-main", { wakeAsleep($0) }),
     ("polled-run", { meter in onThread { poll(meter) } }),
     ("polled-run-main", { poll($0) }),
+    ("port-request", { meter in onThread { request(meter) } }),
 ]
 
 private func turnBySource(_ meter: Meter) {
@@ -161,6 +163,18 @@ private func poll(_ meter: Meter) {
     let loop = EventRunLoop.current
     loop.add(EventSource { _ in })
     while !meter.tick() { loop.run(for: .zero) }
+}
+
+/// Requests to a port on another thread's loop, each after the reply to the one before. The port stays in the loop that asks.
+private func request(_ meter: Meter) {
+    let port = LocalPort { try? $0.reply(PortMessage()) }
+    guard let worker = try? WorkerThread(name: "answers"), (try? worker.loop.add(port)) != nil,
+        let remote = try? RemotePort(to: port), (try? EventRunLoop.current.add(remote)) != nil
+    else { return }
+    let message = PortMessage()
+    while !meter.tick() { guard (try? remote.request(message)) != nil else { return } }
+    worker.stop()
+    worker.join()
 }
 
 // MARK: - Threads

@@ -79,6 +79,70 @@ struct LockReadingTests {
         }
     }
 
+    /// As a thread's memory has it that waits in the mode with index 3 for a port in the modes 0 and 3.
+    private func portWords(_ reason: PortWait.Reason, mode: UInt32 = 3, process: UInt32 = 0, name: UInt = 0) -> [UInt32]
+    {
+        words(UInt(PortWait.mark)) + [reason.rawValue, UInt32(owner), process, mode] + words(0b1001) + words(name)
+            + words(0x5000)
+    }
+
+    private func call(_ name: String, _ arguments: UInt...) throws -> SystemCall {
+        let number = try #require((0..<600).first { SystemCall(number: $0, arguments: []).name == name })
+        return SystemCall(number: number, arguments: arguments)
+    }
+
+    @Test(
+        "A wait for a port says whose thread it is for, in the words beside what the call gets; without their mark it is none"
+    )
+    func port() throws {
+        let epoll = try call("epoll_pwait2", 5, 0x2000, 64, 0)
+        let poll = try call("ppoll", 0x1000, 1, 0)
+        for (call, address, reason, kind) in [
+            (epoll, 0x2000 - 48, PortWait.Reason.reply, LockKind.portReply), (poll, 0x1008, .room, .portRoom),
+        ] as [(SystemCall, UInt, PortWait.Reason, LockKind)] {
+            let memory = memory([address: portWords(reason)])
+            let known = try #require(KnownWait(call, memory))
+            guard case .port(let port) = known else { return #expect(Bool(false), "\(known)") }
+            let reading = LockReading(port, memory)
+            #expect(reading.kind == kind && reading.owner == owner && reading.knownBy == .waitPoint)
+            #expect(reading.address == 0x5000 && reading.label == nil && !known.isTimed)
+            // The thread is gone.
+            #expect(LockReading(port, self.memory([address: portWords(reason)], threads: [waiter])).owner == nil)
+            for word in [0, 1, 2] {
+                var others = portWords(reason)
+                others[word] ^= 4
+                #expect(KnownWait(call, self.memory([address: others])) == nil)
+            }
+            #expect(KnownWait(call, self.memory([:])) == nil)
+        }
+        #expect(KnownWait(try self.call("ppoll", 0x1000, 2, 0), memory([0x1008: portWords(.room)])) == nil)
+        #expect(KnownWait(try self.call("read", 0x1000, 0x2000, 1), memory([0x2000 - 48: portWords(.reply)])) == nil)
+    }
+
+    @Test("A port is named by its name and, if that is another one, its process")
+    func portNames() throws {
+        let name: [UInt32] = [0x7665_7473, 0]
+        for (process, name, label) in [(0, name, "stev"), (77, name, "stev in process 77"), (77, [], "process 77")]
+            as [(UInt32, [UInt32], String)]
+        {
+            let words = portWords(.reply, process: process, name: name.isEmpty ? 0 : 0x9000)
+            let memory = memory([0x1000: words, 0x9000: name])
+            let port = try #require(PortWait.Words(words))
+            #expect(LockReading(port, memory).label == label)
+        }
+    }
+
+    @Test(
+        "A port in a mode that its thread runs meanwhile can be served; one in another mode, or of a thread that only waits, cannot"
+    )
+    func servedPort() throws {
+        let port = try #require(PortWait.Words(portWords(.reply)))
+        for (mode, isServed) in [(0, true), (3, true), (1, false), (.max, false), (64, false)] as [(UInt32, Bool)] {
+            let other = try #require(PortWait.Words(portWords(.reply, mode: mode)))
+            #expect(port.isServed(during: other) == isServed)
+        }
+    }
+
     @Test("A robust mutex has its owner in its word, with the waiters bit")
     func robust() throws {
         let word = UInt32(owner) | 0x8000_0000

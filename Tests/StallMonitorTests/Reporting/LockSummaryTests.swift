@@ -21,7 +21,7 @@ struct LockSummaryTests {
         return .init(
             threadID: thread,
             evidence: evidence("t\(thread)"),
-            futex: futex,
+            known: .futex(futex),
             reading: reading,
             sighting: sighting
         )
