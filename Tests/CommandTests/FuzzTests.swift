@@ -22,11 +22,27 @@ struct FuzzTests {
         #expect(run.output.contains("30 inputs, 0 problems"))
     }
 
+    @Test("short documents go through every reader and every format")
+    func every() throws {
+        let run = try fuzz("--every", "--inputs", "20", "--seed", "1")
+        #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
+        #expect(run.output.contains("20 inputs, 0 problems"))
+        for reader in ["export csv", "export firefox", "gate sarif", "list"] {
+            #expect(run.output.contains("\(reader) "))
+        }
+    }
+
     @Test("damaged documents make no reader trap or hang", arguments: [1, 1_000_000])
     func broken(seed: Int) throws {
         let run = try fuzz("--broken", "--inputs", "30", "--seed", "\(seed)")
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
         #expect(run.output.contains("30 inputs, 0 problems"))
+    }
+
+    @Test("two thousand inputs of short documents, each through every reader", .longForm)
+    func manyThroughEvery() throws {
+        let run = try fuzz("--every", "--inputs", "2000", "--seed", "8000000")
+        #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
     }
 
     @Test("six thousand damaged inputs", .longForm)

@@ -5,11 +5,12 @@ import Synchronization
 
 /// Gives the readers of a report directory documents that are valid by the schemas, and looks for failures.
 ///
-///     reader-fuzz [--schemas config] [--inputs 3000 | --all] [--seed 1] [--broken] [--print]
+///     reader-fuzz [--schemas config] [--inputs 3000 | --all] [--seed 1] [--broken] [--every] [--print]
 ///
-/// Everything the command renders is called in this process: see ``Trial``. A trap, and a wrong output, are reported
-/// with the seed of the input; `--inputs 1 --seed SEED` repeats that input. With `--broken` each document is damaged
-/// before it is read. `--print` only writes the documents, a line each.
+/// Everything the command renders is called in this process: see ``Trial``. A trap, and a wrong output, are reported with the seed of the input;
+/// `--inputs 1 --seed SEED` repeats that input. With `--broken` each document is damaged before it is read. With `--every` the documents
+/// are short, and each goes through every reader and every format instead of some. `--print` writes the documents, a line each, and does
+/// nothing else.
 ///
 /// The command's rendering folders are linked into this program's sources, because an executable's code cannot be
 /// linked into another program.
@@ -20,11 +21,12 @@ struct ReaderFuzz {
     var schemas = "config"
     var prints = false
     var breaks = false
+    var usesEvery = false
 
     static func main() throws {
         var fuzz = ReaderFuzz()
         guard fuzz.read(CommandLine.arguments.dropFirst()) else {
-            print("usage: reader-fuzz [--schemas DIR] [--inputs N | --all] [--seed N] [--broken] [--print]")
+            print("usage: reader-fuzz [--schemas DIR] [--inputs N | --all] [--seed N] [--broken] [--every] [--print]")
             exit(64)
         }
         try fuzz.run()
@@ -37,6 +39,7 @@ struct ReaderFuzz {
             case "--all": inputs = 1_000_000
             case "--print": prints = true
             case "--broken": breaks = true
+            case "--every": usesEvery = true
             case "--inputs": inputs = rest.next().flatMap { Int($0) } ?? -1
             case "--seed": seed = rest.next().flatMap { UInt64($0) } ?? 0
             case "--schemas": schemas = rest.next() ?? ""
@@ -53,14 +56,14 @@ struct ReaderFuzz {
         for index in 0..<inputs {
             let seed = seed &+ UInt64(index)
             LastWords.prepare(
-                "reader-fuzz: a trap or no end at --inputs 1 --seed \(seed)\(breaks ? " --broken" : "")\n"
+                "reader-fuzz: a trap or no end at --inputs 1 --seed \(seed)\(breaks ? " --broken" : "")\(usesEvery ? " --every" : "")\n"
             )
             alarm(600)
             if prints {
                 printDocuments(samplers, seed)
                 continue
             }
-            var trial = Trial(samplers, seed: seed, breaks: breaks)
+            var trial = Trial(samplers, seed: seed, breaks: breaks, usesEvery: usesEvery)
             trial.run()
             tally.add(trial)
             for problem in trial.problems { print("seed \(seed): \(problem)") }

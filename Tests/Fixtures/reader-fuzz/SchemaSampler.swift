@@ -18,10 +18,13 @@ struct SchemaSampler {
 
     /// One document as JSON. The same for equal dice.
     ///
-    /// - Parameter fixed: the values of some members of the outermost object, as JSON.
-    func document(_ dice: inout Dice, fixed: [String: String] = [:]) -> [UInt8] {
-        let (share, limit) = (dice.pick([1, 5, 5, 9, 10]), dice.pick([500, 500, 1000, 4000]))
-        var writer = Writer(identifiers: identifiers, share: share, limit: limit, fixed: fixed)
+    /// - Parameters:
+    ///   - isShort: no long arrays, so that a million documents can be read by every reader within an hour.
+    ///   - fixed: the values of some members of the outermost object, as JSON.
+    func document(_ dice: inout Dice, isShort: Bool = false, fixed: [String: String] = [:]) -> [UInt8] {
+        let share = dice.pick(isShort ? [1, 1, 2, 3, 5, 9, 10] : [1, 5, 5, 9, 10])
+        let limit = dice.pick(isShort ? [60, 100, 150, 300] : [500, 500, 1000, 4000])
+        var writer = Writer(identifiers: identifiers, share: share, limit: limit, isShort: isShort, fixed: fixed)
         writer.put(root, "", &dice, depth: 0)
         return writer.bytes
     }
@@ -167,9 +170,11 @@ private struct Writer {
     ]
     /// After this many bytes no array is begun: most documents are small, so that there are many.
     private let limit: Int
+    private let isShort: Bool
 
-    init(identifiers: [String], share: Int, limit: Int, fixed: [String: String]) {
+    init(identifiers: [String], share: Int, limit: Int, isShort: Bool, fixed: [String: String]) {
         (self.identifiers, self.share, self.limit, self.fixed) = (identifiers, share, limit, fixed)
+        self.isShort = isShort
     }
 
     mutating func put(_ shape: Shape, _ key: String, _ dice: inout Dice, depth: Int) {
@@ -197,11 +202,11 @@ private struct Writer {
         _ dice: inout Dice,
         _ depth: Int
     ) {
-        let wish = bytes.count > limit ? 0 : dice.pick([0, 1, 1, 2, 3, 5, dice.below(40)])
+        let wish = bytes.count > limit ? 0 : dice.pick([0, 1, 1, 2, 3, isShort ? 4 : 5, dice.below(isShort ? 8 : 40)])
         var count = min(max(wish, range.lowerBound), range.upperBound)
         // A few elements repeatedly: recursions, and duplicates of what should be unique.
         let isCyclic = dice.happens(1, in: 4)
-        if isCyclic, dice.happens(1, in: 20) { count = min(dice.below(600), range.upperBound) }
+        if isCyclic, !isShort, dice.happens(1, in: 20) { count = min(dice.below(600), range.upperBound) }
         var seen: [Range<Int>] = []
         bytes.append(UInt8(ascii: "["))
         for index in 0..<count {

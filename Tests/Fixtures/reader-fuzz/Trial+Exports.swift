@@ -5,8 +5,7 @@ import StallReports
 
 extension Trial {
     /// In one of the formats that other tools read.
-    mutating func export(_ reports: [StallReport], _ runs: [RunRecord]) {
-        let format = dice.pick(ExportFormat.allCases)
+    mutating func export(_ reports: [StallReport], _ runs: [RunRecord], _ format: ExportFormat) {
         let name = "export \(format.rawValue)"
         do {
             var exporter = format.makeExporter()

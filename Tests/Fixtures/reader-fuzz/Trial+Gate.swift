@@ -2,30 +2,38 @@ import Foundation
 import StallGate
 import StallReports
 
+/// The gate's outputs for other programs.
+enum GateOutput: CaseIterable {
+    case json, sarif, junit, html, markdown, gitHub
+}
+
 extension Trial {
-    /// Through one of the outputs that other programs read.
+    /// Through outputs that other programs read.
     mutating func judge(
         _ reports: [StallReport],
         _ runs: [RunRecord],
         by budget: Budget,
-        against baseline: Baseline?
+        against baseline: Baseline?,
+        _ outputs: [GateOutput]
     ) {
         var overview = ReportReader.Overview()
         (overview.stalls, overview.runs) = (reports.map(StallOutline.init), runs)
         let result = Gate.judge(.success(overview), by: budget, against: baseline)
         check("gate", result.text)
+        for output in outputs {
+            do { try write(result, as: output) } catch { problems.append("gate: \(error)") }
+        }
+    }
+
+    private mutating func write(_ result: GateResult, as output: GateOutput) throws {
         let root = dice.pick(["/", "", "/home/me/shop", "."])
-        do {
-            switch dice.below(6) {
-            case 0: check("gate json", JSONText.escaped(String(decoding: try result.json(), as: UTF8.self)))
-            case 1: try checkJSON("gate sarif", result.sarif(sourceRoot: root, version: "1"))
-            case 2: checkXML("gate junit", result.junit())
-            case 3: checkXML("gate html", result.html(sourceRoot: root), isWhole: false)
-            case 4: check("gate markdown", result.markdown(sourceRoot: root))
-            default: check("gate github", result.gitHubAnnotations(sourceRoot: root))
-            }
-        } catch {
-            problems.append("gate: \(error)")
+        switch output {
+        case .json: check("gate json", JSONText.escaped(String(decoding: try result.json(), as: UTF8.self)))
+        case .sarif: try checkJSON("gate sarif", result.sarif(sourceRoot: root, version: "1"))
+        case .junit: checkXML("gate junit", result.junit())
+        case .html: checkXML("gate html", result.html(sourceRoot: root), isWhole: false)
+        case .markdown: check("gate markdown", result.markdown(sourceRoot: root))
+        case .gitHub: check("gate github", result.gitHubAnnotations(sourceRoot: root))
         }
     }
 
@@ -45,7 +53,8 @@ extension Trial {
         } catch {
             problems.append("budget: \(error)")
         }
-        judge(reports, runs, by: budget, against: baseline(reports, runs))
+        let output = dice.pick(GateOutput.allCases)
+        judge(reports, runs, by: budget, against: baseline(reports, runs), [output])
     }
 
     private mutating func baseline(_ reports: [StallReport], _ runs: [RunRecord]) -> Baseline? {

@@ -1,17 +1,20 @@
 import Foundation
+import StallExport
 import StallGate
 import StallReports
 
 /// One input: some reports and run records that refer to each other, and a look at living processes, through the
 /// readers.
 ///
-/// Each report is drawn by one of the readers that draw reports, and each input goes through some of the others: in
-/// the same time all of them get as many different documents.
+/// Each report is drawn by one of the readers that draw reports, and each input goes through some of the others: in the same time all of them get
+/// as many different documents. A trial that uses every reader has short documents, each of which goes through all of them.
 struct Trial {
     let samplers: Samplers
     private let seed: UInt64
     /// Whether the documents are broken before they are read: see ``Mutator``.
     let breaks: Bool
+    /// Whether all readers see each document.
+    let usesEvery: Bool
     /// Whether reports and run records stay intact, for readers of other files made from them.
     private let sparesReports: Bool
     var dice: Dice
@@ -19,8 +22,8 @@ struct Trial {
     var calls: [String: Int] = [:]
     var problems: [String] = []
 
-    init(_ samplers: Samplers, seed: UInt64, breaks: Bool) {
-        (self.samplers, self.seed, self.breaks) = (samplers, seed, breaks)
+    init(_ samplers: Samplers, seed: UInt64, breaks: Bool, usesEvery: Bool = false) {
+        (self.samplers, self.seed, self.breaks, self.usesEvery) = (samplers, seed, breaks, usesEvery)
         var dice = Dice(seed: seed)
         let spares = dice.happens(1, in: 3)
         (sparesReports, self.dice) = (breaks && spares, dice)
@@ -29,6 +32,7 @@ struct Trial {
     mutating func run() {
         let reports = (0...dice.below(3)).compactMap { _ in report() }
         let runs = (0...dice.below(3)).compactMap { _ in runRecord() }
+        if usesEvery { return useEvery(reports, runs) }
         for report in reports {
             switch dice.below(8) {
             case 0...2: show(report)
@@ -45,16 +49,35 @@ struct Trial {
         case 3: top()
         case 4: faults(reports, runs)
         case 5: compare(reports, runs)
-        case 6: export(reports, runs)
+        case 6: export(reports, runs, dice.pick(ExportFormat.allCases))
         default: readGateFiles(reports, runs)
         }
+        if seed.isMultiple(of: 200) { readDirectory(reports, runs) }
+    }
+
+    private mutating func useEvery(_ reports: [StallReport], _ runs: [RunRecord]) {
+        for report in reports {
+            show(report)
+            showBriefly(report)
+            amend(report)
+            tail(report)
+            code(report)
+        }
+        list(reports, runs)
+        tail(reports, runs)
+        judge(reports, runs, by: budget(), against: nil, GateOutput.allCases)
+        for _ in reports { top() }
+        faults(reports, runs)
+        compare(reports, runs)
+        for format in ExportFormat.allCases { export(reports, runs, format) }
+        readGateFiles(reports, runs)
         if seed.isMultiple(of: 200) { readDirectory(reports, runs) }
     }
 
     // MARK: Documents
 
     private mutating func report() -> StallReport? {
-        let document = samplers.report.document(&dice)
+        let document = samplers.report.document(&dice, isShort: usesEvery)
         let bytes = sparesReports ? document : broken(document, "report")
         do {
             let report = try StallReport(json: bytes)
@@ -68,7 +91,7 @@ struct Trial {
     }
 
     private mutating func runDocument() -> [UInt8] {
-        let document = samplers.run.document(&dice)
+        let document = samplers.run.document(&dice, isShort: usesEvery)
         return sparesReports ? document : broken(document, "run record")
     }
 
@@ -165,17 +188,21 @@ struct Trial {
     }
 
     private mutating func judge(_ reports: [StallReport], _ runs: [RunRecord]) {
+        let budget = budget()
+        judge(reports, runs, by: budget, against: nil, [dice.pick(GateOutput.allCases)])
+    }
+
+    private mutating func budget() -> Budget {
         let allowed = ["v2:0000", "0000000000000000", "v999:0000"].compactMap(FingerprintPrefix.init)
-        let budget = Budget(
+        return Budget(
             maxStalls: dice.pick([nil, 0, 1, .max]),
             maxDurationNs: dice.pick([nil, 0, 1_000_000_000, .max]),
             allowed: Array(allowed.prefix(dice.below(4)))
         )
-        judge(reports, runs, by: budget, against: nil)
     }
 
     private mutating func top() {
-        let document = broken(samplers.snapshot.document(&dice), "snapshot")
+        let document = broken(samplers.snapshot.document(&dice, isShort: usesEvery), "snapshot")
         guard let snapshot = try? JSONDecoder().decode(LiveSnapshot.self, from: Data(document)) else {
             calls["refused", default: 0] += 1
             return
