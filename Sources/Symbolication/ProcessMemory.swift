@@ -39,26 +39,13 @@ struct ProcessDirectory: Sendable, Hashable {
         guard let processID else { return "/proc/self" }
         let whole = "/proc/\(processID)"
         if Self.hasMemory(whole) { return whole }
-        return Self.threads(of: whole).first(where: Self.hasMemory) ?? whole
+        return directoryNames(whole + "/task").map { "\(whole)/task/\($0)" }.first(where: Self.hasMemory) ?? whole
     }
 
     /// A thread with memory has an executable.
     private static func hasMemory(_ path: String) -> Bool {
         var byte: CChar = 0
         return unsafe readlink(path + "/exe", &byte, 1) > 0
-    }
-
-    private static func threads(of path: String) -> [String] {
-        guard let list = unsafe opendir(path + "/task") else { return [] }
-        defer { unsafe _ = closedir(list) }
-        var paths: [String] = []
-        while let entry = unsafe readdir(list) {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
-            }
-            if Int32(name) != nil { paths.append("\(path)/task/\(name)") }
-        }
-        return paths
     }
 
     /// The same file as the process itself sees it: it may be in another mount namespace or have another root directory.
@@ -73,6 +60,20 @@ struct ProcessDirectory: Sendable, Hashable {
         }
         return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
     }
+}
+
+/// The names in a directory, without `.` and `..`. Empty if it cannot be read.
+func directoryNames(_ path: String, limit: Int = .max) -> [String] {
+    guard let directory = unsafe opendir(path) else { return [] }
+    defer { unsafe closedir(directory) }
+    var names: [String] = []
+    while names.count < limit, let entry = unsafe readdir(directory) {
+        let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
+            unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+        }
+        if name != ".", name != ".." { names.append(name) }
+    }
+    return names
 }
 
 /// - Returns: The whole of a file whose size is not known in advance, or nil. Retries EINTR.

@@ -101,7 +101,7 @@ package struct LockedDatabase: Hashable, Sendable {
         let locks = FileLocks(table)
         var found: [(rank: Int, database: LockedDatabase)] = []
         let own = process.processID
-        for number in names(in: process.livingDirectory + "/fd").compactMap({ Int32($0) }) {
+        for number in readProcNumbers(process.livingDirectory + "/fd") ?? [] {
             guard let link = DescriptorReading.link(of: number, in: process), link.hasPrefix("/"),
                 let inode = regularFile("\(process.livingDirectory)/fd/\(number)"),
                 let lock = locks.database(inode: inode, isIndex: link.hasSuffix(indexSuffix), self: own)
@@ -131,7 +131,7 @@ package enum ChildProcesses {
     /// The children that have not ended, by the kernel's list (proc(5), `children`). Empty without such a list.
     package static func alive(of process: ObservedProcess = .own) -> [StallReport.ProcessName] {
         let tasks = process.directory + "/task"
-        let children = names(in: tasks).flatMap { task in
+        let children = (readProcNumbers(tasks) ?? []).flatMap { task in
             (readFile("\(tasks)/\(task)/children", limit: 1 << 16) ?? "").split(separator: " ").compactMap {
                 Int32($0)
             }
@@ -140,24 +140,9 @@ package enum ChildProcesses {
     }
 
     private static func hasEnded(_ pid: Int32) -> Bool {
-        guard let stat = readSmallFile("/proc/\(pid)/stat"), let name = stat.lastIndex(of: ")") else { return true }
-        return stat[name...].dropFirst(2).first == "Z"
+        let state = ProcessThread(threadID: pid, ofProcess: pid).state
+        return state == nil || state == "Z"
     }
-}
-
-/// The names in a directory of /proc.
-private func names(in directory: String) -> [String] {
-    guard let stream = unsafe opendir(directory) else { return [] }
-    defer { unsafe closedir(stream) }
-    var names: [String] = []
-    while let entry = unsafe readdir(stream) {
-        names.append(
-            unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
-            }
-        )
-    }
-    return names
 }
 
 extension [StallReport.Module] {

@@ -87,6 +87,11 @@ func readProcFile(_ path: String) -> String? {
     return text.hasSuffix("\n") ? String(text.dropLast()) : text
 }
 
+/// The entries of a directory of /proc whose names are numbers: processes, threads, descriptors. Nil if it cannot be read.
+package func readProcNumbers(_ path: String) -> [Int32]? {
+    (try? OpenDirectory(path: path).names())?.compactMap { Int32($0) }
+}
+
 /// The target of a link of /proc; nil if it cannot be read.
 func readProcLink(_ path: String) -> String? {
     var buffer = [UInt8](repeating: 0, count: 4096)
@@ -117,7 +122,7 @@ extension ProcessIdentity {
     /// ended before the others. Usually one system call.
     package static func livingThread(of pid: Int32) -> Int32 {
         if hasMemory("/proc/\(pid)") { return pid }
-        return threads(of: pid).first { hasMemory("/proc/\(pid)/task/\($0)") } ?? pid
+        return readProcNumbers("/proc/\(pid)/task")?.first { hasMemory("/proc/\(pid)/task/\($0)") } ?? pid
     }
 
     /// Where /proc shows the memory and the descriptors of a process (proc(5)). If its first thread has ended, this is the
@@ -131,19 +136,6 @@ extension ProcessIdentity {
     private static func hasMemory(_ path: String) -> Bool {
         var byte: CChar = 0
         return unsafe readlink(path + "/exe", &byte, 1) > 0
-    }
-
-    private static func threads(of pid: Int32) -> [Int32] {
-        guard let list = unsafe opendir("/proc/\(pid)/task") else { return [] }
-        defer { unsafe _ = closedir(list) }
-        var threads: [Int32] = []
-        while let entry = unsafe readdir(list) {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
-            }
-            if let thread = Int32(name) { threads.append(thread) }
-        }
-        return threads
     }
 
     /// The inode in `pid:[4026531836]`.

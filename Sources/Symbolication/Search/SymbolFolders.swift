@@ -38,7 +38,8 @@ final class SymbolFolders: Sendable {
         var left = entryLimit
         while left > 0, !folders.isEmpty {
             let folder = folders.removeFirst()
-            for name in names(in: folder.path, limit: left) {
+            // Sorted, so that the same file is used each time.
+            for name in directoryNames(folder.path, limit: left).sorted() {
                 try allowance.checkTime()
                 left -= 1
                 let path = "\(folder.path)/\(name)"
@@ -50,20 +51,6 @@ final class SymbolFolders: Sendable {
             }
         }
         return files
-    }
-
-    /// Sorted, so that the same file is used each time.
-    private static func names(in folder: String, limit: Int) -> [String] {
-        guard let directory = unsafe opendir(folder) else { return [] }
-        defer { unsafe closedir(directory) }
-        var names: [String] = []
-        while names.count < limit, let entry = unsafe readdir(directory) {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
-            }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return names.sorted()
     }
 
     /// Does not follow links: they could form a cycle.
