@@ -35,47 +35,15 @@ struct TraceEventExporter: ReportExporter {
     mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8] {
         var events: [Event] = []
         let process = processes[Process(report)] ?? processes.count + 1
-        let track = Track(process: process, label: report.watched.label)
         if processes.updateValue(process, forKey: Process(report)) == nil {
-            events.append(
-                Event(
-                    name: "process_name",
-                    phase: "M",
-                    process: process,
-                    track: 0,
-                    arguments: ["name": Self.name(of: report)]
-                )
-            )
+            events.append(Self.naming("process_name", Self.name(of: report), process: process, track: 0))
         }
+        let track = Track(process: process, label: report.watched.label)
         let number = tracks[track] ?? tracks.count + 1
         if tracks.updateValue(number, forKey: track) == nil {
-            events.append(
-                Event(
-                    name: "thread_name",
-                    phase: "M",
-                    process: process,
-                    track: number,
-                    arguments: ["name": plain(track.label)]
-                )
-            )
+            events.append(Self.naming("thread_name", plain(track.label), process: process, track: number))
         }
-        events.append(
-            Event(
-                name: plain(report.culpritName ?? report.kind.rawValue),
-                phase: "X",
-                process: process,
-                track: number,
-                arguments: [
-                    "id": report.id.description, "fingerprint": report.fingerprint.description,
-                    "verdict": report.cause.verdict.rawValue, "kind": report.kind.rawValue,
-                    "state": report.state.rawValue,
-                    "cause": plain(report.cause.summary),
-                ],
-                category: plain(report.kind.rawValue),
-                start: Double(report.startedAt.unixNanoseconds) / 1000,
-                length: Double(report.durationNs) / 1000
-            )
-        )
+        events.append(Self.bar(report, process: process, track: number))
         var bytes: [UInt8] = []
         for event in events {
             bytes += Array(separator.utf8) + (try line(event)).dropLast()
@@ -90,6 +58,30 @@ struct TraceEventExporter: ReportExporter {
     private static func name(of report: StallReport) -> String {
         let name = report.service?.name ?? report.process.executable ?? "process"
         return plain("\(name) (pid \(report.process.pid) on \(report.host.name))")
+    }
+
+    /// The event that names a process or a track.
+    private static func naming(_ event: String, _ name: String, process: Int, track: Int) -> Event {
+        Event(name: event, phase: "M", process: process, track: track, arguments: ["name": name])
+    }
+
+    /// The stall itself.
+    private static func bar(_ report: StallReport, process: Int, track: Int) -> Event {
+        Event(
+            name: plain(report.culpritName ?? report.kind.rawValue),
+            phase: "X",
+            process: process,
+            track: track,
+            arguments: [
+                "id": report.id.description, "fingerprint": report.fingerprint.description,
+                "verdict": report.cause.verdict.rawValue, "kind": report.kind.rawValue,
+                "state": report.state.rawValue,
+                "cause": plain(report.cause.summary),
+            ],
+            category: plain(report.kind.rawValue),
+            start: Double(report.startedAt.unixNanoseconds) / 1000,
+            length: Double(report.durationNs) / 1000
+        )
     }
 
     /// Times in microseconds, the format's unit.
