@@ -164,7 +164,7 @@ package final class SupplyLocation: Sendable {
         guard let cgroup = readSmallFile(process.livingDirectory + "/cgroup"),
             let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22)
         else { return }
-        let located = SupplyFiles(cgroup: cgroup, mounts: mounts, read: { readSmallFile($0) })
+        let located = SupplyFiles(cgroup: cgroup, mounts: mounts, read: readSmallFile)
         files.withLock { $0 = located }
     }
 }
@@ -187,12 +187,12 @@ package struct SupplyMeter {
     }
 
     /// The present counts. One reading is used for all calls within a short time: a look at many loops reads once.
-    package mutating func reading(at time: MonotonicInstant, noOlderThan age: Duration = .milliseconds(5)) -> Reading? {
-        if let last, time - last.time <= age { return last.reading }
+    package mutating func reading(at time: MonotonicInstant) -> Reading? {
+        if let last, time - last.time <= .milliseconds(5) { return last.reading }
         guard let files = location.found else { return nil }
         var supply = ProcessorSupply()
         supply.groups = files.limited.map(\.throttling)
-        supply.cgroupPressure = files.pressure.flatMap({ readSmallFile($0) }).flatMap(ProcessorSupply.pressure)
+        supply.cgroupPressure = files.pressure.flatMap(readSmallFile).flatMap(ProcessorSupply.pressure)
         supply.systemPressure = readSmallFile("/proc/pressure/cpu").flatMap(ProcessorSupply.pressure)
         supply.load = readSmallFile("/proc/loadavg").flatMap(ProcessorSupply.Load.init)
         supply.steal = steal()

@@ -47,9 +47,9 @@ struct ReportThrottle {
     ) -> SuppressionReason? {
         let fault = known(fingerprint)
         if let fault = faults[fault], time < fault.quietUntil, !fault.isExceeded(by: length) { return .repeated }
-        if reportRate?.hasRoom(for: 1, at: time) == false { return .reportRate }
+        if reportRate?.hasRoom(at: time) == false { return .reportRate }
         // Bytes beyond the limit must be made up for first.
-        if byteRate?.hasRoom(for: 1, at: time) == false { return .byteRate }
+        if byteRate?.hasRoom(at: time) == false { return .byteRate }
         return nil
     }
 
@@ -295,10 +295,10 @@ struct RateLimit {
         (self.perMinute, capacity, level) = (Double(perMinute), Double(burst), Double(burst))
     }
 
-    /// Whether there is room for this amount. Does not use it.
-    mutating func hasRoom(for amount: Double, at time: MonotonicInstant) -> Bool {
+    /// Whether there is room for one. Does not use it.
+    mutating func hasRoom(at time: MonotonicInstant) -> Bool {
         refill(until: time)
-        return level >= amount
+        return level >= 1
     }
 
     /// Uses this amount even if there is no room for it. Then there is no room for longer.

@@ -94,11 +94,9 @@ func systemCall<Result: SignedInteger>(path: String?, _ call: () -> Result) thro
 }
 
 /// The text at the start of a small file, of /proc or a control group. Nil if it cannot be read. Does not wait: the kernel
-/// produces such files when they are read.
-///
-/// - Parameter limit: The largest number of bytes to read. One read(2), so the kernel returns at most a page.
-package func readSmallFile(_ path: String, limit: Int = 4096) -> String? {
-    unsafe withStartOfFile(path, limit: limit) { unsafe String(decoding: $0, as: UTF8.self) }
+/// produces such files when they are read. One read(2) of 4096 bytes: the kernel returns at most a page.
+package func readSmallFile(_ path: String) -> String? {
+    unsafe withStartOfFile(path, limit: 4096) { unsafe String(decoding: $0, as: UTF8.self) }
 }
 
 /// Calls `body` with the bytes at the start of a small file, without an allocation.
