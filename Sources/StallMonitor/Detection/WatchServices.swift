@@ -150,15 +150,9 @@ struct StackSource: Sendable {
             thread.stack.isEmpty
             ? capturer.capture(threadID: thread.id)
             : capturer.capture(threadID: thread.id, stack: thread.stack, since: place.since?.nanoseconds)
-        guard place.isThat(of: loop.heartbeat) else { return .raced }
-        switch result {
-        case .success(let stack): return .captured(stack)
-        case .failure(let error): return .failed(error)
-        }
+        return place.isThat(of: loop.heartbeat) ? StackOutcome(result) : .raced
     }
-}
 
-extension StackSource {
     /// The stack that the loop's thread copied when it ran again, if it had no processor when its stack was requested.
     func lateStack(of loop: WatchedThing, since: MonotonicInstant) -> CapturedStack? {
         guard let capturer, let thread = loop.thread else { return nil }
@@ -189,13 +183,9 @@ extension StackSource {
 
     /// The owners of the lock that the loop's thread waits for, if its stack was just captured in such a wait and the loop has not
     /// moved since.
-    func lock(
-        holding loop: WatchedThing,
-        at place: LoopPlace,
-        _ stack: StackOutcome
-    ) -> LockFinding? {
-        guard followsLocks, let capturer, let thread = loop.thread, let captured = stack.captured else { return nil }
-        let finding = LockProbe(capturer: capturer).follow(thread.id, capturedIn: captured.systemCall)
+    func lock(holding loop: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
+        guard let thread = loop.thread, let captured = stack.captured else { return nil }
+        let finding = lock(holding: thread.id, captured)
         return place.isThat(of: loop.heartbeat) ? finding : nil
     }
 }
@@ -207,11 +197,7 @@ extension StackSource {
     func stack(of job: TaskPoolHeartbeat.RunningJob, in pool: TaskPoolHeartbeat) -> StackOutcome {
         guard let capturer else { return stackless }
         let result = capturer.capture(threadID: job.threadID)
-        guard pool.runningJobs?.contains(job) == true else { return .raced }
-        switch result {
-        case .success(let stack): return .captured(stack)
-        case .failure(let error): return .failed(error)
-        }
+        return pool.runningJobs?.contains(job) == true ? StackOutcome(result) : .raced
     }
 
     /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait.

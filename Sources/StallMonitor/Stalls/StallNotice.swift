@@ -141,6 +141,13 @@ enum StackOutcome: Sendable {
     /// Stacks cannot be taken, or the thread is unknown.
     case unavailable(String)
 
+    init(_ result: Result<CapturedStack, CaptureError>) {
+        switch result {
+        case .success(let stack): self = .captured(stack)
+        case .failure(let error): self = .failed(error)
+        }
+    }
+
     var captured: CapturedStack? {
         if case .captured(let stack) = self { stack } else { nil }
     }
