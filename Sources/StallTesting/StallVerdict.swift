@@ -1,6 +1,54 @@
 import StallReports
 import Testing
 
+/// Whether one test caused a stall. Determined from values only.
+enum StallFinding: Equatable {
+    /// The test caused it: its task or its function was stalled.
+    case own
+    /// It occurred during the test, and its origin is unknown: any of these tests may have caused it.
+    case unclear(among: [String])
+    /// It was too long only because the machine gave the thread no processor.
+    case machine
+
+    /// - Parameters:
+    ///   - scope: The scope to be judged.
+    ///   - scopes: All scopes of that time, including `scope`.
+    /// - Returns: Nil if `scope` did not cause the stall, or the stall is not too long for it.
+    static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallFinding? {
+        let limit = scope.limit.nanoseconds
+        guard scope.overlap(with: stall) > limit else { return nil }
+        var owners = scopes.filter { $0.isTask(of: stall) }
+        if owners.isEmpty { owners = scopes.filter { $0.isCaller(in: stall) } }
+        if owners.isEmpty {
+            // Every computing task occupies a worker for that time: the
+            // stall does not count for a test whose work is not involved.
+            guard stall.watched.type != .taskPool else { return nil }
+        } else {
+            guard owners.contains(where: { $0.number == scope.number }) else { return nil }
+        }
+        guard Double(scope.overlap(with: stall)) * stall.ownShare > Double(limit) else { return .machine }
+        if !owners.isEmpty { return .own }
+        let suspects = scopes.filter { $0.overlap(with: stall) > $0.limit.nanoseconds }
+        return .unclear(among: suspects.map(\.place.name).sorted())
+    }
+}
+
+extension StallReport {
+    /// The part of the stall in which the thread did not wait for a processor, 0 to 1. It is 1 if that was not measured.
+    var ownShare: Double {
+        if cause.verdict == .paused { return 0 }
+        return 1 - (cause.evidence?.runDelayShare ?? 0)
+    }
+}
+
+extension Duration {
+    /// Clamped to the range of `Int64`, and not negative.
+    var nanoseconds: Int64 {
+        let count = self / .nanoseconds(1)
+        return count >= 9.2e18 ? .max : Int64(max(count, 0))
+    }
+}
+
 /// What a test reports about a stall, as an issue.
 struct StallVerdict {
     let stall: StallReport
