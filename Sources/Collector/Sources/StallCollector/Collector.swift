@@ -106,7 +106,6 @@ public struct Collector: Service {
         IngestRoutes(store, options.limits, retention, metrics, audit).add(to: inner)
         QuestionRoutes(store: store).add(to: inner)
         RecordRoutes(store: store, readerLimit: options.maximumReaders).add(to: inner)
-        AlertRoutes(store: store).add(to: inner)
         LiveRoutes(store: store).add(to: inner)
         PageRoutes(store: store).add(to: inner)
         inner.get("metrics") { _, context in

@@ -40,6 +40,11 @@ struct QuestionRoutes {
             let report = try await report(context, store)
             return JSONAnswer.bytes(report, type: "application/json")
         }
+        router.get("api/v1/alerts") { _, context in
+            let team = try context.team(.read)
+            let lasting = try await store.alerts().filter { $0.team == team && $0.endedAt == nil }
+            return try JSONAnswer.make(["alerts": lasting.map { AlertMessage.Entry($0, nil) }])
+        }
     }
 
     private static func document(_ question: QuestionText, _ watchedNs: Int64, _ faults: [Fault]) -> FaultDocument {
