@@ -220,8 +220,8 @@ let package = Package(
     ]
         + ["RunLoopKit", "RunLoopPorts", "StallReports", "StallGate", "StallExport"].map(library)
         + ["StallMonitor", "StallMonitorLoops", "StallMonitorService", "StallTesting"].map(library),
-    // Each stands for the packages or libraries it needs. Without any (`traits: []`) no package is resolved, and there are the
-    // products up to `StallMonitorLoops`.
+    // Each stands for the packages or libraries it needs. Without any (`traits: []`) no package is resolved, and there are all
+    // libraries except `StallMonitorService`.
     traits: [
         .default(enabledTraits: ["Command", "Service", "Symbols", "Tracing", "YAML"]),
         .trait(name: "Command", description: "The command stall-monitor: its packages.", enabledTraits: ["Symbols"]),
