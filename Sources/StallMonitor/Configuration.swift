@@ -8,7 +8,8 @@ extension StallMonitor {
     /// In a configuration file, a key is the property's name, followed by the unit if the value is a number with a unit:
     /// `limits.reports`, `startupGraceMilliseconds`. Sizes are in `megabytes` there, and shares in `Percent`. The keys of `rule`
     /// have no prefix: `ticks`; `repeated.enabled` and `congested.enabled` switch those rules on. Only `metadata` and `details`
-    /// cannot be set in files. The environment variable of a key is the key in capitals: `STALL_MONITOR_LIMITS_REPORTS`.
+    /// cannot be set in files. The environment variable of a key is the key in capitals: `STALL_MONITOR_LIMITS_REPORTS`. Files and
+    /// variables are read by `StallMonitorService`; without it, only `STALL_MONITOR_DIRECTORY` is read.
     public struct Configuration: Sendable {
         /// Where reports are written. The directory is created, readable by its owner only.
         public var directory: String
