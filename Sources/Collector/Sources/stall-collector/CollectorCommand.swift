@@ -95,10 +95,15 @@ struct ServeCommand: AsyncParsableCommand {
     )
     var proxy: [String] = []
 
-    @Option(help: ArgumentHelp("Remove what is older.", valueName: "duration"))
+    @Option(help: ArgumentHelp("Remove what is older, 1h or more.", valueName: "duration"))
     var keep = "30d"
 
-    @Option(help: ArgumentHelp("Remove the oldest where the database is larger, as 500MB or 20GB.", valueName: "size"))
+    @Option(
+        help: ArgumentHelp(
+            "Remove the oldest where the database is larger: 10MB or more, as 500MB or 20GB.",
+            valueName: "size"
+        )
+    )
     var maxSize: String?
 
     @Option(help: ArgumentHelp("Rules for alerts; see the README.", valueName: "file"), completion: .file())
