@@ -2,6 +2,7 @@
 #
 #   scripts/package packages
 #   docker build -f config/containers/collector.Dockerfile -t stall-collector packages
+#   chown 4319 tokens && chmod 400 tokens
 #   docker run -v stalls:/var/lib/stall-collector -v ./tokens:/etc/stall-collector/tokens:ro -p 4319:4319 stall-collector
 FROM debian:bookworm-slim
 COPY stall-collector_*.deb /tmp/
