@@ -9,7 +9,7 @@ import Symbolication
 struct ReportsArgument: ParsableArguments {
     @Argument(
         help: ArgumentHelp(
-            "Report directories, or directories that contain some at any depth; or a collector's address, except for commands that follow.",
+            "Report directories, or directories that contain some at any depth. list, faults, show, export and gate also take a collector's address.",
             valueName: "dir"
         ),
         completion: .directory

@@ -14,7 +14,7 @@ struct ShowCommand: ParsableCommand {
               stall-monitor show latest --service shop --verdict deadlock
               stall-monitor show 01M7YF7P /var/lib/shop/stalls --full
               stall-monitor show 8a0d3d4a --since yesterday --flame
-              stall-monitor show ./stall-reports/stall-01M7YF7P0000000000000000.json
+              stall-monitor show ./stall-reports/stall-01M7YF7P000000000000000000.json
               stall-monitor show latest --format json | jq .stacks
 
             An id shows a stall; a fingerprint shows a fault: all its stalls, with their stacks merged. Any unique prefix works, \

@@ -20,11 +20,12 @@ struct GateRunCommand: ParsableCommand {
 
             The command gets an empty report directory in $STALL_MONITOR_DIRECTORY; monitors in it, or in any process that it \
             starts, report there. If none does within a second, its processes are watched from outside, as by 'stall-monitor \
-            watch --follow'. Stalls in the warm-up do not count: monitors read its length from \
+            watch --follow'. Stalls in the warm-up do not count if the processes are watched from outside, or if their monitor \
+            reads its configuration from the environment, as StallMonitorService(file:) does: the length is in \
             $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS.
 
             Each run is judged by the budget separately: a limit exceeded in more than half of the runs is over budget; in fewer \
-            runs it is flaky, which is inconclusive. All runs together are compared with the baseline. The verdict goes to \
+            runs it is intermittent, which is inconclusive. All runs together are compared with the baseline. The verdict goes to \
             standard error; JSON and JUnit go to standard output, like the command's own output.
 
             Exit code 0: within. 1: cannot judge, also because nothing was watched. 2: over budget or worse. 3: inconclusive. \
