@@ -30,7 +30,7 @@ struct GateBaselineCommand: ParsableCommand {
         @Argument(help: ArgumentHelp("Report directories.", valueName: "dir"), completion: .directory)
         var directories: [String] = []
 
-        @Option(name: .shortAndLong, help: ArgumentHelp("A file, or a folder.", valueName: "path"))
+        @Option(name: .shortAndLong, help: ArgumentHelp("A file, or a folder that exists.", valueName: "path"))
         var output = BaselineFile.defaultPath
 
         func validate() throws {
