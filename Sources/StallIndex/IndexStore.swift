@@ -162,7 +162,7 @@ final class IndexStore {
         }
         let strange = known.count { !$0.isListed }
         if strange >= 16, strange > known.count / 2 { looksAtEachFile = true }
-        for row in known where abs(now.nanoseconds(since: row.key.modified)) > 2_000_000_000 {
+        for row in known where now.nanoseconds(since: row.key.modified).magnitude > 2_000_000_000 {
             // A report that was replaced after it was listed is read again in the next pass.
             if row.isListed || looksAtEachFile { pass?.fresh.append((row.outline, row.key)) }
         }

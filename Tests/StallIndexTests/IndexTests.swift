@@ -127,6 +127,20 @@ struct IndexTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == names)
     }
 
+    @Test("A report from centuries ahead is indexed like the others")
+    func future() throws {
+        let directory = try IndexedDirectory(reports: 200)
+        try directory.age()
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+        let name = try #require(names.first { $0.hasPrefix("stall-") })
+        try FileManager.default.setAttributes(
+            [.modificationDate: Date(timeIntervalSince1970: 13_569_465_600)],
+            ofItemAtPath: directory.path + "/" + name
+        )
+        let truth = try directory.read(indexed: false)
+        for _ in 0..<2 { #expect(try directory.read() == truth) }
+    }
+
     @Test("Several readers at once, with reports added and removed, return what exists")
     func together() throws {
         let directory = try IndexedDirectory(reports: 400)
