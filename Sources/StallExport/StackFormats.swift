@@ -173,8 +173,8 @@ package struct WeightedStacks {
         var frames = stack.callers(from: 0).map { call($0, in: report) }
         if frames.isEmpty { return [number(of: Call(name: "(no stack)"))] }
         // After an awaited function there is no gap: its callers are not on the stack.
-        if let gap = stack.leftOut, gap.count > 0,
-            (0...min(frames.count, stack.async?.from ?? .max)).contains(gap.after)
+        if let gap = stack.leftOut, gap.count > 0, gap.after >= 0,
+            gap.after <= min(frames.count, stack.async?.from ?? .max)
         {
             frames.insert(Call(name: "… \(gap.count) frames left out"), at: gap.after)
         }

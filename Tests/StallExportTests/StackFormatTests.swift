@@ -37,6 +37,8 @@ struct StackFormatTests {
         report.stacks[0].async = .init(from: 1, frames: [ExportSample.frame("handler", own: true)], ends: .task)
         report.stacks[0].leftOut = .init(after: 1, count: 99)
         #expect(try ExportSample.text(.collapsed, [report]) == "main;handler;job;… 99 frames left out;read 600000\n")
+        report.stacks[0].async?.from = -1
+        #expect(try ExportSample.text(.collapsed, [report]) == "main;drain;job;read 600000\n")
     }
 
     @Test("speedscope: samples refer to existing frames, weights sum up to the profile's length")
