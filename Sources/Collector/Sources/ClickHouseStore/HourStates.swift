@@ -39,7 +39,9 @@ struct HourStates {
     /// Splits a time range into whole hours that have sums, and ranges in which stalls are counted.
     func split(_ range: Range<Int64>) -> (generations: [UInt64], raw: [Range<Int64>]) {
         let unit = Hours.hourNs
-        let (first, end) = ((range.lowerBound + unit - 1) / unit, range.upperBound / unit)
+        // Not lowerBound + unit - 1: a question may begin at the end of the range of Int64.
+        let first = range.lowerBound / unit + (range.lowerBound % unit == 0 ? 0 : 1)
+        let end = range.upperBound / unit
         guard first < end else { return ([], range.isEmpty ? [] : [range]) }
         let settled = generations.filter { $0.key >= first && $0.key < end }.map(\.value).sorted()
         var parts = raw.keys.filter { $0 >= first && $0 < end }.sorted().map { $0 * unit..<($0 + 1) * unit }

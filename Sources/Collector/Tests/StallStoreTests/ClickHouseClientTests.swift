@@ -77,6 +77,16 @@ struct ClickHouseClientTests {
         #expect { try rows(late) } throws: { ($0 as? ClickHouseError)?.code == 160 }
     }
 
+    @Test("A time range is split into whole hours also where time ends")
+    func hours() {
+        let (unit, states) = (Hours.hourNs, HourStates(touches: [1: 1, 2: 1], done: [1: (1, 7)]))
+        let (generations, raw) = states.split(unit / 2..<4 * unit)
+        #expect(generations == [7] && raw == [unit / 2..<unit, 2 * unit..<3 * unit])
+        for range in [Int64.max..<Int64.max, Int64.max - 1..<Int64.max] {
+            #expect(states.split(range).raw == [range].filter { !$0.isEmpty })
+        }
+    }
+
     // MARK: Against a server with preset answers
 
     private static func head(_ length: Int, status: String = "200 OK") -> String {
