@@ -128,7 +128,9 @@ import CIndexSQLite
         let text = unsafe String(cString: sqlite3_errstr(code))
         switch code & 0xff {
         case SQLITE_BUSY, SQLITE_LOCKED: return Failure(kind: .busy, text: text)
-        case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM: return Failure(kind: .other, text: text)
+        case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_TOOBIG, SQLITE_READONLY, SQLITE_CANTOPEN, SQLITE_PERM,
+            SQLITE_AUTH:
+            return Failure(kind: .other, text: text)
         // Not a usable file: damaged, with other tables, or written by an incompatible version of SQLite.
         default: return Failure(kind: .damaged, text: text)
         }

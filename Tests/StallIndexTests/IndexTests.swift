@@ -121,8 +121,11 @@ struct IndexTests {
         let names = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
         let truth = try directory.read(indexed: false)
         for folder in [nil, IndexFolder(path: "/proc/no-such-folder"), directory.folder] {
-            let index = DirectoryIndex(path: directory.path, use: .always, folder: folder, notes: .init())
+            let told = Told()
+            let notes = DirectoryIndex.Notes(tell: { told.add($0) })
+            let index = DirectoryIndex(path: directory.path, use: .always, folder: folder, notes: notes)
             #expect(try Answer(ReportReader(path: directory.path, index: index)) == truth)
+            #expect(told.all.allSatisfy { $0.contains("cannot be used now") })
         }
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == names)
     }
