@@ -77,6 +77,11 @@ struct Checkpoint: ~Copyable {
         while true {
             let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard descriptor >= 0 else { throw problem(path) }
+            // The file is replaced by rename(2): /dev/null must not be.
+            guard isFile(descriptor) else {
+                close(descriptor)
+                throw ShippingError("\(path) is not a regular file; give another name with --checkpoint")
+            }
             guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
                 defer { close(descriptor) }
                 throw errno == EWOULDBLOCK
@@ -87,6 +92,11 @@ struct Checkpoint: ~Copyable {
             if isCurrent(descriptor, path) { return descriptor }
             close(descriptor)
         }
+    }
+
+    private static func isFile(_ descriptor: Int32) -> Bool {
+        var status = stat()
+        return unsafe fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
     }
 
     private static func isCurrent(_ descriptor: Int32, _ path: String) -> Bool {

@@ -70,6 +70,14 @@ final class CheckpointTests {
         #expect(known == all.suffix(10))
     }
 
+    @Test("Anything but a regular file is refused, and stays")
+    func special() throws {
+        try #require(unsafe mkfifo(path, 0o600) == 0)
+        #expect(throws: ShippingError.self) { _ = try Checkpoint(path: self.path) }
+        var status = stat()
+        #expect(unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFIFO)
+    }
+
     @Test("Only one process at a time can have it")
     func owned() throws {
         let first = try Checkpoint(path: path)
