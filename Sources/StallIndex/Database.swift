@@ -1,4 +1,5 @@
 import CIndexSQLite
+import Glibc
 
 /// A SQLite database that holds blobs. For one thread at a time.
 ///
@@ -124,13 +125,20 @@ import CIndexSQLite
         }
     }
 
+    /// Whether the system permits the file to be written.
+    private static func isWritable(_ handle: OpaquePointer?) -> Bool {
+        guard let handle = unsafe handle, let file = unsafe sqlite3_db_filename(handle, "main") else { return false }
+        return unsafe access(file, W_OK) == 0
+    }
+
     private static func failure(_ code: Int32, _ handle: OpaquePointer?) -> Failure {
         let text = unsafe String(cString: sqlite3_errstr(code))
         switch code & 0xff {
         case SQLITE_BUSY, SQLITE_LOCKED: return Failure(kind: .busy, text: text)
-        case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_TOOBIG, SQLITE_READONLY, SQLITE_CANTOPEN, SQLITE_PERM,
-            SQLITE_AUTH:
+        case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_TOOBIG, SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_AUTH:
             return Failure(kind: .other, text: text)
+        // A damaged file can be read-only to SQLite, too.
+        case SQLITE_READONLY where unsafe !isWritable(handle): return Failure(kind: .other, text: text)
         // Not a usable file: damaged, with other tables, or written by an incompatible version of SQLite.
         default: return Failure(kind: .damaged, text: text)
         }
