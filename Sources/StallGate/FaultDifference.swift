@@ -56,10 +56,16 @@ public struct FaultDifference: Hashable, Sendable {
         }
         var half = rule
         (half.alarm, half.doubt) = (rule.alarm / 2, rule.doubt / 2)
-        let risen = Comparison(sides, by: half)
-        let fallen = Comparison(sides.map { ($0.fault, before: $0.after, after: $0.before) }, by: half)
+        let risen = Comparison(sides, by: half).most
+        let fallen = Comparison(sides.map { ($0.fault, before: $0.after, after: $0.before) }, by: half).most
         let found = zip(pairs, sides).map { pair, side in
-            Item(pair, side.before, side.after, risen: risen.most(of: side.fault), fallen: fallen.most(of: side.fault))
+            Item(
+                pair,
+                side.before,
+                side.after,
+                risen: risen[side.fault] ?? (false, 1),
+                fallen: fallen[side.fault] ?? (false, 1)
+            )
         }
         items = found.filter { $0.before.count.addingSaturated($0.after.count) > 0 }.sorted(by: Item.isFirst)
         (starvedBefore, starvedAfter) = (before.starved, after.starved)
@@ -105,11 +111,16 @@ extension FaultDifference.Item {
 }
 
 extension Comparison {
-    /// The most certain change of a fault for the worse: whether it is proven, and its probability by chance.
-    fileprivate func most(of fault: Fingerprint) -> (proven: Bool, probability: Double) {
-        let mine = items.filter { $0.fault == fault && $0.ratio >= 1 }
-        let proven = self.proven.filter { $0.fault == fault }
-        return (!proven.isEmpty, (proven.isEmpty ? mine : proven).map(\.probability).min() ?? 1)
+    /// The most certain change of each fault for the worse: whether it is proven, and its probability by chance.
+    fileprivate var most: [Fingerprint: (proven: Bool, probability: Double)] {
+        var most: [Fingerprint: (proven: Bool, probability: Double)] = [:]
+        for (items, isProven) in [(items.filter { $0.ratio >= 1 }, false), (proven, true)] {
+            for item in items {
+                let known = most[item.fault].flatMap { $0.proven == isProven ? $0.probability : nil } ?? 1
+                most[item.fault] = (isProven, min(known, item.probability))
+            }
+        }
+        return most
     }
 }
 
