@@ -4,12 +4,17 @@ import Glibc
 public enum Demangler {
     /// - Returns: The demangled name, or the symbol itself if it is not mangled or has an unknown mangling.
     public static func demangle(_ symbol: String) -> String {
-        switch language(of: symbol) {
+        guard symbol.utf8.count <= longestSymbol else { return symbol }
+        return switch language(of: symbol) {
         case .swift: demangleSwift(symbol) ?? symbol
         case .cPlusPlus: demangleCPlusPlus(symbol) ?? symbol
         case .c: symbol
         }
     }
+
+    /// Longer symbols are not demangled, and no symbol file has them: the demanglers call themselves for each level of nesting,
+    /// and a symbol of a hostile report would overflow the stack.
+    static let longestSymbol = 1 << 16
 
     static func language(of symbol: String) -> SymbolicatedFrame.Language {
         // The current Swift prefix ($s), those before 5.0 ($S, _T0), of embedded Swift ($e) and of macro expansions.

@@ -107,6 +107,7 @@ enum ShortName {
     }
 
     private static func backtraceName(_ symbol: String) -> String? {
+        guard symbol.utf8.count <= Demangler.longestSymbol else { return nil }
         var size = 0
         let name = unsafe symbol.withCString { unsafe backtraceDemangle($0, symbol.utf8.count, nil, &size) }
         guard let name = unsafe name else { return nil }

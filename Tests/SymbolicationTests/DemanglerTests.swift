@@ -76,6 +76,15 @@ struct DemanglerTests {
         #expect(Demangler.shortName(symbol) == name)
     }
 
+    @Test("a symbol longer than those of symbol files stays as it is, however deeply it is nested")
+    func tooLong() {
+        let count = 300_000
+        let symbol =
+            "$s1a1fyy" + String(repeating: "Say", count: count) + "Si" + String(repeating: "G", count: count) + "F"
+        #expect(Demangler.demangle(symbol) == symbol)
+        #expect(Demangler.shortName(symbol) == symbol)
+    }
+
     @Test("names with a closure inside give the module, although the runtime leaves their brackets open")
     func propagatedClosure() {
         let demangled = Demangler.demangle(Self.propagated)
