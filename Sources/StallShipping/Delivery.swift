@@ -74,7 +74,8 @@ struct Delivery: ~Copyable {
             case .accepted(let rejected, let message): accept(sent, rejected, message, &outbox)
             case .unavailable(let reason, let retryAfter): return .later(reason, retryAfter: retryAfter)
             case .unknownPath(let status):
-                guard outbox.signal == .logs else { return .off(status) }
+                // A collector has one path for both kinds: none there means no collector, or one that is out of reach.
+                guard outbox.signal == .logs || wire == .collector else { return .off(status) }
                 return .later("there is no /\(wire.path(outbox.signal)) at that address (\(status))", retryAfter: nil)
             case .refused(let reason):
                 let outcome = sent.count > 1 ? sendHalves(of: sent, &outbox) : suspect(sent[0], reason, &outbox)

@@ -161,6 +161,16 @@ struct ShipCommandTests {
         #expect(try next.stalls() == ids)
     }
 
+    @Test("If there is no collector at the address, run records wait like reports")
+    func noCollector() throws {
+        _ = try fixture.store.write(Sample.run())
+        let receiver = try OTLPReceiver(in: answers, plan: "{\"status\": 404, \"stays\": true}")
+        let run = try CommandRun(arguments: [
+            "ship", fixture.path, "--collector", receiver.url, "--checkpoint", fixture.root + "/sent", "--once",
+        ])
+        #expect(run.status == 1 && run.output.contains("; 1 not sent") && run.errors.contains("404"), "\(run)")
+    }
+
     @Test("A redirect is reported, and the token is sent nowhere else")
     func redirect() throws {
         try write(1)
