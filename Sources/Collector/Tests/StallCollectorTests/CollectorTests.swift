@@ -113,6 +113,24 @@ struct CollectorTests {
     private static let escaped =
         hostile.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
 
+    @Test("A plus in a form's address is a blank, in one of the API it is a plus")
+    func blanks() async throws {
+        try await withCollector { client in
+            let reports = [Self.report("my total()"), Self.report("a+b")]
+            try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: Self.lines(reports)) {
+                #expect($0.status == .accepted)
+            }
+            try await client.execute(uri: "/?text=my+total", method: .get) {
+                let page = String(decoding: $0.body, as: UTF8.self)
+                #expect(page.contains("my total()") && !page.contains("a+b"))
+            }
+            try await client.execute(uri: "/api/v1/faults?text=a+b", method: .get) {
+                let document = try JSONDecoder().decode(FaultDocument.self, from: Data($0.body))
+                #expect(document.faults.map(\.culprit) == ["a+b"])
+            }
+        }
+    }
+
     @Test("Of a request with good and bad lines the good ones are accepted, the bad ones reported by number")
     func mixed() async throws {
         try await withCollector { client in

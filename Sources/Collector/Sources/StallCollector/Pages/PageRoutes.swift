@@ -68,7 +68,7 @@ struct PageRoutes {
 
     private func compare(_ request: Request, _ question: QuestionText) async throws -> ComparePage {
         func release(_ name: String) -> String? {
-            let text = request.uri.queryParameters.getAll(name).last.map { VisibleText.of($0, limit: 256) }
+            let text = request.questionFields.getAll(name).last.map { VisibleText.of($0, limit: 256) }
             return text.flatMap { $0.isEmpty ? nil : $0 }
         }
         let selection = ComparePage.Selection(before: release("before"), after: release("after"))

@@ -14,7 +14,7 @@ struct QuestionText {
 
     /// - Throws: The mistake.
     init(_ request: Request, team: String, now: Timestamp = .now()) throws(Refusal) {
-        let fields = request.uri.queryParameters
+        let fields = request.questionFields
         func texts(_ name: String) -> [String] {
             // Names in the form in which the store has them.
             fields.getAll(name).filter { !$0.isEmpty }.prefix(32).map { VisibleText.of($0, limit: 256) }
@@ -54,4 +54,12 @@ struct QuestionText {
     }
 
     private static let epoch = Timestamp(seconds: 0)
+}
+
+extension Request {
+    /// The fields of the address. A browser writes a blank of a page's form as `+`; in an address of the API it is itself.
+    var questionFields: Parameters {
+        let isOfPage = !uri.path.hasPrefix("/api/")
+        return isOfPage ? URI(uri.string.replacing("+", with: "%20")).queryParameters : uri.queryParameters
+    }
 }
