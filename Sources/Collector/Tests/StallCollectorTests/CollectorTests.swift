@@ -169,6 +169,8 @@ struct CollectorTests {
             #expect(
                 try await post(Array(repeating: "x\n", count: 11).joined().utf8.map(\.self), [:]) == .contentTooLarge
             )
+            #expect(try await post([UInt8](repeating: 10, count: 22), [:]) == .contentTooLarge)
+            #expect(try await post([UInt8](repeating: 10, count: 20), [:]) == .accepted)
             #expect(try await post(good, [.contentEncoding: "gzip"]) == .accepted)
         }
     }

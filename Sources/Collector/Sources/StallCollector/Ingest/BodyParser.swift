@@ -58,6 +58,8 @@ struct BodyParser {
             var lines = try BodyLines(body, isPacked: isPacked, limits)
             while let line = try lines.next() {
                 number += 1
+                // Blank lines are no records, and a small packed body can have millions.
+                guard number / 2 <= limits.records else { throw tooMany }
                 parsed.bytes = lines.unpackedBytes
                 try take(line, number)
                 if parsed.bytes - lastTurn > Self.turnBytes {
@@ -86,9 +88,7 @@ struct BodyParser {
     }
 
     private mutating func add(_ number: Int, _ make: () throws(RefusedArrival) -> Arrival) throws {
-        guard parsed.count < limits.records else {
-            throw Refusal(.contentTooLarge, "more than \(limits.records) records in a request")
-        }
+        guard parsed.count < limits.records else { throw tooMany }
         let arrival: Arrival
         do throws(RefusedArrival) {
             arrival = try make()
@@ -99,6 +99,10 @@ struct BodyParser {
         guard share.grow(by: arrival.heldBytes) else { throw OutOfMemory() }
         parsed.arrivals.append(arrival)
         parsed.heldBytes = parsed.heldBytes.addingSaturated(arrival.heldBytes)
+    }
+
+    private var tooMany: Refusal {
+        Refusal(.contentTooLarge, "more than \(limits.records) records in a request")
     }
 
     private func tooLarge(_ bytes: Int) -> Refusal {
