@@ -115,7 +115,8 @@ import Glibc
                         unsafeBitCast(-1, to: sqlite3_destructor_type.self)
                     )
                 }
-            guard code == SQLITE_OK else { throw unsafe Self.failure(code, handle) }
+            // Too large a value: in a file, such a length is damage.
+            guard code == SQLITE_OK else { throw Failure(kind: .other, text: Self.text(code)) }
         }
         while true {
             let code = unsafe sqlite3_step(statement)
@@ -125,6 +126,8 @@ import Glibc
         }
     }
 
+    private static func text(_ code: Int32) -> String { unsafe String(cString: sqlite3_errstr(code)) }
+
     /// Whether the system permits the file to be written.
     private static func isWritable(_ handle: OpaquePointer?) -> Bool {
         guard let handle = unsafe handle, let file = unsafe sqlite3_db_filename(handle, "main") else { return false }
@@ -132,10 +135,10 @@ import Glibc
     }
 
     private static func failure(_ code: Int32, _ handle: OpaquePointer?) -> Failure {
-        let text = unsafe String(cString: sqlite3_errstr(code))
+        let text = text(code)
         switch code & 0xff {
         case SQLITE_BUSY, SQLITE_LOCKED: return Failure(kind: .busy, text: text)
-        case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_TOOBIG, SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_AUTH:
+        case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_AUTH:
             return Failure(kind: .other, text: text)
         // A damaged file can be read-only to SQLite, too.
         case SQLITE_READONLY where unsafe !isWritable(handle): return Failure(kind: .other, text: text)
