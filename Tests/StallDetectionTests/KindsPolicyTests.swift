@@ -1,5 +1,6 @@
 import RunLoopKit
 import TestSupport
+import StallReports
 import Testing
 
 @testable import StallDetection
