@@ -24,31 +24,14 @@ struct PprofExporter: ReportExporter {
         for (key, weight) in stacks.sorted { profile.message(2, sample(key, weight, &texts)) }
         let modules = Self.modules(of: stacks.calls)
         for (path, module) in modules.sorted(by: { $0.value.number < $1.value.number }) {
-            var mapping = ProtocolBuffer()
-            mapping.number(1, module.number)
-            mapping.number(5, texts.number(of: path))
-            mapping.number(6, texts.number(of: module.buildID ?? ""))
-            // All available names are included, so that pprof does not look for the file.
-            for known in 7...10 { mapping.number(known, 1) }
-            profile.message(3, mapping)
+            profile.message(3, Self.mapping(of: path, module.number, module.buildID, &texts))
         }
         // A location and its function have the same number.
         for (index, call) in stacks.calls.enumerated() {
             let number = Int64(index) + 1
-            var line = ProtocolBuffer()
-            line.number(1, number)
-            line.number(2, Int64(call.line ?? 0))
-            var location = ProtocolBuffer()
-            location.number(1, number)
-            location.number(2, call.module.flatMap { modules[$0]?.number } ?? 0)
-            location.message(4, line)
-            profile.message(4, location)
-            var function = ProtocolBuffer()
-            function.number(1, number)
-            function.number(2, texts.number(of: call.name))
-            function.number(3, texts.number(of: call.name))
-            function.number(4, texts.number(of: call.file ?? ""))
-            profile.message(5, function)
+            let mapping = call.module.flatMap { modules[$0]?.number } ?? 0
+            profile.message(4, Self.location(number, of: call, in: mapping))
+            profile.message(5, Self.function(number, of: call, &texts))
         }
         let kind = texts.valueType("blocked", "nanoseconds")
         let blockedText = texts.number(of: "blocked")
@@ -59,6 +42,40 @@ struct PprofExporter: ReportExporter {
         profile.number(12, 1)
         profile.number(14, blockedText)
         return profile.bytes
+    }
+
+    private static func mapping(of path: String, _ number: Int64, _ buildID: String?, _ texts: inout Texts)
+        -> ProtocolBuffer
+    {
+        var mapping = ProtocolBuffer()
+        mapping.number(1, number)
+        mapping.number(5, texts.number(of: path))
+        mapping.number(6, texts.number(of: buildID ?? ""))
+        // All available names are included, so that pprof does not look for the file.
+        for known in 7...10 { mapping.number(known, 1) }
+        return mapping
+    }
+
+    private static func location(_ number: Int64, of call: WeightedStacks.Call, in mapping: Int64) -> ProtocolBuffer {
+        var line = ProtocolBuffer()
+        line.number(1, number)
+        line.number(2, Int64(call.line ?? 0))
+        var location = ProtocolBuffer()
+        location.number(1, number)
+        location.number(2, mapping)
+        location.message(4, line)
+        return location
+    }
+
+    private static func function(_ number: Int64, of call: WeightedStacks.Call, _ texts: inout Texts)
+        -> ProtocolBuffer
+    {
+        var function = ProtocolBuffer()
+        function.number(1, number)
+        function.number(2, texts.number(of: call.name))
+        function.number(3, texts.number(of: call.name))
+        function.number(4, texts.number(of: call.file ?? ""))
+        return function
     }
 
     private func sample(_ key: WeightedStacks.Key, _ weight: WeightedStacks.Weight, _ texts: inout Texts)
