@@ -36,9 +36,9 @@ package struct CongestionPolicy: Sendable {
         defer { lastLook = look }
         candidate = nil
         if let congested = open { return follow(congested, look, taken) }
-        raiseFloor(to: look.hasExcludedTime ? look.time : taken?.upperBound)
+        ignore(until: look.hasExcludedTime ? look.time : taken?.upperBound)
         for turn in look.turns where turn.end - start(of: turn.start) >= threshold {
-            defer { raiseFloor(to: turn.end) }
+            defer { ignore(until: turn.end) }
             return .passed(.exact(from: start(of: turn.start), to: turn.end), lastLook?.pulse ?? look.pulse)
         }
         return begin(look)
@@ -50,11 +50,13 @@ package struct CongestionPolicy: Sendable {
     /// Excludes the time until `time`.
     package mutating func resume(at time: MonotonicInstant) {
         (open, candidate, lastLook) = (nil, nil, nil)
-        raiseFloor(to: time)
+        ignore(until: time)
     }
 
     /// The time until `time` counts towards no stall that begins later.
-    package mutating func ignore(until time: MonotonicInstant) { raiseFloor(to: time) }
+    package mutating func ignore(until time: MonotonicInstant?) {
+        if let time { floor = max(time, floor ?? time) }
+    }
 
     package mutating func abandon(at time: MonotonicInstant) -> StallDecision {
         defer { open = nil }
@@ -77,19 +79,19 @@ package struct CongestionPolicy: Sendable {
         _ look: LoopSample,
         _ taken: ClosedRange<MonotonicInstant>?
     ) -> StallDecision {
-        raiseFloor(to: taken?.upperBound)
+        ignore(until: taken?.upperBound)
         if let taken {
             open = nil
             return .ended(.exact(from: congested.start, to: max(taken.lowerBound, congested.start)))
         }
         if let turn = look.turns.first(where: { $0.start == congested.turn }) {
             open = nil
-            raiseFloor(to: turn.end)
+            ignore(until: turn.end)
             return .ended(.exact(from: congested.start, to: turn.end))
         }
         guard look.busySince != congested.turn else { return grow(congested, look) }
         open = nil
-        raiseFloor(to: look.time)
+        ignore(until: look.time)
         return .ended(.init(from: congested.start, between: lastLook?.time ?? look.time, and: look.time))
     }
 
@@ -101,10 +103,6 @@ package struct CongestionPolicy: Sendable {
     }
 
     private func start(of turn: MonotonicInstant) -> MonotonicInstant { max(turn, floor ?? turn) }
-
-    private mutating func raiseFloor(to time: MonotonicInstant?) {
-        if let time { floor = max(time, floor ?? time) }
-    }
 }
 
 extension LoopSample {

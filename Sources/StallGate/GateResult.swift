@@ -104,7 +104,7 @@ extension GateResult {
         lines += doubts.map { "  cannot judge: \($0.text(time: time))" }
         lines += cutShort.map { "  cut short: \(Self.cutShortLine($0))" }
         if repeats == 1 {
-            if let text = tooManyText { lines.append("  over budget: \(text)") }
+            if let text = tooMany?.message { lines.append("  over budget: \(text)") }
             lines += tooLongLines.map { "  over budget: \($0)" }
         }
         lines += ruleFindings.map(Self.line)
@@ -147,10 +147,6 @@ extension GateResult {
     private var stillRunning: String {
         let count = runs.count { $0.state == .running }
         return count == 0 ? "" : count == runs.count ? ", still running" : ", \(count) of them still running"
-    }
-
-    var tooManyText: String? {
-        tooMany?.message
     }
 
     /// The findings that the lines about the total number and durations do not contain.
