@@ -39,7 +39,7 @@ extension ClickHouseStore {
             )
             let ended = try row.number(5)
             alert.endedAt = ended == Self.lasts ? nil : Timestamp(sinceEpoch: ended)
-            (alert.toldBegin, alert.toldEnd) = (Self.names(row.text(6)), Self.names(row.text(7)))
+            (alert.toldBegin, alert.toldEnd) = (Alert.keys(row.text(6)), Alert.keys(row.text(7)))
             return alert
         }
     }
@@ -59,8 +59,8 @@ extension ClickHouseStore {
                 rows.add(alert.text)
                 rows.add(alert.beganAt.sinceEpoch)
                 rows.add(alert.endedAt?.sinceEpoch ?? Self.lasts)
-                rows.add(Self.text(alert.toldBegin))
-                rows.add(Self.text(alert.toldEnd))
+                rows.add(Alert.text(alert.toldBegin))
+                rows.add(Alert.text(alert.toldEnd))
                 rows.endRow()
             }
         }
@@ -69,8 +69,4 @@ extension ClickHouseStore {
 
     /// Means that an alert has not ended.
     private static let lasts: Int64 = -1
-
-    /// Joins names, which contain no line breaks.
-    private static func text(_ names: Set<String>) -> String { names.sorted().joined(separator: "\n") }
-    private static func names(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
 }

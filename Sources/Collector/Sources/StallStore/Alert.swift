@@ -24,6 +24,10 @@ public struct Alert: Hashable, Sendable {
         (self.team, self.rule, self.subject, self.text) = (team, rule, subject, text)
         self.beganAt = beganAt
     }
+
+    /// The form in which stores keep the keys of receivers: a line each.
+    package static func text(_ keys: Set<String>) -> String { keys.sorted().joined(separator: "\n") }
+    package static func keys(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
 }
 
 /// The latest run record of a service's monitor on a host.

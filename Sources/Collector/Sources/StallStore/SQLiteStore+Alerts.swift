@@ -127,8 +127,8 @@ extension SQLiteStore {
                     beganAt: Timestamp(sinceEpoch: row["began"])
                 )
                 alert.endedAt = (row["ended"] as Int64?).map { Timestamp(sinceEpoch: $0) }
-                alert.toldBegin = Self.names(row["told_begin"])
-                alert.toldEnd = Self.names(row["told_end"])
+                alert.toldBegin = Alert.keys(row["told_begin"])
+                alert.toldEnd = Alert.keys(row["told_end"])
                 return alert
             }
         }
@@ -152,16 +152,12 @@ extension SQLiteStore {
                         """,
                     arguments: [
                         alert.team, alert.rule, alert.subject, alert.text, alert.beganAt.sinceEpoch,
-                        alert.endedAt?.sinceEpoch, Self.text(alert.toldBegin), Self.text(alert.toldEnd),
+                        alert.endedAt?.sinceEpoch, Alert.text(alert.toldBegin), Alert.text(alert.toldEnd),
                     ]
                 )
             }
         }
     }
-
-    /// Joins names, which contain no line breaks.
-    private static func text(_ names: Set<String>) -> String { names.sorted().joined(separator: "\n") }
-    private static func names(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
 }
 
 extension LatestRun {
