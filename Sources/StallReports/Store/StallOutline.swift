@@ -141,7 +141,6 @@ extension StallOutline {
         get { traits.value.culprit }
         set { Self.change(&traits) { $0.culprit = newValue } }
     }
-    /// ``StallReport/culpritName``
     /// The culprit's name: ``StallReport/culpritName``.
     public var culpritName: String? {
         get { traits.value.culpritName }
