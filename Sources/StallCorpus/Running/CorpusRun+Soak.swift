@@ -9,14 +9,14 @@ import Synchronization
 package struct SoakResult: Codable, Sendable {
     var seconds: Int
     /// The turns of all loops.
-    var turns: UInt64
+    var turns: UInt64 = 0
     /// Reports of turns that really were long, as measured by the loops themselves.
-    var trueStalls: Int
-    var falseAlarms: [FoundStall]
-    var ticks: Int64
+    var trueStalls = 0
+    var falseAlarms: [FoundStall] = []
+    var ticks: Int64 = 0
     /// The ticks at which the watchdog itself was late.
-    var lateTicks: Int64
-    var watchdogCPUMs: Double
+    var lateTicks: Int64 = 0
+    var watchdogCPUMs = 0.0
     var failure: String?
 
     package var passed: Bool { failure == nil && falseAlarms.isEmpty && turns > 0 }
@@ -53,7 +53,7 @@ extension CorpusRun {
         defer { busy.stop() }
         let name = Soak(seconds: seconds).name
         let place = "\(directory)/\(name)"
-        if let problem = make(place) { return SoakResult(failure: problem, seconds: seconds) }
+        if let problem = make(place) { return SoakResult(seconds: seconds, failure: problem) }
         let end = ChildProcess.run(
             command,
             adding: [ScenarioProcess.nameVariable: name, ScenarioProcess.directoryVariable: place],
@@ -66,20 +66,6 @@ extension CorpusRun {
 }
 
 extension SoakResult {
-    /// A soak that could not start.
-    fileprivate init(failure: String, seconds: Int) {
-        self.init(
-            seconds: seconds,
-            turns: 0,
-            trueStalls: 0,
-            falseAlarms: [],
-            ticks: 0,
-            lateTicks: 0,
-            watchdogCPUMs: 0,
-            failure: failure
-        )
-    }
-
     fileprivate init(
         _ seconds: Int,
         _ end: ChildProcess.End,
