@@ -20,12 +20,13 @@ extension WatchdogState {
         services.notices.add(.checkpoint)
     }
 
-    /// Looks again, and counts from `time` on.
+    /// Looks again at what was paused, and counts from `time` on. A loop that was not paused is left alone: it may be stalled.
     ///
     /// - Parameter missed: How much time the watchdog had missed by then.
     mutating func resume(_ number: Int?, at time: MonotonicInstant, missed: Duration) {
+        let paused = loops(number).filter { isPaused($0) }
         if number == nil { closeMonitorsPause(at: time) }
-        for watched in loops(number) {
+        for watched in paused {
             if number != nil { closePause(of: watched, at: time) }
             guard !isPaused(watched) else { continue }
             watched.resume(at: time)

@@ -112,6 +112,33 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("A resumption without a pause changes nothing: an ongoing stall still ends")
+    func resumptionWithoutPause() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        let number = test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
+        loop.leaveRest()
+        var (began, ended) = (0, 0)
+        // This time limit only ends a hang: the stall takes 6 ms.
+        let deadline = MonotonicInstant.now + .seconds(120)
+        while ended == 0, MonotonicInstant.now < deadline {
+            test.round.look()
+            for notice in test.takeNotices() {
+                switch notice {
+                case .began:
+                    began += 1
+                    let missed = test.round.missed
+                    for which in [nil, number] { test.round.resume(which, at: .now, missed: missed) }
+                    loop.rest()
+                case .ended: ended += 1
+                default: break
+                }
+            }
+        }
+        #expect(began == 1 && ended == 1)
+        test.round.finish()
+    }
+
     @Test("A stop of the process during a look counts towards no stall, and is a pause")
     func stopInALook() {
         let stops = Atomic(false)
