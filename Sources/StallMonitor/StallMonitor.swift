@@ -138,7 +138,10 @@ public final class StallMonitor: Sendable {
             let ticks = Int(min(max((length / rule.tick).rounded(.up), 1), 10_000))
             let long = StallRule(tick: rule.tick, ticks: ticks, repeated: nil, congested: nil)
             do throws(StallMonitorError) {
-                watch.jobs = try self.watch(.job(OldestJob(of: pool)), jobs, long, long).number
+                let thing = WatchedThing.job(OldestJob(of: pool))
+                watch.jobs = try self.watch(thing, jobs, long, long, slowness: watch.slowness).number
+                // Found by its pool, it pauses and cancels both watches.
+                if watch.watchdog != nil { index.enter(watch, of: pool) }
             } catch {
                 // Its watch is not returned, so it cannot be cancelled.
                 watch.cancel()
@@ -148,12 +151,15 @@ public final class StallMonitor: Sendable {
         return watch
     }
 
-    /// - Parameter own: The watch's own rule. Nil: the general one, even if that changes later.
+    /// - Parameters:
+    ///   - own: The watch's own rule. Nil: the general one, even if that changes later.
+    ///   - shared: The scopes of another watch that also cover this one. Nil: it has its own.
     private func watch(
         _ thing: WatchedThing,
         _ name: WatchName,
         _ own: StallRule?,
-        _ general: StallRule
+        _ general: StallRule,
+        slowness shared: ExpectedSlowness? = nil
     ) throws(StallMonitorError) -> Watch {
         guard generation.isCurrent else { return .nobody(name) }
         let rule = own ?? general
@@ -175,7 +181,7 @@ public final class StallMonitor: Sendable {
                     since: .now,
                     followsConfiguration: own == nil
                 )
-                let slowness = ExpectedSlowness(ledger: engine.ledger)
+                let slowness = shared ?? ExpectedSlowness(ledger: engine.ledger)
                 let scopes = [slowness] + engine.scopes
                 engine.watchdog.give(.watch(identity, thing, rule, wakeFlag, scopes))
                 lifecycle = .running(engine, watches: watches + 1)

@@ -78,6 +78,18 @@ struct SlownessTests {
         #expect(reports.map(\.watched.label) == [worker.loop.label])
     }
 
+    @Test("A scope of a pool's watch also covers its long jobs; the watch that the pool is found by has them, too")
+    func longJob() throws {
+        let monitor = start { $0.reportsJobsLongerThan = .milliseconds(250) }
+        let pool = TaskPoolHeartbeat(label: "workers", width: 2)
+        let watch = try monitor.watch(pool)
+        #expect(watch.jobs != nil && monitor.watch(of: pool)?.jobs == watch.jobs)
+        pool.run { watch.expectSlow(for: .seconds(30)) { _ = stallInSleep(600) } }
+        let (run, reports) = try end(monitor)
+        #expect(reports.isEmpty, "\(reports)")
+        #expect(run.pauseLog?.totals["expected_slow"]?.count == 1)
+    }
+
     @Test("A scope passes on the work's result or error, also of asynchronous work")
     func results() async throws {
         struct Failure: Error, Equatable {}
