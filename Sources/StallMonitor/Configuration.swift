@@ -52,9 +52,9 @@ extension StallMonitor {
         /// the report as it is known then. It is called on a separate thread, one call at a time, and the monitor waits for a
         /// tenth of a second. Later answers are ignored, which is reported once (`detailsMissing`).
         public var details: (@Sendable (StallReport) -> StallDetails)?
-        /// A job of a task pool that runs for longer than this is reported even if other workers are free. Checked every tick of
-        /// `rule`. Nil, the default: long jobs are only counted in the run record. A long job is not a stall: the other workers
-        /// serve the other jobs.
+        /// A job of a task pool that runs for longer than this is reported even if other workers are free: 1 ms to 10 min. Checked
+        /// every tick of `rule`, or every ten-thousandth of the length if that is longer. Nil, the default: long jobs are only
+        /// counted in the run record. A long job is not a stall: the other workers serve the other jobs.
         public var reportsJobsLongerThan: Duration?
         /// A port that answers health probes. Nil, the default: none is opened.
         public var health: HealthOptions?

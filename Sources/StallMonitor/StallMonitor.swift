@@ -133,10 +133,7 @@ public final class StallMonitor: Sendable {
         if let length = configuration.reportsJobsLongerThan {
             // It needs its own name, because the record sums watches with the same name.
             let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs")
-            let rule = rule ?? configuration.rule
-            // Within the rule's bounds, so that the length fits into an integer.
-            let ticks = Int(min(max((length / rule.tick).rounded(.up), 1), 10_000))
-            let long = StallRule(tick: rule.tick, ticks: ticks, repeated: nil, congested: nil)
+            let long = (rule ?? configuration.rule).forJobs(longerThan: length)
             do throws(StallMonitorError) {
                 let thing = WatchedThing.job(OldestJob(of: pool))
                 watch.jobs = try self.watch(thing, jobs, long, long, slowness: watch.slowness).number

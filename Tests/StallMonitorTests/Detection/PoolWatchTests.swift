@@ -144,6 +144,16 @@ struct PoolDetectionTests {
         #expect(begins(look(watched, after: 20)) != nil)
         for job in jobs { pool.didRun(job) }
     }
+
+    @Test(
+        "A job is long at the configured length, however short the tick is",
+        arguments: [Duration.milliseconds(1), .milliseconds(50), .seconds(60)],
+        [Duration.milliseconds(1), .seconds(60), .seconds(600)]
+    )
+    func longJob(tick: Duration, length: Duration) {
+        let rule = StallRule(tick: tick).forJobs(longerThan: length)
+        #expect(rule.threshold == max(tick, length) && rule.broughtIntoRange().errors.isEmpty)
+    }
 }
 
 /// A round over pools whose workers are real threads.
