@@ -234,7 +234,8 @@ public final class StallMonitor: Sendable {
     }
 
     /// Ends the monitoring: closes the reports of ongoing stalls, writes the run record, ends the threads and restores the
-    /// capture signal's handler. Any thread except one that runs a handler of the monitor. Further calls have no effect.
+    /// capture signal's handler. Any thread except one that runs a handler of the monitor. Further calls have no effect, and return
+    /// at once even if the first one still waits.
     ///
     /// Waits at most 5 s for a disk or a handler that does not return, and leaves behind what it cannot end. Reports that a
     /// failing disk does not take are lost, which is reported as a fault.
@@ -249,11 +250,11 @@ public final class StallMonitor: Sendable {
             engine.watchdog.give(.stop)
             return engine
         }
-        if let engine {
-            engine.end(by: .now + .seconds(5))
-            let figures = engine.figures(isOver: true)
-            ended.withLock { $0 = figures }
-        }
+        // The first call is going to send the last events.
+        guard let engine else { return }
+        engine.end(by: .now + .seconds(5))
+        let figures = engine.figures(isOver: true)
+        ended.withLock { $0 = figures }
         takeEndpoint()?.end(by: .now + .seconds(1))
         feed.finish()
     }

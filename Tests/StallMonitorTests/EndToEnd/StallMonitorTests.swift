@@ -158,6 +158,27 @@ struct StallMonitorTests {
         worker.end()
     }
 
+    @Test("A second stop during the first one does not end the event streams before the last event")
+    func stopTwice() async {
+        let (mayGoOn, handlerMayReturn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let configuration = StallMonitor.Configuration(directory: directory.path + "/reports", repeats: .everyStall)
+        let monitor = StallMonitor.start(configuration, watching: [worker.loop]) { event in
+            if case .began = event { handlerMayReturn.wait() }
+        }
+        var events = monitor.events().makeAsyncIterator()
+        worker.loop.perform { mayGoOn.wait() }
+        while let event = await events.next() { if case .began = event { break } }
+        startThread { monitor.stop() }
+        while monitor.isRunning { await Task.yield() }
+        monitor.stop()
+        handlerMayReturn.signal()
+        var states: [StallState] = []
+        while let event = await events.next() { if case .ended(let report) = event { states.append(report.state) } }
+        #expect(states == [.abandoned])
+        mayGoOn.signal()
+        worker.end()
+    }
+
     @Test("Stopping leaves no thread, no signal handler and no descriptor behind")
     func stopLeavesNothing() throws {
         worker.perform {}
