@@ -35,6 +35,9 @@ extension WatchedLoop {
     func noteLength(at time: MonotonicInstant, with services: inout WatchServices) {
         guard let stall, let span = policy.span(of: stall.category, at: time) else { return }
         services.live.see(stall.number, span, at: time)
+        if span.excluded > .zero {
+            services.ledger.update { $0.ongoing[stall.number]?.since = span.earliestStart + span.excluded }
+        }
         if services.lastResort != nil, stall.category == .blocked {
             considerLastResort(stall.number, span, at: time, with: &services)
         }
@@ -100,7 +103,9 @@ extension WatchedLoop {
             awaited: loop.awaited(at: pulse)
         )
         services.live.begin(observation)
-        services.ledger.update { [name = identity.name] in $0.ongoing[stall.number] = (name, span.earliestStart) }
+        services.ledger.update { [name = identity.name] in
+            $0.ongoing[stall.number] = (name, span.earliestStart + span.excluded)
+        }
         services.notices.add(.began(observation))
     }
 

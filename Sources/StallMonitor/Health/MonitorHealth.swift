@@ -30,7 +30,7 @@ extension StallMonitor {
             public var type: WatchedType
             /// The label of the watched loop.
             public var label: String
-            /// How long it has lasted so far.
+            /// How long it has lasted so far, without excluded time.
             public var lasting: Duration
         }
     }

@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import RunLoopKit
 import StallReports
+import Synchronization
 import TestSupport
 import Testing
 
@@ -56,6 +57,30 @@ struct SlownessTests {
         #expect((report.excludedNs ?? 0) >= 400_000_000, "\(report)")
         #expect(report.durationNs >= 500_000_000)
         #expect(report.durationMaxNs == report.durationNs + (report.excludedNs ?? 0))
+    }
+
+    @Test("The length of an ongoing stall in the health does not include the time that a scope covers")
+    func health() throws {
+        let monitor = start()
+        let watch = try #require(monitor.watch(of: worker.loop))
+        let isLeftOut = Atomic(false)
+        worker.perform {
+            let beginning = MonotonicInstant.now
+            // This time limit only ends a hang.
+            let deadline = beginning + .seconds(60)
+            while monitor.health.stalls.isEmpty, .now < deadline { _ = stallInSleep(20) }
+            watch.expectSlow(for: .seconds(60)) {
+                while !isLeftOut.load(ordering: .relaxed), .now < deadline {
+                    _ = stallInSleep(20)
+                    guard let lasting = monitor.health.stalls.first?.lasting else { continue }
+                    let leftOut = MonotonicInstant.now - beginning - lasting
+                    isLeftOut.store(leftOut > .milliseconds(500), ordering: .relaxed)
+                }
+            }
+        }
+        let wasLeftOut = isLeftOut.load(ordering: .relaxed)
+        #expect(wasLeftOut)
+        _ = try end(monitor)
     }
 
     @Test("One loop's scope does not cover another loop")
