@@ -33,6 +33,8 @@ struct LastResort {
 
     /// Notes that the reporter has to write the report.
     mutating func announce(_ notice: AbortNotice, of stall: Int) {
+        // Forgets stalls that have ended since they were announced. Their notices hold the stacks of all threads.
+        announced = announced.filter { $0.value.deadline > notice.takenAt }
         announced[stall] = (notice.takenAt + Self.reportPatience, notice)
     }
 

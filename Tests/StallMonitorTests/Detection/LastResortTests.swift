@@ -27,6 +27,21 @@ struct LastResortTests {
         #expect(resort.step(for: 1, at: soon) { .seconds(31) } == .abort)
     }
 
+    @Test("a stall that has ended before its report was written is forgotten with the next one")
+    mutating func forgotten() {
+        weak var first: AbortNotice?
+        do {
+            let notice = notice()
+            resort.announce(notice, of: 1)
+            first = notice
+        }
+        let wasKept = first != nil
+        let next = AbortNotice(limit: .seconds(30), threads: nil, takenAt: start + .seconds(6))
+        resort.announce(next, of: 2)
+        let isKept = first != nil
+        #expect(wasKept && !isKept)
+    }
+
     @Test("a stall that was announced and then ended does not make another stall the last one")
     mutating func another() {
         let notice = notice()
