@@ -35,6 +35,8 @@ final class LiveBoard: Sendable {
         var open: [Int: Entry] = [:]
         /// Stalls that have ended and whose reports are not finished, oldest first.
         var ended: [Int] = []
+        /// The highest number of a stall, and the highest of those that the recorder has got.
+        var (latest, passed) = (0, 0)
         var hasUpdate = true
         var isClosed = false
         /// The body of the recorder's thread, once there is a record to keep.
@@ -54,7 +56,8 @@ final class LiveBoard: Sendable {
             ended.removeAll { $0 == number }
             guard open.removeValue(forKey: number) != nil else { return }
             update.changed[number] = nil
-            update.released.insert(number)
+            // While the disk hangs, the recorder takes nothing: it never hears of most stalls.
+            if number <= passed { update.released.insert(number) }
         }
     }
 
@@ -89,6 +92,7 @@ final class LiveBoard: Sendable {
     func begin(_ observation: StallObservation) {
         let entry = Entry(observation: observation, span: observation.span, seenAt: observation.detectedAt)
         change { contents in
+            contents.latest = max(contents.latest, observation.number)
             contents.open[observation.number] = entry
             contents.update.changed[observation.number] = entry
         }
@@ -165,6 +169,7 @@ final class LiveBoard: Sendable {
                 guard contents.hasUpdate || contents.update.exitStatus != exit else { return (nil, contents.isClosed) }
                 contents.update.exitStatus = exit
                 defer { (contents.update.changed, contents.update.released) = ([:], []) }
+                contents.passed = contents.latest
                 return (contents.update, contents.isClosed)
             }
             if isClosed { return nil }
@@ -190,7 +195,12 @@ final class LiveBoard: Sendable {
     }
 
     /// All ongoing stalls, for a record that must be made again.
-    var open: [Int: Entry] { contents.withLock { $0.open } }
+    var open: [Int: Entry] {
+        contents.withLock { contents in
+            contents.passed = contents.latest
+            return contents.open
+        }
+    }
 
     /// Confirms that the exit is recorded.
     func confirmExit() { stamped.signal() }
