@@ -10,6 +10,8 @@ struct WatchdogState: ~Copyable {
     var nextLook: MonotonicInstant { schedule.next }
     private var schedule = LookSchedule(first: .now)
     var watchList = WatchList()
+    /// When there are more watches than this, those of ended loops are removed, also if they are paused.
+    private var watchLimit = 64
     private let wakeFlags: WakeFlags
     /// When the wake flags were last read. A loop whose flag was raised since then rested until then.
     private var flagsTaken: MonotonicInstant = .now
@@ -164,6 +166,13 @@ struct WatchdogState: ~Copyable {
         for watched in awake where watched.loop.heartbeat.hasEnded { remove(watched.identity.number) }
     }
 
+    /// Removes ended loops that no look finds, because they are paused.
+    private mutating func forgetEndedLoops() {
+        guard watchList.count > watchLimit else { return }
+        forgetEndedLoops(among: watchList.all)
+        watchLimit = max(64, watchList.count * 2)
+    }
+
     // MARK: - Another configuration
 
     mutating func adopt(_ settings: WatchSettings) {
@@ -193,6 +202,7 @@ struct WatchdogState: ~Copyable {
             heartbeat: watched.loop.heartbeat
         )
         let number = watched.identity.number
+        forgetEndedLoops()
         services.ledger.update { $0.watches[number] = record }
         watchList.add(watched)
         // Its tick may be shorter than the others'.

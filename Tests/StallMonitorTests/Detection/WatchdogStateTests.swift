@@ -82,6 +82,23 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("While everything is paused, loops that come and go do not add up")
+    func endedWhilePaused() {
+        var test = RoundUnderTest()
+        test.round.pause(nil, at: .now)
+        for _ in 0..<1_000 {
+            let loop = QuietLoop("brief")
+            test.watch(loop)
+            loop.leaveRest()
+            loop.rest()
+            loop.heartbeat.end()
+        }
+        #expect(test.round.watchList.count <= 65 && test.ledger.snapshot.watches.count <= 65)
+        let name = WatchName(type: .runLoop, label: "brief")
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 1_000)
+        test.round.finish()
+    }
+
     @Test("Several loops stall at once; each is reported by its own rule")
     func severalStalls() {
         var test = RoundUnderTest()
