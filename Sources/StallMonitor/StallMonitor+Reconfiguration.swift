@@ -28,7 +28,7 @@ extension StallMonitor {
     /// `congested`), `repeats`, `limits`, `abortsAfterSeconds`, `capturesAllThreads`, `countsTracedStalls` and `followsLocks`. An
     /// ongoing stall is judged to its end by the rule by which it began. All other settings keep their values, because threads,
     /// files or ports depend on them; `details` is not compared. A value out of its range is replaced as at the start, and
-    /// reported as a fault.
+    /// reported as a fault, which is over with the next configuration without such a value.
     ///
     /// - Returns: What changed, and what needs a restart. Empty if the monitor does not run.
     @discardableResult
@@ -36,6 +36,9 @@ extension StallMonitor {
         guard let engine else { return ConfigurationChange() }
         let (wanted, errors) = configuration.broughtIntoRange()
         for error in errors { engine.notices.add(.fault(StallMonitorError(error))) }
+        if errors.isEmpty, let former = feed.faults.first(where: { $0.code == .configurationOutOfRange }) {
+            engine.notices.add(.mended(former))
+        }
         return settings.withLock { present in
             let (before, different) = (present, Setting.all.filter { $0.isChanged((present, wanted)) })
             present.takeLiveSettings(of: wanted)

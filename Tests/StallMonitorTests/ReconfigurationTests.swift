@@ -107,7 +107,7 @@ struct ReconfiguredMonitorTests {
         #expect(monitor.reconfigure(plain).isEmpty)
     }
 
-    @Test("A value out of range is replaced by the nearest one and reported as a fault")
+    @Test("A value out of range is replaced by the nearest one and reported as a fault, until it is corrected")
     func range() {
         let log = EventLog()
         let plain = StallMonitor.Configuration(directory: directory.path)
@@ -117,7 +117,10 @@ struct ReconfiguredMonitorTests {
         #expect(monitor.reconfigure(other).applied == ["ticks"])
         #expect(log.wait { $0.faults.map(\.code).contains(.configurationOutOfRange) })
         other.rule.ticks = 1
+        #expect(monitor.health.state == .degraded)
         #expect(monitor.reconfigure(other).isEmpty)
+        #expect(log.wait { $0.mended == [.configurationOutOfRange] })
+        #expect(monitor.health.state == .healthy)
         monitor.stop()
     }
 }
