@@ -24,7 +24,8 @@ final class WatchdogLedger: Sendable {
         var pauses = PauseTally()
         /// Dismissed candidates, by reason.
         var dismissed: [PauseKind: Int64] = [:]
-        /// The ongoing stalls, keyed by their numbers: which loop, and since when. Excluded time makes that later.
+        /// The ongoing stalls, keyed by their numbers: which loop, and since when. Excluded time makes that later. Without long
+        /// jobs.
         var ongoing: [Int: (name: WatchName, since: MonotonicInstant)] = [:]
     }
 

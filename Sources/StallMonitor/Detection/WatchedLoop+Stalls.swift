@@ -103,8 +103,11 @@ extension WatchedLoop {
             awaited: loop.awaited(at: pulse)
         )
         services.live.begin(observation)
-        services.ledger.update { [name = identity.name] in
-            $0.ongoing[stall.number] = (name, span.earliestStart + span.excluded)
+        // A long job is no stall of its pool, and must not make a supervisor restart the server.
+        if observation.kind != .longJob {
+            services.ledger.update { [name = identity.name] in
+                $0.ongoing[stall.number] = (name, span.earliestStart + span.excluded)
+            }
         }
         services.notices.add(.began(observation))
     }

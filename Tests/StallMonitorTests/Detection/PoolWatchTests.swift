@@ -254,6 +254,20 @@ struct PoolRoundTests {
         test.round.finish()
     }
 
+    @Test("A long job is reported, but is no stall in the monitor's health; a starved pool is one", arguments: [1, 2])
+    func health(jobs count: Int) throws {
+        var test = RoundUnderTest()
+        let pool = TaskPoolHeartbeat(label: "workers", width: 2)
+        let thing = count == 1 ? WatchedThing.job(OldestJob(of: pool)) : .pool(pool)
+        test.watch(thing, label: pool.label, number: 1, rule: quick)
+        let jobs = (0..<count).map { _ in pool.willRun() }
+        let stall = try began(&test)
+        #expect(stall.kind == (count == 1 ? .longJob : .blocked))
+        #expect(test.ledger.snapshot.ongoing.count == count - 1)
+        for job in jobs { pool.didRun(job) }
+        test.round.finish()
+    }
+
     @Test("The run record counts a pool's jobs and their lengths")
     func totals() {
         var test = RoundUnderTest()
@@ -287,9 +301,13 @@ private final class StandingCrew: Sendable {
 
 extension RoundUnderTest {
     fileprivate mutating func watch(_ pool: TaskPoolHeartbeat, number: Int, rule: StallRule = StallRule()) {
+        watch(.pool(pool), label: pool.label, number: number, rule: rule)
+    }
+
+    fileprivate mutating func watch(_ thing: WatchedThing, label: String, number: Int, rule: StallRule) {
         let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
-        precondition(pool.attach(wakeFlag))
-        let identity = WatchIdentity(number: number, name: .init(type: .taskPool, label: pool.label), since: .now)
-        round.add(WatchedLoop(identity: identity, loop: .pool(pool), rule: rule, wakeFlag: wakeFlag))
+        precondition(thing.heartbeat.attach(wakeFlag))
+        let identity = WatchIdentity(number: number, name: .init(type: .taskPool, label: label), since: .now)
+        round.add(WatchedLoop(identity: identity, loop: thing, rule: rule, wakeFlag: wakeFlag))
     }
 }
