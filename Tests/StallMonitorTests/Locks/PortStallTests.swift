@@ -179,10 +179,10 @@ struct PortStallTests {
         let remote = try RemotePort(to: port)
         let inner = EventRunLoop.Mode("inner")
         asking.loop.add(EventSource { _ in }, to: inner)
+        try ask(remote, on: asking, in: replies)
         asking.loop.perform(in: [replies]) {
             if runsLoop { asking.loop.run(mode: inner) } else { _ = holdQueue(gate) {} }
         }
-        asking.loop.perform { _ = try? remote.request(PortMessage(), receiveTimeout: nil, mode: replies) }
         let isThere = {
             runsLoop
                 ? asking.loop.currentMode == inner && isInEpoll(thread)
