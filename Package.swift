@@ -32,7 +32,8 @@ let products: [(trait: String, package: String, names: Set<String>)] = [
 /// What some targets have besides: files beside their sources, a folder of another name.
 let excluded = [
     "RunLoopKit": ["README.md"], "RunLoopKitTests": ["Foreign/README.md"], "capture-trials": ["compare_stacks.py"],
-    "CommandTests": ["Collector/canned_server.py", "Shipping/otlp_receiver.py"], "report-flood": ["measure.py"],
+    "CommandTests": ["Collector/canned_server.py", "Shipping/otlp_receiver.py"],
+    "report-flood": ["follow.py", "measure.py"],
     "peer-host": ["check_spans.py"],
 ]
 let paths = ["TestSupport": "Tests/Support", "LoopTestSupport": "Tests/LoopSupport"]

@@ -108,7 +108,7 @@ extension Diagnosis {
     }
 
     static func starving(_ window: EvidenceWindow?) -> String {
-        let queue = "\(share(window, \.runDelay)) in the queue for one"
+        let queue = "it waited for one for \(waited(window))"
         switch scarcity(window) {
         case .quota(let percent, let throttled, let periods):
             let time =
@@ -123,7 +123,7 @@ extension Diagnosis {
             return "The thread was ready to run and got no CPU: \(queue); it may use \(allowed) of \(all) CPUs only"
                 + "\(pressure(window))."
         case .crowd(let runnable, let processors):
-            return "The thread was ready to run and got no CPU: \(queue), with \(runnable) threads ready for "
+            return "The thread was ready to run and got no CPU: \(queue), with \(runnable) runnable threads on "
                 + "\(processors) CPU\(processors == 1 ? "" : "s")\(pressure(window))."
         case .unknown:
             return "The thread was ready to run and got no CPU: \(queue)\(pressure(window))."
@@ -145,6 +145,14 @@ extension Diagnosis {
         guard let window, window.length > .zero else { return "some time" }
         let percent = Int(saturating: (100 * (part(window) / window.length)).rounded())
         return "\(min(percent, 100)) % of \(milliseconds(window.length))"
+    }
+
+    /// `180 of 200 ms (90 %)`
+    private static func waited(_ window: EvidenceWindow?) -> String {
+        guard let window, window.length > .zero else { return "some time" }
+        let percent = Int(saturating: (100 * (window.runDelay / window.length)).rounded())
+        return
+            "\(milliseconds(window.runDelay, unit: false)) of \(milliseconds(window.length)) (\(min(percent, 100)) %)"
     }
 
     package static func milliseconds(_ duration: Duration, unit: Bool = true) -> String {

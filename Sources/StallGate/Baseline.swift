@@ -83,10 +83,10 @@ extension Baseline {
 
     /// From the contents of a directory. Nil without a run record: then nothing was watched.
     public init?(_ overview: ReportReader.Overview, at moment: Timestamp) {
-        self.init(overview, at: moment, Occurrence.all(in: overview))
+        self.init(overview, at: moment, Occurrence.All(in: overview))
     }
 
-    init?(_ overview: ReportReader.Overview, at moment: Timestamp, _ occurrences: [Occurrence]) {
+    init?(_ overview: ReportReader.Overview, at moment: Timestamp, _ occurrences: some Sequence<Occurrence>) {
         guard let last = overview.runs.last else { return nil }
         let watched = overview.runs.map(\.watchedTotalNs).saturatingSum()
         let names = FaultNames(overview.stalls)

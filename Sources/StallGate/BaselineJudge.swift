@@ -15,7 +15,7 @@ struct BaselineJudge {
     init?(
         _ baseline: Baseline,
         _ overview: ReportReader.Overview,
-        _ occurrences: [Occurrence],
+        _ occurrences: some Sequence<Occurrence>,
         _ names: FaultNames,
         _ rule: Comparison.Rule = .init()
     ) {

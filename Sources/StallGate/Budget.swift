@@ -48,6 +48,9 @@ struct Exemptions {
         self.names = names
     }
 
+    /// Whether everything counts.
+    var areNone: Bool { allowed.isEmpty && rules.isEmpty }
+
     /// A fault is allowed by any of its fingerprints.
     func cover(_ occurrence: Occurrence) -> Bool {
         if !allowed.isEmpty {

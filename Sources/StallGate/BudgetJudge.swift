@@ -7,7 +7,7 @@ struct BudgetJudge {
     private let runs: [RunRecord]
 
     /// - Parameter occurrences: Stalls that no allowance covers.
-    init(_ budget: Budget, _ occurrences: [Occurrence], _ runs: [RunRecord], _ names: FaultNames) {
+    init(_ budget: Budget, _ occurrences: some Collection<Occurrence>, _ runs: [RunRecord], _ names: FaultNames) {
         self.runs = runs
         for (rule, group) in zip(budget.rules, Self.grouped(occurrences, by: budget.rules, names))
         where rule.severity != .off {
@@ -19,11 +19,12 @@ struct BudgetJudge {
 
     /// The occurrences of each rule that is the first to match them.
     private static func grouped(
-        _ occurrences: [Occurrence],
+        _ occurrences: some Collection<Occurrence>,
         by rules: [BudgetRule],
         _ names: FaultNames
     ) -> [[Occurrence]] {
         var groups = [[Occurrence]](repeating: [], count: rules.count)
+        if rules.isEmpty { return groups }
         for occurrence in occurrences {
             if let index = rules.firstIndex(where: { $0.scope.fits(occurrence, names) }) {
                 groups[index].append(occurrence)
@@ -32,7 +33,7 @@ struct BudgetJudge {
         return groups
     }
 
-    private mutating func judge(_ rule: BudgetRule, _ group: [Occurrence]) {
+    private mutating func judge(_ rule: BudgetRule, _ group: some Collection<Occurrence>) {
         let things = runs.flatMap { run in
             run.watched.filter { rule.scope.fits(service: run.service?.name, label: $0.label, type: $0.type) }
         }
@@ -43,7 +44,7 @@ struct BudgetJudge {
             return
         }
         let limits = rule.limits
-        let count = group.map(\.count).saturatingSum()
+        let count = group.lazy.map(\.count).saturatingSum()
         if let most = limits.maxStalls, count > most {
             add(.stallCount, rule, "\(GateResult.number(count, "stall")), \(most) permitted", group)
         }
@@ -57,7 +58,7 @@ struct BudgetJudge {
             )
         }
         if let most = limits.maxBlockedPercent {
-            let blocked = group.map(\.totalNs).saturatingSum()
+            let blocked = group.lazy.map(\.totalNs).saturatingSum()
             let share = Self.percent(blocked, of: watched)
             if share > most {
                 let message =
@@ -69,7 +70,7 @@ struct BudgetJudge {
         if limits.limitsTurns { judgeTurns(rule, things) }
     }
 
-    private mutating func judgeLengths(_ rule: BudgetRule, _ group: [Occurrence]) {
+    private mutating func judgeLengths(_ rule: BudgetRule, _ group: some Collection<Occurrence>) {
         guard let most = rule.limits.maxDurationNs else { return }
         let tooLong = group.filter { $0.longestNs > most }
         if let longest = tooLong.map(\.longestNs).max() {
@@ -78,7 +79,7 @@ struct BudgetJudge {
             add(.stallLength, rule, "\(message), \(DurationText(nanoseconds: most)) permitted", tooLong)
         }
         guard rule.severity == .error else { return }
-        doubts += group.lazy.compactMap(\.stall).filter { $0.state == .ongoing && $0.longestNs <= most }.map {
+        doubts += group.lazy.filter { $0.isOngoing && $0.longestNs <= most }.compactMap(\.stall).map {
             .underWay($0.id)
         }
     }
@@ -105,21 +106,30 @@ struct BudgetJudge {
             kind,
             rule,
             "\(words) \(Figure.length(worst.ns)) on \(label), \(DurationText(nanoseconds: limit)) permitted",
-            []
+            [Occurrence]()
         )
     }
 
-    private mutating func add(_ kind: Finding.Rule, _ rule: BudgetRule, _ message: String, _ group: [Occurrence]) {
-        var seen: Set<Fingerprint> = []
+    private mutating func add(
+        _ kind: Finding.Rule,
+        _ rule: BudgetRule,
+        _ message: String,
+        _ group: some Collection<Occurrence>
+    ) {
+        var longest: [Fingerprint: Int64] = [:]
+        for occurrence in group {
+            longest[occurrence.fingerprint, default: 0] = max(
+                longest[occurrence.fingerprint] ?? 0,
+                occurrence.longestNs
+            )
+        }
         findings.append(
             Finding(
                 kind,
                 rule.severity == .warning ? .warning : .error,
                 budget: rule.name.isEmpty ? nil : rule.name,
                 message: message,
-                faults: group.sorted { $0.longestNs > $1.longestNs }.map(\.fingerprint).filter {
-                    seen.insert($0).inserted
-                }
+                faults: longest.sorted { ($1.value, $0.key.rawValue) < ($0.value, $1.key.rawValue) }.map(\.key)
             )
         )
     }

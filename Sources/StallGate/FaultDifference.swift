@@ -231,22 +231,40 @@ struct Occurrence {
         )
     }
     var longestNs: Int64 { value({ $0.longestNs }, { max(0, $0.fault.repeats.longestNs) }) }
-}
+    var isOngoing: Bool { value({ $0.state == .ongoing }, { _ in false }) }
 
-extension Occurrence {
-    /// All stalls in reports and run records.
-    static func all(in overview: ReportReader.Overview) -> [Occurrence] {
-        let stalls = overview.stalls
-        var all: [Occurrence] = []
-        all.reserveCapacity(stalls.count)
-        for index in stalls.indices { all.append(Occurrence(source: .report(of: stalls, index: index))) }
-        let counted = overview.runs.flatMap { run in (run.repeated ?? []).map { (run, $0) } }
-        guard !counted.isEmpty else { return all }
-        // Stalls that were only counted get further data from reports of the same fault.
-        let known = Dictionary(stalls.oncePerTraits.map { ($0.fingerprint, $0) }) { first, _ in first }
-        return all
-            + counted.map { run, fault in
+    /// All stalls in reports and run records. They are made when they are needed: there may be a million.
+    struct All: RandomAccessCollection {
+        private let stalls: [StallOutline]
+        private let counted: [Occurrence]
+        /// Nil for all of them.
+        private var rows: [Int]?
+
+        init(in overview: ReportReader.Overview) {
+            stalls = overview.stalls
+            let counted = overview.runs.flatMap { run in (run.repeated ?? []).map { (run, $0) } }
+            // Stalls that were only counted get further data from reports of the same fault.
+            let known =
+                counted.isEmpty
+                ? [:] : Dictionary(stalls.oncePerTraits.map { ($0.fingerprint, $0) }) { first, _ in first }
+            self.counted = counted.map { run, fault in
                 Occurrence(source: .counted(Counted(fault, in: run, like: known[fault.fingerprint])))
             }
+        }
+
+        var startIndex: Int { 0 }
+        var endIndex: Int { rows?.count ?? stalls.count + counted.count }
+
+        subscript(position: Int) -> Occurrence {
+            let row = rows?[position] ?? position
+            return row < stalls.count
+                ? Occurrence(source: .report(of: stalls, index: row)) : counted[row - stalls.count]
+        }
+
+        func without(_ isLeftOut: (Occurrence) -> Bool) -> All {
+            var rest = self
+            rest.rows = indices.filter { !isLeftOut(self[$0]) }
+            return rest
+        }
     }
 }

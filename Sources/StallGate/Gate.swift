@@ -45,9 +45,9 @@ public enum Gate {
         case .success(let overview):
             let names = FaultNames(overview.stalls)
             let exemptions = Exemptions(budget, names)
-            let all = Occurrence.all(in: overview)
-            let exempt = all.filter { exemptions.cover($0) }
-            let counted = exempt.isEmpty ? all : all.filter { !exemptions.cover($0) }
+            let all = Occurrence.All(in: overview)
+            let exempt = exemptions.areNone ? [] : all.filter { exemptions.cover($0) }
+            let counted = exempt.isEmpty ? all : all.without { exemptions.cover($0) }
             let judged = BudgetJudge(budget, counted, overview.runs, names)
             var result = GateResult(
                 budget: budget,
@@ -71,8 +71,9 @@ public enum Gate {
         outOf whole: ReportReader.Overview?
     ) -> [Doubt] {
         let chosen = Set(overview.runs.map(\.id))
-        let fingerprints = Set(overview.stalls.lazy.map(\.fingerprint))
-        let ambiguous = budget.allAllowed.filter { prefix in fingerprints.count(where: prefix.matches) > 1 }
+        let allowed = budget.allAllowed
+        let fingerprints = allowed.isEmpty ? [] : Set(overview.stalls.lazy.map(\.fingerprint))
+        let ambiguous = allowed.filter { prefix in fingerprints.count(where: prefix.matches) > 1 }
         var reported: [ULID: Reported] = [:]
         for stall in (whole ?? overview).stalls { stall.run.map { reported[$0, default: Reported()].add(stall) } }
         return overview.failures.map { .file($0) }

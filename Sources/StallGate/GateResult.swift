@@ -36,8 +36,8 @@ public struct GateResult: Hashable, Sendable {
 
     /// The number of stalls that count, including those that were not reported individually.
     public var stallCount: Int {
-        (counted.map { max(0, $0.suppressed) } + countedOnly.map { max(0, $0.repeats.count) })
-            .saturatingSum(from: counted.count)
+        let reported = counted.lazy.map { max(0, $0.suppressed) }.saturatingSum(from: counted.count)
+        return countedOnly.map { max(0, $0.repeats.count) }.saturatingSum(from: reported)
     }
 
     /// Allowances for faults that did not occur: fixed, or misspelt.
@@ -120,7 +120,7 @@ extension GateResult {
             if left > 0 { lines.append("  … \(left) more stalls; 'stall-monitor list' shows all") }
             lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
-        lines += allowed.map { "  exempt: \(Self.line($0))" }
+        lines += allowed.map { "  allowed: \(Self.line($0))" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
         return lines.joined(separator: "\n") + "\n"
     }
@@ -137,7 +137,7 @@ extension GateResult {
             case .inconclusive: "inconclusive"
             }
         let watched = DurationText(nanoseconds: watchedNs).short
-        return "\(word): \(Self.number(stallCount, "stall")), \(allowed.count) exempt, "
+        return "\(word): \(Self.number(stallCount, "stall")), \(allowed.count) allowed, "
             + "\(watched) watched in \(Self.number(runs.count, "run"))\(stillRunning)"
     }
 

@@ -27,7 +27,9 @@ struct FlameTests {
         let bars = Array(lines[3]).enumerated().filter { $0.element == "▏" }.map(\.offset)
         #expect(bars == [0, 30] && lines[3].hasPrefix("▏▶ wide ") && lines[3].contains("▏narrow"))
         #expect(lines[4].isEmpty && !lines.prefix(5).joined().contains("dust"))
-        #expect(lines[5] == "Innermost calls" && lines[6].contains("75 %") && lines[6].contains("wide"))
+        #expect(lines[5] == "Innermost own functions" && lines[6].contains("75 % ▶ wide"))
+        // The time in library calls is the calling function's.
+        #expect(lines[7].contains("25 % ▶ main") && lines.count == 8)
     }
 
     @Test("no line is wider than the terminal, with colours and without", arguments: [20, 60, 80, 120, 200])

@@ -156,6 +156,20 @@ struct ListAndShowTests {
         #expect(try CommandRun("show", prefix, environment: environment).output.contains(new.id.description))
     }
 
+    @Test("show: an id without its middle, as lists have it; list -n: those that are sorted last")
+    func elidedChoice() throws {
+        let ids = (1...3).map { ULID(rawValue: 1 << 100 + $0) }
+        for id in ids { try fixture.store.write(Sample.report(id: id)) }
+        for text in ["00000100…000002", "00000100..000002"] {
+            #expect(try CommandRun("show", text, fixture.path).output.contains("Report  \(ids[1])"))
+        }
+        #expect(try CommandRun("show", "00000100…000009", fixture.path).status == 1)
+        #expect(try CommandRun("show", "00000100…", fixture.path).status == 64)
+        let list = try CommandRun("list", fixture.path, "-n", "2").output
+        #expect(!list.contains("\(ids[0])") && list.contains("\(ids[1])") && list.contains("\(ids[2])"))
+        #expect(try CommandRun("list", fixture.path, "-n", "-1").status == 64)
+    }
+
     @Test("show: an ambiguous or unknown id is a helpful error; an invalid id is wrong usage")
     func badChoice() throws {
         for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }

@@ -31,8 +31,8 @@ struct RenderingTests {
                   evidence    0s on CPU, 81µs waiting for a CPU, in a window of 250ms, 4 major faults
                   lasted      612.345678ms
                   started     2026-11-18T11:06:40.123456789Z
-                  detected    250ms later, by the rule blocked: 5 ticks of 50ms
-                  watched     main (run_loop, mode default, last seen at before_sources, turn 1234)
+                  detected    after 250ms (threshold: 5 × 50ms; rule: blocked)
+                  watched     main (run_loop, mode default, about to run sources, turn 1234)
                   thread      4711 main, state S
                   service     shop 1.2
                   process     4711 /srv/shop
@@ -40,7 +40,7 @@ struct RenderingTests {
                   fingerprint v2:aa2967735f45fe5c, 3 more stalls were only counted
                   metadata    region=eu
 
-                Stack of the stalled thread 4711 main, quiet capture
+                Stack of the stalled thread 4711 main, read without stopping it
                       0  clock_nanosleep + 0x10  libc.so.6
                       1  usleep + 0x10  libc.so.6
                   ▶   2  shop.Cart.total() -> Swift.Int + 0x10  shop
@@ -53,7 +53,7 @@ struct RenderingTests {
                   /srv/shop  build id aa11
                   /usr/lib/libc.so.6  build id unknown
 
-                Cost: thread held 0s, unwinding 81µs, naming 9µs, 4096 bytes of stack copied
+                Cost: thread not stopped, unwinding 81µs, naming 9µs, 4096 bytes of stack copied
                 """
         )
     }
@@ -309,6 +309,13 @@ struct SmallPartsTests {
         let ids = (0..<100).map { _ in ULID.make() }
         let short = ShortIDs(ids)
         #expect(Set(ids.map(short.short)).count == 100)
+    }
+
+    @Test("short ids on a terminal: of ids that differ only at their end, the beginning and the end")
+    func elidedIDs() {
+        let ids = [1 << 100, 1 << 100 + 1, 1 << 101].map { ULID(rawValue: $0) }
+        let short = ShortIDs(ids, elides: true)
+        #expect(ids.map(short.short) == ["00000100…000000", "00000100…000001", "00000200"] && short.width == 15)
     }
 
     @Test(

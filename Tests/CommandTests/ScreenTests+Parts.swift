@@ -6,16 +6,15 @@ import StallReports
 // What the screens of top, gate and sample show.
 
 extension ScreenTests {
-    /// The screen after a key press.
-    static func top(_ key: KeyPress, width: Int) -> [StyledText] {
+    /// The screen after some key presses.
+    static func top(_ keys: KeyPress..., width: Int, height: Int = 16) -> [StyledText] {
         var content = TopContent(snapshot: snapshot)
         content.faults = tally.all(watchedNs: 600_000_000_000, by: .total)
-        var screen = TopScreen(state: TopState(), content: content, width: width, height: 16, now: now)
         var state = TopState()
-        state.press(key, rows: screen.rows, room: screen.room)
-        screen = TopScreen(state: state, content: content, width: width, height: 16, now: now)
+        var screen: TopScreen { TopScreen(state: state, content: content, width: width, height: height, now: now) }
+        for key in keys { state.press(key, rows: screen.rows, room: screen.room) }
         state.settle(screen.rows)
-        return TopScreen(state: state, content: content, width: width, height: 16, now: now).lines
+        return screen.lines
     }
 
     /// One process with a stall, one idle, one stopped, one killed.

@@ -33,6 +33,20 @@ struct ScreenTests {
         #expect(text == (try String(contentsOf: file, encoding: .utf8)))
     }
 
+    /// The first process, the last one, and the stall below them.
+    @Test("a low window of top has the picked row, and above it the heading of its table", arguments: 4...12)
+    func lowWindow(height: Int) throws {
+        let screens = [
+            Self.top(.home, width: 80, height: height), Self.top(.down, .down, .down, width: 80, height: height),
+            Self.top(.end, width: 80, height: height),
+        ]
+        for (lines, (row, heading)) in zip(screens, [("4711", "PID"), ("4714", "PID"), ("0000", "ID ")]) {
+            let lines = lines.map(\.plain)
+            let picked = try #require(lines.firstIndex { $0.hasPrefix("> \(row)") }, "\(lines)")
+            #expect(lines.count == height && lines[..<picked].contains { $0.hasPrefix("  \(heading)") }, "\(lines)")
+        }
+    }
+
     private static func trimmed(_ line: String) -> String {
         var line = line[...]
         while line.last == " " { line.removeLast() }

@@ -86,7 +86,7 @@ struct TerminalTests {
 
     @Test("top fits into the window: no line is longer, and rows without room are counted")
     func topFits() throws {
-        let top = try RunningCommand(onTerminal: "top", fixture.path, columns: 30, lines: 4)
+        let top = try RunningCommand(onTerminal: "top", fixture.path, columns: 30, lines: 5)
         #expect(try top.output(until: "more lines") != nil)
         #expect(try top.output(until: "\u{1B}[H") != nil)
         let screen = try #require(try top.output(until: "\u{1B}[J")).dropLast(3)
@@ -94,7 +94,7 @@ struct TerminalTests {
             separator: "\r\n",
             omittingEmptySubsequences: false
         )
-        #expect(lines.count == 4 && lines.allSatisfy { $0.count <= 30 }, "\(lines)")
+        #expect(lines.count == 5 && lines.allSatisfy { $0.count <= 30 }, "\(lines)")
         #expect(lines.dropLast().last?.contains(" more lines") == true, "\(lines)")
         top.send(SIGINT)
     }

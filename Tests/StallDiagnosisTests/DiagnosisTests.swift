@@ -212,7 +212,9 @@ struct MixedEvidenceTests {
         window.supply = supply(throttled: 0, of: 2, runnable: 9)
         let summary = Diagnosis(window: window, state: "R", waits: waits()).summary
         #expect(
-            summary.contains("90 % of 200 ms in the queue for one, with 9 threads ready for 2 CPUs, CPU pressure 75 %")
+            summary.contains(
+                "it waited for one for 180 of 200 ms (90 %), with 9 runnable threads on 2 CPUs, CPU pressure 75 %"
+            )
         )
     }
 

@@ -101,21 +101,21 @@ extension StallReport.Pool {
         }
     }
 
-    /// `No worker was free: 4 stood in one job each, 3 of them at this, while at least 12 jobs waited.`
-    /// For one long job: `1 job stood at this, while 1 of 2 workers was free.`
+    /// `No worker was free: 4 were in one job each, 3 of them in this function, while at least 12 jobs waited.`
+    /// For one long job: `One job was in this function, while 1 of 2 workers was free.`
     fileprivate func sentence(_ kind: StallKind) -> String {
         guard kind == .longJob else { return sentence }
         let free = max(0, width.subtractingReportingOverflow(running).partialValue)
         let rest =
             free == 0
             ? "none of the \(width) workers was free" : "\(free) of \(width) workers \(free == 1 ? "was" : "were") free"
-        return "One job stood at this, while \(rest)."
+        return "One job was in this function, while \(rest)."
     }
 
     private var sentence: String {
-        var text = "No worker was free: \(running) stood in one job each"
+        var text = "No worker was free: \(running) were in one job each"
         if let atCulprit, running > 1, atCulprit > 0 {
-            text += atCulprit >= running ? ", all of them at this" : ", \(atCulprit) of them at this"
+            text += atCulprit >= running ? ", all of them in this function" : ", \(atCulprit) of them in this function"
         }
         switch waiting {
         case nil: break

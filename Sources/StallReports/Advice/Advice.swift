@@ -199,14 +199,14 @@ extension Advice {
             isThrottled: true,
             likely: "The container's CPU limit held the process back.",
             remedy:
-                "Raise the limit (cpu.max, resources.limits.cpu) or use fewer threads; the stack is where it happened to stand, not the fault."
+                "Raise the limit (cpu.max, resources.limits.cpu) or use fewer threads; the stack shows only where the thread was then, not the cause."
         ),
         Rule(
             name: "starved",
             verdicts: [.starved],
             likely: "The thread could have run, and got no processor: the machine or its control group is overloaded.",
             remedy:
-                "Look for what else runs there (top, cpu.pressure), or give the server more CPU; the stack is where it happened to stand, not the fault."
+                "Look for what else runs there (top, cpu.pressure), or give the server more CPU; the stack shows only where the thread was then, not the cause."
         ),
         Rule(
             name: "on_cpu",
@@ -237,7 +237,7 @@ extension Advice {
         Rule(
             name: "unknown",
             verdicts: [.unknown],
-            likely: "The evidence does not tell why it stood.",
+            likely: "The evidence does not show why it was stalled.",
             remedy: "Run 'stall-monitor doctor' on the server: it tells what the monitor may not read there."
         ),
     ]

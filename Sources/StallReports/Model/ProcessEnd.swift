@@ -70,7 +70,8 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
         } else {
             self.init(
                 cause: .killedOrCrashed,
-                summary: "The process was killed by a signal, crashed, or called _exit: its parent knows."
+                summary:
+                    "A signal, a crash or _exit ended the process; which one, its parent logs (systemctl status, kubectl describe)."
             )
         }
         lastSeenAt = clues.lastSeenAt

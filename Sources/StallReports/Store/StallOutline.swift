@@ -410,6 +410,6 @@ extension StallOutline: Decodable {
 extension FaultNames {
     /// - Parameter stalls: All stalls that may have been symbolicated.
     public init(_ stalls: some Sequence<StallOutline>) {
-        self.init(pairs: stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
+        self.init(pairs: stalls.lazy.compactMap { stall in stall.aliases.map { (stall.fingerprint, $0) } })
     }
 }

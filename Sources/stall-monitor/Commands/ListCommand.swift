@@ -10,7 +10,7 @@ struct ListCommand: ParsableCommand {
               stall-monitor list
               stall-monitor list /var/lib/shop/stalls --since 1h
               stall-monitor list --since yesterday --service 'shop*' --verdict waiting
-              stall-monitor list --sort duration --since 1h
+              stall-monitor list --sort duration --since 1h -n 10
               stall-monitor list --format json | jq '.[].cause.verdict'
 
             A plus after a duration means at least that long. ×37 since 12:00: 37 later stalls of the same fault were only \
@@ -28,10 +28,21 @@ struct ListCommand: ParsableCommand {
     )
     var sort: ListOrder = .started
 
+    @Option(
+        name: .customShort("n"),
+        parsing: .unconditional,
+        help: "Show at most this many, those that are sorted last."
+    )
+    var number: Int?
+
     @OptionGroup var screen: ScreenOptions
 
     @Option(help: "Text for people, or JSON for programs.")
     var format: OutputFormat = .text
+
+    func validate() throws {
+        if let number, number < 0 { throw ValidationError("-n is a number from 0") }
+    }
 
     func run() throws {
         let sources = try reports.sources(covering: selection.stalls)
@@ -40,16 +51,16 @@ struct ListCommand: ParsableCommand {
         let names = chosen.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)
         var filter = StallFilter(chosen, names: names)
         let all = chosen.isEverything ? overview.stalls : overview.stalls.filter { filter.includes($0) }
-        let shown = sort.sorted(all)
+        let shown = Array(sort.sorted(all).suffix(number ?? .max))
         var failures = overview.failures
         switch format {
         case .json: failures += try writeJSON(shown.map(\.id), from: sources)
         case .text:
             let terminal = screen.terminal()
-            if shown.isEmpty {
+            if all.isEmpty {
                 Output.note(emptyNote(overview, chosen))
             } else {
-                let ids = ShortIDs(overview.stalls.lazy.map(\.id))
+                let ids = ShortIDs(overview.stalls.lazy.map(\.id), elides: terminal.width != nil)
                 let list = StallList(
                     stalls: shown,
                     ids: ids,
@@ -112,7 +123,7 @@ struct ListCommand: ParsableCommand {
     private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection, _ names: FaultNames?) {
         let counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
         let ids = Set(overview.stalls.lazy.map(\.id).filter { counted.contains($0) })
-        let traits = FaultTraits(overview.stalls)
+        let traits = FaultTraits(overview.stalls, for: chosen)
         let faults = overview.runs.filter { chosen.includes($0) }.flatMap { $0.repeated ?? [] }.filter { fault in
             fault.repeats.report.map(ids.contains) != true && fault.isIncluded(in: chosen, names: names, traits: traits)
         }

@@ -92,7 +92,7 @@ struct ShowCommand: ParsableCommand {
         case .latest(let before): try show(latest(in: catalog, before: before), catalog)
         case .stall(let id):
             try show(CommandFailure.wrapping { () throws(ReportError) in try catalog.report(id) }, catalog)
-        case .fault(let fingerprint): try show(fingerprint, sources, catalog)
+        case .fault(let fingerprint): try show(fingerprint, catalog)
         }
     }
 
@@ -118,10 +118,10 @@ struct ShowCommand: ParsableCommand {
         try screen.write(lines, on: terminal)
     }
 
-    private func show(_ fingerprint: FingerprintPrefix, _ sources: ReportSources, _ catalog: Catalogs) throws {
+    private func show(_ fingerprint: FingerprintPrefix, _ catalog: Catalogs) throws {
         var chosen = selection.stalls
         chosen.fingerprints = [fingerprint]
-        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
+        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(catalog, chosen) }
         guard let fault = survey.faults(by: .total).first else {
             throw CommandFailure("the fault has no matching stalls")
         }
@@ -133,7 +133,8 @@ struct ShowCommand: ParsableCommand {
             try survey.evidence(of: fault, in: catalog)
         }
         let terminal = screen.terminal()
-        var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalog.stalls), showsAllFrames: full)
+        let ids = ShortIDs(catalog.stalls, elides: terminal.width != nil)
+        var page = FaultPage(fault: fault, evidence: evidence, ids: ids, showsAllFrames: full)
         (page.width, page.showsFlame, page.hasColours) = (terminal.width, flame, terminal.hasColours)
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
         try screen.write(page.lines, on: terminal)

@@ -182,7 +182,11 @@ extension Doctor {
                 fix: "Start the server with StallMonitor.start(), or set its report directory to this one."
             )
         }
-        return DoctorFinding(level: .ok, check: "monitor", found: "\(directory.runs) runs of a monitor")
+        return DoctorFinding(
+            level: .ok,
+            check: "monitor",
+            found: directory.runs == 1 ? "1 run of a monitor" : "\(directory.runs) runs of a monitor"
+        )
     }
 
     private func records(_ directory: Directory) -> DoctorFinding {

@@ -73,8 +73,13 @@ struct DiffCommand: ParsableCommand {
             reports.isEmpty ? [ReportDirectory.defaultPath] : reports,
             covering: [before, after].map { try StallSet($0).selection }
         )
-        var failures: [ReportError] = []
-        let sides = try [before, after].map { try side($0, sources, &failures) }
+        var (last, failures): (StallSet.ReadSources?, [ReportError]) = (nil, [])
+        let sides = try [before, after].map { text in
+            let side = try side(text, sources, &last)
+            for failure in last?.overview.failures ?? [] where !failures.contains(failure) { failures.append(failure) }
+            return side
+        }
+        last = nil
         let difference = FaultDifference(sides[0], sides[1])
         let terminal = screen.terminal()
         let table = DifferenceTable(
@@ -122,8 +127,9 @@ struct DiffCommand: ParsableCommand {
         return path
     }
 
-    private func side(_ text: String, _ sources: ReportSources, _ failures: inout [ReportError]) throws -> Baseline {
+    private func side(_ text: String, _ sources: ReportSources, _ last: inout StallSet.ReadSources?) throws -> Baseline
+    {
         if let path = Self.baselineFile(text) { return try BaselineFile(path, for: nil).baseline }
-        return try StallSet(text).baseline(in: sources, named: text, &failures)
+        return try StallSet(text).baseline(in: sources, named: text, &last)
     }
 }

@@ -31,13 +31,17 @@ struct FaultPage {
             "\("Fault", .bold) \(StyledText(fault.fingerprint.rawValue, .yellow)): \(stalls, .bold), \(total) together\(share), worst \(worst, .bold)"
     }
 
+    private var trend: String {
+        fault.trend.direction == .few ? "unknown (too few stalls)" : fault.trend.direction.text
+    }
+
     private var rows: [(String, StyledText)] {
         var rows: [(String, StyledText)] = [("Where", "\(fault.culpritText, .bold)  \(fault.place ?? "")")]
         rows += source.map { ("", $0) }
         rows.append(
             (
                 "Seen",
-                "first \(fault.firstAt.ago(now)), last \(fault.lastAt.ago(now)); trend \(fault.trend.direction.rawValue)"
+                "first \(fault.firstAt.ago(now)), last \(fault.lastAt.ago(now)); trend \(trend)"
             )
         )
         rows.append(("Verdicts", Self.counts(fault.verdicts)))

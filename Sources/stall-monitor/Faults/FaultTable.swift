@@ -9,10 +9,10 @@ struct FaultTable {
 
     var lines: [StyledText] {
         var table = TextTable([
-            .init(title: "FAULT"), .init(title: "COUNT", rank: 8), .init(title: "TOTAL"),
+            .init(title: "FAULT"), .init(title: "COUNT", rank: 9), .init(title: "TOTAL"),
             .init(title: "WORST", rank: 7), .init(title: "SHARE", rank: 4), .init(title: "LAST SEEN", rank: 6),
-            .init(title: "FIRST", rank: 1), .init(title: "TREND", rank: 3), .init(title: "VERDICT", rank: 9),
-            .init(title: "CULPRIT", minimum: 28), .init(title: "SERVICE", minimum: 7, rank: 0),
+            .init(title: "FIRST", rank: 1), .init(title: "TREND", rank: 3), .init(title: "VERDICT", rank: 8),
+            .init(title: "CULPRIT", minimum: 24), .init(title: "SERVICE", minimum: 7, rank: 0),
             .init(title: "HOSTS", minimum: 7, rank: 2), .init(title: "RELEASES", minimum: 8, rank: 5),
         ])
         for fault in faults { table.append(cells(fault)) }
@@ -28,7 +28,7 @@ struct FaultTable {
             StyledText(fault.share.map(Self.percent) ?? ""),
             StyledText(fault.lastAt.ago(now)),
             StyledText(fault.firstAt.ago(now)),
-            StyledText(fault.trend.direction.rawValue),
+            StyledText(fault.trend.direction.text),
             StyledText(Self.main(fault.verdicts), Verdict(rawValue: fault.verdicts.most ?? "").style, limit: 60),
             StyledText(fault.culpritText, limit: 120),
             StyledText(Self.main(fault.services), limit: 60),
@@ -52,6 +52,10 @@ struct FaultTable {
     private static func names(_ counts: [String: Int64], _ noun: String) -> String {
         counts.count > 2 ? "\(counts.count) \(noun)" : counts.keys.sorted().joined(separator: ", ")
     }
+}
+
+extension Trend.Direction {
+    var text: String { self == .few ? "too few" : rawValue }
 }
 
 extension Fault {

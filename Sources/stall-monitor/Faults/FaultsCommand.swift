@@ -133,7 +133,10 @@ struct FaultSurvey {
     private let watchedNs: Int64
 
     init(_ sources: ReportSources, _ selection: StallSelection) throws(ReportError) {
-        let catalogs = try sources.catalogs()
+        try self.init(try sources.catalogs(), selection)
+    }
+
+    init(_ catalogs: Catalogs, _ selection: StallSelection) throws(ReportError) {
         let (runs, unreadable) = catalogs.runs()
         var failures = catalogs.failures + unreadable
         // A report's name contains the time at which its stall began.
@@ -170,15 +173,14 @@ struct FaultSurvey {
 
     /// The details for the fault's page. Reads the outlines again, and the fault's latest reports.
     func evidence(of fault: Fault, in catalogs: Catalogs) throws(ReportError) -> FaultEvidence {
-        let names = Set([fault.fingerprint] + fault.aliases)
-        var loose = selection
-        loose.fingerprints = []
+        var ofFault = selection
+        ofFault.fingerprints = ([fault.fingerprint] + fault.aliases).compactMap { FingerprintPrefix($0.rawValue) }
         var (evidence, seen, filter): (FaultEvidence, Set<ULID>, StallFilter) = (
-            FaultEvidence(), [], StallFilter(loose)
+            FaultEvidence(), [], StallFilter(ofFault)
         )
         for catalog in catalogs.all {
             _ = try catalog.forEachOutline { stall in
-                guard names.contains(stall.fingerprint), filter.includes(stall) else { return }
+                guard filter.includes(stall) else { return }
                 guard catalogs.all.count == 1 || seen.insert(stall.id).inserted else { return }
                 evidence.add(stall)
             }

@@ -75,7 +75,7 @@ struct LiveTable {
     }
 
     private var stallLines: [TopLine] {
-        let ids = ShortIDs(snapshot.processes.flatMap(\.stalls).map(\.live.report))
+        let ids = ShortIDs(snapshot.processes.flatMap(\.stalls).map(\.live.report), elides: width != nil)
         var table = TextTable([
             .init(title: "ID", rank: 5), .init(title: "PID", rank: 2), .init(title: "LABEL", minimum: 4, rank: 3),
             .init(title: "STATE", rank: 4), .init(title: "LASTS"), .init(title: "SEVERITY", rank: 1),

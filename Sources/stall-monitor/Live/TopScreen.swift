@@ -59,17 +59,24 @@ struct TopScreen {
         }
     }
 
-    /// The tables, scrolled so that the selected row is visible.
+    /// The tables, scrolled so that the selected row is visible, below the heading of its table if there are two lines.
     private var tables: [StyledText] {
         let body = body
         let picked = body.firstIndex { $0.row != nil && $0.row == state.selected } ?? 0
-        let first = max(0, min(picked - room + 1 + (picked + 1 < body.count ? 1 : 0), body.count - room))
-        let left = body.count - first - room
-        let shown = body.dropFirst(first).prefix(left > 0 && room > 1 ? room - 1 : room).map { line -> StyledText in
-            let isPicked = line.row != nil && line.row == state.selected
-            return (isPicked ? "\(">", .bold) " : "  ") + line.text
-        }
-        return left > 0 && room > 1 ? shown + ["\("  … \(left + 1) more lines", .dim)"] : shown
+        // The last line says how many are below it, unless that is one, which can take its place.
+        let countsRest = room > 2 && body.count > room && picked + 2 < body.count
+        let window = countsRest ? room - 1 : room
+        let first = picked + 2 < body.count || room < 3 ? max(0, picked - window + 1) : max(0, body.count - room)
+        var shown = body.dropFirst(first).prefix(window).map(marked)
+        let heading = body.prefix(picked).lastIndex { $0.row == nil }
+        if let heading, heading < first, first < picked { shown[0] = marked(body[heading]) }
+        let left = body.count - first - window
+        return countsRest && left > 0 ? shown + ["\("  … \(left) more lines", .dim)"] : shown
+    }
+
+    private func marked(_ line: TopLine) -> StyledText {
+        let isPicked = line.row != nil && line.row == state.selected
+        return (isPicked ? "\(">", .bold) " : "  ") + line.text
     }
 
     private var keys: StyledText {

@@ -96,17 +96,24 @@ struct FlameChart {
 
     private static func length(_ weight: Int64) -> String { DurationText(nanoseconds: weight).short }
 
-    /// The functions that were innermost for most of the time.
+    /// The own functions that were innermost for most of the time, each with the time in the library calls that it made. Most
+    /// stacks end in the same few library calls, which say little. A stack without own functions counts for its innermost call.
     private func innermost(_ width: Int) -> [StyledText] {
-        var own: [Call: Int64] = [:]
-        for node in tree.nodes.dropFirst() {
+        var times: [Call: Int64] = [:]
+        // A node comes after its parent.
+        var owners = [Int?](repeating: nil, count: tree.nodes.count)
+        for (index, node) in tree.nodes.enumerated() {
+            if node.own { owners[index] = index }
+            for child in node.children { owners[child] = owners[index] }
             let inner = node.children.map { tree.nodes[$0].weight }.saturatingSum()
             let rest = node.weight.subtractingSaturated(inner)
-            if rest > 0 { own[Call(node), default: 0] = own[Call(node), default: 0].addingSaturated(rest) }
+            guard rest > 0, index > 0 else { continue }
+            let call = Call(tree.nodes[owners[index] ?? index])
+            times[call, default: 0] = times[call, default: 0].addingSaturated(rest)
         }
         let total = Double(max(1, tree.nodes[0].weight))
-        let shown = own.sorted { ($1.value, $0.key.name) < ($0.value, $1.key.name) }.prefix(Self.innermostLimit)
-        return ["\("Innermost calls", .bold)" as StyledText]
+        let shown = times.sorted { ($1.value, $0.key.name) < ($0.value, $1.key.name) }.prefix(Self.innermostLimit)
+        return ["\("Innermost own functions", .bold)" as StyledText]
             + shown.map { call, weight in
                 let percent = "\(Int(saturating: (Double(weight) / total * 100).rounded())) %"
                 let room = String(repeating: " ", count: max(0, 7 - percent.count))

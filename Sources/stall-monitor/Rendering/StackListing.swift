@@ -85,12 +85,20 @@ struct StackListing {
             let kind = isWorkers ? "workers" : "other threads"
             return "\("Stack of \(threads.count) \(kind)", .bold) \(Self.listed(threads))"
         }
-        let time = stack.sampledNs.map { " for \(DurationText(nanoseconds: $0).short)" } ?? ""
+        let time = stack.sampledNs.map { " over \(DurationText(nanoseconds: $0).short)" } ?? ""
         let count = stack.count > 1 ? ", seen \(stack.count) times\(time)" : ""
-        let method = stack.method.map { ", \($0) capture" } ?? ""
+        let method = stack.method.map { ", \(Self.words($0))" } ?? ""
         let role = stack.role.rawValue.replacing("_", with: " ")
         return
             "\(isWorkers ? "Stack of the worker" : "Stack of the \(role) thread", .bold) \(stack.thread.numberAndName)\(method)\(count)"
+    }
+
+    private static func words(_ method: CaptureMethod) -> String {
+        switch method {
+        case .quiet: "read without stopping it"
+        case .signal: "taken by a signal"
+        default: "\(method) capture"
+        }
     }
 
     /// Thread names with their counts, then thread ids.

@@ -61,17 +61,17 @@ struct StallBrief {
         return "\(report.culpritText, .bold)\(place)\(module, .dim)"
     }
 
-    /// `CPU 0s, waiting for a CPU 81µs, of 250ms; 4 major faults`
+    /// `CPU 0s, waiting for a CPU 81µs, blocked 250ms, of 250ms; 4 major faults`
     private var figures: StyledText? {
         guard let evidence = report.cause.evidence else { return nil }
         let times = [
-            ("CPU", evidence.cpuNs), ("waiting for a CPU", evidence.runDelayNs),
+            ("CPU", evidence.cpuNs), ("waiting for a CPU", evidence.runDelayNs), ("blocked", evidence.blockedNs),
             ("waiting for disks", evidence.blockIONs),
         ]
         .compactMap { name, time in time.map { "\(name) \(DurationText(nanoseconds: $0).short)" } }
         var parts: [String] = []
         if !times.isEmpty {
-            let window = evidence.windowNs.map { ", in a window of \(DurationText(nanoseconds: $0).short)" } ?? ""
+            let window = evidence.windowNs.map { ", of \(DurationText(nanoseconds: $0).short)" } ?? ""
             parts.append(times.joined(separator: ", ") + window)
         }
         if let faults = evidence.majorFaults, faults > 0 { parts.append("\(faults) major faults") }
@@ -108,7 +108,7 @@ struct StallBrief {
 
     private var owners: [StyledText] {
         var lines: [StyledText] = []
-        if let lock = StallFacts(report: report).lock { lines.append("\("Lock", .bold)  \(lock)") }
+        if let lock = report.cause.lock.map({ StyledText($0.text) }) { lines.append("\("Lock", .bold)  \(lock)") }
         if let circle = StallFacts(report: report).circle { lines.append("\("Circle", .bold)  \(circle)") }
         return lines + report.stacks.filter { $0.role == .lockOwner }.flatMap(listing)
     }
@@ -145,6 +145,14 @@ struct StallBrief {
         let before = report.suppressed > 0 ? ", \(report.suppressed) more stalls were only counted\(earlier)" : ""
         let provisional = report.isProvisional == true ? ", provisional" : ""
         return "\(report.fingerprint)\(provisional)\(before)" + (repeats.map { "; since then \($0.whole)" } ?? "")
+    }
+}
+
+extension StallReport.Evidence {
+    /// The rest of the window, in which the thread neither ran nor was ready to run.
+    fileprivate var blockedNs: Int64? {
+        guard let windowNs, let cpuNs, let runDelayNs else { return nil }
+        return max(0, windowNs.subtractingSaturated(cpuNs).subtractingSaturated(runDelayNs))
     }
 }
 

@@ -78,7 +78,7 @@ extension Double {
 extension StallFacts {
     /// The lock that the thread waited for, and its owner.
     var lock: StyledText? {
-        report.cause.lock.map { StyledText($0.text) }
+        report.cause.lock.map { lock in StyledText(lock.text + (lock.knownBy.map { ", known from its \($0)" } ?? "")) }
     }
 
     /// The cycle of waits of a deadlock.
@@ -90,11 +90,10 @@ extension StallFacts {
 }
 
 extension StallReport.Lock {
-    fileprivate var text: String {
+    var text: String {
         let name = "\(kind) at \(address)" + (label.map { " (\($0))" } ?? "")
         if let gone = abandonedBy { return name + ", left behind by thread \(gone), which has ended" }
         guard let owner else { return name + (kind.canHaveOwner ? ", holder unknown" : ", which nobody owns") }
-        let evidence = knownBy.map { ", known by its \($0)" } ?? ""
-        return "\(name), held by \(owner.numberAndName)\(evidence)"
+        return "\(name), held by thread \(owner.numberAndName)"
     }
 }

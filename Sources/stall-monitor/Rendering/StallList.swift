@@ -58,7 +58,8 @@ struct StallList {
         let age = width == nil ? [] : [StyledText(stall.startedAt.age(now))]
         let row =
             [
-                StyledText(ids.short(stall.id)),
+                // As wide in each row: not all rows are measured.
+                StyledText(ids.short(stall.id)).padded(to: ids.width),
                 StyledText(width == nil ? stall.startedAt.toSeconds : stall.startedAt.withoutYear),
             ] + age + [
                 stall.styledState,

@@ -60,7 +60,10 @@ struct StallPage {
 
     private var cost: [StyledText] {
         let cost = report.monitor
-        let times = [("held", cost.heldNs), ("unwinding", cost.unwindNs), ("naming", cost.symbolicationNs)]
+        let stopped = cost.heldNs == 0 ? "not stopped" : "stopped for \(DurationText(nanoseconds: cost.heldNs).short)"
+        let times =
+            [stopped]
+            + [("unwinding", cost.unwindNs), ("naming", cost.symbolicationNs)]
             .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
         let threads = [("watchdog", cost.watchdogCPUNs), ("reporter", cost.reporterCPUNs)]
             .compactMap { name, time in
@@ -181,18 +184,28 @@ struct StallFacts {
         let after = DurationText(nanoseconds: report.detectedAt.nanoseconds(since: report.startedAt)).short
         let tick = DurationText(nanoseconds: report.rule.tickNs)
         let rule = report.rule
-        let ticks = "\(rule.ticks) \(rule.ticks == 1 ? "tick" : "ticks") of \(tick)"
+        let ticks = "\(rule.ticks) × \(tick)"
         let threshold = rule.turns.map { "\($0) turns in a row longer than \(ticks)" } ?? ticks
-        return "\(after) later, by the rule \(rule.name): \(threshold)"
+        return "after \(after) (threshold: \(threshold); rule: \(rule.name))"
     }
 
     private var watched: StyledText {
         let watched = report.watched
         let details = [
-            watched.mode.map { "mode \($0)" }, watched.activity.map { "last seen at \($0)" },
+            watched.mode.map { "mode \($0)" }, watched.activity.map(Self.activity),
             watched.turn.map { "turn \($0)" },
         ].compactMap { $0 }
         return "\(watched.label, .bold) (\(([watched.type.rawValue] + details).joined(separator: ", ")))"
+    }
+
+    private static func activity(_ name: String) -> String {
+        switch name {
+        case "before_timers": "about to run timers"
+        case "before_sources": "about to run sources"
+        case "before_waiting": "about to wait"
+        case "after_waiting": "running callbacks after its wait"
+        default: "last seen at \(name)"
+        }
     }
 
     private var thread: StyledText {

@@ -30,7 +30,16 @@ extension StallReport {
 
 extension StallReport.Thread {
     /// `4711 main`
-    var numberAndName: String { ["\(id)", name].compactMap { $0 }.joined(separator: " ") }
+    var numberAndName: String { ["\(id)", plainName].compactMap { $0 }.joined(separator: " ") }
+
+    /// libdispatch names its threads after their queue, of which the kernel keeps the last 15 characters: `oot.default-qos` of
+    /// `com.apple.root.default-qos`.
+    private var plainName: String? {
+        guard let name, let queue = name.split(separator: ".").last, name.utf8.count == 15, name.contains("-qos") else {
+            return name
+        }
+        return "libdispatch worker (\(queue))"
+    }
 }
 
 extension Verdict {
@@ -86,19 +95,41 @@ extension StallReport {
 struct ShortIDs {
     /// From 8 to 26 characters.
     let length: Int
+    /// Ids that begin like another one for too long. Stalls that a process reports at the same moment have such ids.
+    private let close: Set<UInt128>
 
-    init(_ ids: some Sequence<ULID>) {
+    /// Characters at the end of an elided id.
+    private static let ending = 6
+    private static let mostShared = 12
+
+    /// - Parameter elides: whether the middle of ids is left out that begin like others for 12 characters and more.
+    init(_ ids: some Sequence<ULID>, elides: Bool = false) {
         let sorted = ids.map(\.rawValue).sorted()
-        let shared = zip(sorted, sorted.dropFirst()).map { $0 == $1 ? 0 : Self.sharedCharacters($0, $1) }
-        length = max(8, (shared.max() ?? 0) + 1)
+        var (longest, close): (Int, Set<UInt128>) = (0, [])
+        for (left, right) in zip(sorted, sorted.dropFirst()) where left != right {
+            let shared = Self.sharedCharacters(left, right)
+            if elides, shared >= Self.mostShared {
+                close.formUnion([left, right])
+            } else {
+                longest = max(longest, shared)
+            }
+        }
+        (length, self.close) = (max(8, longest + 1), close)
     }
+
+    /// The most columns that a shortened id needs.
+    var width: Int { close.isEmpty ? length : length + 1 + Self.ending }
 
     /// The first character encodes three bits, each of the other 25 encodes five.
     private static func sharedCharacters(_ left: UInt128, _ right: UInt128) -> Int {
         ((left ^ right).leadingZeroBitCount + 2) / 5
     }
 
-    func short(_ id: ULID) -> String { String(id.description.prefix(length)) }
+    func short(_ id: ULID) -> String {
+        let text = id.description
+        return close.contains(id.rawValue)
+            ? "\(text.prefix(length))…\(text.suffix(Self.ending))" : String(text.prefix(length))
+    }
 }
 
 /// Unique prefixes of fingerprints without their version, as git shortens commits.

@@ -16,6 +16,11 @@ struct FaultTraits {
 
     static let unknown = FaultTraits([])
 
+    /// Those that matter to a selection. Collecting them takes a while if there are very many stalls.
+    init(_ stalls: [StallOutline], for selection: StallSelection) {
+        self = selection.functions.isEmpty && selection.verdicts.isEmpty ? .unknown : FaultTraits(stalls)
+    }
+
     init(_ stalls: [StallOutline]) {
         for stall in stalls.oncePerTraits {
             stall.culpritName.map { _ = functions[stall.fingerprint, default: []].insert($0) }

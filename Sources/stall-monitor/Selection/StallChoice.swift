@@ -9,14 +9,20 @@ struct StallChoice: Hashable {
     private let before: Int?
     /// A prefix of an id in upper case. Nil if it cannot be one.
     private let idPrefix: String?
+    /// The end of the id, if its middle is left out as in lists: `01M88FJH…MZTX60`, or with two dots.
+    private let idSuffix: String
     private let fingerprint: FingerprintPrefix?
 
     /// Nil if it cannot be a prefix of an id or fingerprint.
     init?(_ text: String) {
         self.text = text
         before = Self.stepsBeforeLatest(text)
-        let filled = text + String(repeating: "0", count: max(0, 26 - text.count))
-        idPrefix = !text.isEmpty && ULID(filled) != nil ? text.uppercased() : nil
+        let parts = text.uppercased().replacing("..", with: "…").split(separator: "…", omittingEmptySubsequences: false)
+        let (start, end) = (String(parts[0]), parts.count == 2 ? String(parts[1]) : "")
+        let isElided = parts.count == 2 && !end.isEmpty && start.count + end.count <= 26
+        let middle = String(repeating: "0", count: max(0, 26 - start.count - end.count))
+        let isID = !start.isEmpty && (parts.count == 1 || isElided) && ULID(start + middle + end) != nil
+        (idPrefix, idSuffix) = (isID ? start : nil, isID ? end : "")
         fingerprint = FingerprintPrefix(text)
         if before == nil, idPrefix == nil, fingerprint == nil { return nil }
     }
@@ -41,21 +47,22 @@ struct StallChoice: Hashable {
     /// Reads outlines only if the text may be a fingerprint.
     func pick(from catalog: Catalogs) throws(CommandFailure) -> Found {
         if let before { return .latest(before: before) }
-        let ids = idPrefix.map { Self.ids(beginningWith: $0, in: catalog.stalls) } ?? []
+        let ids = idPrefix.map { self.ids(beginningWith: $0, in: catalog.stalls) } ?? []
         let faults = faults(in: catalog)
         switch (ids.count, faults.count) {
         case (1, 0): return .stall(ids[0])
         case (0, 1): return .fault(FingerprintPrefix(faults[0].fingerprint.rawValue) ?? fingerprint!)
         case (0, 0): throw CommandFailure(nothing)
-        default: throw CommandFailure(ambiguous(ids, faults, catalog))
+        default: throw ambiguous(ids, faults, catalog)
         }
     }
 
     /// The ids are sorted, and so is their text.
-    private static func ids(beginningWith prefix: String, in stalls: [ULID]) -> [ULID] {
+    private func ids(beginningWith prefix: String, in stalls: [ULID]) -> [ULID] {
         let first = ULID(prefix + String(repeating: "0", count: max(0, 26 - prefix.utf8.count)))
         guard let first else { return [] }
-        return Array(stalls[stalls.firstSorted(notBefore: first)...].prefix { $0.description.hasPrefix(prefix) })
+        let candidates = stalls[stalls.firstSorted(notBefore: first)...].prefix { $0.description.hasPrefix(prefix) }
+        return idSuffix.isEmpty ? Array(candidates) : candidates.filter { $0.description.hasSuffix(idSuffix) }
     }
 
     private var nothing: String {
@@ -70,8 +77,11 @@ struct StallChoice: Hashable {
     private func faults(in catalog: Catalogs) -> [StallOutline] {
         guard let fingerprint else { return [] }
         var (found, pairs): ([Fingerprint: StallOutline], [Fingerprint: [Fingerprint]]) = ([:], [:])
+        var seen: Set<Shared<OutlineTraits>.Identity> = []
         for part in catalog.all {
             _ = try? part.forEachOutline { stall in
+                // What stalls have in common is compared once.
+                guard seen.insert(Shared.Identity(stall.traits)).inserted else { return }
                 let known = [stall.fingerprint] + (stall.aliases ?? [])
                 guard known.contains(where: fingerprint.matches) else { return }
                 (found[stall.fingerprint], pairs[stall.fingerprint]) = (stall, stall.aliases ?? [])
@@ -84,11 +94,11 @@ struct StallChoice: Hashable {
     }
 
     /// Lists the candidates with time, length and culprit.
-    private func ambiguous(_ ids: [ULID], _ faults: [StallOutline], _ catalog: Catalogs) -> String {
-        var candidates = faults.prefix(5).map { "fault \($0.fingerprint) (\($0.culpritText))" }
+    private func ambiguous(_ ids: [ULID], _ faults: [StallOutline], _ catalog: Catalogs) -> CommandFailure {
+        var candidates = faults.prefix(5).map { "fault \($0.fingerprint)  \($0.culpritText)" }
         candidates += ids.suffix(5).reversed().map { id in
             guard let stall = try? catalog.outline(id) else { return "\(id)" }
-            return "\(id) (\(stall.startedAt.toSeconds), \(stall.durationText), \(stall.culpritText))"
+            return "\(id)  \(stall.startedAt.toSeconds)  \(stall.durationText)  \(stall.culpritText)"
         }
         let count = ids.count + faults.count
         let left = count - candidates.count
@@ -96,8 +106,8 @@ struct StallChoice: Hashable {
             faults.isEmpty
             ? "\(ids.count) stalls' ids begin with \(idPrefix ?? text)"
             : "\(count) stalls and faults begin with \(text)"
-        return "\(what): give more of one of \(candidates.joined(separator: ", "))"
-            + (left > 0 ? ", and \(left) others" : "")
+        if left > 0 { candidates.append("and \(left) others") }
+        return CommandFailure("\(what); give more of one:", candidates)
     }
 }
 
@@ -150,12 +160,21 @@ enum StallSet: Hashable {
     /// - Parameters:
     ///   - sources: Where to search for a choice's stalls.
     ///   - name: The side's name for messages.
-    ///   - failures: The errors of unreadable files are appended, each once.
-    func baseline(in sources: ReportSources, named name: String, _ failures: inout [ReportError]) throws -> Baseline {
+    ///   - last: What was read last: two choices are often from the same directories, which are then read once.
+    func baseline(in sources: ReportSources, named name: String, _ last: inout ReadSources?) throws -> Baseline {
         let sources = try places(or: sources)
-        let whole = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
-        for failure in whole.failures where !failures.contains(failure) { failures.append(failure) }
-        return try baseline(of: whole, named: name)
+        if last?.sources != sources {
+            last = nil
+            let whole = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
+            last = ReadSources(sources: sources, overview: whole)
+        }
+        return try baseline(of: last?.overview ?? .init(), named: name)
+    }
+
+    /// Directories, and what they contain.
+    struct ReadSources {
+        let sources: ReportSources
+        let overview: ReportReader.Overview
     }
 
     /// The side's own directory; for a choice, the directories to search.

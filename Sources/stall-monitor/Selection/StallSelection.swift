@@ -142,7 +142,7 @@ extension ReportReader.Overview {
     func chosen(by selection: StallSelection) -> Self {
         guard !selection.isEverything else { return self }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
-        let traits = FaultTraits(stalls)
+        let traits = FaultTraits(stalls, for: selection)
         var chosen = self
         var filter = StallFilter(selection, names: names)
         chosen.stalls = stalls.filter { filter.includes($0) }
@@ -154,7 +154,7 @@ extension ReportReader.Overview {
     func doubts(of selection: StallSelection) -> [Doubt] {
         guard !selection.isEverything else { return [] }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
-        let traits = FaultTraits(stalls)
+        let traits = FaultTraits(stalls, for: selection)
         return runs.filter { selection.includes($0) }.compactMap { run in
             let unknown = (run.repeated ?? []).filter {
                 $0.membership(in: selection, names: names, traits: traits) == .unknown

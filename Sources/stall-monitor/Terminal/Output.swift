@@ -108,6 +108,11 @@ struct CommandFailure: Error, Hashable, CustomStringConvertible {
 
     init(_ message: String) { self.message = VisibleText.of(message, limit: 2000) }
 
+    /// A sentence, and below it a line for each of what it is about.
+    init(_ sentence: String, _ lines: [String]) {
+        message = ([sentence] + lines).map { VisibleText.of($0, limit: 500) }.joined(separator: "\n  ")
+    }
+
     /// A long path is cut so that the reason stays visible.
     init(_ error: ReportError) {
         self.init((error.path.map { VisibleText.of($0, limit: 500) + ": " } ?? "") + error.description)

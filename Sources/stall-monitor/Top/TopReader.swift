@@ -142,12 +142,12 @@ struct TopPage {
         var chosen = request.selection
         chosen.fingerprints = FingerprintPrefix(fingerprint.rawValue).map { [$0] } ?? []
         let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
-        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
+        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(catalogs, chosen) }
         guard let fault = survey.faults(by: request.order).first else { return ["The fault has no stalls any more."] }
         let evidence = try CommandFailure.wrapping { () throws(ReportError) in
             try survey.evidence(of: fault, in: catalogs)
         }
-        var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalogs.stalls))
+        var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalogs.stalls, elides: true))
         (page.width, page.showsFlame, page.hasColours) = (request.width, request.showsFlame, request.hasColours)
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
         return page.lines

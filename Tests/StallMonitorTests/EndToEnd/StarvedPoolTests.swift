@@ -140,7 +140,7 @@ struct StarvedPoolTests {
         try check(report, of: "four workers", run, "most")
         #expect(report.culpritText.contains("sleepInAJob") && report.pool?.atCulprit == 3)
         #expect(report.workers(at: "computeInAJob") == 1 && report.workers(at: "sleepInAJob") == 3)
-        #expect(report.cause.summary.contains("4 stood in one job each, 3 of them at this"))
+        #expect(report.cause.summary.contains("4 were in one job each, 3 of them in this function"))
     }
 
     @Test("The server's own executor, and two pools at once: one report each")
@@ -194,7 +194,7 @@ struct StarvedPoolTests {
         #expect(report.watched.type == .taskPool && report.watched.label == "medium-priority tasks, long jobs")
         #expect(report.state == .recovered && report.culpritText.contains("sleepFor"))
         #expect(report.pool?.workers.count == 1 && report.pool?.workers.first?.thread.id == report.thread.id)
-        #expect(report.cause.summary.hasPrefix("One job stood at this, while "))
+        #expect(report.cause.summary.hasPrefix("One job was in this function, while "))
         let run = try #require(asked.contents.runs.first)
         #expect(run.stalls == ["long_job": 1])
         let pool = try #require(run.watched.first { $0.label == "medium-priority tasks" })

@@ -98,7 +98,7 @@ struct StarvedProcessTests {
         let count = try #require(processors.count)
         if let stolen = processors.stealNs, stolen / Int64(count) * 2 >= delay { return ", while the hypervisor gave " }
         if let allowed = processors.allowed, allowed < count { return "; it may use \(allowed) of \(count) CPUs only" }
-        return "threads ready for \(count) CPU"
+        return " runnable threads on \(count) CPU"
     }
 }
 
