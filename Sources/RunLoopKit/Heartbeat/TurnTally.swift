@@ -216,6 +216,16 @@ public struct TurnHistogram: Hashable, Sendable {
         return Self(counts: zip(a.counts, b.counts).map { $0 &+ $1 }, longest: max(a.longest, b.longest))
     }
 
+    /// What was counted since an earlier reading of the same counts. If the longest turn came before that, the result's longest is
+    /// only as exact as the counts are.
+    package func since(_ earlier: Self) -> Self {
+        guard !counts.isEmpty, !earlier.counts.isEmpty else { return self }
+        let new = zip(counts, earlier.counts).map { $0 &- min($0, $1) }
+        guard let last = new.lastIndex(where: { $0 > 0 }) else { return Self() }
+        let isNew = longest > earlier.longest
+        return Self(counts: new, longest: isNew ? longest : min(Buckets.upperBound(of: last), longest))
+    }
+
     /// The bucket layout in which a loop's thread counts.
     enum Buckets {
         /// The number of low bits of a length that are ignored.

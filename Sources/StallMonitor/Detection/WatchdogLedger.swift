@@ -34,6 +34,8 @@ final class WatchdogLedger: Sendable {
         var since: MonotonicInstant
         /// How many turns the loop had made before, modulo 2^40.
         var firstTurn: UInt64
+        /// The lengths of a pool's jobs before. A loop counts from its watch on.
+        var firstLengths = TurnHistogram()
         /// The source of the loop's own counts. They are read only when the record is made, so they cost the watchdog nothing.
         /// Nil for a loop that publishes nothing.
         var heartbeat: (any WatchedHeartbeat)?
@@ -42,11 +44,13 @@ final class WatchdogLedger: Sendable {
         var pausedSince: MonotonicInstant?
 
         func total(at time: MonotonicInstant) -> WatchTotal {
-            WatchTotal(
+            let lengths = heartbeat?.turnHistogram.since(firstLengths) ?? TurnHistogram()
+            let isLongestKnown = lengths.longest > firstLengths.longest
+            return WatchTotal(
                 time: max(.zero, (pausedSince ?? time) - since - paused),
                 turns: heartbeat.map { ($0.turnCount &- firstTurn) & (1 << 40 - 1) },
-                lengths: heartbeat?.turnHistogram ?? TurnHistogram(),
-                longestFunctions: heartbeat?.longestFunctions ?? [],
+                lengths: lengths,
+                longestFunctions: isLongestKnown ? heartbeat?.longestFunctions ?? [] : [],
                 underWay: pausedSince == nil ? 1 : 0
             )
         }

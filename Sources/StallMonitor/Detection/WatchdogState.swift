@@ -199,6 +199,7 @@ struct WatchdogState: ~Copyable {
             name: watched.identity.name,
             since: watched.identity.since,
             firstTurn: watched.loop.heartbeat.turnCount,
+            firstLengths: watched.loop.pool?.turnHistogram ?? TurnHistogram(),
             heartbeat: watched.loop.heartbeat
         )
         let number = watched.identity.number

@@ -268,7 +268,7 @@ struct PoolRoundTests {
         test.round.finish()
     }
 
-    @Test("The run record counts a pool's jobs and their lengths")
+    @Test("A pool's jobs and their lengths count once, however often it is watched; jobs before the watch do not count")
     func totals() {
         var test = RoundUnderTest()
         let pool = TaskPoolHeartbeat(label: "workers", width: 2)
@@ -276,8 +276,11 @@ struct PoolRoundTests {
         test.watch(pool, number: 1)
         for _ in 0..<30 { pool.run {} }
         test.round.remove(1)
+        for _ in 0..<10 { pool.run {} }
+        test.watch(pool, number: 2)
+        for _ in 0..<5 { pool.run {} }
         let total = test.ledger.snapshot.totals(at: .now)[WatchName(type: .taskPool, label: "workers")]
-        #expect(total?.turns == 30 && total?.lengths.count == 40)
+        #expect(total?.turns == 35 && total?.lengths.count == 35)
         test.round.finish()
     }
 }
