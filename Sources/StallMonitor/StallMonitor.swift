@@ -47,7 +47,7 @@ public final class StallMonitor: Sendable {
         self.feed = feed
     }
 
-    /// Starts watching. Any thread; returns at once.
+    /// Starts watching. Any thread; returns at once. The monitor runs until ``stop()``, even if nobody keeps a reference to it.
     ///
     /// - Parameters:
     ///   - configuration: The defaults suit a server.
@@ -209,11 +209,12 @@ public final class StallMonitor: Sendable {
     /// Watches the loops that the search finds, now and later.
     private func begin(_ search: LoopSearch, _ engine: Engine) {
         do throws(StallMonitorError) {
-            let end = try search.discovery.begin { [weak self] finding in
+            // Refers to the monitor until the search is ended: a server may keep no reference to it.
+            let end = try search.discovery.begin { [self] finding in
                 switch finding {
                 case .fault(let fault): engine.notices.add(.fault(fault))
-                case .loop(let loop): if search.isWanted(loop) { self?.watchFound(.loop(loop), engine) }
-                case .pool(let pool): self?.watchFound(.pool(pool), engine)
+                case .loop(let loop): if search.isWanted(loop) { watchFound(.loop(loop), engine) }
+                case .pool(let pool): watchFound(.pool(pool), engine)
                 }
             }
             searches.withLock { $0.append(end) }

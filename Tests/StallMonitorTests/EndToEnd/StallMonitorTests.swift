@@ -158,6 +158,23 @@ struct StallMonitorTests {
         worker.end()
     }
 
+    @Test("A monitor to which nobody keeps a reference watches loops that are found later")
+    func noReference() throws {
+        let discovery = LateDiscovery()
+        weak var kept: StallMonitor?
+        do {
+            let configuration = StallMonitor.Configuration(directory: directory.path + "/reports")
+            let monitor = StallMonitor.start(configuration, watching: .found(by: discovery), onEvent: log.handler)
+            kept = monitor
+        }
+        let present = kept
+        let monitor = try #require(present)
+        discovery.announce(.loop(worker.loop))
+        #expect(monitor.watch(of: worker.loop)?.number == 1)
+        monitor.stop()
+        worker.end()
+    }
+
     @Test("A second stop during the first one does not end the event streams before the last event")
     func stopTwice() async {
         let (mayGoOn, handlerMayReturn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
@@ -419,5 +436,17 @@ struct ProcessState {
         var action = sigaction()
         unsafe sigaction(signal, nil, &action)
         return unsafe action.__sigaction_handler.sa_handler != nil
+    }
+}
+
+/// Finds a loop when the test says so.
+private final class LateDiscovery: LoopDiscovery {
+    private let listener = Mutex<(@Sendable (LoopFinding) -> Void)?>(nil)
+
+    func announce(_ finding: LoopFinding) { listener.withLock { $0 }?(finding) }
+
+    func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void {
+        listener.withLock { $0 = found }
+        return { [self] in listener.withLock { $0 = nil } }
     }
 }
