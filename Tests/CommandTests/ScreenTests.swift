@@ -171,6 +171,7 @@ struct ScreenTests {
 struct DoctorTests {
     private func findings(_ change: (inout DoctorFacts) -> Void) -> [DoctorFinding] {
         var facts = DoctorFacts(
+            perfEventParanoid: 2,
             clockSource: "tsc",
             hasPressure: true,
             hasSchedstat: true,
@@ -189,6 +190,7 @@ struct DoctorTests {
     func each() {
         let cases: [(String, DoctorFinding.Level, (inout DoctorFacts) -> Void)] = [
             ("ptrace", .note, { $0.ptraceScope = 1 }), ("ptrace", .note, { ($0.ptraceScope, $0.isRoot) = (3, true) }),
+            ("perf", .note, { $0.perfEventParanoid = 3 }), ("perf", .note, { $0.perfEventParanoid = nil }),
             ("clock", .note, { $0.clockSource = "hpet" }), ("kernel", .note, { $0.hasPressure = false }),
             ("directory", .problem, { ($0.directory, $0.directoryError) = (nil, "gone") }),
             ("mode", .problem, { $0.directory?.mode = 0o777 }), ("mode", .note, { $0.directory?.mode = 0o755 }),

@@ -70,7 +70,18 @@ struct Doctor {
     private var perf: DoctorFinding {
         let limit =
             facts.perfEventParanoid.map { "kernel.perf_event_paranoid is \($0)" } ?? "perf events are not available"
-        return DoctorFinding(level: .ok, check: "perf", found: "\(limit); the monitor does not need them")
+        guard let level = facts.perfEventParanoid, level <= 2 || facts.isRoot else {
+            return DoctorFinding(
+                level: .note,
+                check: "perf",
+                found:
+                    "\(limit): 'watch' has no breakpoints and finds fewer stalls; a monitor inside a server is not affected",
+                fix: facts.perfEventParanoid == nil
+                    ? "Use a kernel with CONFIG_PERF_EVENTS."
+                    : "sysctl -w kernel.perf_event_paranoid=2, or run as root or with CAP_PERFMON."
+            )
+        }
+        return DoctorFinding(level: .ok, check: "perf", found: "\(limit): 'watch' can set breakpoints")
     }
 
     private var clock: DoctorFinding {
