@@ -202,7 +202,7 @@ extension Doctor {
 
     private func records(_ directory: Directory) -> DoctorFinding {
         guard directory.stale > 0 else {
-            return DoctorFinding(level: .ok, check: "live_records", found: "none is stale")
+            return DoctorFinding(level: .ok, check: "live_records", found: "no live record of a dead process")
         }
         return DoctorFinding(
             level: .note,
@@ -261,13 +261,14 @@ extension Doctor {
     }
 
     private func lacking(_ count: Int, of all: Int, _ check: String, _ what: String, _ fix: String) -> DoctorFinding {
+        let name = check.replacing("_", with: " ")
         guard count > 0 else {
             return DoctorFinding(
                 level: .ok,
                 check: check,
                 found: all == 0
-                    ? "no report to judge by"
-                    : "none of the latest \(all) reports lacks \(check.replacing("_", with: " "))"
+                    ? "no reports, so \(name) cannot be checked"
+                    : "none of the latest \(all) reports lacks \(name)"
             )
         }
         return DoctorFinding(
