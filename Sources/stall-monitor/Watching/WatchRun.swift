@@ -62,7 +62,7 @@ struct WatchRun {
             do throws(CaptureError) {
                 try watcher.add(child.processID)
             } catch {
-                Output.note("\(options.command[0]) runs, but cannot be watched: \(error)")
+                Output.note("\(options.command[0]) was started, but cannot be watched: \(error)")
             }
         }
     }
