@@ -42,7 +42,7 @@ struct TerminalTests {
     @Test("top draws over the previous screen: the process, and its stall as it grows")
     func topGrows() throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms")
-        let title = try top.output(until: "1 process watched, 1 stall under way")
+        let title = try top.output(until: "1 ongoing stall, 1 process watched")
         #expect(title?.hasPrefix("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J\u{1B}[H") == true)
         let screen = try top.output(until: "\u{1B}[J")
         #expect(screen?.contains("stalled") == true && screen?.contains("  shop.Cart") == true)
@@ -51,7 +51,7 @@ struct TerminalTests {
         #expect(try top.output(until: "ongoing  6s+    critical") != nil)
         #expect(try top.output(until: "\u{1B}[H") != nil, "it is drawn again")
         try record.note(length: 6_100_000_000, .recovered)
-        #expect(try top.output(until: "0 stalls under way") != nil)
+        #expect(try top.output(until: "0 ongoing stalls") != nil)
         #expect(try top.output(until: "recovered  6.1s ") != nil)
         top.send(SIGINT)
     }

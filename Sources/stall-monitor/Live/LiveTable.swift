@@ -20,8 +20,8 @@ struct LiveTable {
             .count { $0.live.state == .ongoing }
         let ended = dead > 0 ? ", \(dead) ended" : ""
         return """
-            \(snapshot.at.toMilliseconds, .dim)  \(Self.count(living, "process"), .bold) watched\(ended), \
-            \(Self.count(stalls, "stall"), .bold) under way
+            \(snapshot.at.toMilliseconds, .dim)  \(Self.count(stalls, "ongoing stall"), .bold), \
+            \(Self.count(living, "process"), .bold) watched\(ended)
             """
     }
 

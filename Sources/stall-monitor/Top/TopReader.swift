@@ -180,7 +180,7 @@ struct TopPage {
             "  \(stall.live.watched.label)  \(DurationText(nanoseconds: stall.live.durationNs).short)  \(stall.culprit ?? "")"
                 as StyledText
         }
-        return (facts + (stalls.isEmpty ? [] : ["", "\("Stalls under way", .bold)"] + stalls)).flatMap {
+        return (facts + (stalls.isEmpty ? [] : ["", "\("Ongoing stalls", .bold)"] + stalls)).flatMap {
             $0.wrapped(to: request.width, hanging: 10)
         }
     }
