@@ -78,7 +78,7 @@ struct ShowCommand: ParsableCommand {
             )
         } else if StallChoice(id) == nil {
             throw ValidationError(
-                "'\(CommandFailure(id))' is neither 'latest' (or 'latest~1') nor part of an id or a fingerprint"
+                "'\(CommandFailure(id))' is neither 'latest' (or 'latest~1'), nor part of an id or a fingerprint, nor a report's file (stall-….json)"
             )
         }
     }
