@@ -23,6 +23,9 @@ struct CommandDefaults {
     /// - Throws: What is wrong with the file.
     init(_ arguments: [String], of command: CommandDescription, file: String) throws(CommandFailure) {
         (self.arguments, self.file) = (arguments, file)
+        guard OutputFile.exists(file) else {
+            throw CommandFailure("there is no file \(file); check $\(Self.variable)")
+        }
         let commands = command.descendants
         let sections = try YAMLEntry(file: file).keys([Self.reports, Self.all] + commands.keys.sorted())
         if let reports = try sections[Self.reports]?.text() {

@@ -10,6 +10,7 @@ struct BudgetFile {
 
     /// - Throws: The first mistake, with its line and key, and what to write instead.
     init(path: String) throws(CommandFailure) {
+        guard OutputFile.exists(path) else { throw CommandFailure("there is no budget \(path); check --budget") }
         try self.init(YAMLEntry(file: path))
     }
 

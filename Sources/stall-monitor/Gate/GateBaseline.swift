@@ -117,6 +117,11 @@ struct BaselineFile {
     }
 
     private static func read(_ path: String) throws(CommandFailure) -> Baseline {
+        guard OutputFile.exists(path) else {
+            throw CommandFailure(
+                "there is no baseline \(path); make one with 'stall-monitor gate baseline record --output \(path)'"
+            )
+        }
         let bytes = try OutputFile.read(path, limit: 64 << 20)
         do throws(ReportError) {
             return try Baseline(json: bytes)
