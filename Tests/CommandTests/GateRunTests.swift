@@ -55,6 +55,9 @@ struct GateRunTests {
         #expect(unwatched.status == 1 && unwatched.errors.hasPrefix("cannot judge: "), "\(unwatched.errors)")
         #expect(try gate(["--keep", fixture.root + "/kept", "--", "/bin/true"]).status == 1)
         #expect(try gate(["--", fixture.root + "/none"]).status == 1)
+        let unbased = try gate(["--baseline", fixture.root + "/none.json", "--", "/bin/echo", "it ran"])
+        #expect(unbased.status == 1 && unbased.output.isEmpty, "a missing baseline is reported before the command runs")
+        #expect(unbased.errors.contains("there is no baseline \(fixture.root)/none.json"), "\(unbased.errors)")
         #expect(try gate([]).status == 64)
         #expect(try gate(["--repeat", "0", "--", "/bin/true"]).status == 64)
     }

@@ -67,8 +67,9 @@ struct GateRunCommand: ParsableCommand {
     func run() throws {
         let signals = try Result { () throws(StartError) in try WatchSignals() }
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
-        // Reports a mistake in the budget before the command runs for an hour.
+        // Reports a mistake in the budget or the baseline before the command runs for an hour.
         _ = try options.budget.read(isBaselined: options.baseline != nil)
+        _ = try options.baseline.map { path throws(CommandFailure) in try BaselineFile(path, for: nil) }
         let folder = try RunFolder(keep)
         var (overviews, status): ([ReportReader.Overview], Int32) = ([], 0)
         while overviews.count < repeats, status == 0 {
