@@ -48,6 +48,8 @@ struct GateOutputTests {
         let paths = names.map { fixture.root + "/" + $0 }
         let run = try gate("--junit", paths[0], "--sarif", paths[1], "--markdown", paths[2], "--html", paths[3])
         #expect(run.status == 2 && run.output.hasPrefix("over budget: 4 stalls, 1 allowed"))
+        let unwritten = try gate("--sarif", fixture.root + "/none/x")
+        #expect(unwritten.status == 1 && unwritten.output == run.output, "the verdict is shown anyway")
         for path in [paths[0], paths[3]] {
             #expect(try CommandRun(tool: "/usr/bin/xmllint", ["--noout", "--nodefdtd", path]).status == 0, "\(path)")
         }

@@ -96,7 +96,9 @@ struct GateJudgeCommand: ParsableCommand {
             // An unreadable directory is a verdict too: cannot judge.
             case .failure: Gate.judge(overview, by: try options.budget.read())
             }
+        let files = options.writeFiles(result)
         try Output.write(options.text(of: result, width: Terminal.current().width))
+        try files.get()
         if result.exitCode != .success { throw result.exitCode }
     }
 }

@@ -88,6 +88,7 @@ struct GateRunCommand: ParsableCommand {
     }
 
     private func conclude(_ result: GateResult, _ status: Int32, _ folder: RunFolder) throws {
+        let files = options.writeFiles(result)
         let text = try options.text(of: result, width: Terminal.current(STDERR_FILENO).width)
         if options.format == .text { Output.error(text) } else { try Output.write(text) }
         if keep == nil, result.verdict == .within, status == 0 {
@@ -95,6 +96,7 @@ struct GateRunCommand: ParsableCommand {
         } else {
             Output.note("reports are in \(folder.path)")
         }
+        try files.get()
         if status != 0 {
             Output.note("\(command[0]) ended with exit status \(status)")
             throw ExitCode(status)

@@ -76,12 +76,16 @@ struct JudgeOptions: ParsableArguments {
         Output.note("tightened \(try BaselineFile.write(better, to: path))")
     }
 
-    /// Writes the requested files, and returns what to print.
+    /// Writes the requested files. The caller shows the verdict before it reports a failure.
+    func writeFiles(_ result: GateResult) -> Result<Void, CommandFailure> {
+        Result { () throws(CommandFailure) in try outputs.write(result) }
+    }
+
+    /// What to print.
     ///
     /// - Parameter width: The width of the terminal that shows the text, in columns.
     func text(of result: GateResult, width: Int?) throws -> String {
-        try outputs.write(result)
-        return switch format {
+        switch format {
         case .text: Self.lines(of: result, width: width).map { $0.plain + "\n" }.joined()
         case .json: try JSONText.escaped(String(decoding: result.json(), as: UTF8.self))
         case .junit: result.junit()
