@@ -98,8 +98,20 @@ struct GateJudgeCommand: ParsableCommand {
             }
         let files = options.writeFiles(result)
         try Output.write(options.text(of: result, width: Terminal.current().width))
+        if case .success(let whole) = overview { noteUnchosen(whole.runs) }
         try files.get()
         if result.exitCode != .success { throw result.exitCode }
+    }
+
+    /// Says of whom the run records are if the choice leaves out all of them. The verdict says only that there is none.
+    private func noteUnchosen(_ runs: [RunRecord]) {
+        guard !runs.isEmpty, runs.allSatisfy({ $0.chosen(by: selection.stalls) == nil }) else { return }
+        let origins = Set(runs.map { "\($0.service?.name ?? "unknown") on \($0.host.name)" }).sorted()
+        let others = origins.count > 4 ? ", and \(origins.count - 4) others" : ""
+        Output.note(
+            "the choice leaves out every run record: they are of \(origins.prefix(4).joined(separator: ", "))\(others). "
+                + "A run of 'watch' is of stall-monitor, so choose its stalls by --label."
+        )
     }
 }
 
