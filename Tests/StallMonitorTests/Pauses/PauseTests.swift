@@ -65,7 +65,9 @@ struct PauseTests {
         #expect(excluded >= 2_800_000_000)
         #expect(end.nanoseconds(since: report.startedAt) == report.durationNs + excluded)
         #expect(report.durationMaxNs == report.durationNs + excluded && report.durationMinNs == report.durationNs)
-        #expect(report.cause.verdict == .blocked && (report.cause.evidence?.windowNs ?? .max) <= report.durationNs)
+        // Without the pause the stall is short: on a busy machine most of it may be a wait for a processor.
+        #expect([.blocked, .starved].contains(report.cause.verdict))
+        #expect((report.cause.evidence?.windowNs ?? .max) <= report.durationNs)
     }
 
     @Test(
