@@ -289,6 +289,15 @@ struct TextTableTests {
         #expect(lines(5) == ["A   …", "aaaa…"])
     }
 
+    @Test("a column without a value is left out first, then those of low rank")
+    func leavesOut() {
+        var table = TextTable([.init(title: "A"), .init(title: "B", rank: 1), .init(title: "C", rank: 2)])
+        table.append(["aaaa", "bbbb", ""])
+        #expect(table.lines(width: 11).map(\.plain) == ["A     B", "aaaa  bbbb"])
+        table.append(["aaaa", "bbbb", "c"])
+        #expect(table.lines(width: 11).map(\.plain) == ["A     C", "aaaa  ", "aaaa  c"])
+    }
+
     @Test("wide characters count double, combining accents do not count")
     func widths() {
         #expect(StyledText("数据").width == 4)

@@ -37,11 +37,17 @@ struct TableLayout {
     /// Each row has a cell for each column.
     init(_ columns: [TextTable.Column], fitting rows: some Sequence<[StyledText]>, width limit: Int?) {
         var widths = columns.map { StyledText($0.title).width }
+        var filled: Set<Int> = []
         for row in rows {
-            for (index, cell) in row.enumerated() { widths[index] = max(widths[index], cell.width) }
+            for (index, cell) in row.enumerated() {
+                widths[index] = max(widths[index], cell.width)
+                if cell.width > 0 { filled.insert(index) }
+            }
         }
+        // A column without a value is left out before any other.
+        let ranks = columns.indices.map { index in columns[index].rank.map { filled.contains(index) ? $0 : -1 } }
         (self.columns, self.limit) = (columns, limit)
-        self.widths = limit.map { Self.shrunk(widths, columns, within: $0) } ?? widths
+        self.widths = limit.map { Self.shrunk(widths, columns, ranks, within: $0) } ?? widths
         last = self.widths.lastIndex { $0 != nil } ?? 0
     }
 
@@ -58,12 +64,17 @@ struct TableLayout {
     }
 
     /// Leaves out columns until the rest fits at minimum width. Then shrinks columns as needed, those of low rank first.
-    private static func shrunk(_ widths: [Int], _ columns: [TextTable.Column], within limit: Int) -> [Int?] {
+    private static func shrunk(
+        _ widths: [Int],
+        _ columns: [TextTable.Column],
+        _ ranks: [Int?],
+        within limit: Int
+    ) -> [Int?] {
         var widths = widths.map(Int?.some)
         let order = columns.indices.sorted {
-            (columns[$0].rank ?? .max, $0) < (columns[$1].rank ?? .max, $1)
+            (ranks[$0] ?? .max, $0) < (ranks[$1] ?? .max, $1)
         }
-        for index in order where columns[index].rank != nil {
+        for index in order where ranks[index] != nil {
             let narrowest = zip(widths, columns).map { width, column in width.map { min($0, column.minimum ?? $0) } }
             if surplus(narrowest, limit) <= 0 { break }
             widths[index] = nil
