@@ -110,6 +110,16 @@ struct ListAndShowTests {
         #expect(try CommandRun("list", fixture.path, "--format", "json").output == "[]\n")
     }
 
+    @Test(
+        "a directory with stalls was written by a monitor, even if its run records are gone",
+        arguments: ["list", "faults"]
+    )
+    func withoutRuns(command: String) throws {
+        try fixture.store.write(Sample.report())
+        let run = try CommandRun(command, fixture.path, "--service", "other")
+        #expect(run.errors.hasPrefix("stall-monitor: no matching stalls"), "\(run.errors)")
+    }
+
     @Test("torn and hostile files: one line each; the rest is shown; exit code 1")
     func badFiles() throws {
         let report = Sample.report(id: .make())

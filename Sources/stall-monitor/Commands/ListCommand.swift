@@ -102,7 +102,7 @@ struct ListCommand: ParsableCommand {
     /// Distinguishes "no stalls" from "nothing was watched".
     private func emptyNote(_ overview: ReportReader.Overview, _ chosen: StallSelection) -> String {
         if !overview.failures.isEmpty { return "no stalls in what can be read" }
-        if overview.runs.isEmpty {
+        if overview.runs.isEmpty, overview.stalls.isEmpty {
             return "no stalls, and no monitor has ever written here; is this the right directory?"
         }
         let running = overview.runs.filter { $0.state == .running }.map { "\($0.process.pid)" }

@@ -127,7 +127,8 @@ struct FaultsCommand: ParsableCommand {
 struct FaultSurvey {
     private let selection: StallSelection
     private let tally: FaultTally
-    private let runs: [RunRecord]
+    /// Whether there is neither a stall nor a run record.
+    private let isUnwritten: Bool
     /// What could not be read.
     let failures: [ReportError]
     private let watchedNs: Int64
@@ -157,7 +158,8 @@ struct FaultSurvey {
         for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.membership(in: loose) == .wanted {
             tally.add(fault)
         }
-        (self.selection, self.tally, self.runs, self.failures) = (selection, tally, runs, failures)
+        (self.selection, self.tally, self.failures) = (selection, tally, failures)
+        isUnwritten = runs.isEmpty && catalogs.stalls.isEmpty
         watchedNs = chosen.flatMap { $0.watched(in: selection) }.map { max(0, $0.watchedNs) }.saturatingSum()
     }
 
@@ -196,7 +198,7 @@ struct FaultSurvey {
     /// "No faults" and "nobody looked" are different things.
     var emptyNote: String {
         if !failures.isEmpty { return "no stalls in what can be read" }
-        if runs.isEmpty { return "no stalls, and no monitor has ever written here; is this the right directory?" }
+        if isUnwritten { return "no stalls, and no monitor has ever written here; is this the right directory?" }
         return selection.nothingFound
     }
 }
