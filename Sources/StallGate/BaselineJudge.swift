@@ -89,7 +89,7 @@ struct BaselineJudge {
             + (starved == 0
                 ? []
                 : [
-                    "\(GateResult.number(starved, "stall")) waited for a processor, and \(starved == 1 ? "is" : "are") set apart"
+                    "\(GateResult.number(starved, "stall")) starved of CPU: caused by the machine, and judged separately"
                 ])
     }
 

@@ -78,7 +78,10 @@ struct BaselineTests {
     func starved() throws {
         let before = try baseline(Self.stalls(20))
         let some = judge(Self.stalls(20) + Self.stalls(3, verdict: .starved), before)
-        #expect(some.verdict == .within && some.text.contains("3 stalls waited for a processor, and are set apart"))
+        #expect(
+            some.verdict == .within
+                && some.text.contains("3 stalls starved of CPU: caused by the machine, and judged separately")
+        )
         let many = judge(Self.stalls(20) + Self.stalls(40, verdict: .starved), before)
         #expect(many.verdict == .inconclusive && many.text.contains("which is not the code's fault"))
         let both = judge(Self.stalls(60) + Self.stalls(40, verdict: .starved), before)

@@ -97,10 +97,10 @@ struct DifferenceTable {
 
     private var notes: [StyledText] {
         var notes: [StyledText] = []
-        let starved = difference.starvedBefore.addingSaturated(difference.starvedAfter)
-        if starved > 0 {
+        let (earlier, later) = (difference.starvedBefore, difference.starvedAfter)
+        if earlier > 0 || later > 0 {
             notes.append(
-                "\(Self.number(starved, "stall")) starved of CPU: caused by the machine, and in no row."
+                "Starved of CPU, so caused by the machine and not compared: \(Self.number(earlier, "stall")) before, \(later) after."
             )
         }
         if before.set.environment != after.set.environment {
