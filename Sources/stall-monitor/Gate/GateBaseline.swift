@@ -88,7 +88,7 @@ struct BaselineFile {
                 try ReportSources([path]).overview()
             }
             let doubts = Gate.judge(.success(overview), by: Budget()).doubts
-            if let doubt = doubts.first { throw CommandFailure("\(path) cannot be recorded: \(doubt)") }
+            if let doubt = doubts.first { throw CommandFailure("\(path) cannot be a baseline: \(doubt)") }
             all.stalls += overview.stalls
             all.runs += overview.runs
         }
