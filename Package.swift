@@ -170,7 +170,7 @@ let tests = targets([
         "CLocks", "CRunLoopShims", "RunLoopKit", "RunLoopPorts", "StackCapture", "StallDetection", "StallDiagnosis",
         "StallMonitor", "StallReports", "Symbolication", "TestSupport", "cause-host", "pause-host", "threshold-host",
     ],
-    "StallMonitorLoopsTests": ["StallReports", "TestSupport", "loop-host", "shutdown-host"],
+    "StallMonitorLoopsTests": ["StallReports", "TestSupport", "loop-host", "pool-host", "shutdown-host"],
     "StallMonitorServiceTests": [
         "RunLoopKit", "StallMonitor", "StallMonitorService", "StallReports", "TestSupport", "Configuration",
         "CoreMetrics", "InMemoryTracing", "Logging", "MetricsTestKit", "Tracing", "service-host",

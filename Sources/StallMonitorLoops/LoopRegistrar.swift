@@ -42,7 +42,8 @@ final class LoopRegistrar: LoopDiscovery {
 
     private static let notCalled = """
         This program's calls of epoll_wait(2) and poll(2) do not reach StallMonitorLoops: something else in the program defines them, for \
-        example a sanitizer, or StallMonitorLoops was loaded with dlopen(3). Link StallMonitorLoops into the program itself.
+        example a sanitizer, or StallMonitorLoops was loaded with dlopen(3). Link StallMonitorLoops into the program itself; beside a \
+        sanitizer, 'stall-monitor watch' finds the stalls of these loops from outside.
         """
 
     private static func shared(_ labels: [String]) -> StallMonitorError {

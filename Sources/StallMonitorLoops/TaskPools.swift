@@ -62,7 +62,8 @@ final class TaskPools: LoopDiscovery {
 
     private static let notCalled = """
         The jobs that Swift's runtime submits to libdispatch do not reach StallMonitorLoops: the runtime is linked into the program \
-        (-static-stdlib), a sanitizer has taken its place, or StallMonitorLoops was loaded with dlopen(3).
+        (-static-stdlib), a sanitizer has taken its place, or StallMonitorLoops was loaded with dlopen(3). 'stall-monitor watch' finds the \
+        pool's stalls from outside.
         """
 }
 
