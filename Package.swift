@@ -135,6 +135,7 @@ let programs = targets([
     ],
     "pause-host": ["RunLoopKit", "StallMonitor", "StallReports"],
     "pool-host": ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"],
+    "pool-target": [],
     "report-flood": ["StallReports"],
     "reader-fuzz": ["StallExport", "StallGate", "StallReports", "Symbolication", "Yams"],
     "service-host": [
@@ -180,8 +181,8 @@ let tests = targets([
     ],
     "StallCorpusTests": ["StallCorpus", "StallReports", "TestSupport", "stall-corpus"],
     "CommandTests": [
-        "ProcessWatch", "StallGate", "StallReports", "StallShipping", "TestSupport", "reader-fuzz", "report-flood",
-        "sample-target", "stall-corpus", "stall-monitor",
+        "ProcessWatch", "StallGate", "StallReports", "StallShipping", "TestSupport", "pool-target", "reader-fuzz",
+        "report-flood", "sample-target", "stall-corpus", "stall-monitor",
     ],
 ]) { .testTarget(name: $0, dependencies: $1) }
 

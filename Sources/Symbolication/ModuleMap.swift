@@ -12,7 +12,7 @@ struct ModuleMap: Sendable {
     }
 
     /// Sorted by address.
-    private let mappings: [Mapping]
+    let mappings: [Mapping]
 
     init(parsing text: [UInt8]) {
         mappings = text.split(separator: UInt8(ascii: "\n")).compactMap(Mapping.init)

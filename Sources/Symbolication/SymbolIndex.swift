@@ -59,6 +59,19 @@ struct SymbolIndex {
         return address < end ? entry.address..<end : nil
     }
 
+    /// - Returns: The address ranges of the functions with these names, as far as there are any.
+    func ranges(of wanted: Set<String>, _ allowance: Allowance) throws(SymbolProblem) -> [String: Range<UInt64>] {
+        var found: [String: Range<UInt64>] = [:]
+        for index in entries.indices where found.count < wanted.count {
+            let entry = entries[index]
+            guard let text = try file.image.text(at: names.lowerBound + Int(entry.name), allowance) else { continue }
+            let name = String(text.prefix { $0 != "@" })
+            guard wanted.contains(name), found[name] == nil else { continue }
+            found[name] = range(around: entry.address)
+        }
+        return found
+    }
+
     private func firstIndex(above address: UInt64) -> Int {
         var low = 0
         var high = entries.count

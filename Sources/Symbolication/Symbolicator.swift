@@ -6,8 +6,8 @@ import Synchronization
 /// lock, so it may be used while a stalled thread holds it. Not for the hot path: it allocates, and the first address of a
 /// module requires reading its symbol table and an index of its debug information. Any thread may call; calls are serialised.
 public final class Symbolicator: Sendable {
-    private let process: ProcessDirectory
-    private let cache: Mutex<SymbolCache>
+    let process: ProcessDirectory
+    let cache: Mutex<SymbolCache>
     /// For another process: functions generated at run time.
     private let made = Mutex(PerfMapCache())
 

@@ -118,6 +118,52 @@ struct WatchCommandTests {
     }
 
     @Test(
+        "Long turns one after the other, none of which is a stall by itself, are one report with their number",
+        .needsBreakpoints,
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func repeated() throws {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        for order in ["turns 600", "long 250"] {
+            _ = try target.stall(order)
+            usleep(400_000)
+        }
+        let done = try target.stall("long 1800")
+        usleep(400_000)
+        let reports = try watch.finish()
+        try #require(reports.count == 1, "\(reports.map(\.kind))")
+        let report = reports[0]
+        #expect(report.kind == .repeated && report.state == .recovered && report.watched.type == .eventLoop)
+        let turns = try #require(report.busy)
+        #expect((5...12).contains(turns.turns) && turns.longestNs <= 250_000_000, "\(turns)")
+        #expect(report.stacks.contains { $0.frames.contains { $0.function == "compute_until" } })
+        // What is told as the longest holds the truth, as far as it is one row: the last turn may be too short to be one of it.
+        #expect(report.durationNs <= done.nanoseconds + 100_000_000, "\(report.durationNs) of \(done.nanoseconds)")
+    }
+
+    @Test(
+        "The same fault again and again is one report; its other stalls are counted",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func counted() throws {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        for _ in 0..<4 {
+            _ = try target.stall("sleep 350")
+            usleep(110_000)
+        }
+        let reports = try watch.finish()
+        #expect(reports.count == 1 && reports[0].kind == .blocked)
+        #expect(watch.notes.contains { $0.contains("1 stall, 3 more of known faults only counted") }, "\(watch.notes)")
+        let counted = try watch.runs().flatMap { $0.repeated ?? [] }
+        #expect(counted.map(\.repeats.count) == [3] && counted.map(\.fingerprint) == reports.map(\.fingerprint))
+        #expect(counted.map(\.type) == [.eventLoop])
+    }
+
+    @Test(
         "asyncio's loop, with no preparation in the program",
         .enabled(if: Python.asyncio != nil, "this machine has no Python"),
         .needsBreakpoints,

@@ -96,7 +96,7 @@ struct WatchHarmTests {
         // All of them were watched during their stalls: each call is reported, unless the watcher itself got no CPU
         // time for a look.
         let wasLate = try watch.runs().contains { $0.lateTicks > 0 }
-        #expect(!reports.isEmpty)
+        #expect(wasLate || !reports.isEmpty)
         #expect(wasLate || Set(reports.map(\.process.pid)).isSuperset(of: targets.map(\.target.pid)))
         #expect(reports.allSatisfy { $0.process.pid == mixed.pid || $0.stacks.allSatisfy { $0.method == .quiet } })
     }

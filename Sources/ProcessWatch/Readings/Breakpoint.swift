@@ -10,7 +10,8 @@ import RunLoopKit
 
     /// The activation (the call on the stack) of the code at that address that the breakpoint is for.
     struct Target: Hashable {
-        let stackPointer: UInt64
+        /// Nil: any activation.
+        let stackPointer: UInt64?
         let descriptor: Int32?
         /// Whether the register of the first argument still has that argument when a system call returns.
         var keepsArgument = PROCESS_WATCH_KEEPS_ARGUMENT != 0
@@ -22,7 +23,7 @@ import RunLoopKit
                 if keepsArgument, let descriptor {
                     descriptor == Int32(truncatingIfNeeded: hit.first_argument)
                 } else {
-                    hit.stack_pointer == stackPointer
+                    stackPointer == nil || hit.stack_pointer == stackPointer
                 }
             return isMeant ? .own(MonotonicInstant(nanoseconds: hit.time_ns)) : .other
         }
@@ -33,12 +34,27 @@ import RunLoopKit
     ///   - descriptor: If a system call on this descriptor returns to that address, any stack pointer counts, provided that the
     ///     processor still has the descriptor in a register.
     /// - Returns: Nil if the breakpoint cannot be set; `error` then has the error number.
-    init?(onThread threadID: Int32, at place: RestStack.Place, callOn descriptor: Int32? = nil, error: inout Int32) {
+    convenience init?(
+        onThread threadID: Int32,
+        at place: RestStack.Place,
+        callOn descriptor: Int32? = nil,
+        error: inout Int32
+    ) {
+        let target = Target(stackPointer: place.stackPointer, descriptor: descriptor)
+        self.init(onThread: threadID, at: place.address, target, error: &error)
+    }
+
+    /// The same for any activation of the code at that address.
+    convenience init?(onThread threadID: Int32, atAny address: UInt64, error: inout Int32) {
+        self.init(onThread: threadID, at: address, Target(stackPointer: nil, descriptor: nil), error: &error)
+    }
+
+    private init?(onThread threadID: Int32, at address: UInt64, _ target: Target, error: inout Int32) {
         var opened = unsafe process_watch_breakpoint()
-        error = unsafe process_watch_breakpoint_open(threadID, place.address, &opened)
+        error = unsafe process_watch_breakpoint_open(threadID, address, &opened)
         guard error == 0 else { return nil }
         unsafe event = opened
-        target = Target(stackPointer: place.stackPointer, descriptor: descriptor)
+        self.target = target
     }
 
     deinit { unsafe process_watch_breakpoint_close(&event) }

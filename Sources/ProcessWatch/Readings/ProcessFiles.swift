@@ -12,6 +12,16 @@ struct ProcessFiles: Hashable, Sendable {
     /// The ids of its threads. Nil once the process has ended.
     var threads: [Int32]? { readNumbers(directory + "/task").flatMap { $0.isEmpty ? nil : $0 } }
 
+    /// How many threads it has, for a descriptor of its directory `task`. Nil once it has ended.
+    static func threadCount(inTask descriptor: Int32) -> Int? {
+        var found = stat()
+        // The kernel counts each thread's directory as one link, besides the usual two.
+        return unsafe fstat(descriptor, &found) == 0 ? Int(clamping: found.st_nlink) - 2 : nil
+    }
+
+    /// A descriptor of its directory `task`, which the caller closes. Negative if it has ended.
+    func openTask() -> Int32 { unsafe open(directory + "/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+
     /// The name that the process has given itself.
     var name: String? { readText(directory + "/comm") }
 

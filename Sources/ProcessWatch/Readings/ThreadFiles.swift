@@ -7,11 +7,15 @@ final class ThreadFiles {
     private let schedule: Int32
     private let call: Int32
     private let state: Int32
-    let name: String
+    private let task: String
+    private(set) var name: String
+    /// The last reading of the counts, and its text. A resting thread's text stays the same, so that it is not parsed again.
+    private var lastSchedule: (text: [UInt8], value: Schedule)?
 
     /// Nil if there is no such thread, or if its files cannot be read.
     init?(threadID: Int32, ofProcess processID: Int32) {
         let task = "/proc/\(processID)/task/\(threadID)"
+        self.task = task
         func file(_ name: String) -> Int32 { unsafe open("\(task)/\(name)", O_RDONLY | O_CLOEXEC) }
         schedule = file("schedstat")
         call = file("syscall")
@@ -22,8 +26,22 @@ final class ThreadFiles {
 
     deinit { for file in [schedule, call, state] where file >= 0 { close(file) } }
 
+    /// A new thread gets its name some time after its start.
+    func readNameAgain() { name = readText("\(task)/comm") ?? name }
+
     /// Nil once the thread has ended.
-    func readSchedule() -> Schedule? { read(schedule, 96, Schedule.init) }
+    func readSchedule() -> Schedule? {
+        let limit = 96
+        return unsafe withUnsafeTemporaryAllocation(byteCount: limit, alignment: 1) { buffer in
+            let count = unsafe pread(schedule, buffer.baseAddress, limit, 0)
+            guard count > 0 else { return nil }
+            let text = unsafe UnsafeRawBufferPointer(rebasing: buffer[..<count])
+            if let lastSchedule, unsafe lastSchedule.text.elementsEqual(text) { return lastSchedule.value }
+            let bytes = unsafe [UInt8](text)
+            lastSchedule = Schedule(bytes[...]).map { (bytes, $0) }
+            return lastSchedule?.value
+        }
+    }
 
     /// Nil once the thread has ended, or if the text cannot be parsed.
     func readPosition() -> ThreadPosition? { read(call, 256, ThreadPosition.init) }

@@ -20,6 +20,8 @@ struct LoopRule: Sendable {
     /// When the loop was last seen at rest, or returned from its wait.
     private var lastRest: MonotonicInstant?
     private var lastLook: Look?
+    /// The turn that has ended since the look before, as far as it is proven. Nil for one that was reported as a stall.
+    private(set) var endedTurn: RowRule.Turn?
 
     enum State: Sendable {
         case resting
@@ -80,6 +82,11 @@ struct LoopRule: Sendable {
     var maturity: MonotonicInstant? {
         guard case .busy(let span) = state, let since = span.since else { return nil }
         return since + threshold + span.unproven
+    }
+
+    /// The present turn, as far as it is proven.
+    func presentTurn(at time: MonotonicInstant) -> RowRule.Turn? {
+        if case .busy(let span) = state { span.turn(until: time) } else { nil }
     }
 
     /// The time since the loop last rested. Nil while it rests.
@@ -210,6 +217,7 @@ extension LoopRule {
         var look = look
         if look.position == nil { (look.position, look.rests) = (before?.position, before?.rests ?? false) }
         defer { lastLook = look }
+        endedTurn = nil
         switch state {
         case .resting:
             guard !look.rests else {
@@ -242,8 +250,14 @@ extension LoopRule {
     }
 
     private mutating func busy(_ old: BusySpan, _ look: Look, _ before: Look?) -> [Order] {
-        if look.rests { return rest(at: look.time) }
-        if case .own(let time) = look.turn { return restart(at: look.time, hit: time) }
+        if look.rests {
+            endedTurn = old.turn(until: earliestEnd(of: old, look, before))
+            return rest(at: look.time)
+        }
+        if case .own(let time) = look.turn {
+            endedTurn = old.turn(until: min(earliestEnd(of: old, look, before), time))
+            return restart(at: look.time, hit: time)
+        }
         var span = old
         if look.isStopped {
             // The breakpoints still prove that it does not turn, but the time in which it is stopped is no stall.
@@ -348,6 +362,12 @@ extension LoopRule {
 extension LoopRule.BusySpan {
     /// How long there is proof that it has not turned.
     func standing(at time: MonotonicInstant) -> Duration { since.map { max(.zero, time - $0 - unproven) } ?? .zero }
+
+    /// The turn as far as it is proven. Nil without a proof, and if part of it does not count.
+    func turn(until end: MonotonicInstant) -> RowRule.Turn? {
+        guard let since, since < end, unproven == .zero else { return nil }
+        return .init(earliest: min(rested, since), proven: since...end)
+    }
 
     /// Whether the loop makes one callout after another in one turn: a watched function has returned, and the loop has not turned
     /// since.

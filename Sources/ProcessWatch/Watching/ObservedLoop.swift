@@ -1,23 +1,8 @@
 import RunLoopKit
 import StackCapture
+import StallDetection
 import StallDiagnosis
 import StallMonitor
-
-/// What all loops of one process share. Confined to the watcher's thread.
-struct WatchContext {
-    let processID: Int32
-    let process: OutsideProcess
-    let reporter: OutsideReporter
-    let rule: LoopRule
-    /// Whether breakpoints can be set.
-    let hasBreakpoints: Bool
-    /// How late the watcher was for this look.
-    var lateness: Duration = .zero
-    /// Whether another thread of the process waits on this descriptor right now. If so, that thread serves its events.
-    var isServed: (Int32, _ except: Int32) -> Bool = { _, _ in false }
-    /// Called for a busy loop when nothing shows whether it turns.
-    var tellUnproven: (ObservedLoop) -> Void = { _ in }
-}
 
 /// One watched loop of another process. It carries out what ``LoopRule`` decides. Confined to the watcher's thread.
 final class ObservedLoop {
@@ -36,12 +21,14 @@ final class ObservedLoop {
     private var pace = SamplePace()
     private var stall: (number: Int, times: LoopRule.StallTimes)?
     private(set) var isUnproven = false
+    private var row: RepeatedTurns
     /// The descriptors of a loop that uses poll(2), read when it was last found at rest after it had run.
     private var polled: [Int32] = []
 
     /// - Parameter time: When it was last seen at rest there.
     init(threadID: Int32, label: String, place: WaitPlace, at time: MonotonicInstant, _ context: WatchContext) {
         (self.threadID, self.label, rule) = (threadID, label, context.rule)
+        row = RepeatedTurns(context.stallRule)
         rule.foundAtRest(at: time)
         rest = RestStack(waitingAt: place)
         watchNumber = context.reporter.enter(label, of: context.process)
@@ -76,8 +63,54 @@ final class ObservedLoop {
         }
         if context.lateness > .zero { rule.discount(context.lateness) }
         look.returns = returns.map { $0.breakpoint?.take() }
-        for order in rule.look(look) { carryOut(order, look.time, search, context) }
+        let orders = rule.look(look)
+        followRow(look.time, search, context)
+        for order in orders { carryOut(order, look.time, search, context) }
         return true
+    }
+
+    /// Before the orders: the stall of a row ends where a longer one begins.
+    private func followRow(_ time: MonotonicInstant, _ search: LoopFinder, _ context: WatchContext) {
+        let present = rule.presentTurn(at: time)
+        row.noteTurn(present, account)
+        let order = row.rule?.look(
+            at: time,
+            ended: rule.endedTurn,
+            present: present,
+            isLate: context.lateness > .zero,
+            isStalled: rule.isStalled
+        )
+        switch order {
+        case .began(let found)?: beginRow(found, time, search, context)
+        case .grew(let found)?: row.grow(found, context.reporter)
+        case .ended(let found)?: row.end(found, .turned, context.reporter)
+        case nil: break
+        }
+        guard row.wantsSample(of: present, at: time), pace.isDue(at: time, context.rule.tick) else { return }
+        keepSample(time, context)
+    }
+
+    private func beginRow(
+        _ found: RowRule.Row,
+        _ time: MonotonicInstant,
+        _ search: LoopFinder,
+        _ context: WatchContext
+    ) {
+        if let descriptor = search.descriptor, context.isServed(descriptor, threadID) { return }
+        let isUnderWay = rule.presentTurn(at: time) != nil
+        let stall = OutsideStall(
+            loop: watchNumber,
+            threadID: threadID,
+            awaited: search.descriptor.map { .set($0) } ?? .list(polled),
+            category: .repeated,
+            span: OutsideSpan(found.times),
+            detectedAt: time,
+            account: row.account,
+            stack: isUnderWay ? capture(time, context, within: .milliseconds(150)).outcome : .raced,
+            samples: row.takeSamples(),
+            busy: found.busy
+        )
+        row.number = context.reporter.begin(stall)
     }
 
     /// Reads the descriptors. Only while the loop rests: it may overwrite the array later.
@@ -94,6 +127,7 @@ final class ObservedLoop {
     func release(_ end: OutsideEnd, _ context: WatchContext) {
         if let stall { context.reporter.end(stall.number, OutsideSpan(stall.times), end) }
         stall = nil
+        row.release(end, context.reporter)
         context.reporter.leave(watchNumber)
         (turns, returns) = ([], [])
     }
@@ -172,7 +206,9 @@ final class ObservedLoop {
     }
 
     private func keepSample(_ time: MonotonicInstant, _ context: WatchContext) {
-        if case .taken(let sample) = capture(time, context, isSample: true).outcome { samples.append(sample) }
+        guard case .taken(let sample) = capture(time, context, isSample: true).outcome else { return }
+        samples.append(sample)
+        row.keep(sample, context.reporter)
     }
 
     private func locate(_ time: MonotonicInstant, _ context: WatchContext) {
@@ -211,7 +247,7 @@ final class ObservedLoop {
             loop: watchNumber,
             threadID: threadID,
             awaited: search.descriptor.map { .set($0) } ?? .list(polled),
-            isCongested: isCongested,
+            category: isCongested ? .congested : .blocked,
             span: OutsideSpan(times),
             detectedAt: time,
             account: account,
@@ -256,24 +292,5 @@ extension OutsideProcess {
         }
         let polled = polled(in: call)
         return files.readCall() == call && polled.isOfLoop
-    }
-}
-
-/// When to take another stack sample of a stall: every tick at first, then less and less often.
-private struct SamplePace {
-    private var first: MonotonicInstant?
-    private var last: MonotonicInstant?
-
-    func isDue(at time: MonotonicInstant, _ tick: Duration) -> Bool {
-        guard let first, let last else { return true }
-        return time - last >= max(tick - tick / 25, (time - first) / 4)
-    }
-
-    mutating func note(_ time: MonotonicInstant) { (first, last) = (first ?? time, time) }
-}
-
-extension OutsideSpan {
-    fileprivate init(_ times: LoopRule.StallTimes) {
-        self.init(began: times.began, ended: times.ended, excluded: times.unproven)
     }
 }

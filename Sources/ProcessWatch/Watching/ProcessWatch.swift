@@ -40,6 +40,12 @@ package struct WatchOptions: Sendable {
 package enum WatchNote: Sendable {
     case watching(processID: Int32, name: String)
     case foundLoop(processID: Int32, threadID: Int32, loop: String)
+    /// The task pool of one priority of Swift's tasks, and how many jobs it runs at once.
+    case foundPool(processID: Int32, pool: String, width: Int)
+    /// No worker of a pool is free, and nothing shows whether they go from job to job. Once for each pool.
+    case unprovenPool(processID: Int32, pool: String)
+    /// The process has a task pool, but its libdispatch has no symbol table, so it cannot be judged.
+    case namelessPools(processID: Int32)
     /// No loop was found for some seconds. `threads` says what its threads do instead, and how many do so.
     case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)])
     /// Threads that may run a loop, although none was found for some seconds, and what each of them does. Other threads of the
@@ -146,9 +152,12 @@ package final class ProcessWatch {
     }
 
     /// Waits until the next look is due, a process has ended, or one of the descriptors is readable.
-    package func wait(_ descriptors: [Int32]) {
+    ///
+    /// - Returns: whether a process has ended or a descriptor is readable.
+    @discardableResult
+    package func wait(_ descriptors: [Int32]) -> Bool {
         let all = descriptors + handles
-        _ = unsafe process_watch_wait(all, Int32(all.count), clock.due.nanoseconds)
+        return unsafe process_watch_wait(all, Int32(all.count), clock.due.nanoseconds) > 0
     }
 
     private func follow() {

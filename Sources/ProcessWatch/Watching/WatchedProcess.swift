@@ -2,6 +2,7 @@ import CProcessWatch
 import Glibc
 import RunLoopKit
 import StackCapture
+import StallDetection
 import StallMonitor
 import StallReports
 import Symbolication
@@ -16,9 +17,15 @@ final class WatchedProcess {
     private let tell: (WatchNote) -> Void
     /// Readable once the process has ended. Nil if the kernel does not support such a descriptor.
     let handle: Int32?
-    private var process: OutsideProcess
+    private var process: OutsideProcess { didSet { knownContext = nil } }
+    private var knownContext: WatchContext?
     private var program: ProcessFiles.Program?
     private var threads: [Int32: WatchedThread] = [:]
+    private var pools: ObservedPools?
+    /// The process's directory `task`, and how many threads it had at the last scan.
+    private var task: (descriptor: Int32, count: Int?) = (-1, nil)
+    /// When it was last seen that there is no thread that is not known.
+    private var lastComplete = MonotonicInstant.now
     private var ticks = 0
     private var hasToldMissing = false
 
@@ -38,7 +45,10 @@ final class WatchedProcess {
         reporter.note(process)
     }
 
-    deinit { if let handle { close(handle) } }
+    deinit {
+        if let handle { close(handle) }
+        if task.descriptor >= 0 { close(task.descriptor) }
+    }
 
     private static func open(_ processID: Int32, _ options: WatchOptions) throws(CaptureError) -> OutsideProcess {
         let sampler = try ProcessSampler(processID: processID)
@@ -47,60 +57,109 @@ final class WatchedProcess {
 
     var name: String { process.service.name }
 
+    /// The same for each look, until the process runs another program.
     private var context: WatchContext {
-        WatchContext(
+        if let knownContext { return knownContext }
+        let made = makeContext()
+        knownContext = made
+        return made
+    }
+
+    private func makeContext() -> WatchContext {
+        var context = WatchContext(
             processID: processID,
             process: process,
             reporter: reporter,
             rule: LoopRule(tick: options.tick, threshold: options.threshold),
+            stallRule: StallRule(tick: options.tick, ticks: options.ticks),
             hasBreakpoints: hasBreakpoints
         )
-    }
-
-    /// Looks at all threads.
-    ///
-    /// - Returns: The number of watched loops. Nil once the process has ended.
-    func look(lateness: Duration) -> Int? {
-        // This comes before any stall is reported: if the process runs another program now, its old loop is gone, not stalled.
-        let time = MonotonicInstant.now
-        let isDoubtful = threads.values.contains { $0.loop?.isSuspect(at: time) == true }
-        if isDoubtful || ticks % options.looksPerScan == 0, !scan() { return nil }
-        ticks += 1
-        var context = context
-        context.lateness = lateness
         context.isServed = { [unowned self] in isServed($0, except: $1) }
         context.tellUnproven = { [unowned self] loop in
             tell(.unproven(processID: processID, threadID: loop.threadID, loop: loop.label))
         }
+        context.tellPool = { [unowned self] pool in
+            tell(.foundPool(processID: processID, pool: pool.priority.label, width: pool.width))
+        }
+        context.tellUnprovenPool = { [unowned self] pool in
+            tell(.unprovenPool(processID: processID, pool: pool.priority.label))
+        }
+        context.tellNamelessPools = { [unowned self] in tell(.namelessPools(processID: processID)) }
+        return context
+    }
+
+    /// Looks at all threads.
+    ///
+    /// - Returns: how many loops and pools are watched. Nil once the process has ended.
+    func look(lateness: Duration) -> Int? {
+        if isScanDue(), !scan() { return nil }
+        ticks += 1
+        var context = context
+        context.lateness = lateness
+        guard lookAtThreads(context) else { return nil }
+        pools?.decide(context)
+        if ticks == options.looksPerScan * 3 { tellMissing() }
+        return threads.values.count { $0.loop != nil } + (pools?.known.count ?? 0)
+    }
+
+    /// Before a stall is reported: if the process runs another program now, its old loop is gone and not stalled. A pool that has no free worker
+    /// starts another thread, and a pool without work has no threads.
+    private func isScanDue() -> Bool {
+        if ticks % options.looksPerScan == 0 { return true }
+        let time = MonotonicInstant.now
+        if threads.values.contains(where: { $0.loop?.isSuspect(at: time) == true }) { return true }
+        guard let pools, pools.areThere else { return false }
+        if ProcessFiles.threadCount(inTask: task.descriptor) != task.count { return true }
+        lastComplete = time
+        return pools.isSuspect(at: time)
+    }
+
+    /// - Returns: false once the process has ended.
+    private func lookAtThreads(_ context: WatchContext) -> Bool {
         for (id, thread) in threads {
-            switch thread.look(context) {
+            if let pools, !pools.areUnlikely, thread.isNew, thread.loop == nil {
+                thread.files.readNameAgain()
+                pools.add(id, thread.files, freeAt: lastComplete, context)
+            }
+            let outcome = pools?.look(id, context) == false ? .ended : thread.look(context)
+            switch outcome {
             case .nothing: break
             case .foundLoop: foundLoop(thread, context)
             case .ended:
                 // If the process has ended, so have all its threads, wherever they were: that is no turn.
-                if files.hasEnded { return nil }
+                if files.hasEnded { return false }
                 thread.loop?.release(.turned, context)
                 threads[id] = nil
+                pools?.remove(id)
             }
         }
-        if ticks == options.looksPerScan * 3 { tellMissing() }
-        return threads.values.count { $0.loop != nil }
+        return true
     }
 
-    /// When the first of its loops will count as stalled unless it turns before.
-    var maturity: MonotonicInstant? { threads.values.compactMap { $0.loop?.maturity }.min() }
+    /// When the first of its loops or pools will count as stalled unless it goes on before.
+    var maturity: MonotonicInstant? {
+        (threads.values.map { $0.loop?.maturity } + [pools?.maturity()]).compactMap { $0 }.min()
+    }
 
     /// Finds new threads, and notices when the process runs another program.
     private func scan() -> Bool {
+        let time = MonotonicInstant.now
+        if task.descriptor < 0 { task.descriptor = files.openTask() }
+        // Before the list is read: a thread that starts meanwhile is found by the next scan.
+        task.count = ProcessFiles.threadCount(inTask: task.descriptor)
         guard !files.hasEnded else { return false }
         guard let present = files.threads else { return true }
         if let now = files.program, now != program {
             // A new process may not have reached its first program yet.
             if program == nil { begin(with: now) } else { replace(by: now) }
         }
+        if pools == nil, program != nil { pools = ObservedPools(context) }
         for id in present where threads[id] == nil {
-            threads[id] = WatchedThread(threadID: id, ofProcess: processID)
+            guard let thread = WatchedThread(threadID: id, ofProcess: processID) else { continue }
+            threads[id] = thread
+            pools?.add(id, thread.files, freeAt: lastComplete, context)
         }
+        lastComplete = time
         return true
     }
 
@@ -111,6 +170,7 @@ final class WatchedProcess {
             opened.identity.executable != process.identity.executable
         else { return }
         process = opened
+        pools = nil
         reporter.note(process)
     }
 
@@ -118,6 +178,8 @@ final class WatchedProcess {
     private func replace(by now: ProcessFiles.Program) {
         let old = context
         for thread in threads.values { thread.loop?.release(.turned, old) }
+        pools?.release(.turned, old)
+        pools = nil
         (threads, program, ticks, hasToldMissing) = ([:], now, 1, false)
         if let opened = try? Self.open(processID, options) { process = opened }
         reporter.note(process)
@@ -148,11 +210,13 @@ final class WatchedProcess {
     private func tellMissing() {
         guard !hasToldMissing else { return }
         hasToldMissing = true
-        if threads.values.contains(where: { $0.loop != nil }) { tellUnjudged() } else { tellThatThereIsNone() }
+        let hasLoops = threads.values.contains { $0.loop != nil }
+        if hasLoops || pools?.known.isEmpty == false { tellUnjudged() } else { tellThatThereIsNone() }
     }
 
     private func tellUnjudged() {
-        let doubtful = threads.values.sorted { $0.threadID < $1.threadID }.compactMap { thread in
+        let others = threads.values.filter { pools?.isWorker($0.threadID) != true }
+        let doubtful = others.sorted { $0.threadID < $1.threadID }.compactMap { thread in
             thread.doubtful.map { (name: thread.name, what: $0) }
         }
         if !doubtful.isEmpty { tell(.unjudged(processID: processID, threads: doubtful)) }
@@ -176,6 +240,7 @@ final class WatchedProcess {
     /// Ends the watching of this process.
     func release(_ end: OutsideEnd) {
         for thread in threads.values { thread.loop?.release(end, context) }
-        threads = [:]
+        pools?.release(end, context)
+        (threads, pools) = ([:], nil)
     }
 }

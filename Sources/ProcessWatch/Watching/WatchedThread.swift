@@ -5,12 +5,14 @@ import StallMonitor
 /// One thread of a watched process, and the loop that it runs, if any. Confined to the watcher's thread.
 final class WatchedThread {
     let threadID: Int32
-    private let files: ThreadFiles
+    let files: ThreadFiles
     private var search: LoopFinder
     /// How many looks to skip.
     private var pause = 0
     private var looks = 0
     private(set) var loop: ObservedLoop?
+    /// Whether its name may still change: new threads name themselves.
+    var isNew: Bool { looks < 40 }
     /// Whether other threads wait for the same descriptor, so that nothing can be said about this thread.
     private(set) var sharesItsDescriptor = false
 

@@ -1,5 +1,6 @@
 import RunLoopKit
 import StackCapture
+import StallDetection
 import StallDiagnosis
 package import StallReports
 import Synchronization
@@ -73,11 +74,11 @@ package final class OutsideReporter: Sendable {
         parts.startRecording(patience: nil)
     }
 
-    /// Adds a loop: from now on it counts as watched. Returns its number.
-    package func enter(_ label: String, of process: OutsideProcess) -> Int {
+    /// Adds a loop or a task pool: from now on it counts as watched. Returns its number.
+    package func enter(_ label: String, type: WatchedType = .eventLoop, of process: OutsideProcess) -> Int {
         let identity = state.withLock { state in
             state.lastLoop += 1
-            let name = WatchName(type: .eventLoop, label: label)
+            let name = WatchName(type: type, label: label)
             let identity = WatchIdentity(number: state.lastLoop, name: name, since: .now)
             state.loops[identity.number] = (identity, process)
             return identity
@@ -94,7 +95,7 @@ package final class OutsideReporter: Sendable {
         return identity.number
     }
 
-    /// Ends the watching of a loop. Close its stall before.
+    /// Ends the watching of a loop or pool. Close its stall before.
     package func leave(_ loop: Int) {
         state.withLock { $0.loops[loop] = nil }
         parts.ledger.update { $0.endWatch(loop, at: .now) }
@@ -178,7 +179,7 @@ extension OutsideReporter {
         }
     }
 
-    /// Begins a stall, which is proven and ongoing. If the thread waits for a lock, this also finds the lock's owner.
+    /// Begins a stall, which is proven and ongoing. If its threads wait for locks, this also finds the locks' owners.
     ///
     /// - Returns: The stall's number. Nil if the loop was not added.
     package func begin(_ stall: OutsideStall) -> Int? {
@@ -190,7 +191,13 @@ extension OutsideReporter {
         }
         guard let (number, identity, process) = found else { return nil }
         let observation = observation(stall, number, identity, process)
-        parts.ledger.update { [stack = observation.stack] in $0.count(stack) }
+        parts.ledger.update { [observation] counts in
+            if let pool = observation.pool {
+                counts.captures += pool.costs.count
+            } else {
+                counts.count(observation.stack)
+            }
+        }
         parts.live.begin(observation)
         parts.notices.add(.began(observation))
         return number
@@ -203,7 +210,7 @@ extension OutsideReporter {
         _ process: OutsideProcess
     ) -> StallObservation {
         let loop = SilentLoop(label: identity.name.label)
-        let sample = stall.stack.sample
+        let sample = stall.pool == nil ? stall.stack.sample : nil
         let lock = parts.measure {
             sample.flatMap { process.lock(holding: stall.threadID, $0.stack) }
         } costs: {
@@ -214,7 +221,7 @@ extension OutsideReporter {
             reportID: .make(),
             watch: identity,
             loop: .loop(loop),
-            category: stall.isCongested ? .congested : .blocked,
+            category: stall.category,
             rule: configuration.rule,
             pulse: loop.heartbeat.pulse,
             span: stall.span.span,
@@ -230,7 +237,8 @@ extension OutsideReporter {
             },
             stack: StackOutcome(stall.stack),
             samples: stall.samples.map(\.sample),
-            busy: nil,
+            pool: stall.pool.map { observation(of: $0, stall, process) },
+            busy: stall.busy,
             site: sample?.site,
             others: nil,
             lock: lock,
@@ -241,16 +249,32 @@ extension OutsideReporter {
         )
     }
 
+    private func observation(of pool: OutsidePool, _ stall: OutsideStall, _ process: OutsideProcess) -> PoolObservation
+    {
+        var found = PoolObservation(pool, of: process, at: stall.detectedAt, leavingOut: stall.span.excluded)
+        found.locks = parts.measure {
+            found.locks(in: process)
+        } costs: {
+            $0.flatMap(\.costs)
+        }
+        return found
+    }
+
     /// The stall continues. Cheap: only the live record is updated.
     package func see(_ number: Int, _ span: OutsideSpan) {
         parts.live.see(number, span.span, at: span.ended.upperBound)
     }
 
     /// Adds a later sample of the stalled thread.
-    package func add(_ sample: OutsideProcess.Sample, to number: Int) {
+    ///
+    /// - Parameter worker: the thread, if it is a pool's.
+    package func add(_ sample: OutsideProcess.Sample, to number: Int, ofWorker worker: Int32? = nil) {
         parts.ledger.update { $0.captures += 1 }
-        parts.notices.add(.sampled(number, sample.sample), mayBeDropped: true)
+        parts.notices.add(.sampled(number, sample.sample.ofWorker(worker)), mayBeDropped: true)
     }
+
+    /// The turns of the stall so far, if it is a row of them.
+    package func count(_ number: Int, _ turns: StallReport.BusyTime) { parts.notices.add(.counted(number, turns)) }
 
     /// The stall has grown enough to be reported again.
     package func grow(_ number: Int, _ span: OutsideSpan) {

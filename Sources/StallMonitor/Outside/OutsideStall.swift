@@ -1,17 +1,18 @@
 package import RunLoopKit
 package import StackCapture
+package import StallDetection
 package import StallDiagnosis
-import StallReports
+package import StallReports
 
 /// A stall of another process, at the moment it was proven.
 package struct OutsideStall: Sendable {
-    /// The loop's number: see ``OutsideReporter``.
+    /// The number of the loop or pool: see ``OutsideReporter``.
     package var loop: Int
     package var threadID: Int32
-    /// What the loop waits for while it rests.
-    package var awaited: AwaitedDescriptors
-    /// Whether the turn has many callouts: the stall is `congested`, otherwise `blocked`.
-    package var isCongested: Bool
+    /// What the loop waits for while it rests. Nil for a pool.
+    package var awaited: AwaitedDescriptors?
+    /// `congested`: the turn has many callouts. `repeated`: there are many long turns in a row.
+    package var category: StallCategory
     package var span: OutsideSpan
     package var detectedAt: MonotonicInstant
     /// The kernel's counts when the loop was first found not to rest.
@@ -20,21 +21,28 @@ package struct OutsideStall: Sendable {
     package var stack: OutsideStack
     /// Samples from before the detection.
     package var samples: [OutsideProcess.Sample]
+    /// The workers, if it is a task pool. Their stacks take the place of `stack`.
+    package var pool: OutsidePool?
+    /// The turns of a stall that is a row of them.
+    package var busy: StallReport.BusyTime?
 
     package init(
         loop: Int,
         threadID: Int32,
-        awaited: AwaitedDescriptors,
-        isCongested: Bool,
+        awaited: AwaitedDescriptors?,
+        category: StallCategory,
         span: OutsideSpan,
         detectedAt: MonotonicInstant,
         account: OutsideProcess.Account?,
         stack: OutsideStack,
-        samples: [OutsideProcess.Sample]
+        samples: [OutsideProcess.Sample],
+        pool: OutsidePool? = nil,
+        busy: StallReport.BusyTime? = nil
     ) {
-        (self.loop, self.threadID, self.awaited, self.isCongested) = (loop, threadID, awaited, isCongested)
+        (self.loop, self.threadID, self.awaited, self.category) = (loop, threadID, awaited, category)
         (self.span, self.detectedAt) = (span, detectedAt)
-        (self.account, self.stack, self.samples) = (account, stack, samples)
+        (self.account, self.stack, self.samples, self.pool) = (account, stack, samples, pool)
+        self.busy = busy
     }
 }
 

@@ -1,3 +1,4 @@
+import CMonitorShims
 import Glibc
 package import RunLoopKit
 package import StackCapture
@@ -76,6 +77,18 @@ package final class OutsideProcess: Sendable {
         return Sample(sample: StackSample(time: time, stack: stack, site: site, loopFrame: loopFrame))
     }
 
+    /// The number of jobs that Swift's task pool runs at once: libdispatch counts the processors that the process may use. It does so once, so the
+    /// figure is wrong if that has changed since.
+    package var poolWidth: Int {
+        let (all, allowed) = (sysconf(Int32(_SC_NPROCESSORS_CONF)), Int(monitor_allowed_processors(identity.pid)))
+        return max(1, allowed > 0 ? min(all, allowed) : all)
+    }
+
+    /// Where functions of the process are: see ``Symbolicator``. Takes milliseconds.
+    package func functions(_ names: Set<String>, inModule prefix: String?) -> [String: FunctionPlace] {
+        symbolicator.functions(names, inModule: prefix)
+    }
+
     /// The process's memory now. Nil if not all of it can be read. Changes nothing.
     func read(_ address: UInt, _ count: Int) -> [UInt8]? {
         guard count > 0, count <= 1 << 20, address <= UInt(Int.max) else { return nil }
@@ -106,6 +119,9 @@ package final class OutsideProcess: Sendable {
         /// When it was taken.
         package var time: MonotonicInstant { sample.time }
         package var stack: CapturedStack { sample.stack }
+
+        /// The same, of a pool's worker.
+        package func ofWorker(_ threadID: Int32) -> Sample { Sample(sample: sample.ofWorker(threadID)) }
     }
 }
 

@@ -7,7 +7,7 @@ struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "watch",
         abstract:
-            "Finds the stalls of any process's event loops, with nothing installed in it, and writes reports of them.",
+            "Finds the stalls of any process's event loops and task pools, with nothing installed in it, and writes reports of them.",
         discussion: """
             EXAMPLES
               stall-monitor watch 4711                      until it ends, or Ctrl-C
@@ -23,6 +23,10 @@ struct WatchCommand: ParsableCommand {
             rested nor turned for the threshold is stalled, and a report is written, which tail, list, show, top and gate read. \
             Stalls longer than the threshold and one check are found, as long as this command itself gets a CPU; their beginning \
             is known to within one check.
+
+            It also finds the worker threads that run Swift's tasks. A pool is stalled if as many workers as it runs jobs at once \
+            have each been at one job for the threshold: a breakpoint where a job begins shows that they began no other. Many \
+            short jobs, and a long one beside a free worker, are no stall.
 
             Nothing is injected into the process, and none of its memory is changed. A computing thread is stopped for its \
             stack, for some tens of microseconds, a few times per stall; a resting thread never is. If this command is killed, \

@@ -94,8 +94,8 @@ struct WatchRun {
     /// Watches until nothing is left to watch, or a signal arrives.
     mutating func watch() -> Ending {
         while true {
-            watcher.wait([signals.descriptor])
-            while let signal = signals.take() {
+            let isReady = watcher.wait([signals.descriptor])
+            while isReady, let signal = signals.take() {
                 guard let child else {
                     if signal.number != SIGCHLD { return .interrupted }
                     continue
@@ -138,6 +138,7 @@ final class WatchView: Sendable {
         var counted = 0
         /// Counted by thread: a thread that runs another program with a loop counts once.
         var loops: Set<[Int32]> = []
+        var pools: Set<String> = []
         var processes = 0
     }
 
@@ -188,6 +189,7 @@ final class WatchView: Sendable {
     func show(_ note: WatchNote) {
         state.withLock { state in
             if case .foundLoop(let process, let thread, _) = note { state.loops.insert([process, thread]) }
+            if case .foundPool(let process, let pool, _) = note { state.pools.insert("\(process) \(pool)") }
             if case .watching = note { state.processes += 1 }
         }
         Output.note(Self.words(note))
@@ -197,6 +199,14 @@ final class WatchView: Sendable {
         switch note {
         case .watching(let id, let name): "watching process \(id) (\(name))"
         case .foundLoop(let id, let thread, let loop): "found a loop of process \(id): thread \(thread) (\(loop))"
+        case .foundPool(let id, let pool, let width):
+            "found a task pool of process \(id): \(pool), \(count(width, "job")) at once"
+        case .unprovenPool(let id, let pool):
+            "no worker of the task pool of process \(id) (\(pool)) is free, and it is unknown whether they go from job to job: only "
+                + "uninterrupted system calls of its workers are reported as stalls; with hardware breakpoints it could be judged, see "
+                + "'stall-monitor watch --help'"
+        case .namelessPools(let id):
+            "the task pool of process \(id) is not judged, because its libdispatch has no symbol table; " + remedy(id)
         case .noLoop(let id, let name, let threads):
             "no event loop was found in process \(id) (\(name)) so far: its threads are in "
                 + threads.map { $0.count == 1 ? $0.what : "\($0.what) (\($0.count))" }.joined(separator: ", ")
@@ -225,11 +235,12 @@ final class WatchView: Sendable {
 
     /// The last line.
     func close(after nanoseconds: Int64, _ directory: String, lost: Int) {
-        let state = state.withLock { state in (state.loops.count, state.processes, state.stalls, state.counted) }
-        let counted = state.3 > 0 ? ", \(state.3) more of known faults only counted" : ""
+        let state = state.withLock { $0 }
+        let counted = state.counted > 0 ? ", \(state.counted) more of known faults only counted" : ""
+        let pools = state.pools.isEmpty ? "" : " and \(Self.count(state.pools.count, "task pool"))"
         Output.note(
-            "watched \(Self.count(state.0, "loop")) of \(Self.count(state.1, "process")) for "
-                + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(Self.count(state.2, "stall"))\(counted)"
+            "watched \(Self.count(state.loops.count, "loop"))\(pools) of \(Self.count(state.processes, "process")) for "
+                + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(Self.count(state.stalls, "stall"))\(counted)"
                 + "; reports are in \(directory)"
         )
         if lost > 0 {

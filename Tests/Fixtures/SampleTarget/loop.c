@@ -5,6 +5,7 @@
 ///     lock MS         stalls for MS in a mutex that another thread holds meanwhile, and prints the same
 ///     call NAME MS    one of the blocking calls of calls.c; prints DID NAME BEGIN END WHOLE or CUT
 ///     mix MS          rests for 10 ms and stalls for MS, in each way one after the other, until `mix 0`
+///     long MS         for MS, turns of 150 ms, one after the other; prints the same
 ///     listen          accepts from now on; prints PORT NUMBER
 ///     counts          prints COUNTS TURNS CUT; CUT is the number of calls that returned early, including failed waits
 ///     spawn           starts a child that does the same without input, prints CHILD PID
@@ -268,6 +269,8 @@ static void stall(const char *name, unsigned long length) {
         callbacks = length;
     if (strcmp(name, "turns") == 0)
         return be_busy("turns", length * ms, ms);
+    if (strcmp(name, "long") == 0)
+        return be_busy("long", length * ms, 150 * ms);
     if (strcmp(name, "spin") == 0)
         return be_busy("spin", length * ms, 0);
     if (strcmp(name, "urged") == 0)

@@ -47,7 +47,7 @@ def swift_orders(kind, is_inside):
         orders += [("turn 600", many), ("chain 600", many)] + MORE
     if not loop_servers.can_answer_names():
         orders = [row for row in orders if row[0].split()[0] != "dns"]
-    return orders + (POOL if is_inside else [])
+    return orders + POOL
 
 
 def programs(target, loop_programs):

@@ -1,0 +1,68 @@
+import RunLoopKit
+import StallDetection
+import StallMonitor
+import StallReports
+
+/// What an observed loop keeps about its long turns in a row: see ``RowRule``. Confined to the watcher's thread.
+struct RepeatedTurns {
+    var rule: RowRule?
+    /// The number of the stall that the row is. Nil while it is none.
+    var number: Int?
+    /// The kernel's counts from when the row's first turn was seen.
+    private(set) var account: OutsideProcess.Account?
+    private var samples: [OutsideProcess.Sample] = []
+    private let tick: Duration
+    private static let sampleLimit = 16
+
+    init(_ rule: StallRule) { (self.rule, tick) = (RowRule(rule), rule.tick) }
+
+    /// To be called at each look, before the rule's.
+    ///
+    /// - Parameter latest: the counts from when the loop was last seen to leave its rest.
+    mutating func noteTurn(_ present: RowRule.Turn?, _ latest: OutsideProcess.Account?) {
+        guard rule?.hasRow != true else { return }
+        if !samples.isEmpty { samples = [] }
+        if present != nil { account = latest }
+    }
+
+    /// Whether a sample of the present turn is wanted: it is long, and so was one before it.
+    func wantsSample(of present: RowRule.Turn?, at time: MonotonicInstant) -> Bool {
+        guard rule?.hasRow == true, let present else { return false }
+        return time - present.proven.lowerBound >= tick - tick / 25
+    }
+
+    mutating func keep(_ sample: OutsideProcess.Sample, _ reporter: OutsideReporter) {
+        if let number { return reporter.add(sample, to: number) }
+        if samples.count < Self.sampleLimit { samples.append(sample) }
+    }
+
+    mutating func takeSamples() -> [OutsideProcess.Sample] {
+        defer { samples = [] }
+        return samples
+    }
+
+    func grow(_ row: RowRule.Row, _ reporter: OutsideReporter) {
+        guard let number else { return }
+        reporter.count(number, row.busy)
+        reporter.see(number, OutsideSpan(row.times))
+        reporter.grow(number, OutsideSpan(row.times))
+    }
+
+    mutating func end(_ row: RowRule.Row, _ end: OutsideEnd, _ reporter: OutsideReporter) {
+        if let number {
+            reporter.count(number, row.busy)
+            reporter.end(number, OutsideSpan(row.times), end)
+        }
+        number = nil
+    }
+
+    mutating func release(_ reason: OutsideEnd, _ reporter: OutsideReporter) {
+        if let row = rule?.abandon() { end(row, reason, reporter) }
+    }
+}
+
+extension RowRule.Row {
+    var busy: StallReport.BusyTime {
+        .init(turns: turns, totalNs: total.nanoseconds, longestNs: longest.nanoseconds)
+    }
+}
