@@ -89,7 +89,13 @@ struct ExportSink: ~Copyable {
     }
 
     private static func failure(_ path: String, _ number: Int32 = errno) -> CommandFailure {
-        CommandFailure("cannot write \(path): \(ReportError(.io, errorNumber: number))")
+        let reason =
+            switch number {
+            case ENOENT: "its folder does not exist; make it, or give another name"
+            case EISDIR: "it is a directory; give the name of a file"
+            default: "\(ReportError(.io, errorNumber: number))"
+            }
+        return CommandFailure("cannot write \(path): \(reason)")
     }
 }
 
