@@ -23,6 +23,18 @@ struct SelectionTests {
         #expect(StallSelection.everything.isEverything && includes { _ in })
     }
 
+    @Test("a run of 'watch' can contain stalls of any service")
+    func watcher() {
+        var run = Sample.run()
+        var selection = StallSelection()
+        selection.services = [NamePattern("elsewhere")]
+        #expect(!selection.includes(run))
+        run.targets = [run.process]
+        #expect(selection.includes(run))
+        selection.hosts = [NamePattern("nowhere")]
+        #expect(!selection.includes(run))
+    }
+
     @Test("since: the stall ended at that time or later, or is ongoing; until: it began at that time or earlier")
     func time() {
         #expect(includes { $0.since = end })

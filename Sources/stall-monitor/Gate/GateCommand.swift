@@ -109,8 +109,7 @@ struct GateJudgeCommand: ParsableCommand {
         let origins = Set(runs.map { "\($0.service?.name ?? "unknown") on \($0.host.name)" }).sorted()
         let others = origins.count > 4 ? ", and \(origins.count - 4) others" : ""
         Output.note(
-            "the choice leaves out every run record: they are of \(origins.prefix(4).joined(separator: ", "))\(others). "
-                + "A run of 'watch' is of stall-monitor, so choose its stalls by --label."
+            "the choice leaves out every run record: they are of \(origins.prefix(4).joined(separator: ", "))\(others)"
         )
     }
 }
