@@ -60,6 +60,7 @@ extension Request {
     /// The fields of the address. A browser writes a blank of a page's form as `+`; in an address of the API it is itself.
     var questionFields: Parameters {
         let isOfPage = !uri.path.hasPrefix("/api/")
-        return isOfPage ? URI(uri.string.replacing("+", with: "%20")).queryParameters : uri.queryParameters
+        guard isOfPage else { return uri.queryParameters }
+        return type(of: uri).init(uri.string.replacing("+", with: "%20")).queryParameters
     }
 }
