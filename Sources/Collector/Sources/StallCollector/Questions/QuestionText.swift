@@ -59,8 +59,7 @@ struct QuestionText {
 extension Request {
     /// The fields of the address. A browser writes a blank of a page's form as `+`; in an address of the API it is itself.
     var questionFields: Parameters {
-        let isOfPage = !uri.path.hasPrefix("/api/")
-        guard isOfPage else { return uri.queryParameters }
+        guard !uri.path.hasPrefix("/api/") else { return uri.queryParameters }
         return type(of: uri).init(uri.string.replacing("+", with: "%20")).queryParameters
     }
 }
