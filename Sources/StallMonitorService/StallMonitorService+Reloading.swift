@@ -101,8 +101,9 @@ extension StallMonitorService {
             }
             await tellingErrors {
                 try await source.config.watchSnapshot { updates in
-                    // The first update is the present state.
-                    for await _ in updates { await reload(from: source) }
+                    // The first update is the present state, so that a change may be reported twice.
+                    var refusal: String?
+                    for await _ in updates { refusal = await reload(from: source, refused: refusal) }
                 }
             }
             group.cancelAll()
@@ -115,14 +116,21 @@ extension StallMonitorService {
         }
     }
 
-    private func reload(from source: ConfigurationSource) async {
+    /// - Parameter refused: Why the previous configuration was refused. The same reason is logged once.
+    /// - Returns: why this one is refused. Nil if it is applied.
+    private func reload(from source: ConfigurationSource, refused: String?) async -> String? {
         do {
             let (configuration, level) = try await source.read()
             var change = monitor.reconfigure(configuration)
             if self.level.replace(by: level) { change.applied.append("logLevel") }
             tell(change)
+            return nil
         } catch {
-            logger?.warning("stall monitor keeps its configuration", metadata: ["error": "\(error)"])
+            let reason = "\(error)"
+            if reason != refused {
+                logger?.warning("stall monitor keeps its configuration", metadata: ["error": "\(reason)"])
+            }
+            return reason
         }
     }
 
