@@ -59,7 +59,8 @@ struct EverydayTaskTests {
 
     /// What each row's last command must print, in the table's order.
     private static let wanted = [
-        "v2:8a0d3d4acbfa9be8", "To do", "held by thread 4720 backup", "new", "within budget", "Flame graph of 40 stalls",
+        "v2:8a0d3d4acbfa9be8", "To do", "held by thread 4720 backup", "new", "within budget",
+        "Flame graph of 40 stalls",
         "processes watched", "web2", "This machine", "file-format-schema",
     ]
 
