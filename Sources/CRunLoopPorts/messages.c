@@ -193,17 +193,11 @@ int run_loop_message_receive(
     return message.msg_flags & MSG_TRUNC ? -EMSGSIZE : -EMFILE;
 }
 
-int run_loop_message_wait_writable(int fd, int64_t timeout_ns, const uint32_t words[RUN_LOOP_WAIT_WORDS]) {
+int run_loop_message_wait_writable(int fd, int64_t timeout_ns, struct pollfd *request) {
     int saved = errno;
-    struct {
-        struct pollfd request;
-        uint32_t words[RUN_LOOP_WAIT_WORDS];
-    } wait = {.request = {.fd = fd, .events = POLLOUT}};
-    memcpy(wait.words, words, sizeof wait.words);
-    // Nothing here reads them: without this the compiler might leave them out.
-    __asm__ volatile("" : : "r"(&wait) : "memory");
+    *request = (struct pollfd){.fd = fd, .events = POLLOUT};
     struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
-    int result = ppoll(&wait.request, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
+    int result = ppoll(request, 1, timeout_ns < 0 ? NULL : &timeout, NULL);
     if (result < 0) { result = -errno; }
     errno = saved;
     return result;

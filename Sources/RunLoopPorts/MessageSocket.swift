@@ -131,10 +131,16 @@ extension MessageSocket {
     }
 
     private func waitForRoom(_ nanoseconds: Int64, _ wait: PortWait) -> Int32 {
-        unsafe withUnsafeTemporaryAllocation(of: UInt32.self, capacity: PortWait.count) { words in
-            guard let start = words.baseAddress else { return -EINTR }
-            unsafe wait.write(to: start, mode: nil)
-            return unsafe run_loop_message_wait_writable(descriptor, nanoseconds, start)
+        let words = PortWait.count * MemoryLayout<UInt32>.stride
+        return unsafe withUnsafeTemporaryAllocation(
+            byteCount: PortWait.offsetBehindPolled + words,
+            alignment: MemoryLayout<UInt64>.alignment
+        ) { bytes in
+            guard let start = bytes.baseAddress else { return -EINTR }
+            let behind = unsafe start + PortWait.offsetBehindPolled
+            unsafe wait.write(to: behind.bindMemory(to: UInt32.self, capacity: PortWait.count), mode: nil)
+            let request = unsafe start.bindMemory(to: pollfd.self, capacity: 1)
+            return unsafe run_loop_message_wait_writable(descriptor, nanoseconds, request)
         }
     }
 

@@ -54,10 +54,27 @@ struct ConfigurationDraft: Sendable {
 
     init() {}
 
+    /// Reads all keys. They are read one by one, so a provider that gets other values meanwhile gives some old and some new ones. Two
+    /// readings in a row are equal only if neither is such a mixture.
     init(_ config: ConfigReader) async throws {
+        self = try await Self(readingOnce: config)
+        for _ in 0..<Self.mostReadings {
+            let before = texts
+            self = try await Self(readingOnce: config)
+            if texts == before { return }
+        }
+    }
+
+    /// A provider whose values change faster than they are read gets no more time than this.
+    private static let mostReadings = 10
+
+    private init(readingOnce config: ConfigReader) async throws {
         self.init()
         for option in ConfigurationOption.all { try await option.read(config, &self) }
     }
+
+    /// The value of each key.
+    private var texts: [String?] { ConfigurationOption.all.map { $0.text(self) } }
 
     /// Nil if no level is set.
     func level() throws -> Logger.Level? {

@@ -3,6 +3,7 @@ import Foundation
 import StallDetection
 import StallMonitor
 import StallReports
+import Synchronization
 import Testing
 
 @testable import StallMonitorService
@@ -23,6 +24,19 @@ struct ConfigurationTests {
             read.enabled && read.reportsJobsLongerThan == nil && read.service == nil && read.ownCode == OwnCode()
                 && read.captureSignal == 27
         )
+    }
+
+    @Test("Values that change while they are read are all the new ones")
+    func changedMeanwhile() async throws {
+        let provider = MutableInMemoryProvider(initialValues: ["tickMilliseconds": 20, "ticks": 3])
+        // Between the two keys.
+        let reporter = ChangingReporter(after: "tickMilliseconds") {
+            provider.setValue(40, forKey: "tickMilliseconds")
+            provider.setValue(6, forKey: "ticks")
+        }
+        let config = ConfigReader(provider: provider, accessReporter: reporter)
+        let read = try await StallMonitor.Configuration(config: config)
+        #expect(read.rule.tick == .milliseconds(40) && read.rule.ticks == 6)
     }
 
     @Test("Each key sets its value")
@@ -215,5 +229,25 @@ struct ConfigurationTests {
         #expect(try await StallMonitor.Configuration.load(file: file.path).rule.ticks == 9)
         try Data("stallMonitor: [".utf8).write(to: file)
         await #expect(throws: (any Error).self) { try await StallMonitor.Configuration.load(file: file.path) }
+    }
+}
+
+/// Does something once, as soon as a key has been read.
+private final class ChangingReporter: AccessReporter {
+    private let key: AbsoluteConfigKey
+    private let change: Mutex<(@Sendable () -> Void)?>
+
+    init(after key: AbsoluteConfigKey, change: @escaping @Sendable () -> Void) {
+        self.key = key
+        self.change = Mutex(change)
+    }
+
+    func report(_ event: AccessEvent) {
+        guard event.metadata.key == key else { return }
+        let change = change.withLock { change in
+            defer { change = nil }
+            return change
+        }
+        change?()
     }
 }

@@ -4,6 +4,7 @@
 // returns descriptors that are closed on exec and owned by the caller. None allocates or locks; errno is not changed, failures
 // are returned as -errno.
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -12,9 +13,6 @@
 
 /// The number of descriptors that one message can carry: the kernel's SCM_MAX_FD.
 #define RUN_LOOP_MESSAGE_DESCRIPTORS 253
-
-/// The number of words by which a waiting thread says what it waits for.
-#define RUN_LOOP_WAIT_WORDS 12
 
 /// The sender, as reported by the kernel.
 struct run_loop_peer {
@@ -59,8 +57,8 @@ int run_loop_message_receive(
     int fd, const struct iovec *parts, int part_count, int *descriptors, int *descriptor_count, struct run_loop_peer *peer);
 
 /// Waits until `fd` accepts another message or its peer has closed: at most `timeout_ns`, without limit if negative. Returns 1,
-/// or 0 after the timeout, or -errno; -EINTR after a signal, for the caller to check its clock. While it waits, `words` are in
-/// the stack's memory right behind the `struct pollfd` that the kernel gets. Async-signal-safe.
-int run_loop_message_wait_writable(int fd, int64_t timeout_ns, const uint32_t words[_Nonnull RUN_LOOP_WAIT_WORDS]);
+/// or 0 after the timeout, or -errno; -EINTR after a signal, for the caller to check its clock. The kernel gets `request` where it is,
+/// with what the caller has written behind it for readers of the thread's memory. Async-signal-safe.
+int run_loop_message_wait_writable(int fd, int64_t timeout_ns, struct pollfd *request);
 
 #pragma clang assume_nonnull end

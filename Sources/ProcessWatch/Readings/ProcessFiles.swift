@@ -10,7 +10,7 @@ struct ProcessFiles: Hashable, Sendable {
     private var livingDirectory: String { ProcessIdentity.directory(of: processID) }
 
     /// The ids of its threads. Nil once the process has ended.
-    var threads: [Int32]? { readNumbers(directory + "/task").flatMap { $0.isEmpty ? nil : $0 } }
+    var threads: [Int32]? { readProcNumbers(directory + "/task").flatMap { $0.isEmpty ? nil : $0 } }
 
     /// How many threads it has, for a descriptor of its directory `task`. Nil once it has ended.
     static func threadCount(inTask descriptor: Int32) -> Int? {
@@ -74,7 +74,7 @@ struct ProcessFiles: Hashable, Sendable {
     /// Processes whose name, or whose program's file name, matches a pattern in which `*` stands for any text. Excludes this
     /// process.
     static func named(_ pattern: String) -> [Int32] {
-        (readNumbers("/proc") ?? []).filter { id in
+        (readProcNumbers("/proc") ?? []).filter { id in
             guard id != getpid() else { return false }
             let files = ProcessFiles(processID: id)
             let program = files.executable?.split(separator: "/").last.map(String.init)

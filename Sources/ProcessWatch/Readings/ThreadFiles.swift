@@ -77,17 +77,3 @@ func readText(_ path: String, limit: Int = 4096) -> String? {
     if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
     return String(decoding: bytes, as: UTF8.self)
 }
-
-/// The entries of a directory in /proc whose names are numbers. Nil if it cannot be read.
-func readNumbers(_ path: String) -> [Int32]? {
-    guard let list = unsafe opendir(path) else { return nil }
-    defer { unsafe _ = closedir(list) }
-    var numbers: [Int32] = []
-    while let entry = unsafe readdir(list) {
-        let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-            unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
-        }
-        if let number = Int32(name) { numbers.append(number) }
-    }
-    return numbers
-}

@@ -16,7 +16,7 @@ struct FaultsCommand: ParsableCommand {
 
             A fault is all stalls with one fingerprint: the same code, on any host and in any build. Stalls that were only \
             counted are included. SHARE is the share of the watched time of all loops. TREND compares the two halves of the \
-            chosen time; it says rising or falling only if chance is an unlikely explanation, and few below four stalls. \
+            chosen time; it says rising or falling only if chance is an unlikely explanation, and too few below four stalls. \
             'stall-monitor show FAULT' shows a fault's page.
 
             Exit code 0: done. 1: a directory, or a file in it, cannot be read; the others are shown. 64: wrong usage.

@@ -1,7 +1,12 @@
 import Dispatch
 import Glibc
 import RunLoopKit
+import StallDetection
+import StallMonitor
+import StallReports
 import Synchronization
+import TestSupport
+import Testing
 
 /// A thread that runs its loop, for tests to stall.
 final class StallingLoop: Sendable {
@@ -37,6 +42,40 @@ final class StallingLoop: Sendable {
     func end() {
         keepAlive.invalidate()
         loop.stop()
+    }
+}
+
+extension StallingLoop {
+    /// Stalls the loop behind a lock, and ends the stall by `release` once it is reported. Ends the monitor and the loop.
+    ///
+    /// - Returns: the report.
+    func lockReport(
+        of stall: @escaping @Sendable () -> Void,
+        from monitor: StallMonitor,
+        _ log: EventLog,
+        release: () -> Void
+    ) throws -> StallReport {
+        loop.perform(stall)
+        let isReported = log.wait { $0.began.contains { $0.cause.lock != nil } }
+        release()
+        let id = log.began.first { $0.cause.lock != nil }?.id
+        let isOver = log.wait { $0.ended.contains { $0.id == id } }
+        monitor.stop()
+        end()
+        #expect(isReported && isOver, "\(log.began.map(\.cause))")
+        return try #require(log.ended.first { $0.id == id })
+    }
+}
+
+extension StallMonitor.Configuration {
+    /// Each stall of 100 ms is reported, with its lock.
+    static func everyLock(in directory: TemporaryDirectory) -> Self {
+        Self(
+            directory: directory.path + "/reports",
+            rule: StallRule(tick: .milliseconds(20), ticks: 5),
+            repeats: .everyStall,
+            ownCode: OwnCode(modules: ["StallMonitorTests"])
+        )
     }
 }
 

@@ -24,12 +24,7 @@ struct LockStallTests {
     private let worker = StallingLoop()
 
     private func start(_ change: (inout StallMonitor.Configuration) -> Void = { _ in }) -> StallMonitor {
-        var configuration = StallMonitor.Configuration(
-            directory: directory.path + "/reports",
-            rule: StallRule(tick: .milliseconds(20), ticks: 5),
-            repeats: .everyStall,
-            ownCode: OwnCode(modules: ["StallMonitorTests"])
-        )
+        var configuration = StallMonitor.Configuration.everyLock(in: directory)
         change(&configuration)
         return StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
     }
@@ -37,15 +32,7 @@ struct LockStallTests {
     /// The report of a stall of the worker's loop in a lock. `release` ends the stall once it is reported.
     private func report(of stall: @escaping @Sendable () -> Void, release: () -> Void) throws -> StallReport {
         let monitor = start()
-        worker.loop.perform(stall)
-        let isReported = log.wait { $0.began.contains { $0.cause.lock != nil } }
-        release()
-        let id = log.began.first { $0.cause.lock != nil }?.id
-        let isOver = log.wait { $0.ended.contains { $0.id == id } }
-        monitor.stop()
-        worker.end()
-        #expect(isReported && isOver, "\(log.began.map(\.cause))")
-        let report = try #require(log.ended.first { $0.id == id })
+        let report = try worker.lockReport(of: stall, from: monitor, log, release: release)
         #expect(try ReportReader(path: directory.path + "/reports").contents().reports.contains(report))
         return report
     }

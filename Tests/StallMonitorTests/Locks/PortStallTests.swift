@@ -26,22 +26,9 @@ struct PortStallTests {
 
     /// The report of a stall of the worker's loop behind a lock. `release` ends the stall once it is reported.
     private func report(of stall: @escaping @Sendable () -> Void, release: () -> Void) throws -> StallReport {
-        let configuration = StallMonitor.Configuration(
-            directory: directory.path + "/reports",
-            rule: StallRule(tick: .milliseconds(20), ticks: 5),
-            repeats: .everyStall,
-            ownCode: OwnCode(modules: ["StallMonitorTests"])
-        )
+        let configuration = StallMonitor.Configuration.everyLock(in: directory)
         let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
-        worker.loop.perform(stall)
-        let isReported = log.wait { $0.began.contains { $0.cause.lock != nil } }
-        release()
-        let id = log.began.first { $0.cause.lock != nil }?.id
-        let isOver = log.wait { $0.ended.contains { $0.id == id } }
-        monitor.stop()
-        worker.end()
-        #expect(isReported && isOver, "\(log.began.map(\.cause))")
-        return try #require(log.ended.first { $0.id == id })
+        return try worker.lockReport(of: stall, from: monitor, log, release: release)
     }
 
     /// A loop that waits for a reply of another port, in a mode of its own, by the time that this returns.
