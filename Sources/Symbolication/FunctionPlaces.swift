@@ -18,8 +18,8 @@ extension Symbolicator {
     ///   - prefix: how the file names of the modules begin in which to look. Nil: looks in the program's own file.
     /// - Returns: those that were found, by their names.
     package func functions(_ names: Set<String>, inModule prefix: String?) -> [String: FunctionPlace] {
-        guard let memory = ProcessMemory(of: process) else { return [:] }
-        let headers = ModuleMap(of: process).headers { path in
+        let image = ProcessImage(of: process)
+        let headers = image.map.headers { path in
             guard let prefix else { return path == process.executable }
             return path.split(separator: "/").last?.hasPrefix(prefix) == true
         }
@@ -28,16 +28,16 @@ extension Symbolicator {
             for mapping in headers.prefix(8) {
                 var problems: [SymbolProblem] = []
                 let allowance = Allowance(.server)
-                guard let image = ModuleImage(at: mapping.range.lowerBound, in: memory),
-                    let symbols = cache.symbols(of: image, at: mapping, memory, allowance, &problems),
+                guard let module = image.module(at: mapping),
+                    let symbols = cache.symbols(of: module, at: mapping, image, allowance, &problems),
                     let found = try? symbols.index?.ranges(of: names, allowance), !found.isEmpty
                 else { continue }
-                let module = image.loadBase..<max(image.loadBase, image.end)
+                let whole = module.loadBase..<max(module.loadBase, module.end)
                 return found.compactMapValues { range in
-                    let start = image.loadBase &+ UInt(truncatingIfNeeded: range.lowerBound)
-                    let end = image.loadBase &+ UInt(truncatingIfNeeded: range.upperBound)
-                    guard start < end, module.contains(start) else { return nil }
-                    return FunctionPlace(range: start..<end, module: module)
+                    let start = module.loadBase &+ UInt(truncatingIfNeeded: range.lowerBound)
+                    let end = module.loadBase &+ UInt(truncatingIfNeeded: range.upperBound)
+                    guard start < end, whole.contains(start) else { return nil }
+                    return FunctionPlace(range: start..<end, module: whole)
                 }
             }
             return [:]

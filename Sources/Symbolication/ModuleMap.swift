@@ -30,6 +30,8 @@ struct ModuleMap: Sendable {
         return mappings[...index].last { $0.path == path && $0.fileOffset == 0 }
     }
 
+    func contains(_ address: UInt) -> Bool { indexOfMapping(around: address) != nil }
+
     private func indexOfMapping(around address: UInt) -> Int? {
         var low = 0
         var high = mappings.count

@@ -4,14 +4,11 @@ import Glibc
 struct ProcessMemory: ~Copyable {
     private let file: Int32
 
-    /// Nil without `/proc`, or if the other process's memory may not be read.
-    init?(of process: ProcessDirectory) {
-        file = unsafe open(process.path + "/mem", O_RDONLY | O_CLOEXEC)
-        if file < 0 { return nil }
-    }
+    /// Without `/proc`, or if the other process's memory may not be read, nothing can be read.
+    init(of process: ProcessDirectory) { file = unsafe open(process.path + "/mem", O_RDONLY | O_CLOEXEC) }
 
     deinit {
-        close(file)
+        if file >= 0 { close(file) }
     }
 
     /// - Returns: `count` bytes, or as many as are mapped from `address` on, or nil if not even the first is.

@@ -26,11 +26,11 @@ struct SymbolCache {
     mutating func symbols(
         of image: ModuleImage,
         at mapping: ModuleMap.Mapping,
-        _ memory: borrowing ProcessMemory,
+        _ owner: borrowing ProcessImage,
         _ allowance: Allowance,
         _ problems: inout [SymbolProblem]
     ) -> ModuleSymbols? {
-        if mapping.isVDSO { return vdso(image, mapping, memory, allowance) }
+        if mapping.isVDSO { return vdso(image, mapping, owner, allowance) }
         var candidates = mapping.candidatePaths(in: process)
         var stamp: FileStamp?
         if image.buildID == nil {
@@ -99,13 +99,13 @@ struct SymbolCache {
     private mutating func vdso(
         _ image: ModuleImage,
         _ mapping: ModuleMap.Mapping,
-        _ memory: borrowing ProcessMemory,
+        _ owner: borrowing ProcessImage,
         _ allowance: Allowance
     ) -> ModuleSymbols? {
         let key = Key(path: mapping.path, firstPage: image.firstPage)
         if let known = modules[key] { return known.symbols }
         let size = min(mapping.range.upperBound - mapping.range.lowerBound, 1 << 20)
-        guard let bytes = memory.read(mapping.range.lowerBound, count: Int(size)),
+        guard let bytes = owner.memory.read(mapping.range.lowerBound, count: Int(size)),
             let file = FileImage(bytes: bytes, name: mapping.path),
             let symbols = ModuleSymbols(image: file, allowance)
         else { return nil }

@@ -196,6 +196,25 @@ enum ProcessTests {
             }
         #endif
 
+        @Test("a stack has its names if they are looked up after the process has ended")
+        func namesAfterTheEnd() throws {
+            let target = try TargetProcess("compute", "3")
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
+            let stack = try sampler.capture().get()
+            let addresses = stack.frames.map(\.address)
+            let places = addresses.map { ResolvableAddress(address: $0, kind: .returnAddress) }
+            let names = Symbolicator(processID: target.processID).resolve(places, budget: .tool).frames.map(\.symbol)
+            let (told, untold) = (
+                Symbolicator(processID: target.processID), Symbolicator(processID: target.processID)
+            )
+            told.remember(addresses)
+            target.send(SIGKILL)
+            _ = target.rest()
+            #expect(names.contains { $0 != nil })
+            #expect(told.resolve(places, budget: .tool).frames.map(\.symbol) == names)
+            #expect(untold.resolve(places, budget: .tool).frames.allSatisfy { $0.symbol == nil })
+        }
+
         @Test("their stacks equal gdb's", .enabled(if: Debugger.isInstalled, "gdb is not installed"))
         func debugger() throws {
             var compared = 0

@@ -70,11 +70,24 @@ package final class OutsideProcess: Sendable {
         at time: MonotonicInstant,
         loopFrame: Int?
     ) -> Sample {
+        remember(stack)
         let state = stack.systemCall.flatMap { _ in ThreadEvidence.read(threadID: threadID, of: observed)?.state }
         let site = stack.systemCall.map { call in
             WaitSite(call, state: state, of: observed) { read($0, $1) }
         }
         return Sample(sample: StackSample(time: time, stack: stack, site: site, loopFrame: loopFrame))
+    }
+
+    /// The stack gets its names later, when the process may have ended.
+    private func remember(_ stack: CapturedStack) {
+        symbolicator.remember(stack.frames.map(\.address) + (stack.asyncCallers?.addresses ?? []))
+    }
+
+    /// Takes the stack of a thread that may own a lock.
+    fileprivate func captureOwner(_ threadID: Int32) -> Result<CapturedStack, CaptureError> {
+        let stack = sampler.capture(threadID: threadID)
+        if case .success(let stack) = stack { remember(stack) }
+        return stack
     }
 
     /// The number of jobs that Swift's task pool runs at once: libdispatch counts the processors that the process may use. It does so once, so the
@@ -200,7 +213,7 @@ extension LockThreads {
         // The result counts only if it is the number of a thread.
         memory.threadNumberOffset = GlibcThread.numberOffset
         self.memory = memory
-        capture = { process.sampler.capture(threadID: $0) }
+        capture = { process.captureOwner($0) }
         sighting = { process.sampler.sighting(ofThread: $0) }
         evidence = { .read(threadID: $0, of: observed) }
         site = { call, state in WaitSite(call, state: state, of: observed) { process.read($0, $1) } }
