@@ -76,8 +76,8 @@ static inline __attribute__((always_inline)) void leave(bool is_loops, bool rest
 }
 
 // The caller, and the height of the stack. Used directly in the hooks, which are never inlined.
-#define WAIT(set_) \
-    ((loop_wait){(uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0), set_})
+#define WAIT(set_, only_) \
+    ((loop_wait){(uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0), set_, only_})
 
 #define HOOK static __attribute__((noinline)) int
 
@@ -100,7 +100,7 @@ static inline bool lasts_if_readable(const struct timespec *timeout) {
 
 HOOK hook_epoll_wait(int set, struct epoll_event *events, int capacity, int timeout) {
     NEXT(epoll_wait);
-    bool is_loops = enter(WAIT(set), NULL, timeout != 0, timeout < 0);
+    bool is_loops = enter(WAIT(set, -1), NULL, timeout != 0, timeout < 0);
     int count = next.epoll_wait(set, events, capacity, timeout);
     leave(is_loops, timeout != 0);
     queue_hooks_note_events((uintptr_t)__builtin_return_address(0));
@@ -109,7 +109,7 @@ HOOK hook_epoll_wait(int set, struct epoll_event *events, int capacity, int time
 
 HOOK hook_epoll_pwait(int set, struct epoll_event *events, int capacity, int timeout, const sigset_t *mask) {
     NEXT(epoll_pwait);
-    bool is_loops = enter(WAIT(set), NULL, timeout != 0, timeout < 0);
+    bool is_loops = enter(WAIT(set, -1), NULL, timeout != 0, timeout < 0);
     int count = next.epoll_pwait(set, events, capacity, timeout, mask);
     leave(is_loops, timeout != 0);
     return count;
@@ -118,7 +118,7 @@ HOOK hook_epoll_pwait(int set, struct epoll_event *events, int capacity, int tim
 HOOK hook_epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout, const sigset_t *mask) {
     NEXT(epoll_pwait2);
     bool rests = lasts_if_readable(timeout);
-    bool is_loops = enter(WAIT(set), NULL, rests, !timeout);
+    bool is_loops = enter(WAIT(set, -1), NULL, rests, !timeout);
     int count = next.epoll_pwait2(set, events, capacity, timeout, mask);
     leave(is_loops, rests);
     return count;
@@ -128,9 +128,16 @@ HOOK hook_epoll_pwait2(int set, struct epoll_event *events, int capacity, const 
 
 #define POLLED(descriptors_, count_) (&(loop_polled){.descriptors = descriptors_, .count = count_})
 
+/// The descriptor, if there is only one and if it is certain that it can be read here: in a variable of the caller, as Foundation has it.
+static inline int only(const struct pollfd *descriptors, nfds_t count) {
+    enum { NEAR = 4096 };
+    uintptr_t above = (uintptr_t)descriptors - (uintptr_t)__builtin_frame_address(0);
+    return count == 1 && above < NEAR ? descriptors->fd : -1;
+}
+
 HOOK hook_poll(struct pollfd *descriptors, nfds_t count, int timeout) {
     NEXT(poll);
-    bool is_loops = enter(WAIT(-1), POLLED(descriptors, count), timeout != 0, timeout < 0);
+    bool is_loops = enter(WAIT(-1, only(descriptors, count)), POLLED(descriptors, count), timeout != 0, timeout < 0);
     int ready = next.poll(descriptors, count, timeout);
     leave(is_loops, timeout != 0);
     return ready;
@@ -138,7 +145,7 @@ HOOK hook_poll(struct pollfd *descriptors, nfds_t count, int timeout) {
 
 HOOK hook_ppoll(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     NEXT(ppoll);
-    bool is_loops = enter(WAIT(-1), POLLED(descriptors, count), lasts(timeout), !timeout);
+    bool is_loops = enter(WAIT(-1, only(descriptors, count)), POLLED(descriptors, count), lasts(timeout), !timeout);
     int ready = next.ppoll(descriptors, count, timeout, mask);
     leave(is_loops, lasts(timeout));
     return ready;
@@ -149,7 +156,7 @@ HOOK hook_ppoll(struct pollfd *descriptors, nfds_t count, const struct timespec 
 HOOK hook_poll_chk(struct pollfd *descriptors, nfds_t count, int timeout, size_t length) {
     NEXT(poll_chk);
     bool fits = length / sizeof *descriptors >= count;
-    bool is_loops = enter(WAIT(-1), POLLED(descriptors, fits ? count : 0), timeout != 0, timeout < 0);
+    bool is_loops = enter(WAIT(-1, fits ? only(descriptors, count) : -1), POLLED(descriptors, fits ? count : 0), timeout != 0, timeout < 0);
     int ready = next.poll_chk(descriptors, count, timeout, length);
     leave(is_loops, timeout != 0);
     return ready;
@@ -158,7 +165,7 @@ HOOK hook_poll_chk(struct pollfd *descriptors, nfds_t count, int timeout, size_t
 HOOK hook_ppoll_chk(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t length) {
     NEXT(ppoll_chk);
     bool fits = length / sizeof *descriptors >= count;
-    bool is_loops = enter(WAIT(-1), POLLED(descriptors, fits ? count : 0), lasts(timeout), !timeout);
+    bool is_loops = enter(WAIT(-1, fits ? only(descriptors, count) : -1), POLLED(descriptors, fits ? count : 0), lasts(timeout), !timeout);
     int ready = next.ppoll_chk(descriptors, count, timeout, mask, length);
     leave(is_loops, lasts(timeout));
     return ready;
@@ -173,7 +180,7 @@ HOOK hook_select(int count, fd_set *readable, fd_set *writable, fd_set *exceptio
     NEXT(select);
     // Read before the call, because the kernel writes the remaining time there.
     bool rests = !timeout || timeout->tv_sec != 0 || timeout->tv_usec != 0;
-    bool is_loops = enter(WAIT(-1), SELECTED(count, readable, writable), rests, !timeout);
+    bool is_loops = enter(WAIT(-1, -1), SELECTED(count, readable, writable), rests, !timeout);
     int ready = next.select(count, readable, writable, exceptional, timeout);
     leave(is_loops, rests);
     return ready;
@@ -183,7 +190,7 @@ HOOK hook_pselect(
     int count, fd_set *readable, fd_set *writable, fd_set *exceptional, const struct timespec *timeout, const sigset_t *mask
 ) {
     NEXT(pselect);
-    bool is_loops = enter(WAIT(-1), SELECTED(count, readable, writable), lasts(timeout), !timeout);
+    bool is_loops = enter(WAIT(-1, -1), SELECTED(count, readable, writable), lasts(timeout), !timeout);
     int ready = next.pselect(count, readable, writable, exceptional, timeout, mask);
     leave(is_loops, lasts(timeout));
     return ready;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 // A thread's loop is the wait to which it returns: the second wait for the same epoll set, or the second poll at the same place in the code and
-// the same height of the stack, if it waits for what loops wait for. Calls with a timeout of 0 do not count.
+// the same height of the stack, or of the same descriptor alone, if it waits for what loops wait for. Calls with a timeout of 0 do not count.
 //
 // A thread has one loop. If the thread returns to a wait further out on its stack, that wait becomes the loop: the former one ran within one of
 // its turns. A wait further in is a nested loop. It is not a rest, because what the loop serves has to wait meanwhile. Only if the thread waits
@@ -191,6 +191,8 @@ static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *pol
 /// Makes the wait the thread's loop. The thread's data is also kept without a slot: for the next try, and for a child after fork(2), which then
 /// finds its loop at once.
 static void set_loop(loop_thread *thread, loop_wait wait) {
+    // Another descriptor may belong to different things at different times.
+    if (wait.only >= 0 && kind_of(wait.only) != OWN_SET) wait.only = -1;
     bool is_new = !thread->slot;
     if (is_new) loop_slot_claim(&thread->slot, wait.set);
     thread->is_refused = !thread->slot;

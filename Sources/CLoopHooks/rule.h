@@ -14,6 +14,7 @@ typedef struct loop_wait {
     uintptr_t place;  ///< The call's return address.
     uintptr_t frame;  ///< The address of the call's frame. Higher for outer calls.
     int set;          ///< The epoll set; -1 for a poll.
+    int only;         ///< For a poll of one descriptor, that one; otherwise -1. Of a thread's loop, only if it is an epoll set.
 } loop_wait;
 
 /// What a poll waits for: an array of descriptors, or two sets with descriptors below `count`.
@@ -69,9 +70,10 @@ static inline bool loop_rule_has_news(const loop_slot *slot, const loop_polled *
 bool loop_rule_can_read(const void *start, size_t length);
 
 static inline bool loop_wait_is_same(loop_wait a, loop_wait b) {
-    // A loop may wait for its epoll set at several places in the code. For a poll there is no such object, so the place must be the same.
+    // A loop may wait for its epoll set at several places in the code. It may also poll the set, as Foundation's does: a run loop is run
+    // again and again, at any height of the stack. For other polls there is no such object, so the place must be the same.
     if (a.set != b.set) return false;
-    return a.set >= 0 || (a.place == b.place && a.frame == b.frame);
+    return a.set >= 0 || (a.only >= 0 && a.only == b.only) || (a.place == b.place && a.frame == b.frame);
 }
 
 #pragma clang assume_nonnull end

@@ -25,13 +25,15 @@ struct EveryLoopTests {
             let contents = try run.contents()
             let watched = Set(try contents.watched(.eventLoop))
             #expect(
-                contents.labels == ["asking", "client", "epoll", "many", "nested", "poll", "pwait2", "select"],
+                contents.labels == [
+                    "asking", "client", "epoll", "heights", "many", "nested", "poll", "pwait2", "select",
+                ],
                 "\(run.lines)"
             )
             #expect(contents.reports.allSatisfy { $0.watched.type == .eventLoop && $0.kind == .blocked })
             #expect(contents.reports.allSatisfy { $0.thread.name == $0.watched.label && $0.state == .recovered })
             #expect(
-                watched.isSuperset(of: contents.labels + ["idle", "brief"])
+                watched.isSuperset(of: contents.labels + ["idle", "brief", "resting"])
                     && watched.isDisjoint(with: ["asker", "refused"]),
                 "\(watched)"
             )
@@ -39,6 +41,7 @@ struct EveryLoopTests {
             let functions = [
                 "epoll": "sleepInEpoll", "pwait2": "sleepInPwait2", "poll": "sleepInPoll", "select": "sleepInSelect",
                 "nested": "waitInNestedLoop", "client": "askPeer", "many": "sleepAmongMany", "asking": "sleepInAsking",
+                "heights": "sleepInHeights",
             ]
             for (label, function) in functions {
                 let report = try contents.report(label)

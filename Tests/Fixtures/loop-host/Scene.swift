@@ -59,7 +59,7 @@ extension Scene {
             (polling, { sleepInPoll(polling) }), (selecting, { sleepInSelect(selecting) }),
             (Loop("nested", EVENT_EPOLL), waitInNestedLoop),
             (Loop("client", EVENT_POLL), askPeer), (Loop("many", EVENT_MANY), sleepAmongMany),
-            (Loop("asking", EVENT_ASKING), sleepInAsking),
+            (Loop("asking", EVENT_ASKING), sleepInAsking), (Loop("heights", EVENT_HEIGHTS), sleepInHeights),
         ]
         let refused = Loop("refused", EVENT_REFUSED)
         // A client on a thread without a loop, which sends requests from one place, and then sleeps.
@@ -69,7 +69,9 @@ extension Scene {
         }
         asker.name = "asker"
         asker.start()
-        let (idle, brief) = (Loop("idle"), Loop("brief"))
+        let (idle, brief, resting) = (Loop("idle"), Loop("brief"), Loop("resting", EVENT_HEIGHTS))
+        // The last of these waits is not the outermost.
+        for _ in 0..<4 { resting.runToEnd {} }
         // By now each is known; otherwise its stall is not seen.
         usleep(300_000)
         for (loop, job) in stalled { loop.run(job) }
@@ -77,7 +79,7 @@ extension Scene {
         for (loop, _) in stalled { loop.runToEnd {} }
         usleep(300_000)
         monitor.stop()
-        for loop in stalled.map(\.0) + [idle, brief, refused] { loop.end() }
+        for loop in stalled.map(\.0) + [idle, brief, resting, refused] { loop.end() }
     }
 
     private func playComings(_ directory: String) {
@@ -235,6 +237,7 @@ func sleepInSelect(_ loop: Loop) {
 }
 
 @inline(never) func sleepAmongMany() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInHeights() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInAsking() { slept.add(Int(usleep(700_000))) }
 
 @inline(never)
