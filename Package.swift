@@ -87,6 +87,7 @@ let libraries = targets([
     "StallMonitorLoops": ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"],
     // For tests of servers. Not linked into our own tests, each of which has a monitor of its own; Tests/Embedding tests it.
     "StallTesting": ["Locking", "RunLoopKit", "StallDetection", "StallMonitor", "StallMonitorLoops", "StallReports"],
+    "StallTestingXCTest": ["StallTesting"],
     // Other processes' loops. For the command: a server that watches itself has none of it.
     "ProcessWatch": [
         "CProcessWatch", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis", "StallMonitor",
@@ -221,7 +222,9 @@ let package = Package(
         library("GzipCompression"),
     ]
         + ["RunLoopKit", "RunLoopPorts", "StallReports", "StallGate", "StallExport"].map(library)
-        + ["StallMonitor", "StallMonitorLoops", "StallMonitorService", "StallTesting"].map(library),
+        + ["StallMonitor", "StallMonitorLoops", "StallMonitorService", "StallTesting", "StallTestingXCTest"].map(
+            library
+        ),
     // Each stands for the packages or libraries it needs. Without any (`traits: []`) no package is resolved, and there are all
     // libraries except `StallMonitorService`.
     traits: [

@@ -20,7 +20,7 @@ public struct StallFreeTrait: TestTrait, SuiteTrait, TestScoping {
     ) async throws {
         // This is also called for a suite, and for a test with arguments as a whole: each test case is judged in its own call.
         guard testCase != nil else { return try await function() }
-        try await withoutStalls(within: limit, TestPlace(name: test.name, location: test.sourceLocation), function)
+        try await withoutStalls(within: limit, test.name, test.sourceLocation, function)
     }
 }
 
@@ -52,18 +52,19 @@ public nonisolated(nonsending) func expectNoStalls<Value, Failure: Error>(
     sourceLocation: SourceLocation = #_sourceLocation,
     _ work: nonisolated(nonsending) () async throws(Failure) -> Value
 ) async throws(Failure) -> Value {
-    try await withoutStalls(within: limit, TestPlace(name: function, location: sourceLocation), work)
+    try await withoutStalls(within: limit, function, sourceLocation, work)
 }
 
 private nonisolated(nonsending) func withoutStalls<Value, Failure: Error>(
     within limit: Duration,
-    _ place: TestPlace,
+    _ name: String,
+    _ location: SourceLocation,
     _ work: nonisolated(nonsending) () async throws(Failure) -> Value
 ) async throws(Failure) -> Value {
     let monitor = TestMonitor.shared
-    let number = monitor.begin(place, limit: limit)
+    let number = monitor.begin(TestPlace(name: name, file: location.fileName), limit: limit)
     let result: Result<Value, Failure>
     do throws(Failure) { result = .success(try await work()) } catch { result = .failure(error) }
-    for verdict in await monitor.end(number) { verdict.record(at: place.location) }
+    for verdict in await monitor.end(number) { verdict.record(at: location) }
     return try result.get()
 }

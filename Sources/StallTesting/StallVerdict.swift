@@ -50,10 +50,10 @@ extension Duration {
 }
 
 /// What a test reports about a stall, as an issue.
-struct StallVerdict {
+package struct StallVerdict {
     let stall: StallReport
     let finding: StallFinding
-    let limit: Duration
+    let scope: TestScope
     let directory: String
 
     /// Called in the test's own task: Swift Testing uses the task to assign the issue to the test.
@@ -61,7 +61,7 @@ struct StallVerdict {
     /// - Parameter place: The location of the issue if the stalled function has no known source line.
     func record(at place: SourceLocation) {
         let location = culpritLocation ?? place
-        guard finding == .machine else {
+        guard !isFailure else {
             Issue.record("\(text)", sourceLocation: location)
             return
         }
@@ -72,10 +72,14 @@ struct StallVerdict {
         #endif
     }
 
-    var text: String {
-        let length = DurationText(nanoseconds: stall.durationNs / 1_000_000 * 1_000_000)
+    /// Whether the test fails. Otherwise the text is a warning.
+    package var isFailure: Bool { finding != .machine }
+
+    package var text: String {
+        let known = max(stall.durationNs, scope.overlap(with: stall))
+        let (length, limit) = (DurationText(nanoseconds: known / 1_000_000 * 1_000_000), scope.limit.nanoseconds)
         let thing = stall.watched.type == .taskPool ? "All workers of \(stall.watched.label)" : stall.watched.label
-        var text = "\(thing) stood still for \(length), longer than \(DurationText(nanoseconds: limit.nanoseconds))"
+        var text = "\(thing) stood still for \(length), longer than \(DurationText(nanoseconds: limit))"
         if let name = stall.culpritName { text += ", in \(name)" }
         text += ". \(stall.cause.summary)"
         switch finding {
@@ -89,12 +93,18 @@ struct StallVerdict {
         return text + " Report: stall-monitor show \(stall.id) \(directory)"
     }
 
+    /// The line of the stalled function. Nil if it is not known.
+    package var culpritPlace: (file: String, line: Int)? {
+        guard let culprit = stall.culprit, let file = culprit.file, let line = culprit.line, line > 0 else {
+            return nil
+        }
+        return (file, line)
+    }
+
     private var culpritLocation: SourceLocation? {
-        guard let culprit = stall.culprit, let file = culprit.file, let line = culprit.line, line > 0,
-            let name = file.split(separator: "/").last
-        else { return nil }
+        guard let (file, line) = culpritPlace, let name = file.split(separator: "/").last else { return nil }
         // Swift Testing requires a module before the file's name.
-        let module = culprit.module ?? "unknown"
+        let module = stall.culprit?.module ?? "unknown"
         return SourceLocation(fileID: "\(module)/\(name)", filePath: file, line: line, column: 1)
     }
 }

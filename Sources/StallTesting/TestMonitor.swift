@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Locking
 import StallDetection
@@ -6,13 +7,13 @@ import StallMonitorLoops
 import StallReports
 
 /// The only monitor of the test process. It is created by the first test that is checked for stalls.
-final class TestMonitor: Sendable {
-    static let shared = TestMonitor()
+package final class TestMonitor: Sendable {
+    package static let shared = TestMonitor()
     /// The shortest stall that the monitor detects. A shorter limit could not be distinguished from a thread that woke up late.
     static let shortestLimit = Duration.milliseconds(50)
-    /// How long a test waits at its end for the monitor's results. After
+    /// For how many seconds a test waits at its end for the monitor's results. After
     /// that the test is not judged, and a line on standard error says so.
-    private static let patience = Duration.seconds(10)
+    private static let patience = 10
 
     private let ledger: TestLedger
     private let directory: String
@@ -33,31 +34,42 @@ final class TestMonitor: Sendable {
         atexit { TestMonitor.shared.monitor.stop() }
     }
 
-    func begin(_ place: TestPlace, limit: Duration) -> Int {
+    package func begin(_ place: TestPlace, limit: Duration) -> Int {
         ledger.begin(place, limit: max(limit, Self.shortestLimit))
     }
 
     /// The stalls since the beginning of a scope that the scope caused.
     nonisolated(nonsending) func end(_ number: Int) async -> [StallVerdict] {
         ledger.end(number)
-        guard monitor.isRunning else {
-            Self.say("a test was not judged. \(monitor.disarmed ?? StallMonitorError(.stopped))")
-            ledger.forget(number)
-            return []
-        }
-        guard await settle() else {
-            Self.say("the monitor did not answer for \(Self.patience); a test was not judged")
-            ledger.forget(number)
-            return []
-        }
-        return ledger.judge(number, directory)
+        return judge(number, isSettled: monitor.isRunning ? await settle() : nil)
+    }
+
+    /// The same for a caller that is not asynchronous: it blocks its thread meanwhile.
+    package func finish(_ number: Int) -> [StallVerdict] {
+        ledger.end(number)
+        guard monitor.isRunning else { return judge(number, isSettled: nil) }
+        let settled = DispatchSemaphore(value: 0)
+        monitor.settle { settled.signal() }
+        return judge(number, isSettled: settled.wait(timeout: .now() + .seconds(Self.patience)) == .success)
+    }
+
+    /// - Parameter isSettled: Whether the monitor answered in time. Nil if it does not run.
+    private func judge(_ number: Int, isSettled: Bool?) -> [StallVerdict] {
+        if isSettled == true { return ledger.judge(number, directory) }
+        ledger.forget(number)
+        let reason =
+            isSettled == nil
+            ? "\(monitor.disarmed ?? StallMonitorError(.stopped))"
+            : "The monitor did not answer for \(Self.patience) s."
+        Self.say("a test was not judged. \(reason)")
+        return []
     }
 
     /// Waits until all stalls that ended before are reported. False after a timeout.
     private nonisolated(nonsending) func settle() async -> Bool {
         let answer = Answer()
         let timeout = Task.detached {
-            try? await Task.sleep(for: Self.patience)
+            try? await Task.sleep(for: .seconds(Self.patience))
             answer.give(false)
         }
         defer { timeout.cancel() }
@@ -93,7 +105,7 @@ final class TestMonitor: Sendable {
         return ".build/stall-reports"
     }
 
-    static func say(_ text: String) {
+    package static func say(_ text: String) {
         let line = "StallTesting: \(text)\n"
         _ = unsafe line.utf8.withContiguousStorageIfAvailable { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
@@ -173,7 +185,7 @@ final class TestLedger: Sendable {
         guard let scope else { return [] }
         return stalls.sorted { $0.startedAt < $1.startedAt }.compactMap { stall in
             StallFinding.of(stall, for: scope, among: scopes).map {
-                StallVerdict(stall: stall, finding: $0, limit: scope.limit, directory: directory)
+                StallVerdict(stall: stall, finding: $0, scope: scope, directory: directory)
             }
         }
     }

@@ -1,12 +1,14 @@
 import StallMonitor
 import StallReports
-import Testing
 
-/// The source location of a test, or of the judged part of a test.
-struct TestPlace: Sendable {
-    /// The function, in the format of `Test.name` and `#function`: `checkout(basket:)`.
+/// The function of a test, or of the judged part of a test.
+package struct TestPlace: Sendable {
+    /// In the format of `Test.name` and `#function`: `checkout(basket:)`.
     let name: String
-    let location: SourceLocation
+    /// The name of its source file. Nil if it is not known: XCTest does not provide it.
+    let file: String?
+
+    package init(name: String, file: String?) { (self.name, self.file) = (name, file) }
 }
 
 /// A test, or a part of one, during which no watched loop may stall.
@@ -20,9 +22,11 @@ struct TestScope: Sendable {
     /// Nil while it is running.
     var ended: Timestamp?
 
-    /// The part of a stall that overlaps with the scope, in nanoseconds.
+    /// The part of a stall that overlaps with the scope, in nanoseconds. A stall that is not over lasts at least until the scope's
+    /// end: scopes are judged when all stalls that ended before are reported.
     func overlap(with stall: StallReport) -> Int64 {
-        let stallEnd = stall.startedAt.advanced(byNanoseconds: stall.lengthNs)
+        let knownEnd = stall.startedAt.advanced(byNanoseconds: stall.lengthNs)
+        let stallEnd = stall.endedAt == nil ? max(ended ?? knownEnd, knownEnd) : knownEnd
         return min(stallEnd, ended ?? stallEnd).nanoseconds(since: max(stall.startedAt, began))
     }
 
@@ -35,11 +39,11 @@ struct TestScope: Sendable {
 
     /// Whether its function, or a closure in it, was on the stalled stack, or awaited a function there.
     func isCaller(in stall: StallReport) -> Bool {
-        let file = place.location.fileName
-        return stall.stalledStacks.contains { stack in
+        stall.stalledStacks.contains { stack in
             (stack.frames + (stack.async?.frames ?? [])).contains { frame in
                 guard let function = frame.function, Self.names(place.name, in: function) else { return false }
-                return frame.file.map { $0 == file || $0.hasSuffix("/" + file) } ?? true
+                guard let file = place.file, let path = frame.file else { return true }
+                return path == file || path.hasSuffix("/" + file)
             }
         }
     }

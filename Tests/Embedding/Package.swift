@@ -27,5 +27,9 @@ let package = Package(
                 .product(name: "StallTesting", package: "stall-monitor"),
             ]
         ),
+        .testTarget(
+            name: "ShopXCTests",
+            dependencies: [.product(name: "StallTestingXCTest", package: "stall-monitor")]
+        ),
     ]
 )

@@ -7,7 +7,7 @@ import Testing
     private func scope(_ number: Int, _ name: String, task: UInt32) -> TestScope {
         TestScope(
             number: number,
-            place: TestPlace(name: name, location: #_sourceLocation),
+            place: TestPlace(name: name, file: "StallFindingTests.swift"),
             limit: .milliseconds(100),
             task: task,
             began: Timestamp(seconds: 100),
@@ -16,7 +16,12 @@ import Testing
     }
 
     /// A stall of 400 ms within the tests' time.
-    private func stall(task: UInt64? = nil, function: String = "work()", delay: Int64 = 0) -> StallReport {
+    private func stall(
+        task: UInt64? = nil,
+        function: String = "work()",
+        delay: Int64 = 0,
+        isOver: Bool = true
+    ) -> StallReport {
         var stack = StallReport.Stack(thread: .init(id: 1), capturedAt: Timestamp(seconds: 100))
         stack.frames = [.init(address: Address(1), function: function)]
         if let task { stack.async = .init(from: 0, frames: [], ends: .task, task: task) }
@@ -24,6 +29,7 @@ import Testing
             kind: .blocked,
             startedAt: Timestamp(seconds: 100, nanoseconds: 100_000_000),
             detectedAt: Timestamp(seconds: 100, nanoseconds: 350_000_000),
+            endedAt: isOver ? Timestamp(seconds: 100, nanoseconds: 500_000_000) : nil,
             durationNs: 400_000_000,
             rule: .init(name: .blocked, tickNs: 10_000_000, ticks: 5),
             host: .current(),
@@ -42,6 +48,11 @@ import Testing
     }
 
     @Test func passesToItsTask() { #expect(findings(stall(task: 8, function: "a()")) == [nil, .own]) }
+
+    @Test func passesWithTheTimeUntilTheScopesEndIfTheStallGoesOn() {
+        #expect(scope(1, "a()", task: 7).overlap(with: stall(isOver: false)) == 900_000_000)
+        #expect(scope(1, "a()", task: 7).overlap(with: stall()) == 400_000_000)
+    }
 
     @Test func passesToItsFunctionWhereTheTaskIsAnother() {
         #expect(findings(stall(task: 99, function: "closure #1 in Suite.a()")) == [.own, nil])
