@@ -1,6 +1,9 @@
 import Locking
 import RunLoopKit
+import StackCapture
 import StallDetection
+import StallDiagnosis
+import StallReports
 import Synchronization
 
 /// The thread that looks at all watched loops.
@@ -11,43 +14,13 @@ import Synchronization
 /// see that the watchdog is not parked, and do not. Ticking, it looks once a tick at the loops that are awake. A loop that is found at rest is
 /// not looked at again until it raises its wake flag. Findings go to the reporter, so that neither symbols nor disks delay the next look.
 final class Watchdog: Sendable {
-    /// What other threads request from the watchdog.
-    enum Order: Sendable {
-        case watch(WatchIdentity, WatchedThing, StallRule, WakeFlag, [ExpectedSlowness])
-        case cancel(Int)
-        /// The configuration has changed.
-        case adopt(WatchSettings)
-        /// Pauses one watch, or all, from a moment on.
-        case pause(Int?, MonotonicInstant)
-        case resume(Int?, MonotonicInstant)
-        /// Calls this on the reporter's thread, once everything known at that time was reported.
-        case settle(@Sendable () -> Void)
-        case stop
-
-        /// The moment from which on a loop counts because of this order. Nil for orders that start no watch.
-        fileprivate var countsSince: MonotonicInstant? {
-            switch self {
-            case .watch(let identity, _, _, _, _): identity.since
-            case .resume(_, let time): time
-            case .cancel, .adopt, .pause, .settle, .stop: nil
-            }
-        }
-    }
-
     let wakeFlags = WakeFlags()
     let semaphore = TickSemaphore()
     private let isParked = Atomic(false)
-    private let orders = ForkSafeMutex<[Order]?>([])
-    private let generation = ForkGeneration.current
+    /// What other threads have requested: see `Watchdog+Orders.swift`. Nil after `stop`.
+    let orders = ForkSafeMutex<[Order]?>([])
+    let generation = ForkGeneration.current
     private let createdAt = MonotonicInstant.now
-
-    /// Passes an order to the watchdog. Any thread. Orders after `stop` are ignored.
-    func give(_ order: Order) {
-        // A fork's child has no watchdog thread, and the lock may be held there forever.
-        guard generation.isCurrent else { return }
-        orders.withLock { $0?.append(order) }
-        semaphore.signal()
-    }
 
     /// Wakes the watchdog: a wake flag was raised. Called on the loop's thread, as it leaves its rest.
     func wake() {
@@ -73,44 +46,6 @@ final class Watchdog: Sendable {
         state.finish()
     }
 
-    /// - Parameter catchUp: Determines how much time was missed until now, by the watched loops and by those that count since the
-    ///   given moment because of an order. Returns what had been missed before.
-    /// - Returns: False after `stop`.
-    private func carryOutOrders(
-        _ state: inout WatchdogState,
-        _ catchUp: (inout WatchdogState, MonotonicInstant?) -> Duration
-    ) -> Bool {
-        let given = orders.withLock { orders in
-            defer { orders = [] }
-            return orders ?? []
-        }
-        state.serveExit()
-        let missed = catchUp(&state, given.compactMap(\.countsSince).min())
-        for order in given {
-            switch order {
-            case .watch(let identity, let loop, let rule, let wakeFlag, let scopes):
-                let watched = WatchedLoop(
-                    identity: identity,
-                    loop: loop,
-                    rule: rule,
-                    wakeFlag: wakeFlag,
-                    scopes: scopes
-                )
-                watched.excludedTime.ignoreMissed(before: missed)
-                state.add(watched)
-            case .pause(let number, let time): state.pause(number, at: time)
-            case .resume(let number, let time): state.resume(number, at: time, missed: missed)
-            case .cancel(let number): state.remove(number)
-            case .adopt(let settings): state.adopt(settings)
-            case .settle(let done): state.settle(done)
-            case .stop:
-                orders.withLock { $0 = nil }
-                return false
-            }
-        }
-        return true
-    }
-
     /// Parks if every loop is at rest. False if one is busy, or has already raised its flag.
     ///
     /// No departure is lost: the watchdog sets `isParked` before it reads the flags, and a loop raises its flag before it reads `isParked`. So a
@@ -127,83 +62,181 @@ final class Watchdog: Sendable {
     }
 }
 
-/// The flag that a loop at rest raises when it leaves its rest. Until then the watchdog does not look at it.
-final class WakeFlag: LoopWatcher {
-    private let watchdog: Watchdog
-    private let row: WakeFlagRow
-    private let bit: UInt64
-    /// The flag's place among all flags. The place of a removed flag is used again.
-    let place: Int
+/// The watchdog's data: all watched loops, and the looks at them. Confined to the watchdog's thread.
+struct WatchdogState: ~Copyable {
+    /// When to look next.
+    var nextLook: MonotonicInstant { schedule.next }
+    private var schedule = LookSchedule(first: .now)
+    var watchList = WatchList()
+    /// When there are more watches than this, those of ended loops are removed, also if they are paused.
+    var watchLimit = 64
+    let wakeFlags: WakeFlags
+    /// When the wake flags were last read. A loop whose flag was raised since then rested until then.
+    private var flagsTaken: MonotonicInstant = .now
+    /// How much time had been missed when the flags were last read.
+    private var missedAtFlags = Duration.zero
+    private var checkpoints = CheckpointSchedule(start: .now)
+    private var selfCheck: SelfCheck
+    /// Since when the whole monitor is paused. Nil if it is not.
+    var pausedSince: MonotonicInstant?
+    let crash = CrashWatch()
+    /// Whether the process is crashing. Then no stall begins, and ongoing stalls do not grow.
+    var isCrashing = false
+    var services: WatchServices
 
-    fileprivate init(watchdog: Watchdog, row: WakeFlagRow, place: Int) {
-        (self.watchdog, self.row, self.place) = (watchdog, row, place)
-        bit = 1 << UInt64(place % WakeFlagRow.width)
+    init(
+        notices: Mailbox<StallNotice>,
+        ledger: WatchdogLedger,
+        stackSource: StackSource,
+        wakeFlags: WakeFlags,
+        costs: CostGuard? = nil,
+        live: LiveBoard = LiveBoard(),
+        countsTraced: Bool = false,
+        supply: SupplyLocation = .init(),
+        lastResort: LastResort? = nil
+    ) {
+        self.wakeFlags = wakeFlags
+        selfCheck = SelfCheck(at: .now, supply)
+        services = WatchServices(
+            notices: notices,
+            ledger: ledger,
+            live: live,
+            stackSource: stackSource,
+            costs: costs ?? CostGuard(limits: .init(), meter: CostMeter(), notices: notices, ledger: ledger),
+            supply: SupplyMeter(location: supply),
+            countsTraced: countsTraced,
+            lastResort: lastResort
+        )
     }
 
-    /// Called on the loop's thread, as it leaves its rest. Wait-free, except for the signal to a parked watchdog.
-    func loopDidLeaveRest() {
-        // Sequentially consistent, before the look at the watchdog's flag: see `Watchdog.park`.
-        row.raised.bitwiseOr(bit, ordering: .sequentiallyConsistent)
-        watchdog.wake()
+    /// Called on the watchdog's thread, which was started after `time`.
+    mutating func begin(since time: MonotonicInstant) { selfCheck.begin(since: time) }
+
+    /// Whether every loop is at rest and will raise its flag.
+    var isAtRest: Bool { watchList.isAtRest }
+
+    /// How much time the watchdog has missed so far.
+    var missed: Duration { selfCheck.missed }
+
+    /// The shortest tick of all loops.
+    private var tick: Duration { watchList.tick }
+
+    /// Brings the next look forward to a tick from now, because the tick may have become shorter.
+    mutating func lookWithinTick() { schedule.advance(to: .now + tick) }
+
+    // MARK: - Waking
+
+    /// Ends the parked wait. The first look follows a tick later, so a loop that often wakes briefly costs one look per tick.
+    ///
+    /// - Parameter since: When another loop began to count, by an order that is still to be carried out.
+    /// - Returns: How much time had been missed before.
+    mutating func unparked(at time: MonotonicInstant, since: MonotonicInstant?) -> Duration {
+        let (woken, missed) = (wakeFlags.takeRaised().compactMap(watchList.loop(place:)), selfCheck.missed)
+        // A paused loop may have been busy all the time.
+        let departures = woken.filter { !isPaused($0) }.compactMap(\.departure)
+        let first = (departures + [since].compactMap { $0 }).min()
+        let (runnable, absences) = selfCheck.unpark(departure: first, at: time, tick: tick)
+        services.record(absences)
+        for watched in woken { watchList.wake(watched, restedUntil: runnable, missed: missed) }
+        (flagsTaken, missedAtFlags) = (time, selfCheck.missed)
+        schedule = LookSchedule(first: time + tick)
+        return missed
     }
-}
 
-/// 64 flags, and which of them were raised since the watchdog last looked.
-final class WakeFlagRow: Sendable {
-    static let width = UInt64.bitWidth
-    let raised = Atomic<UInt64>(0)
-}
-
-/// All wake flags. Reading which are raised takes one load for every 64 of them, however many loops are asleep.
-final class WakeFlags: Sendable {
-    private struct Places: Sendable {
-        var rows: [WakeFlagRow] = []
-        var free: [Int] = []
-        var used = 0
+    /// Called while not parked, when a loop begins to count by an order given at `since`. The process may have been stopped since
+    /// then, or since the next look was due.
+    ///
+    /// - Returns: How much time had been missed before.
+    mutating func catchUp(since: MonotonicInstant?) -> Duration {
+        let missed = selfCheck.missed
+        if let since { services.record(selfCheck.wake(due: min(since, nextLook), at: .now, tick: tick)) }
+        return missed
     }
 
-    /// The loops' threads do not take this lock: each flag has its own row.
-    private let places = ForkSafeMutex(Places())
+    private mutating func wakeRaised() {
+        let now = MonotonicInstant.now
+        for watched in wakeFlags.takeRaised().compactMap(watchList.loop(place:)) {
+            watchList.wake(watched, restedUntil: flagsTaken, missed: missedAtFlags)
+        }
+        flagsTaken = now
+    }
 
-    /// Creates a flag at a free place. Any thread.
-    func makeFlag(for watchdog: Watchdog) -> WakeFlag {
-        places.withLock { places in
-            let place = places.free.popLast() ?? places.used
-            if place == places.used {
-                places.used += 1
-                if place % WakeFlagRow.width == 0 { places.rows.append(WakeFlagRow()) }
+    // MARK: - Looking
+
+    /// Looks at every awake loop. Between two ticks, looks only at loops that reach their threshold.
+    mutating func look() {
+        let (woken, due) = (MonotonicInstant.now, nextLook)
+        services.costs.update(at: woken)
+        wakeRaised()
+        services.record(selfCheck.wake(due: due, at: woken, tick: tick))
+        missedAtFlags = selfCheck.missed
+        let isRound = schedule.isRound(at: woken)
+        let dueLoops = schedule.takeDue(at: woken).compactMap(watchList.loop(place:))
+        let seen = (isRound ? watchList.awake : dueLoops).filter { !isPaused($0) }
+        if isCrashing || seen.contains(where: { $0.stall != nil }) { noticeCrash() }
+        guard !isCrashing else { return schedule = LookSchedule(first: woken + tick) }
+        for watched in seen { look(at: watched) }
+        adoptRules(of: seen)
+        services.live.note(watched: watchList.count, lastLook: .now)
+        services.ledger.update { counts in
+            counts.looks += 1
+            counts.loopLooks += seen.count
+            counts.lateLooks += woken - due > tick ? 1 : 0
+        }
+        let maturities = seen.compactMap { watched in
+            watched.policy.maturity.map { (maturity: $0, place: watched.wakeFlag.place) }
+        }
+        forgetEndedLoops(among: seen)
+        if isRound { watchList.letSleep { $0.isPaused || pausedSince != nil } }
+        plan(isRound, maturities)
+    }
+
+    mutating func look(at watched: WatchedLoop) {
+        // Reads the clock again for each loop: the captures for the one before may have taken a while.
+        let now = MonotonicInstant.now
+        services.record(selfCheck.step(at: now, tick: tick))
+        let excluded = watched.excludedTime.take(at: now, missed: selfCheck.missed, because: selfCheck.reason)
+        let late = watched.excludedTime.lastMissed > watched.policy.rule.tick
+        let (_, findings) = watched.look(at: now, late: late, excluded: excluded)
+        watched.follow(findings, at: now, with: &services)
+        for finding in findings {
+            if case .candidate = finding.decision {
+                noticeCrash()
+                if isCrashing { continue }
             }
-            return WakeFlag(watchdog: watchdog, row: places.rows[place / WakeFlagRow.width], place: place)
+            watched.carryOut(finding, at: now, with: &services)
         }
+        watched.noteLength(at: now, with: &services)
     }
 
-    /// Frees the place of a flag. Its loop must not raise it any more.
-    func remove(_ wakeFlag: WakeFlag) {
-        places.withLock { places in
-            places.rows[wakeFlag.place / WakeFlagRow.width].raised.bitwiseAnd(
-                ~(1 << UInt64(wakeFlag.place % WakeFlagRow.width)),
-                ordering: .relaxed
-            )
-            places.free.append(wakeFlag.place)
+    private mutating func plan(_ isRound: Bool, _ maturities: [(maturity: MonotonicInstant, place: Int)]) {
+        let now = MonotonicInstant.now
+        if checkpoints.isDue(at: now) {
+            services.notices.add(.checkpoint, mayBeDropped: true)
+            services.live.refresh()
         }
+        // This comes before `rest`, which restarts the account: otherwise a stop since the last step would be lost.
+        services.record(selfCheck.step(at: now, tick: tick))
+        selfCheck.rest(at: now)
+        guard isRound else { return schedule.add(maturities, after: now) }
+        schedule.planRound(after: now, tick: tick, reach: watchList.threshold, maturities: maturities)
     }
 
-    /// The places of the flags that were raised since the last call. The watchdog's thread.
-    func takeRaised() -> [Int] {
-        var raised: [Int] = []
-        for (index, row) in places.withLock({ $0.rows }).enumerated() {
-            guard row.raised.load(ordering: .relaxed) != 0 else { continue }
-            var bits = row.raised.exchange(0, ordering: .acquiringAndReleasing)
-            while bits != 0 {
-                raised.append(index * WakeFlagRow.width + bits.trailingZeroBitCount)
-                bits &= bits - 1
+    /// Called when the process may be about to end, so that the live record says so.
+    func serveExit() { services.live.serveExit() }
+
+    /// A crash handler stops all loops while it runs. That time is not part of a stall, so ongoing stalls keep the length of the
+    /// last look. If the process survives, they are closed with that length, and counting starts again.
+    mutating func noticeCrash() {
+        guard crash.isUnderWay() != isCrashing else { return }
+        isCrashing.toggle()
+        for watched in watchList.all {
+            if isCrashing {
+                if let stall = watched.stall { services.notices.add(.crashing(stall.number)) }
+            } else {
+                watched.abandon(at: .now, with: &services)
+                watched.resume(at: .now)
             }
         }
-        return raised
-    }
-
-    /// Whether a flag was raised since `takeRaised`. The watchdog's thread.
-    var hasRaised: Bool {
-        places.withLock { $0.rows }.contains { $0.raised.load(ordering: .sequentiallyConsistent) != 0 }
     }
 }
