@@ -202,44 +202,7 @@ struct SymbolicatedStacks {
     }
 }
 
-extension CapturedStack {
-    /// The addresses of the frames, then of the awaiting functions.
-    fileprivate var resolvableAddresses: [ResolvableAddress] {
-        frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
-            + awaiting.map { ResolvableAddress(address: $0, kind: .resumption) }
-    }
-
-    fileprivate var awaiting: [UInt] { asyncCallers?.addresses ?? [] }
-}
-
 extension StallReport.Stack {
-    /// - Parameter calls: the calls of each frame.
-    init(
-        _ capture: CapturedStack,
-        _ calls: [[StallReport.Frame]],
-        _ awaiting: [StallReport.Frame],
-        _ thread: StallReport.Thread,
-        _ time: Timestamp
-    ) {
-        self.init(
-            thread: thread,
-            capturedAt: time,
-            method: capture.method.reportName,
-            complete: capture.isComplete,
-            frames: Array(calls.joined()),
-            leftOut: capture.leftOut.map { .init(after: calls.prefix($0.after).joined().count, count: $0.count) },
-            error: capture.truncation?.sentence,
-            async: capture.asyncCallers.map { callers in
-                .init(
-                    from: calls.prefix(callers.frame + 1).joined().count - 1,
-                    frames: awaiting,
-                    ends: callers.end.reportName,
-                    task: callers.taskNumber.map(UInt64.init)
-                )
-            }
-        )
-    }
-
     /// Adds another thread with the same stack.
     fileprivate mutating func join(_ other: StallReport.Thread) {
         guard other.id != thread.id, threads?.contains(where: { $0.id == other.id }) != true else { return }
@@ -258,33 +221,4 @@ extension StallReport.Stack {
 extension StallReport.Frame {
     /// Equal for two calls of the same function.
     fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
-}
-
-/// Makes stacks of captured ones and of the names that were found for all their addresses, in the same order.
-private struct StackMaker {
-    private var names: ArraySlice<SymbolicatedFrame>
-    private let modules: [LoadedModule]
-    private let clock: WallClockAnchor
-    private let isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
-
-    init(_ resolution: Resolution, clock: WallClockAnchor, isOwn: @escaping (SymbolicatedFrame, LoadedModule?) -> Bool)
-    {
-        (names, modules) = (resolution.frames[...], resolution.modules)
-        (self.clock, self.isOwn) = (clock, isOwn)
-    }
-
-    /// The next stack. Call it once for each captured stack, in the order in which their addresses were resolved.
-    mutating func stack(_ captured: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant)
-        -> StallReport.Stack
-    {
-        let own = names.prefix(captured.resolvableAddresses.count)
-        names = names.dropFirst(own.count)
-        let calls = zip(own, captured.frames).map { name, frame in
-            StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { modules[$0] }) }
-        }
-        let awaiting = own.dropFirst(calls.count).flatMap { name in
-            StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { modules[$0] }) }
-        }
-        return StallReport.Stack(captured, calls, awaiting, thread, clock.time(of: time))
-    }
 }

@@ -1,6 +1,8 @@
+import RunLoopKit
 import StallDetection
 import StallDiagnosis
 import StallReports
+import Symbolication
 
 /// Everything known about one stall that has a report: what the watchdog saw, what was found out since, and the stall's state.
 /// Each version of the report is made from this alone. Confined to the reporter's thread.
@@ -134,68 +136,103 @@ extension TurnDurations {
     }
 }
 
-/// What was found out about a stall after the watchdog's observation: its later samples, and what it waited for. Confined to the
-/// reporter's thread.
-struct CaseFindings {
-    private(set) var tally: SampleTally
-    /// The lock that the thread waited for and its owners, at detection or in the first sample that shows it.
-    private(set) var lock: LockFinding?
-    /// The same for each worker of a pool.
-    let locks: [LockFinding]
-    /// The clients that waited for the loop when the case was opened.
-    let victims: StallReport.Victims?
-    /// What the thread waits for, by the names on its stack. Looked up once.
-    private(set) var named: NamedWait.Finding?
-    private let process: ObservedProcess
-    private var places: [(site: WaitSite, descriptors: [StallReport.Descriptor])] = []
+/// Makes reports. Every version of a report is made completely from its case. Confined to the reporter's thread.
+struct ReportComposer {
+    let symbols: StallSymbols
+    private let run: RunIdentity
 
-    /// For how many waits descriptors are looked up.
-    private static let placeLimit = 8
-
-    /// - Parameter isOver: Whether the loop has moved on. The clients that wait now are then others.
-    init(_ stall: StallObservation, _ lookup: TimedLookup, isOver: Bool = false) {
-        let samples = stall.allSamples
-        let process = stall.otherProcess?.observed ?? .own
-        self.process = process
-        // This comes first, because the loop may continue at any moment.
-        let clients = isOver ? nil : stall.awaited.map { WaitingClients(process: process, awaited: $0) }
-        victims = clients.flatMap { clients in lookup.ask { clients.count() } } ?? nil
-        tally = SampleTally(samples, detected: stall.pool?.stacks.count ?? 1)
-        locks = stall.pool?.locks ?? []
-        lock = stall.lock ?? samples.lazy.compactMap(\.lock).first
-        for sample in samples { look(sample.site, lookup) }
-        for owner in (lock?.owners ?? []) + locks.flatMap(\.owners) { look(owner.site, lookup) }
+    init(run: RunIdentity, ownCode: OwnCode) {
+        (self.run, symbols) = (run, StallSymbols(run: run, ownCode: ownCode))
     }
 
-    /// The lock that a thread waited for: the loop's thread, or a worker of a pool.
-    func lock(of threadID: Int32) -> LockFinding? { lock ?? locks.first { $0.waits.first?.threadID == threadID } }
-
-    mutating func add(_ sample: StackSample, _ lookup: TimedLookup) {
-        tally.add(sample)
-        look(sample.site, lookup)
-        guard lock == nil, let found = sample.lock else { return }
-        lock = found
-        for owner in found.owners { look(owner.site, lookup) }
-    }
-
-    /// Determines what the thread waits for by the names on its stack.
+    /// The report as of now.
     ///
-    /// - Parameter lookup: Nil if the thread no longer waits: lock owners and child processes may be others now.
-    mutating func look(at names: SymbolicatedStacks, _ lookup: TimedLookup?) {
-        guard named == nil, let wait = NamedWait(names.stacks, names.modules) else { return }
-        named = lookup?.ask { [process] in wait.look(in: process) } ?? NamedWait.Finding(wait: wait)
+    /// - Parameter cost: The stall's cost to the monitor. Nil: the cost of its stacks alone.
+    func report(of stall: StallCase, _ cost: StallReport.MonitorCost? = nil) -> StallReport {
+        let (seen, span, stacks) = (stall.observation, stall.span, stall.stacks)
+        let process = symbols.process(of: seen)
+        let locks = stall.locks(processID: process.pid)
+        let bounds: (min: Int64?, max: Int64?) = span.isExact ? (nil, nil) : span.bounds
+        var report = StallReport(
+            id: seen.reportID,
+            kind: seen.kind,
+            state: stall.state,
+            severity: Severity(duration: span.length),
+            startedAt: seen.clock.time(of: seen.span.earliestStart),
+            detectedAt: seen.clock.time(of: seen.detectedAt),
+            endedAt: stall.endedAt,
+            durationNs: span.length.nanoseconds,
+            durationMinNs: bounds.min,
+            durationMaxNs: bounds.max,
+            excludedNs: span.excluded > .zero ? span.excluded.nanoseconds : nil,
+            rule: seen.reportRule,
+            host: run.host,
+            service: seen.otherProcess?.service ?? run.service,
+            process: process,
+            watcher: seen.otherProcess.map { _ in run.process },
+            run: run.id,
+            watched: stall.watched,
+            busy: stall.busy,
+            pool: seen.pool.map { StallReport.Pool($0, stacks.workers, until: span.latestEnd) },
+            victims: stall.findings.victims,
+            thread: stacks.thread,
+            cause: stall.cause(with: locks),
+            stacks: locks?.kept(stacks.named.stacks) ?? stacks.named.stacks,
+            culprit: stacks.named.culprit,
+            modules: stacks.named.modules,
+            fingerprint: stacks.fingerprint,
+            isProvisional: stacks.named.culpritFrames.contains(where: \.isNamelessOwn) ? true : nil,
+            suppressed: stall.repeats?.count ?? 0,
+            repeats: stall.repeats,
+            trace: stall.details.trace,
+            metadata: stall.details.metadata,
+            monitor: cost ?? stacks.cost
+        )
+        report.labels = stall.details.labels.isEmpty ? nil : stall.details.labels
+        // Facts that follow from the report itself.
+        let atCulprit = report.workersAtCulprit
+        report.pool?.atCulprit = atCulprit
+        report.cause.summary = stall.summary(of: report)
+        report.monitor.symbolicationNote =
+            report.missingNames ?? stacks.named.problems.first(where: \.isOfBudget)?.description
+        return report
+    }
+}
+
+extension StallCase {
+    /// Leaves out what is unknown of a loop that is watched from outside.
+    fileprivate var watched: StallReport.Watched {
+        let seen = observation
+        var watched = StallReport.Watched(type: seen.watch.name.type, label: seen.watch.name.label)
+        guard seen.otherProcess == nil else { return watched }
+        watched.mode = seen.loop.modeName(at: seen.pulse.modeIndex)
+        watched.activity = seen.watch.name.type == .runLoop ? seen.pulse.phase.reportName : nil
+        watched.turn = seen.pool == nil ? seen.pulse.turn : nil
+        watched.turnDurations = turnDurations
+        return watched
     }
 
-    /// What the descriptors of a wait refer to, as far as that was found out while the wait lasted.
-    func descriptors(of site: WaitSite) -> [StallReport.Descriptor] {
-        places.first { $0.site.isSame(as: site) }?.descriptors ?? DescriptorLookup(site).unasked
-    }
-
-    private mutating func look(_ site: WaitSite?, _ lookup: TimedLookup) {
-        guard let site, places.count < Self.placeLimit, !places.contains(where: { $0.site.isSame(as: site) }) else {
-            return
+    /// The lock that the thread waited for, and its owners.
+    fileprivate func locks(processID: Int32) -> LockSummary? {
+        findings.lock(of: stacks.thread.id).map { lock in
+            LockSummary(lock, stacks.named.stacks, processID: processID) { findings.descriptors(of: $0) }
         }
-        let search = DescriptorLookup(site)
-        places.append((site, search.question.flatMap { lookup.ask($0) } ?? search.unasked))
+    }
+
+    /// The cause with the locks that the thread waited for. Without locks, the names on its stack show what it waited for.
+    fileprivate func cause(with locks: LockSummary?) -> StallReport.Cause {
+        if let locks { return locks.cause(from: cause) }
+        var cause = cause
+        guard let found = findings.named, cause.verdict == .blocked else { return cause }
+        cause.summary = found.sentence(stacks.waits(of: stacks.thread.id).longestCall)
+        if found.databases.count == 1 { cause.systemCall?.descriptors = found.databases.map(\.reportedDescriptor) }
+        return cause
+    }
+
+    /// One sentence about the workers of a pool, one about the thread, and one about what followed.
+    fileprivate func summary(of report: StallReport) -> String {
+        let crash = "Then the process crashed; the time that its crash handler took is not counted."
+        let parts = [report.poolSentence, report.cause.summary, abort?.sentence, hasCrashed ? crash : nil]
+        return parts.compactMap { $0 }.filter { !$0.isEmpty }.joined(separator: " ")
     }
 }

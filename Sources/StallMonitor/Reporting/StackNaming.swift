@@ -1,0 +1,232 @@
+import RunLoopKit
+package import StackCapture
+import StallDiagnosis
+package import StallReports
+package import Symbolication
+
+// Frames and stacks of a report, made of captured addresses and of the names that were found for them.
+
+/// Makes stacks of captured ones and of the names that were found for all their addresses, in the same order.
+struct StackMaker {
+    private var names: ArraySlice<SymbolicatedFrame>
+    private let modules: [LoadedModule]
+    private let clock: WallClockAnchor
+    private let isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
+
+    init(_ resolution: Resolution, clock: WallClockAnchor, isOwn: @escaping (SymbolicatedFrame, LoadedModule?) -> Bool)
+    {
+        (names, modules) = (resolution.frames[...], resolution.modules)
+        (self.clock, self.isOwn) = (clock, isOwn)
+    }
+
+    /// The next stack. Call it once for each captured stack, in the order in which their addresses were resolved.
+    mutating func stack(_ captured: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant)
+        -> StallReport.Stack
+    {
+        let own = names.prefix(captured.resolvableAddresses.count)
+        names = names.dropFirst(own.count)
+        let calls = zip(own, captured.frames).map { name, frame in
+            StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { modules[$0] }) }
+        }
+        let awaiting = own.dropFirst(calls.count).flatMap { name in
+            StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { modules[$0] }) }
+        }
+        return StallReport.Stack(captured, calls, awaiting, thread, clock.time(of: time))
+    }
+}
+
+extension CapturedStack {
+    /// The addresses of the frames, then of the awaiting functions.
+    var resolvableAddresses: [ResolvableAddress] {
+        frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
+            + awaiting.map { ResolvableAddress(address: $0, kind: .resumption) }
+    }
+
+    fileprivate var awaiting: [UInt] { asyncCallers?.addresses ?? [] }
+}
+
+extension StallReport.Stack {
+    /// - Parameter calls: the calls of each frame.
+    init(
+        _ capture: CapturedStack,
+        _ calls: [[StallReport.Frame]],
+        _ awaiting: [StallReport.Frame],
+        _ thread: StallReport.Thread,
+        _ time: Timestamp
+    ) {
+        self.init(
+            thread: thread,
+            capturedAt: time,
+            method: capture.method.reportName,
+            complete: capture.isComplete,
+            frames: Array(calls.joined()),
+            leftOut: capture.leftOut.map { .init(after: calls.prefix($0.after).joined().count, count: $0.count) },
+            error: capture.truncation?.sentence,
+            async: capture.asyncCallers.map { callers in
+                .init(
+                    from: calls.prefix(callers.frame + 1).joined().count - 1,
+                    frames: awaiting,
+                    ends: callers.end.reportName,
+                    task: callers.taskNumber.map(UInt64.init)
+                )
+            }
+        )
+    }
+}
+
+extension StallReport.Frame {
+    /// The calls of an address: the inlined ones, innermost first, then the function itself.
+    ///
+    /// - Parameter isOwn: Called for each call as if it were a frame.
+    package static func calls(
+        _ name: SymbolicatedFrame,
+        found: CapturedStack.Frame.Found,
+        isOwn: (SymbolicatedFrame) -> Bool
+    ) -> [Self] {
+        var call = Self(name, own: isOwn(name))
+        call.foundBy = found.origin
+        return call.inlinedCalls(name, isOwn: isOwn) + [call]
+    }
+
+    /// The calls of an awaiting function: those inlined around the `await`, innermost first, then the function itself.
+    ///
+    /// - Parameter isOwn: Called for each call as if it were a frame.
+    package static func awaits(_ name: SymbolicatedFrame, isOwn: (SymbolicatedFrame) -> Bool) -> [Self] {
+        var call = Self(name, own: isOwn(name))
+        (call.kind, call.foundBy) = (.awaiting, .asyncContext)
+        return call.inlinedCalls(name, isOwn: isOwn) + [call]
+    }
+
+    /// The calls that were inlined into this one.
+    func inlinedCalls(_ name: SymbolicatedFrame, isOwn: (SymbolicatedFrame) -> Bool) -> [Self] {
+        name.inlined.map { inlined in
+            var asFrame = name
+            (asFrame.symbol, asFrame.function) = (inlined.symbol, inlined.function)
+            (asFrame.swiftModule, asFrame.location) = (inlined.swiftModule, inlined.location)
+            asFrame.functionOffset = nil
+            var frame = Self(asFrame, own: isOwn(asFrame))
+            (frame.kind, frame.foundBy) = (.inlined, foundBy)
+            (frame.address, frame.module, frame.offset) = (address, module, offset)
+            return frame
+        }
+    }
+
+    init(_ frame: SymbolicatedFrame, own: Bool) {
+        self.init(
+            address: Address(UInt64(frame.address)),
+            module: frame.moduleIndex,
+            offset: frame.moduleIndex.map { _ in Address(UInt64(frame.moduleOffset)) },
+            function: frame.symbol.map(Demangler.shortName),
+            symbol: frame.symbol,
+            functionOffset: frame.functionOffset.map { Address(UInt64($0)) },
+            file: frame.location?.file,
+            line: frame.location?.line,
+            column: frame.location?.column,
+            own: own
+        )
+    }
+}
+
+// MARK: - The other threads
+
+extension SymbolicatedStacks {
+    /// Adds the stacks of the other threads. Equal ones are added once.
+    mutating func add(
+        _ others: ThreadStacks,
+        at time: Timestamp,
+        name: ([ResolvableAddress]) -> Resolution,
+        isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
+    ) {
+        let addresses = others.groups.flatMap(\.stack.frames).map {
+            ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register)
+        }
+        let resolution = name(addresses)
+        let places = resolution.modules.map { place(of: $0) }
+        var names = resolution.frames[...]
+        for group in others.groups {
+            let own = names.prefix(group.stack.frames.count)
+            names = names.dropFirst(own.count)
+            let calls = zip(own, group.stack.frames).map { name, frame in
+                StallReport.Frame.calls(name, found: frame.found) {
+                    isOwn($0, $0.moduleIndex.map { resolution.modules[$0] })
+                }
+                .map { $0.inModules(places) }
+            }
+            stacks.append(StallReport.Stack(group, calls, time))
+        }
+        stacks += others.missing.map {
+            StallReport.Stack(
+                role: .other,
+                thread: .init(id: $0.threadID, name: $0.name.isEmpty ? nil : $0.name),
+                capturedAt: time,
+                complete: false,
+                error: $0.error.description
+            )
+        }
+    }
+
+    /// The index of the module in the report. Adds it if it is new.
+    private mutating func place(of loaded: LoadedModule) -> Int {
+        let module = StallReport.Module(
+            path: loaded.path,
+            buildID: loaded.buildID,
+            loadBase: Address(UInt64(loaded.loadBase))
+        )
+        if let known = modules.firstIndex(of: module) { return known }
+        modules.append(module)
+        return modules.count - 1
+    }
+}
+
+extension StallReport.Frame {
+    fileprivate func inModules(_ places: [Int]) -> Self {
+        var frame = self
+        frame.module = module.map { places[$0] }
+        return frame
+    }
+}
+
+extension StallReport.Stack {
+    fileprivate init(_ group: ThreadStacks.Group, _ calls: [[StallReport.Frame]], _ time: Timestamp) {
+        let threads = group.threads.map {
+            StallReport.Thread(id: $0.threadID, name: $0.name.isEmpty ? nil : $0.name)
+        }
+        self.init(group.stack, calls, [], threads[0], time)
+        (role, count, async) = (.other, threads.count, nil)
+        self.threads = threads.count > 1 ? threads : nil
+    }
+}
+
+// MARK: - What a report's fingerprint is computed from
+
+extension StallReport.Frame {
+    /// Own code without a name.
+    var isNamelessOwn: Bool { own && symbol == nil && function == nil }
+}
+
+extension Fingerprint {
+    /// The fingerprint of a stall, from the culprit and its callers.
+    ///
+    /// - Parameter executable: the path of the process's executable.
+    package static func make(
+        kind: StallKind,
+        fault frames: [StallReport.Frame],
+        modules: [StallReport.Module],
+        executable: String?
+    ) -> Fingerprint {
+        make(kind: kind, frames: frames, modules: modules, executable: executable) { SourceName(symbol: $0) }
+    }
+}
+
+extension Fingerprint.SourceName {
+    package init(symbol: String) {
+        let function = SourceFunction(symbol: symbol)
+        let isSwift = function.swiftModule != nil
+        self.init(
+            function.name,
+            enclosing: function.enclosing,
+            isQualified: isSwift,
+            isTransparent: function.isMadeUp || function.swiftModule == "Swift"
+        )
+    }
+}
