@@ -136,3 +136,19 @@ final class OldestJob: WatchedHeartbeat, Sendable {
     func longTurns(from first: UInt64) -> (turns: [BusyTurn], next: UInt64) { ([], 0) }
     func keepTurns(longerThan length: Duration) {}
 }
+
+/// The name of a watched loop in reports.
+struct WatchName: Hashable, Sendable {
+    var type: WatchedType
+    var label: String
+}
+
+/// One watch. Several watched loops may have the same name.
+struct WatchIdentity: Hashable, Sendable {
+    var number: Int
+    var name: WatchName
+    /// When the watch was requested.
+    var since: MonotonicInstant
+    /// Whether its rule is the configuration's, which may change while it is watched.
+    var followsConfiguration = false
+}
