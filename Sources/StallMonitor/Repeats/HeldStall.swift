@@ -35,3 +35,86 @@ struct HeldStall {
         )
     }
 }
+
+// MARK: - The reporter's decisions about such stalls
+
+extension Reporter {
+    /// Decides whether a stall whose fault is known is only counted.
+    mutating func holdsBack(_ observation: StallObservation, _ fingerprint: Fingerprint) -> Bool {
+        throttle.remember(observation, as: fingerprint)
+        let now = MonotonicInstant.now
+        guard let reason = throttle.refusal(of: fingerprint, lasting: observation.span.length, at: now) else {
+            return false
+        }
+        held[observation.number] = HeldStall(
+            observation: observation,
+            fingerprint: fingerprint,
+            reason: reason,
+            span: observation.span
+        )
+        recordPace.note()
+        return true
+    }
+
+    /// Updates the length of a stall that is held back.
+    ///
+    /// - Returns: The stall, if it is now worth a report.
+    mutating func releaseHeld(_ number: Int, _ span: StallSpan) -> HeldStall? {
+        held[number]?.span = span
+        guard let stall = held[number],
+            throttle.refusal(of: stall.fingerprint, lasting: span.length, at: .now) == nil
+        else { return nil }
+        return held.removeValue(forKey: number)
+    }
+
+    /// Counts a stall that was held back until its end.
+    mutating func countHeld(_ number: Int) {
+        guard let stall = held.removeValue(forKey: number) else { return }
+        let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint), WallClockAnchor())
+        let origin = stall.observation.origin
+        let all = throttle.count(repeats, of: stall.fingerprint, from: origin, stall.reason, at: .now)
+        recordPace.note()
+        tell(
+            .suppressed(
+                SuppressedStall(
+                    fingerprint: throttle.known(stall.fingerprint),
+                    kind: origin.kind,
+                    reason: stall.reason,
+                    type: origin.type,
+                    label: origin.label,
+                    startedAt: repeats.firstAt,
+                    durationNs: repeats.totalNs,
+                    repeats: all
+                )
+            )
+        )
+    }
+
+    /// The run record with the stalls that were not reported. Ongoing ones count with their present length.
+    func withRepeats(_ record: RunRecord) -> RunRecord {
+        var (record, throttle) = (record, throttle)
+        let clock = WallClockAnchor()
+        for stall in held.values {
+            let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint), clock)
+            throttle.count(
+                repeats,
+                of: stall.fingerprint,
+                from: stall.observation.origin,
+                stall.reason,
+                at: .now
+            )
+        }
+        guard !throttle.suppressed.isEmpty else { return record }
+        record.suppressed = throttle.suppressed.values.reduce(0, +)
+        record.suppressedBy = Dictionary(
+            uniqueKeysWithValues: throttle.suppressed.map { ($0.key.rawValue, $0.value) }
+        )
+        record.repeated = Array(throttle.counted.prefix(100))
+        return record
+    }
+}
+
+extension StallObservation {
+    /// The origin under which its stalls are counted.
+    var origin: StallOrigin { StallOrigin(label: watch.name.label, type: watch.name.type, kind: kind) }
+}
