@@ -201,34 +201,4 @@ extension WatchedLoop {
         services.live.end(stall.number, span)
         services.ledger.update { $0.ongoing[stall.number] = nil }
     }
-
-    // MARK: - Evidence
-
-    /// The kernel's account of one of the threads since the standstill began.
-    func evidence(
-        ofThread threadID: Int32,
-        _ span: StallSpan,
-        at time: MonotonicInstant,
-        with services: inout WatchServices
-    ) -> EvidenceWindow? {
-        guard let standstill else { return nil }
-        var window = standstill.evidence(threadID: threadID, at: time)?.leavingOut(span.excluded)
-        window?.supply = services.supply.window(since: standstill.supply, threadID: threadID, at: time)
-        return window
-    }
-
-    private func evidence(
-        of stall: Stall,
-        _ span: StallSpan,
-        at time: MonotonicInstant,
-        with services: inout WatchServices
-    ) -> EvidenceWindow? {
-        // The counts include the time until this look, but the standstill was over before.
-        let afterEnd = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
-        var window = evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.excluded + afterEnd)
-        if window != nil, let id = loop.thread?.id {
-            window?.supply = services.supply.window(since: standstill?.supply, threadID: id, at: time)
-        }
-        return window
-    }
 }
