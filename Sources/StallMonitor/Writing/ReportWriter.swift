@@ -59,7 +59,7 @@ final class ReportWriter: Sendable {
     /// A write that takes longer counts as hanging.
     static let writeTimeout = Duration.seconds(2)
     /// Cleaning up a directory of a thousand reports takes a while.
-    fileprivate static let prepareTimeout = Duration.seconds(30)
+    static let prepareTimeout = Duration.seconds(30)
 
     private let state: ForkSafeMutex<State>
     private let orders = TickSemaphore()
@@ -242,31 +242,5 @@ extension ReportWriter.Status {
         (problem, failures, lost) = (queue.problem, queue.failures, queue.documents.lost)
         (waitingReports, waitingBytes) = (queue.documents.waitingReports, queue.documents.waitingBytes)
         peakBytes = queue.documents.peakBytes
-    }
-}
-
-extension WriteQueue.Step {
-    fileprivate var patience: Duration? {
-        switch self {
-        case .prepare: ReportWriter.prepareTimeout
-        case .write: ReportWriter.writeTimeout
-        case .wait, .end: nil
-        }
-    }
-}
-
-extension WriteQueue {
-    fileprivate mutating func note<Written>(
-        _ result: Result<Written, ReportError>,
-        of step: Step,
-        at now: MonotonicInstant
-    ) {
-        switch (step, result) {
-        case (.prepare, .success): prepared()
-        case (.prepare, .failure(let error)): prepareFailed(error, at: now)
-        case (.write(let document), .success): wrote(document)
-        case (.write(let document), .failure(let error)): writeFailed(document, error, at: now)
-        case (.wait, _), (.end, _): break
-        }
     }
 }

@@ -125,6 +125,34 @@ struct WriteQueue: Sendable {
     }
 }
 
+extension WriteQueue.Step {
+    /// How long it may take before it counts as hanging. Nil for steps that use no disk.
+    var patience: Duration? {
+        switch self {
+        case .prepare: ReportWriter.prepareTimeout
+        case .write: ReportWriter.writeTimeout
+        case .wait, .end: nil
+        }
+    }
+}
+
+extension WriteQueue {
+    /// Notes how a step has ended.
+    mutating func note<Written>(
+        _ result: Result<Written, ReportError>,
+        of step: Step,
+        at now: MonotonicInstant
+    ) {
+        switch (step, result) {
+        case (.prepare, .success): prepared()
+        case (.prepare, .failure(let error)): prepareFailed(error, at: now)
+        case (.write(let document), .success): wrote(document)
+        case (.write(let document), .failure(let error)): writeFailed(document, error, at: now)
+        case (.wait, _), (.end, _): break
+        }
+    }
+}
+
 /// The next content of a file.
 struct PendingDocument: Hashable, Sendable {
     let name: ReportFileName
@@ -216,21 +244,5 @@ struct PendingDocuments: Sendable {
     private mutating func take(_ name: ReportFileName) {
         guard let index = documents.firstIndex(where: { $0.name == name }) else { return }
         bytes -= documents.remove(at: index).bytes.count
-    }
-}
-
-extension StallMonitor {
-    /// How much is kept in memory for a disk that is full, read-only or slow. Beyond that, the oldest documents are dropped and
-    /// counted as lost.
-    public struct MemoryLimits: Hashable, Sendable {
-        /// Number of reports: 1 to 1,000,000.
-        public var reports: Int
-        /// Bytes of reports and run record together: 1 to 1 TiB. The newest report is kept even if it is larger than that.
-        public var bytes: Int
-
-        /// Creates limits: 256 reports and 8 MiB by default.
-        public init(reports: Int = 256, bytes: Int = 8 << 20) {
-            (self.reports, self.bytes) = (reports, bytes)
-        }
     }
 }
