@@ -108,28 +108,3 @@ package struct CongestionPolicy: Sendable {
 extension LoopSample {
     fileprivate func moved(to next: LoopSample) -> Bool { pulse != next.pulse || callouts != next.callouts }
 }
-
-extension StallSpan {
-    /// A span whose ends are the loop's own stamps.
-    package static func exact(from start: MonotonicInstant, to end: MonotonicInstant) -> StallSpan {
-        StallSpan(earliestStart: start, latestStart: start, earliestEnd: end, latestEnd: end)
-    }
-
-    /// A span whose end was not stamped.
-    package init(from start: MonotonicInstant, between earliestEnd: MonotonicInstant, and latestEnd: MonotonicInstant) {
-        self.init(
-            earliestStart: start,
-            latestStart: start,
-            earliestEnd: max(start, earliestEnd),
-            latestEnd: max(start, latestEnd)
-        )
-    }
-}
-
-extension Duration {
-    /// Whether a stall has grown enough for a new report: to twice the length of the last one, or by 10 s. So a short stall is
-    /// updated often, and an endless one every 10 s.
-    package func isWorthReporting(after announced: Duration) -> Bool {
-        self >= min(announced * 2, announced + .seconds(10))
-    }
-}

@@ -232,28 +232,3 @@ package struct StallPolicy: Sendable {
         return look.late ? max(window(lastLook), leftOut) : leftOut
     }
 }
-
-/// How much of a time does not count, and why. If there are several reasons, the one with the largest share is reported.
-package struct ExcludedTotals: Hashable, Sendable {
-    package private(set) var total = Duration.zero
-    private var shares: [PauseKind: Duration] = [:]
-
-    /// The reason with the largest share; among equals the first by name, because a dictionary has no order. Nil if all of the
-    /// time counts.
-    package var reason: PauseKind? {
-        shares.max { ($0.value, $1.key.rawValue) < ($1.value, $0.key.rawValue) }?.key
-    }
-
-    /// The reason under which a dismissed segment is counted: what its stack has shown takes precedence over what the clocks
-    /// show.
-    package var dismissal: PauseKind? { includes(.inWait) ? .inWait : reason }
-
-    package func includes(_ reason: PauseKind) -> Bool { shares[reason] != nil }
-
-    /// Raises the total to `total` if it is less. The increase is added to the reason's share.
-    package mutating func raise(to total: Duration, because reason: PauseKind) {
-        guard total > self.total else { return }
-        shares[reason, default: .zero] += total - self.total
-        self.total = total
-    }
-}
