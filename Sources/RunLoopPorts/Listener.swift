@@ -63,44 +63,34 @@ final class Listener: Sendable {
     private static func makeReserve() -> Int32 { unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
 }
 
-extension PortReceiver {
-    /// Delivers one message of a connection to the handler. Drops the connection if it sent anything else.
-    func deliver(from connection: Connection) -> DescriptorSource.Finding {
-        guard begin(connection) else { return .nothing }
-        defer { end() }
-        switch space.withLock({ $0.receive(from: connection.socket, sentBy: connection.peer) }) {
-        case .message(let storage) where storage.header.kind != .reply:
-            callOut(handler, message: ReceivedMessage(storage, from: connection.socket))
-            return .perhapsMore
-        case .message: drop(connection, .notAMessage)
-        case .closed: forget(connection)
-        case .refused(let reason): drop(connection, reason)
-        // Reset: the peer has closed without reading our replies. Its messages are still in the queue, followed by the end of the
-        // stream.
-        case .nothing: return .nothing
-        case .failed(ECONNRESET): break
-        case .failed: drop(connection, .transportError)
-        }
-        return .something
+/// Where the ports with names of this process are. A thread that connects by a name thus knows whose loop it will wait for, if the port is
+/// in its own process.
+enum NamedPlaces {
+    /// What other ports find a port by.
+    struct Address: Hashable, Sendable {
+        let name: PortName
+        let directory: PortDirectory
     }
 
-    private func drop(_ connection: Connection, _ reason: LocalPort.DropReason) {
-        forget(connection)
-        connection.socket.hangUp()
-        options.onDrop?(PortPeer(connection.peer), reason)
+    private static let places = ForkSafeMutex<[Address: PortPlace]>([:])
+
+    static func note(_ place: PortPlace, at address: Address) { places.withLock { $0[address] = place } }
+
+    /// Removes a port that has closed. Another one may have its name by now.
+    static func forget(_ place: PortPlace) {
+        places.withLock { places in
+            guard let address = places.first(where: { $0.value === place })?.key else { return }
+            places[address] = nil
+        }
     }
 
-    /// Accepts one connection; the kernel reports readiness again if there are more.
-    func accept(from listener: Listener) {
-        var peer = run_loop_peer()
-        switch listener.accept(&peer) {
-        case .connection(let socket):
-            let connection = Connection(socket: socket, peer: peer)
-            guard options.accepts(PortPeer(peer)) else { return drop(connection, .peerNotAllowed) }
-            do { try insert(connection) } catch { drop(connection, .outOfDescriptors) }
-        case .refused: options.onDrop?(PortPeer(peer), .outOfDescriptors)
-        case .starved: pauseListening()
-        case .nothing: break
-        }
+    /// The receiver of a new connection.
+    static func destination(_ address: Address, _ peer: run_loop_peer) -> PortDestination {
+        let isHere = peer.pid == getpid()
+        return PortDestination(
+            isHere ? places.withLock { $0[address] } : nil,
+            name: address.name.text,
+            process: isHere ? 0 : peer.pid
+        )
     }
 }

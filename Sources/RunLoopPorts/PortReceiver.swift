@@ -18,30 +18,30 @@ final class PortReceiver: Sendable {
         let peer: run_loop_peer
     }
 
-    fileprivate struct Presence: Sendable {
+    struct Presence: Sendable {
         let loop: EventRunLoop
         let mode: EventRunLoop.Mode
         /// Adds the listening source to the mode again after a pause.
         var retry: EventTimer?
     }
 
-    fileprivate struct Watched: Sendable {
+    struct Watched: Sendable {
         let socket: MessageSocket
         let source: DescriptorSource
     }
 
     struct State: Sendable {
         fileprivate(set) var isOpen = true
-        fileprivate var presences: [Presence] = []
+        var presences: [Presence] = []
         fileprivate var listener: Listener?
         fileprivate var listening: DescriptorSource?
         /// Keyed by descriptor. Each keeps its socket open, so that the number is not reused.
-        fileprivate var watched: [Int32: Watched] = [:]
+        var watched: [Int32: Watched] = [:]
         /// Why the port could not be added. It is returned to the caller.
         fileprivate var failure: RunLoopError?
         var isDelivering = false
         /// Connections that had a message while the handler was busy: removed from all modes until it is done.
-        fileprivate var passedOver: [Int32] = []
+        var passedOver: [Int32] = []
     }
 
     let options: LocalPort.Options
@@ -142,6 +142,20 @@ extension PortReceiver {
         NamedPlaces.note(place, at: NamedPlaces.Address(name: name, directory: directory))
     }
 
+    /// Accepts one connection; the kernel reports readiness again if there are more.
+    func accept(from listener: Listener) {
+        var peer = run_loop_peer()
+        switch listener.accept(&peer) {
+        case .connection(let socket):
+            let connection = Connection(socket: socket, peer: peer)
+            guard options.accepts(PortPeer(peer)) else { return drop(connection, .peerNotAllowed) }
+            do { try insert(connection) } catch { drop(connection, .outOfDescriptors) }
+        case .refused: options.onDrop?(PortPeer(peer), .outOfDescriptors)
+        case .starved: pauseListening()
+        case .nothing: break
+        }
+    }
+
     /// Takes ownership of a connection. Throws `portInvalid` or `outOfResources`.
     func adopt(_ socket: MessageSocket) throws(RunLoopError) {
         try insert(Connection(socket: socket, peer: socket.peer))
@@ -193,6 +207,17 @@ extension PortReceiver {
         return timer
     }
 
+    /// Returns false if the source cannot be watched there.
+    static func add(_ source: DescriptorSource, to presence: Presence) -> Bool {
+        do {
+            try presence.loop.add(source, to: presence.mode)
+            return true
+        } catch {
+            // A loop that has ended will be removed without this.
+            return error.code == .loopEnded
+        }
+    }
+
     private func resumeListening(on loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
         state.withLock { state in
             guard let listening = state.listening, let index = state.index(of: loop, mode) else { return }
@@ -208,51 +233,4 @@ extension PortReceiver.State {
     }
 
     fileprivate func tell(_ place: PortPlace) { place.note(presences.map { ($0.loop, $0.mode) }) }
-}
-
-// MARK: - One message at a time
-
-extension PortReceiver {
-    /// Whether the connection may deliver now. If the handler is busy, on another thread or further up the stack, the
-    /// connection keeps its messages until that call is over (R23).
-    func begin(_ connection: Connection) -> Bool {
-        state.withLock { state in
-            guard state.isDelivering else {
-                state.isDelivering = true
-                return true
-            }
-            guard let source = state.watched[connection.socket.descriptor]?.source else { return false }
-            state.passedOver.append(source.descriptor)
-            for presence in state.presences { presence.loop.remove(source, from: presence.mode) }
-            return false
-        }
-    }
-
-    func end() {
-        let failed: [Watched] = state.withLock { state in
-            state.isDelivering = false
-            guard !state.passedOver.isEmpty else { return [] }
-            let waiting = state.passedOver.take().compactMap { state.watched[$0] }
-            return waiting.filter { watched in !state.presences.allSatisfy { Self.add(watched.source, to: $0) } }
-        }
-        for watched in failed { hangUp(watched) }
-    }
-
-    private static func add(_ source: DescriptorSource, to presence: Presence) -> Bool {
-        do {
-            try presence.loop.add(source, to: presence.mode)
-            return true
-        } catch {
-            // A loop that has ended will be removed without this.
-            return error.code == .loopEnded
-        }
-    }
-
-    /// Drops a connection that cannot be watched any more.
-    private func hangUp(_ watched: Watched) {
-        _ = state.withLock { $0.watched.removeValue(forKey: watched.socket.descriptor) }
-        watched.socket.hangUp()
-        watched.source.invalidate()
-        options.onDrop?(PortPeer(run_loop_peer()), .outOfDescriptors)
-    }
 }
