@@ -67,6 +67,63 @@ import RunLoopKit
     }
 }
 
+/// The breakpoints on a loop's thread that show whether the loop turns.
+struct LoopBreakpoints {
+    private let threadID: Int32
+    /// Where the loop's wait returns.
+    private var turns: [Breakpoint] = []
+    /// The watched returns of the callout and of what it has called, outermost first.
+    private var returns: [(place: RestStack.Place, breakpoint: Breakpoint?)] = []
+
+    init(onThread threadID: Int32) { self.threadID = threadID }
+
+    /// The hit where the wait returns, if there was one since the last call.
+    func takeTurn() -> LoopRule.Hit? { LoopRule.Hit.first(of: turns.map { $0.take() }) }
+
+    /// The same for each watched return.
+    func takeReturns() -> [LoopRule.Hit?] { returns.map { $0.breakpoint?.take() } }
+
+    /// Removes all of them.
+    mutating func remove() { (turns, returns) = ([], []) }
+
+    /// Sets a breakpoint at each of the places, or at none of them: if one were missing, a turn could go unseen.
+    ///
+    /// - Returns: Whether they are set.
+    mutating func armTurn(at places: [RestStack.TurnPlace]) -> Bool {
+        var error: Int32 = 0
+        turns = []
+        turns = places.compactMap {
+            Breakpoint(onThread: threadID, at: $0.place, callOn: $0.descriptor, error: &error)
+        }
+        if turns.count < places.count { turns = [] }
+        return !turns.isEmpty
+    }
+
+    /// Watches as many of the places as there are free debug registers, outermost first.
+    ///
+    /// - Returns: How many.
+    mutating func watchReturns(to places: [RestStack.Place]) -> Int {
+        var error: Int32 = 0
+        returns = []
+        for place in places {
+            guard let breakpoint = Breakpoint(onThread: threadID, at: place, error: &error) else { break }
+            returns.append((place, breakpoint))
+        }
+        return returns.count
+    }
+
+    /// Watches one of the returns again.
+    ///
+    /// - Returns: Whether it is watched. Nil if there is no such return.
+    mutating func armReturn(_ index: Int) -> Bool? {
+        guard returns.indices.contains(index) else { return nil }
+        var error: Int32 = 0
+        returns[index].breakpoint = nil
+        returns[index].breakpoint = Breakpoint(onThread: threadID, at: returns[index].place, error: &error)
+        return returns[index].breakpoint != nil
+    }
+}
+
 /// Whether this process can set breakpoints, and what the user can do if it cannot.
 struct BreakpointSupply {
     /// A descriptor, or a negative error number. While it is open, the kernel sets breakpoints without a delay.

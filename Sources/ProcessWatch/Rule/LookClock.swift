@@ -32,3 +32,16 @@ struct LookClock: Hashable, Sendable {
         if let maturity, maturity > began { due = min(due, maturity) }
     }
 }
+
+/// When to take another stack sample of a stall: every tick at first, later less and less often.
+struct SamplePace {
+    private var first: MonotonicInstant?
+    private var last: MonotonicInstant?
+
+    func isDue(at time: MonotonicInstant, _ tick: Duration) -> Bool {
+        guard let first, let last else { return true }
+        return time - last >= max(tick - tick / 25, (time - first) / 4)
+    }
+
+    mutating func note(_ time: MonotonicInstant) { (first, last) = (first ?? time, time) }
+}

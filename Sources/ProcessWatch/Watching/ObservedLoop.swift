@@ -11,11 +11,9 @@ final class ObservedLoop {
     private let watchNumber: Int
     private var rule: LoopRule
     private var rest: RestStack
-    private var turns: [Breakpoint] = []
+    private var breakpoints: LoopBreakpoints
     /// Whether the process had only one thread when the loop's wait was found.
     private var isAlone = false
-    /// The watched returns of the callout, with their breakpoints.
-    private var returns: [(place: RestStack.Place, breakpoint: Breakpoint?)] = []
     private var account: OutsideProcess.Account?
     private var samples: [OutsideProcess.Sample] = []
     private var pace = SamplePace()
@@ -28,6 +26,7 @@ final class ObservedLoop {
     /// - Parameter time: When it was last seen at rest there.
     init(threadID: Int32, label: String, place: WaitPlace, at time: MonotonicInstant, _ context: WatchContext) {
         (self.threadID, self.label, rule) = (threadID, label, context.rule)
+        breakpoints = LoopBreakpoints(onThread: threadID)
         row = RepeatedTurns(context.stallRule)
         rule.foundAtRest(at: time)
         rest = RestStack(waitingAt: place)
@@ -50,7 +49,7 @@ final class ObservedLoop {
     func look(_ files: ThreadFiles, _ search: inout LoopFinder, _ context: WatchContext) -> Bool {
         guard let schedule = files.readSchedule() else { return false }
         var look = LoopRule.Look(time: .now, schedule: schedule, position: nil, rests: false)
-        look.turn = LoopRule.Hit.first(of: turns.map { $0.take() })
+        look.turn = breakpoints.takeTurn()
         if case .own? = look.turn { search.hasTurned() }
         if rule.needsPosition(schedule) {
             guard let position = files.readPosition() else { return false }
@@ -62,7 +61,7 @@ final class ObservedLoop {
             look.isStopped = !look.rests && position != .running && (files.isStopped() || context.process.isFrozen)
         }
         if context.lateness > .zero { rule.discount(context.lateness) }
-        look.returns = returns.map { $0.breakpoint?.take() }
+        look.returns = breakpoints.takeReturns()
         let orders = rule.look(look)
         followRow(look.time, search, context)
         for order in orders { carryOut(order, look.time, search, context) }
@@ -71,23 +70,14 @@ final class ObservedLoop {
 
     /// Before the orders: the stall of a row ends where a longer one begins.
     private func followRow(_ time: MonotonicInstant, _ search: LoopFinder, _ context: WatchContext) {
-        let present = rule.presentTurn(at: time)
-        row.noteTurn(present, account)
-        let order = row.rule?.look(
-            at: time,
-            ended: rule.endedTurn,
-            present: present,
-            isLate: context.lateness > .zero,
-            isStalled: rule.isStalled
-        )
-        switch order {
+        switch row.look(at: time, rule, account, isLate: context.lateness > .zero) {
         case .began(let found)?: beginRow(found, time, search, context)
         case .grew(let found)?: row.grow(found, context.reporter)
         case .ended(let found)?: row.end(found, .turned, context.reporter)
         case nil: break
         }
-        guard row.wantsSample(of: present, at: time), pace.isDue(at: time, context.rule.tick) else { return }
-        keepSample(time, context)
+        let present = rule.presentTurn(at: time)
+        if row.wantsSample(of: present, at: time), pace.isDue(at: time, context.rule.tick) { keepSample(time, context) }
     }
 
     private func beginRow(
@@ -129,7 +119,7 @@ final class ObservedLoop {
         stall = nil
         row.release(end, context.reporter)
         context.reporter.leave(watchNumber)
-        (turns, returns) = ([], [])
+        breakpoints.remove()
     }
 
     private func carryOut(
@@ -139,9 +129,12 @@ final class ObservedLoop {
         _ context: WatchContext
     ) {
         switch order {
-        case .release: (turns, returns, account, samples, pace) = ([], [], nil, [], SamplePace())
+        case .release:
+            breakpoints.remove()
+            (account, samples, pace) = (nil, [], SamplePace())
         case .armTurn: armTurn(search.descriptor, context)
-        case .armReturn(let index): armReturn(index)
+        case .armReturn(let index):
+            if let isArmed = breakpoints.armReturn(index) { rule.armedReturn(index, isArmed) }
         case .account: account = context.process.account(ofThread: threadID, at: time)
         case .locate: locate(time, context)
         case .sample:
@@ -156,26 +149,9 @@ final class ObservedLoop {
         }
     }
 
-    /// Sets a breakpoint at each of the places, or at none of them: if one were missing, a turn could go unseen.
     private func armTurn(_ descriptor: Int32?, _ context: WatchContext) {
-        var error: Int32 = 0
-        turns = []
-        let places = rest.turnPlaces(on: descriptor, mayWaitElsewhere: isAlone)
-        if context.hasBreakpoints {
-            turns = places.compactMap {
-                Breakpoint(onThread: threadID, at: $0.place, callOn: $0.descriptor, error: &error)
-            }
-        }
-        if turns.count < places.count { turns = [] }
-        rule.armed(!turns.isEmpty, at: .now)
-    }
-
-    private func armReturn(_ index: Int) {
-        guard returns.indices.contains(index) else { return }
-        var error: Int32 = 0
-        returns[index].breakpoint = nil
-        returns[index].breakpoint = Breakpoint(onThread: threadID, at: returns[index].place, error: &error)
-        rule.armedReturn(index, returns[index].breakpoint != nil)
+        let places = context.hasBreakpoints ? rest.turnPlaces(on: descriptor, mayWaitElsewhere: isAlone) : []
+        rule.armed(breakpoints.armTurn(at: places), at: .now)
     }
 
     // Stacks
@@ -217,20 +193,9 @@ final class ObservedLoop {
         switch finding {
         case .inWait:
             for order in rule.foundInWait(at: time) { carryOut(order, time, LoopFinder(isMainThread: false), context) }
-        case .callout(let places, _): watch(places)
+        case .callout(let places, _): rule.located(watching: breakpoints.watchReturns(to: places))
         case .inLoop, .unknown: break
         }
-    }
-
-    /// Watches as many of the places as there are free debug registers, outermost first.
-    private func watch(_ places: [RestStack.Place]) {
-        var error: Int32 = 0
-        returns = []
-        for place in places {
-            guard let breakpoint = Breakpoint(onThread: threadID, at: place, error: &error) else { break }
-            returns.append((place, breakpoint))
-        }
-        rule.located(watching: returns.count)
     }
 
     // The stall
@@ -280,17 +245,5 @@ final class ObservedLoop {
         guard let number = stall?.number else { return }
         stall = nil
         context.reporter.end(number, OutsideSpan(times), .turned)
-    }
-}
-
-extension OutsideProcess {
-    /// Whether a thread polls there for descriptors that a loop would poll. False if it no longer sleeps there.
-    func isOfLoop(_ place: WaitPlace, _ files: ThreadFiles) -> Bool {
-        guard let call = files.readCall(), call.number == place.call, call.arguments.first == UInt(place.argument)
-        else {
-            return false
-        }
-        let polled = polled(in: call)
-        return files.readCall() == call && polled.isOfLoop
     }
 }

@@ -2,6 +2,7 @@ import CProcessWatch
 import Glibc
 package import RunLoopKit
 package import StackCapture
+import StallDetection
 import StallDiagnosis
 package import StallMonitor
 package import Symbolication
@@ -184,4 +185,27 @@ package final class ProcessWatch {
 
     /// The ids of processes with a matching name: see ``ProcessFiles/named(_:)``.
     package static func processes(named pattern: String) -> [Int32] { ProcessFiles.named(pattern) }
+}
+
+/// What all loops and pools of one process have in common. Confined to the watcher's thread.
+struct WatchContext {
+    let processID: Int32
+    let process: OutsideProcess
+    let reporter: OutsideReporter
+    let rule: LoopRule
+    /// The rule by which several long turns in a row are a stall.
+    let stallRule: StallRule
+    /// Whether breakpoints can be set.
+    let hasBreakpoints: Bool
+    /// By how much the watcher was late for this look.
+    var lateness: Duration = .zero
+    /// Whether another thread of the process waits on this descriptor right now. If so, that thread serves its events.
+    var isServed: (Int32, _ except: Int32) -> Bool = { _, _ in false }
+    /// Called for a loop that is busy, and of which nothing shows whether it turns.
+    var tellUnproven: (ObservedLoop) -> Void = { _ in }
+    var tellPool: (ObservedPool) -> Void = { _ in }
+    /// The same for a pool of which no worker rests.
+    var tellUnprovenPool: (ObservedPool) -> Void = { _ in }
+    /// The process has a task pool whose workers' stacks cannot be understood.
+    var tellNamelessPools: () -> Void = {}
 }

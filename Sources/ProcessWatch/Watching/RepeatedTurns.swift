@@ -5,8 +5,8 @@ import StallReports
 
 /// What an observed loop keeps about its long turns in a row: see ``RowRule``. Confined to the watcher's thread.
 struct RepeatedTurns {
-    var rule: RowRule?
-    /// The number of the stall that the row is. Nil while it is none.
+    private var rule: RowRule?
+    /// The number of the stall that the row is. Nil while it is not a stall.
     var number: Int?
     /// The kernel's counts from when the row's first turn was seen.
     private(set) var account: OutsideProcess.Account?
@@ -16,10 +16,30 @@ struct RepeatedTurns {
 
     init(_ rule: StallRule) { (self.rule, tick) = (RowRule(rule), rule.tick) }
 
-    /// To be called at each look, before the rule's.
+    /// Decides about the turns that a look has shown. Call it after each look.
     ///
-    /// - Parameter latest: the counts from when the loop was last seen to leave its rest.
-    mutating func noteTurn(_ present: RowRule.Turn?, _ latest: OutsideProcess.Account?) {
+    /// - Parameters:
+    ///   - loop: The loop's rule, after its look.
+    ///   - latest: The counts from when the loop was last seen to leave its rest.
+    ///   - isLate: Whether the watcher was late for this look.
+    mutating func look(
+        at time: MonotonicInstant,
+        _ loop: LoopRule,
+        _ latest: OutsideProcess.Account?,
+        isLate: Bool
+    ) -> RowRule.Order? {
+        let present = loop.presentTurn(at: time)
+        noteTurn(present, latest)
+        return rule?.look(
+            at: time,
+            ended: loop.endedTurn,
+            present: present,
+            isLate: isLate,
+            isStalled: loop.isStalled
+        )
+    }
+
+    private mutating func noteTurn(_ present: RowRule.Turn?, _ latest: OutsideProcess.Account?) {
         guard rule?.hasRow != true else { return }
         if !samples.isEmpty { samples = [] }
         if present != nil { account = latest }
@@ -64,5 +84,11 @@ struct RepeatedTurns {
 extension RowRule.Row {
     var busy: StallReport.BusyTime {
         .init(turns: turns, totalNs: total.nanoseconds, longestNs: longest.nanoseconds)
+    }
+}
+
+extension OutsideSpan {
+    init(_ times: LoopRule.StallTimes) {
+        self.init(began: times.began, ended: times.ended, excluded: times.unproven)
     }
 }

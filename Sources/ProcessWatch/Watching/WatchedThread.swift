@@ -1,5 +1,6 @@
 import RunLoopKit
 import StackCapture
+import StallDiagnosis
 import StallMonitor
 
 /// One thread of a watched process, and the loop that it runs, if any. Confined to the watcher's thread.
@@ -77,5 +78,17 @@ final class WatchedThread {
         loop = nil
         search.forget()
         sharesItsDescriptor = true
+    }
+}
+
+extension OutsideProcess {
+    /// Whether a thread polls there for descriptors that a loop would poll. False if it no longer sleeps there.
+    func isOfLoop(_ place: WaitPlace, _ files: ThreadFiles) -> Bool {
+        guard let call = files.readCall(), call.number == place.call, call.arguments.first == UInt(place.argument)
+        else {
+            return false
+        }
+        let polled = polled(in: call)
+        return files.readCall() == call && polled.isOfLoop
     }
 }

@@ -1,0 +1,192 @@
+import RunLoopKit
+
+// What a look shows: how the state of a loop changes, and what the caller has to do.
+
+extension LoopRule {
+    mutating func look(_ look: Look) -> [Order] {
+        let before = lastLook
+        // The thread has not run, so it is where it was before.
+        var look = look
+        if look.position == nil { (look.position, look.rests) = (before?.position, before?.rests ?? false) }
+        defer { lastLook = look }
+        endedTurn = nil
+        switch state {
+        case .resting:
+            guard !look.rests else {
+                lastRest = look.time
+                return []
+            }
+            return depart(look)
+        case .busy(let span): return busy(span, look, before)
+        case .stalled(let span): return stalled(span, look, before)
+        }
+    }
+
+    private mutating func depart(_ look: Look) -> [Order] {
+        state = .busy(BusySpan(rested: lastRest ?? look.time))
+        return [.armTurn, .account]
+    }
+
+    /// Starts again at zero: the loop has turned, or nothing is known about the time before.
+    ///
+    /// - Parameter hit: When the loop returned from its wait, which is when its present turn began.
+    private mutating func restart(at time: MonotonicInstant, hit: MonotonicInstant) -> [Order] {
+        lastRest = hit
+        state = .busy(BusySpan(rested: hit))
+        return [.release, .armTurn, .account]
+    }
+
+    private mutating func rest(at time: MonotonicInstant) -> [Order] {
+        (state, lastRest) = (.resting, time)
+        return [.release]
+    }
+
+    private mutating func busy(_ old: BusySpan, _ look: Look, _ before: Look?) -> [Order] {
+        if look.rests {
+            endedTurn = old.turn(until: earliestEnd(of: old, look, before))
+            return rest(at: look.time)
+        }
+        if case .own(let time) = look.turn {
+            endedTurn = old.turn(until: min(earliestEnd(of: old, look, before), time))
+            return restart(at: look.time, hit: time)
+        }
+        var span = old
+        if look.isStopped {
+            // The breakpoints still prove that it does not turn, but the time in which it is stopped is no stall.
+            let orders = follow(&span, look, before)
+            let isProven = span.isArmed || span.returns.first == .stands
+            (span.since, span.callSince, span.rested) = (isProven ? look.time : nil, nil, look.time)
+            state = .busy(span)
+            return orders
+        }
+        var orders = follow(&span, look, before)
+        if span.since == nil, !span.returns.isEmpty {
+            // The callout has returned, and another activation has hit the breakpoint that would show what followed. (If no
+            // callout was found, another search with every look would not find one either.)
+            return restart(at: look.time, hit: earliestEnd(of: old, look, before))
+        }
+        let standing = span.standing(at: look.time)
+        // If a system call is the only proof, the call must last for the whole threshold: the loop may have turned before it.
+        if standing + slack >= threshold, span.since != nil {
+            span.nextTelling = standing * 2
+            state = .stalled(span)
+            return orders + [.began(isCongested: span.isCongested, span.times(until: look.time))]
+        }
+        let isDue = standing + slack >= tick * 2
+        // If a nested wait hits the breakpoint, only the callout's return can prove anything from then on.
+        if !span.isLocated, look.turn == .other || (span.isArmed && isDue) {
+            span.isLocated = true
+            orders.append(.locate)
+        } else if isDue {
+            orders.append(.sample)
+        }
+        state = .busy(span)
+        if span.since == nil, look.time - span.rested >= threshold { orders.append(.unproven) }
+        return orders
+    }
+
+    private mutating func stalled(_ old: BusySpan, _ look: Look, _ before: Look?) -> [Order] {
+        var span = old
+        if look.rests { return end(span, look, before, latest: look.time) + rest(at: look.time) }
+        if case .own(let time) = look.turn {
+            return end(span, look, before, latest: min(time, look.time)) + restart(at: look.time, hit: time)
+        }
+        let orders = follow(&span, look, before)
+        if look.isStopped, let before { span.unproven += max(.zero, look.time - before.time) }
+        guard span.since != nil else {
+            // No proof is left. The stall ended after the previous look, and the next one may have begun as early.
+            let orders = end(old, look, before, latest: look.time)
+            return orders + restart(at: look.time, hit: earliestEnd(of: old, look, before))
+        }
+        let standing = span.standing(at: look.time)
+        let isWorthTelling = standing >= span.nextTelling
+        if isWorthTelling { span.nextTelling = min(standing * 2, standing + .seconds(10)) }
+        state = .stalled(span)
+        return orders + [.goesOn(span.times(until: look.time), isWorthTelling: isWorthTelling)]
+    }
+
+    /// Ends the span, at some time between the previous look and `latest`. If the callout's breakpoint was hit, the time is
+    /// exact.
+    private func end(_ span: BusySpan, _ look: Look, _ before: Look?, latest: MonotonicInstant) -> [Order] {
+        var times = span.times(until: latest)
+        let latest = max(latest, span.since ?? latest)
+        times.ended = min(earliestEnd(of: span, look, before), latest)...latest
+        if let time = span.firstReturn(look), times.ended.contains(time) { times.ended = time...time }
+        return [.ended(times)]
+    }
+
+    /// The last moment for which there is proof that the loop had not turned.
+    private func earliestEnd(of span: BusySpan, _ look: Look, _ before: Look?) -> MonotonicInstant {
+        let seen = min(before?.time ?? look.time, look.time)
+        let proven = max(seen, span.since ?? seen)
+        return span.firstReturn(look).map { max(proven, min($0, look.time)) } ?? proven
+    }
+
+    /// Evaluates what the breakpoints and the kernel's counters say about the time since the last look.
+    private func follow(_ span: inout BusySpan, _ look: Look, _ before: Look?) -> [Order] {
+        var orders: [Order] = []
+        for (index, hit) in look.returns.enumerated() where span.returns.indices.contains(index) {
+            switch hit {
+            case nil: break
+            case .own(let time): span.returns[index] = .returned(time)
+            case .other:
+                span.returns[index] = .unknown
+                orders.append(.armReturn(index))
+            }
+        }
+        let sleptOn =
+            look.schedule == before?.schedule && look.position == before?.position && look.position != .running
+        if sleptOn, case .calling? = look.position {
+            span.callSince = span.callSince ?? before?.time
+        } else {
+            span.callSince = nil
+        }
+        if look.turn == .other {
+            // A nested wait hit the breakpoint. Since then only the callout's return has proven anything.
+            orders.append(.armTurn)
+            span.isArmed = false
+        }
+        if !span.isArmed, span.returns.first != .stands { span.since = span.callSince }
+        return orders
+    }
+
+    /// The stack shows that the thread is in the loop's own wait, so the loop has turned.
+    mutating func foundInWait(at time: MonotonicInstant) -> [Order] {
+        guard case .busy = state else { return [] }
+        return restart(at: time, hit: time)
+    }
+}
+
+extension LoopRule.BusySpan {
+    /// How long there is proof that it has not turned.
+    func standing(at time: MonotonicInstant) -> Duration { since.map { max(.zero, time - $0 - unproven) } ?? .zero }
+
+    /// The turn as far as it is proven. Nil without a proof, and if part of it does not count.
+    func turn(until end: MonotonicInstant) -> RowRule.Turn? {
+        guard let since, since < end, unproven == .zero else { return nil }
+        return .init(earliest: min(rested, since), proven: since...end)
+    }
+
+    /// Whether the loop makes one callout after another in one turn: a watched function has returned, and the loop has not turned
+    /// since.
+    var isCongested: Bool {
+        guard callSince == nil else { return false }
+        return returns.contains { if case .returned = $0 { true } else { false } }
+    }
+
+    /// When the callout returned to the loop, if its breakpoint was hit in this look or the previous one.
+    fileprivate func firstReturn(_ look: LoopRule.Look) -> MonotonicInstant? {
+        if case .returned(let time)? = returns.first { return time }
+        if returns.first == .stands, case .own(let time)?? = look.returns.first { return time }
+        return nil
+    }
+
+    func times(until end: MonotonicInstant) -> LoopRule.StallTimes {
+        let latest = since ?? rested
+        return .init(
+            began: min(rested, latest)...latest,
+            ended: max(end, latest)...max(end, latest),
+            unproven: unproven
+        )
+    }
+}
