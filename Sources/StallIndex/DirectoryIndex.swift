@@ -118,3 +118,24 @@ final class DirectoryIndex: OutlineIndex, Sendable {
         memory.hasFailed = memory.store == nil
     }
 }
+
+/// Checks whether some files are still as known: the newest, and some others in each pass.
+struct FileLook {
+    private let files: ReportFiles?
+    private let newest: Int
+    private let others: Range<Int>
+
+    init(_ path: String, _ count: Int) {
+        files = try? ReportFiles(path: path)
+        newest = count - DirectoryIndex.looks.newest
+        let start = count > 0 ? Int.random(in: 0..<count) : 0
+        // In a directory that is not much larger, all of them are checked.
+        others =
+            count <= DirectoryIndex.looks.others ? 0..<count : start..<start + DirectoryIndex.looks.others
+    }
+
+    func confirms(_ key: Segment.Key, at index: Int, isAsked: Bool) -> Bool {
+        guard isAsked || index >= newest || others.contains(index) else { return true }
+        return files?.version(of: key.id).map { FileKey($0) } == key.file
+    }
+}

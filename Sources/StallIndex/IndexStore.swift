@@ -193,12 +193,12 @@ final class IndexStore {
         var header = header ?? IndexHeader(path: directory)
         header.looksAtEachFile = looksAtEachFile
         note(pass.fresh)
-        var changes = Changes()
+        var changes = SegmentChanges()
         let isRead =
             self.header == nil
             || read { file, now throws(IndexFile.Problem) in
                 guard now.parts == header.parts else { return false }
-                changes = try Changes(pass.fresh, header.parts, pass.valid, file)
+                changes = try SegmentChanges(pass.fresh, header.parts, pass.valid, file)
                 return true
             }
         if self.header == nil { changes.added = Segment.of(pass.fresh) }
@@ -246,92 +246,5 @@ extension IndexStore.Pass {
             others: others.map { listing.stalls[$0] },
             inodes: others.map { listing.inodes[$0] }
         )
-    }
-}
-
-/// Checks whether some files are still as known: the newest, and some others in each pass.
-private struct FileLook {
-    private let files: ReportFiles?
-    private let newest: Int
-    private let others: Range<Int>
-
-    init(_ path: String, _ count: Int) {
-        files = try? ReportFiles(path: path)
-        newest = count - DirectoryIndex.looks.newest
-        let start = count > 0 ? Int.random(in: 0..<count) : 0
-        // In a directory that is not much larger, all of them are checked.
-        others =
-            count <= DirectoryIndex.looks.others ? 0..<count : start..<start + DirectoryIndex.looks.others
-    }
-
-    func confirms(_ key: Segment.Key, at index: Int, isAsked: Bool) -> Bool {
-        guard isAsked || index >= newest || others.contains(index) else { return true }
-        return files?.version(of: key.id).map { FileKey($0) } == key.file
-    }
-}
-
-/// How segments change.
-private struct Changes {
-    var removed: [Int64] = []
-    var added: [Segment] = []
-
-    var isEmpty: Bool { removed.isEmpty && added.isEmpty }
-
-    init() {}
-
-    /// Each new row goes into the segment before it. Unchanged segments are not read.
-    init(
-        _ fresh: [(outline: StallOutline, key: FileKey)],
-        _ parts: [IndexHeader.Part],
-        _ valid: [Int64: [Bool]],
-        _ file: IndexFile
-    ) throws(IndexFile.Problem) {
-        var rest = fresh[...]
-        for (index, part) in parts.enumerated() {
-            let end = index + 1 < parts.count ? parts[index + 1].first : nil
-            let own = rest.prefix { row in end.map { row.outline.id < $0 } ?? true }
-            rest = rest.dropFirst(own.count)
-            let flags = valid[part.row] ?? []
-            let isWhole = flags.allSatisfy(\.self)
-            if own.isEmpty, isWhole { continue }
-            if isWhole, part.count >= Segment.rows, let first = own.first, first.outline.id > part.last {
-                added += Segment.of(own)
-                continue
-            }
-            removed.append(part.row)
-            var rows = try Self.rows(of: part, flags, file) + own
-            rows.sort { $0.outline.id < $1.outline.id }
-            added += Segment.of(rows[...])
-        }
-        if parts.isEmpty { added = Segment.of(rest) }
-    }
-
-    private static func rows(
-        of part: IndexHeader.Part,
-        _ valid: [Bool],
-        _ file: IndexFile
-    ) throws(IndexFile.Problem) -> [(outline: StallOutline, key: FileKey)] {
-        var (wanted, keys, rows): ([ULID?], [FileKey], [(outline: StallOutline, key: FileKey)]) = ([], [], [])
-        try file.keys(of: part) { key in
-            let isValid = wanted.count < valid.count && valid[wanted.count]
-            wanted.append(isValid ? key.id : nil)
-            if isValid { keys.append(key.file) }
-        }
-        var pool = OutlinePool()
-        try file.outlines(of: part, wanted, &pool) { rows.append(($0, keys[rows.count])) }
-        return rows
-    }
-}
-
-extension Segment {
-    /// Segments with the usual number of rows.
-    fileprivate static func of(_ rows: [(outline: StallOutline, key: FileKey)]) -> [Segment] { of(rows[...]) }
-
-    fileprivate static func of(_ rows: ArraySlice<(outline: StallOutline, key: FileKey)>) -> [Segment] {
-        stride(from: rows.startIndex, to: rows.endIndex, by: Segment.rows).map { start in
-            var segment = Segment()
-            for row in rows[start..<min(start + Segment.rows, rows.endIndex)] { segment.add(row.outline, row.key) }
-            return segment
-        }
     }
 }
