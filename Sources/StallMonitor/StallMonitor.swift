@@ -1,8 +1,7 @@
 import Locking
-public import RunLoopKit
+import RunLoopKit
 import StackCapture
-// Re-exported so that a server can set `StallRule` without importing the module that decides about stalls.
-@_exported public import StallDetection
+import StallDetection
 import StallReports
 
 /// Watches event loops of this process and reports each stall: which loop, since when, where in the code, and why.
@@ -22,19 +21,19 @@ public final class StallMonitor: Sendable {
     public static let version = "0.1.0"
 
     let settings: ForkSafeMutex<Configuration>
-    private var configuration: Configuration { settings.withLock { $0 } }
+    var configuration: Configuration { settings.withLock { $0 } }
     let feed: EventFeed
-    private let lifecycle = ForkSafeMutex(Lifecycle.idle)
+    let lifecycle = ForkSafeMutex(Lifecycle.idle)
     /// The watched loops, for other threads than the watchdog.
-    private let index = WatchIndex()
+    let index = WatchIndex()
     /// Each ends a search for loops that was begun at the start.
-    private let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
-    private let generation = ForkGeneration.current
+    let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
+    let generation = ForkGeneration.current
     private let ended = ForkSafeMutex<Figures?>(nil)
     private let endpoint = ForkSafeMutex<HealthEndpoint?>(nil)
 
     /// The states of a monitor. Orders to the watchdog are given under the lock, so that none comes after `stop`.
-    private enum Lifecycle: Sendable {
+    enum Lifecycle: Sendable {
         /// Switched off, or without the threads it needs.
         case idle
         case disarmed(StallMonitorError)
@@ -90,143 +89,8 @@ public final class StallMonitor: Sendable {
         start(configuration, watching: .loops(loops), onEvent: onEvent)
     }
 
-    /// Adds to what is watched. Any thread. What cannot be watched is reported as a fault. Does nothing if the monitor does not
-    /// run.
-    public func watch(_ selection: WatchSelection) {
-        guard let engine else { return }
-        for thing in selection.things { watchOrReport(thing, engine) }
-        for search in selection.searches { begin(search, engine) }
-    }
-
-    /// Watches one more loop. Any thread. Does nothing if the monitor is switched off or disarmed.
-    ///
-    /// - Parameters:
-    ///   - label: The name in reports; by default the loop's own label.
-    ///   - rule: When it counts as stalled; by default the configuration's rule.
-    /// - Throws: `loopAlreadyWatched`, `loopEnded`, `configurationOutOfRange` for the rule, or `stopped` after ``stop()``.
-    @discardableResult
-    public func watch(
-        _ loop: any WatchableLoop,
-        label: String? = nil,
-        rule: StallRule? = nil
-    ) throws(StallMonitorError) -> Watch {
-        try watch(.loop(loop), WatchName(type: loop.type, label: label ?? loop.label), rule, configuration.rule)
-    }
-
-    /// Watches a task pool. It is stalled when all its workers, as many as it is wide, have been in one job each for the
-    /// threshold. Any thread. Does nothing if the monitor is switched off or disarmed.
-    ///
-    /// - Parameters:
-    ///   - label: The name in reports; by default the pool's own label.
-    ///   - rule: Its tick and its threshold; by default the configuration's rule. The parts for repeated and congested stalls do
-    ///     not apply: a pool in which jobs begin and end is working, however long they are.
-    /// - Throws: `loopAlreadyWatched`, `loopEnded` if the pool has ended, `configurationOutOfRange` for the rule, or `stopped`
-    ///   after ``stop()``.
-    @discardableResult
-    public func watch(
-        _ pool: TaskPoolHeartbeat,
-        label: String? = nil,
-        rule: StallRule? = nil
-    ) throws(StallMonitorError) -> Watch {
-        let name = WatchName(type: .taskPool, label: label ?? pool.label)
-        var watch = try watch(.pool(pool), name, rule?.forPools, configuration.rule.forPools)
-        if let length = configuration.reportsJobsLongerThan {
-            // It needs its own name, because the record sums watches with the same name.
-            let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs")
-            let long = (rule ?? configuration.rule).forJobs(longerThan: length)
-            do throws(StallMonitorError) {
-                let thing = WatchedThing.job(OldestJob(of: pool))
-                watch.jobs = try self.watch(thing, jobs, long, long, slowness: watch.slowness).number
-                // Found by its pool, it pauses and cancels both watches.
-                if watch.watchdog != nil { index.enter(watch, of: pool) }
-            } catch {
-                // Its watch is not returned, so it cannot be cancelled.
-                watch.cancel()
-                throw error
-            }
-        }
-        return watch
-    }
-
-    /// - Parameters:
-    ///   - own: The watch's own rule. Nil: the general one, even if that changes later.
-    ///   - shared: The scopes of another watch that also cover this one. Nil: it has its own.
-    private func watch(
-        _ thing: WatchedThing,
-        _ name: WatchName,
-        _ own: StallRule?,
-        _ general: StallRule,
-        slowness shared: ExpectedSlowness? = nil
-    ) throws(StallMonitorError) -> Watch {
-        guard generation.isCurrent else { return .nobody(name) }
-        let rule = own ?? general
-        if let error = rule.broughtIntoRange().errors.first { throw StallMonitorError(error) }
-        return try lifecycle.withLock { lifecycle throws(StallMonitorError) in
-            switch lifecycle {
-            case .idle, .disarmed: return .nobody(name)
-            case .stopped: throw StallMonitorError(.stopped)
-            case .running(let engine, let watches):
-                guard !thing.heartbeat.hasEnded else { throw StallMonitorError(.loopEnded) }
-                let wakeFlag = engine.watchdog.wakeFlags.makeFlag(for: engine.watchdog)
-                guard thing.heartbeat.attach(wakeFlag) else {
-                    engine.watchdog.wakeFlags.remove(wakeFlag)
-                    throw StallMonitorError(.loopAlreadyWatched)
-                }
-                let identity = WatchIdentity(
-                    number: watches + 1,
-                    name: name,
-                    since: .now,
-                    followsConfiguration: own == nil
-                )
-                let slowness = shared ?? ExpectedSlowness(ledger: engine.ledger)
-                let scopes = [slowness] + engine.scopes
-                engine.watchdog.give(.watch(identity, thing, rule, wakeFlag, scopes))
-                lifecycle = .running(engine, watches: watches + 1)
-                let watch = Watch(watchdog: engine.watchdog, number: identity.number, name: name, slowness: slowness)
-                index.enter(watch, of: thing.heartbeat)
-                return watch
-            }
-        }
-    }
-
-    private func watchOrReport(_ thing: WatchedThing, _ engine: Engine, reportsEnd: Bool = true) {
-        do throws(StallMonitorError) {
-            switch thing {
-            case .loop(let loop): try watch(loop)
-            case .pool(let pool): try watch(pool)
-            case .job: break
-            }
-        } catch {
-            if reportsEnd || error.code != .loopEnded { engine.notices.add(.fault(error)) }
-        }
-    }
-
-    /// Watches a loop that a search has found. If it has already ended, it did not exist for long enough to matter.
-    private func watchFound(_ thing: WatchedThing, _ engine: Engine) {
-        if !thing.heartbeat.hasEnded { watchOrReport(thing, engine, reportsEnd: false) }
-    }
-
-    /// Watches the loops that the search finds, now and later.
-    private func begin(_ search: LoopSearch, _ engine: Engine) {
-        do throws(StallMonitorError) {
-            // Refers to the monitor until the search is ended: a server may keep no reference to it.
-            let end = try search.discovery.begin { [self] finding in
-                switch finding {
-                case .fault(let fault): engine.notices.add(.fault(fault))
-                case .loop(let loop): if search.isWanted(loop) { watchFound(.loop(loop), engine) }
-                case .pool(let pool): watchFound(.pool(pool), engine)
-                }
-            }
-            searches.withLock { $0.append(end) }
-            // The monitor may have been stopped meanwhile, which ended only the searches that it knew of.
-            if !isRunning { endSearches() }
-        } catch {
-            engine.notices.add(.fault(error))
-        }
-    }
-
     /// Ends each search once.
-    private func endSearches() {
+    func endSearches() {
         let ends = searches.withLock { searches in
             defer { searches = [] }
             return searches
@@ -314,42 +178,9 @@ public final class StallMonitor: Sendable {
         return lifecycle.withLock { if case .disarmed(let error) = $0 { error } else { nil } }
     }
 
-    /// The latest watch of a loop. Gives access to the watches that ``start(_:watching:onEvent:)-(_,WatchSelection,_)`` began.
-    /// Nil if there is none. Any thread.
-    public func watch(of loop: any WatchableLoop) -> Watch? {
-        generation.isCurrent ? index.watch(of: loop.heartbeat) : nil
-    }
-
-    /// The latest watch of a task pool. Nil if there is none. Any thread.
-    public func watch(of pool: TaskPoolHeartbeat) -> Watch? {
-        generation.isCurrent ? index.watch(of: pool) : nil
-    }
-
     /// The running engine. Nil before the start, after the end, and in a fork's child.
     var engine: Engine? {
         guard generation.isCurrent else { return nil }
         return lifecycle.withLock { if case .running(let engine, _) = $0 { engine } else { nil } }
-    }
-}
-
-extension StallMonitor {
-    /// A watched loop or task pool.
-    public struct Watch: Sendable {
-        let watchdog: Watchdog?
-        let number: Int
-        let name: WatchName
-        let slowness: ExpectedSlowness?
-        /// For a pool: the watch of its jobs one by one, if they are watched.
-        var jobs: Int?
-
-        /// A watch of a monitor that does not run.
-        static func nobody(_ name: WatchName) -> Watch { Watch(watchdog: nil, number: 0, name: name, slowness: nil) }
-
-        /// Stops watching the loop, and closes its stall. Any thread; returns at once. The loop can be watched again once the
-        /// watchdog has done so.
-        public func cancel() {
-            watchdog?.give(.cancel(number))
-            if let jobs { watchdog?.give(.cancel(jobs)) }
-        }
     }
 }
