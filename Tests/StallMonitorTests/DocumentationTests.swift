@@ -52,6 +52,19 @@ struct DocumentationTests {
         }
     }
 
+    @Test("The map of the code names every target, and files that exist")
+    func map() throws {
+        let map = try Self.text("Sources/README.md")
+        let folders = try FileManager.default.contentsOfDirectory(atPath: Self.root.appending(path: "Sources").path)
+        let targets = map.matches(of: #/\*\*([A-Za-z-]+)\*\*/#).map { String($0.1) }
+        #expect(Set(targets) == Set(folders.filter { !$0.contains(".") }))
+        for row in map.split(separator: "\n") {
+            guard let file = row.firstMatch(of: #/`([A-Za-z/+-]+\.swift)` \|$/#)?.1 else { continue }
+            let target = row.firstMatch(of: #/^\| \*\*([A-Za-z-]+)\*\*/#).map { "\($0.1)/" } ?? ""
+            #expect((try? Self.text("Sources/\(target)\(file)")) != nil, "There is no \(target)\(file)")
+        }
+    }
+
     private static func text(_ path: String) throws -> String {
         try String(contentsOf: root.appending(path: path), encoding: .utf8)
     }
