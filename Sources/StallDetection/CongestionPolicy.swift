@@ -1,8 +1,8 @@
 package import RunLoopKit
 
-/// Decides whether one turn lasts too long although its callouts are short. Pure, like ``StallPolicy``.
+/// Decides whether one turn lasts too long although its callouts are short. Pure, like ``StandstillPolicy``.
 ///
-/// It decides only at a look that saw the loop move since the previous one. A loop that does not move is left to ``StallPolicy``.
+/// It decides only at a look that saw the loop move since the previous one. A loop that does not move is left to ``StandstillPolicy``.
 package struct CongestionPolicy: Sendable {
     package let threshold: Duration
     /// The confirmed stall.

@@ -1,6 +1,6 @@
 package import RunLoopKit
 
-/// Decides whether a loop has short stalls again and again. Pure, like ``StallPolicy``.
+/// Decides whether a loop has short stalls again and again. Pure, like ``StandstillPolicy``.
 ///
 /// The turns have the loop's own times, so none is missed between two looks, and a turn of a few microseconds between two long
 /// ones does not end the row. A pause ends a row: see ``StallRule/Repeated``.

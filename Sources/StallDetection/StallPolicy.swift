@@ -1,234 +1,151 @@
 package import RunLoopKit
 package import StallReports
 
-/// Decides from looks alone whether one loop is blocked. A function of its state and the look: no clock, no thread.
-///
-///     at rest ──busy──> candidate ──threshold, confirmed──> stalled ──transition──> at rest or candidate
-///
-/// A *segment* is the time from the loop's last transition or callout to its next one. It starts at the loop's own stamp, if the
-/// turn began after the previous look. Otherwise it starts at the previous look, or at the first transition since: the earliest
-/// possible moment. The loop was in the same turn before, so counting from there invents no stall, and misses none that a watcher
-/// called at every transition would see.
+/// Decides whether a loop is stalled, by one policy for each kind of stall. Each decides separately, in the order of
+/// ``StallCategory``, and gets none of the time that a stronger one has taken. So a loop has at most one stall at a time, and its
+/// stalls do not overlap.
 package struct StallPolicy: Sendable {
     package let rule: StallRule
-    package private(set) var state: State = .resting
-    private var lastLook: MonotonicInstant?
-    /// The loop rested at least until then, because the watchdog was parked.
-    private var restedUntil: MonotonicInstant?
-    /// Why the segment that ended at the latest look was not a stall although it was long enough.
-    package private(set) var dismissal: PauseKind?
-
-    package enum State: Hashable, Sendable {
-        case resting
-        case candidate(Segment)
-        case stalled(Segment, announced: Duration)
-    }
-
-    /// A loop that has not moved since a transition between two bounds.
-    package struct Segment: Hashable, Sendable {
-        package var pulse: LoopHeartbeat.Pulse
-        package var callouts: UInt64 = 0
-        package var earliestStart: MonotonicInstant
-        package var latestStart: MonotonicInstant
-        /// Time that is excluded, or was not observed because the watchdog was late.
-        package var excluded = ExcludedTotals()
-
-        /// Whether the loop has neither made a transition nor begun a callout since.
-        package func stands(at look: LoopSample) -> Bool { pulse == look.pulse && callouts == look.callouts }
-
-        package func proven(at time: MonotonicInstant) -> Duration { time - earliestStart - excluded.total }
-
-        package func span(until earliestEnd: MonotonicInstant, _ latestEnd: MonotonicInstant) -> StallSpan {
-            StallSpan(
-                earliestStart: earliestStart,
-                latestStart: latestStart,
-                earliestEnd: max(earliestEnd, latestStart),
-                latestEnd: latestEnd,
-                excluded: excluded.total
-            )
-        }
-    }
+    package private(set) var blocked: StandstillPolicy
+    package private(set) var congested: CongestionPolicy?
+    package private(set) var repeated: RepetitionPolicy?
+    private var busySince: MonotonicInstant?
+    private var lookedAt: MonotonicInstant?
 
     package init(rule: StallRule) {
         self.rule = rule
+        blocked = StandstillPolicy(rule: rule)
+        congested = rule.congestion.map(CongestionPolicy.init(threshold:))
+        repeated = rule.repeated.map { RepetitionPolicy(rule: rule, turns: $0.turns) }
     }
 
-    /// The confirmed stall, as of the last look. Nil if there is none.
-    package var span: StallSpan? {
-        guard case .stalled(let segment, _) = state, let lastLook else { return nil }
-        return segment.span(until: lastLook, lastLook)
-    }
+    /// Whether the loop is at rest and needs no look before it leaves its rest.
+    package var isAtRest: Bool { blocked.state == .resting && congested?.open == nil && repeated?.isOpen != true }
 
-    /// Whether the thread was found in the loop's own wait since the last transition. Such a loop waits without publishing that,
-    /// so time alone proves nothing; only a stack that shows another place does.
-    package var wasFoundWaiting: Bool {
-        switch state {
-        case .resting: false
-        case .candidate(let segment), .stalled(let segment, _): segment.excluded.includes(.inWait)
-        }
-    }
-
-    /// The moment at which the present segment becomes a stall, if it continues. Nil while the loop rests, and during a stall.
+    /// The earliest moment at which the present state becomes a stall, if it continues. The rules for a turn reach it a little
+    /// before the rule for a callout, which began a little later; one look serves both.
     package var maturity: MonotonicInstant? {
-        guard case .candidate(let segment) = state else { return nil }
-        return segment.earliestStart + segment.excluded.total + rule.threshold
+        let all = [blocked.maturity, congested?.maturity, repeated?.maturity(busySince: busySince)]
+        // A turn that is already long enough, but does not move, is left to the rule for callouts, which has not reached its
+        // threshold.
+        let ahead = all.compactMap { $0 }.filter { maturity in lookedAt.map { maturity > $0 } ?? true }
+        return LookSchedule.meeting(ahead, within: LookSchedule.slack(rule.tick))
     }
 
-    /// Notes that the watchdog was parked until about `time`. It wakes a little after the departure from rest that woke it, so
-    /// the loop's stamp shows more exactly when the rest ended; `time` is used if there is no stamp.
+    /// See ``StandstillPolicy/unparked(at:)``.
     package mutating func unparked(at time: MonotonicInstant) {
-        restedUntil = time
+        blocked.unparked(at: time)
     }
 
-    /// Evaluates a look.
-    package mutating func decide(_ look: LoopSample) -> StallDecision {
-        defer { lastLook = look.time }
-        dismissal = nil
-        switch state {
-        case .candidate(let segment) where segment.stands(at: look):
-            return watch(excluding(look, in: segment, until: look.time), look)
-        case .stalled(let segment, let announced) where segment.stands(at: look):
-            return grow(excluding(look, in: segment, until: look.time), announced, look)
-        case .resting:
-            state = beginning(look)
-            return .none
-        case .candidate(let segment):
-            state = beginning(look)
-            return passed(segment, look)
-        case .stalled(let segment, _):
-            state = beginning(look)
-            return .ended(finished(segment, look))
+    /// Evaluates a look. In the result, ends come before beginnings.
+    package mutating func decide(_ look: LoopSample) -> [StallFinding] {
+        (busySince, lookedAt) = (look.busySince, look.time)
+        let still = blocked.decide(look)
+        let taken = taken(by: still, at: look.time)
+        let full = congested?.decide(look, taken: taken) ?? .none
+        let takenBoth = [taken?.upperBound, takenByCongestion(full, at: look.time)].compactMap { $0 }.max()
+        let row = repeated?.decide(look, taken: takenBoth) ?? .none
+        return Self.findings([(.blocked, still), (.congested, full), (.repeated, row)])
+    }
+
+    /// The confirmed stall of that kind, as of the look at `time`. Nil if there is none.
+    package func span(of category: StallCategory, at time: MonotonicInstant) -> StallSpan? {
+        switch category {
+        case .blocked: blocked.span
+        case .congested: congested?.open.map { .exact(from: $0.start, to: time) }
+        case .repeated: repeated?.isOpen == true ? repeated?.row.map { .exact(from: $0.start, to: time) } : nil
         }
     }
+
+    /// Why the standstill that ended at the latest look was not a stall although it was long enough.
+    package var dismissal: PauseKind? { blocked.dismissal }
+
+    /// Whether the thread was found in the loop's own wait since the last transition.
+    package var wasFoundWaiting: Bool { blocked.wasFoundWaiting }
 
     /// Confirms the candidate of the latest look as a stall.
-    package mutating func confirm() {
-        guard case .candidate(let segment) = state, let lastLook else { return }
-        state = .stalled(segment, announced: segment.proven(at: lastLook))
+    package mutating func confirm(_ category: StallCategory) {
+        switch category {
+        case .blocked: blocked.confirm()
+        case .congested: congested?.confirm()
+        case .repeated: repeated?.confirm()
+        }
     }
 
     /// Dismisses the candidate of the latest look: its time until now does not count.
-    package mutating func dismiss(because reason: PauseKind) {
-        guard case .candidate(var segment) = state, let lastLook else { return }
-        segment.excluded.raise(to: lastLook - segment.earliestStart, because: reason)
-        state = .candidate(segment)
+    package mutating func dismiss(_ category: StallCategory, because reason: PauseKind, at time: MonotonicInstant) {
+        switch category {
+        case .blocked: blocked.dismiss(because: reason)
+        case .congested: congested?.resume(at: time)
+        case .repeated: repeated?.resume(at: time)
+        }
     }
 
-    /// Excludes this much time from the present segment, whether it is already a stall or not.
+    /// Excludes this much time, up to the latest look, from the present standstill, whether it is already a stall or not. The rules for turns
+    /// count from that look on.
     package mutating func exclude(_ time: Duration, because reason: PauseKind) {
-        guard let lastLook else { return }
-        func excluding(_ segment: Segment) -> Segment {
-            var segment = segment
-            let all = lastLook - segment.earliestStart
-            segment.excluded.raise(to: min(segment.excluded.total + time, all), because: reason)
-            return segment
-        }
-        switch state {
-        case .resting: break
-        case .candidate(let segment): state = .candidate(excluding(segment))
-        case .stalled(let segment, let announced): state = .stalled(excluding(segment), announced: announced)
-        }
+        blocked.exclude(time, because: reason)
+        guard let lookedAt else { return }
+        congested?.ignore(until: lookedAt)
+        repeated?.ignore(until: lookedAt)
     }
 
     /// Starts again at `time`, because nothing was looked at before.
     package mutating func resume(at time: MonotonicInstant) {
-        (state, lastLook, restedUntil) = (.resting, time, nil)
+        blocked.resume(at: time)
+        congested?.resume(at: time)
+        repeated?.resume(at: time)
+        busySince = nil
     }
 
     /// Closes the loop's stall, if there is one: the loop is no longer watched, or has ended.
-    package mutating func abandon(at time: MonotonicInstant) -> StallDecision {
-        defer { state = .resting }
-        dismissal = nil
-        switch state {
-        case .resting: break
-        case .candidate(let segment):
-            let length = segment.span(until: lastLook ?? time, time).longest
-            if length >= rule.threshold { dismissal = segment.excluded.dismissal }
-        case .stalled(let segment, _): return .ended(segment.span(until: lastLook ?? time, time))
+    package mutating func abandon(at time: MonotonicInstant) -> [StallFinding] {
+        Self.findings([
+            (.blocked, blocked.abandon(at: time)),
+            (.congested, congested?.abandon(at: time) ?? .none),
+            (.repeated, repeated?.abandon() ?? .none),
+        ])
+    }
+
+    private func taken(by still: StallDecision, at time: MonotonicInstant) -> ClosedRange<MonotonicInstant>? {
+        switch still {
+        case .candidate(let span), .grew(let span): return span.earliestStart...max(span.earliestStart, time)
+        case .ended(let span), .passed(let span, _):
+            return span.earliestStart...max(span.earliestStart, span.latestEnd)
+        case .none:
+            guard case .stalled(let segment, _) = blocked.state else { return nil }
+            return segment.earliestStart...max(segment.earliestStart, time)
         }
-        return .none
     }
 
-    private func beginning(_ look: LoopSample) -> State {
-        guard !look.pulse.isAtRest else { return .resting }
-        var segment: Segment
-        if let stamp = look.turnStart, stamp >= lastLook ?? stamp {
-            // If there were further callouts since the stamp, the present one began later, at an unknown time.
-            let isFirst = look.callouts &- look.calloutsAtTurn <= 1
-            let first = isFirst ? stamp : max(stamp, look.firstTransition ?? stamp)
-            segment = Segment(pulse: look.pulse, earliestStart: first, latestStart: isFirst ? stamp : look.time)
-        } else {
-            let floor = [lastLook, restedUntil, look.firstTransition].compactMap { $0 }.max() ?? look.time
-            segment = Segment(pulse: look.pulse, earliestStart: floor, latestStart: look.time)
+    private func takenByCongestion(_ full: StallDecision, at time: MonotonicInstant) -> MonotonicInstant? {
+        switch full {
+        case .ended(let span), .passed(let span, _): span.latestEnd
+        case .candidate, .grew: time
+        case .none: congested?.open == nil ? nil : time
         }
-        segment.callouts = look.callouts
-        // A late watchdog may have been stopped together with the loop, so counting starts at this look.
-        segment = excluding(look, in: segment, until: look.time)
-        // The same applies to one that the departure woke late. Only the fact is known, not the reason.
-        if let restedUntil, restedUntil - segment.earliestStart > rule.tick {
-            segment.excluded.raise(to: restedUntil - segment.earliestStart, because: .late)
-        }
-        return .candidate(segment)
     }
 
-    private mutating func watch(_ segment: Segment, _ look: LoopSample) -> StallDecision {
-        state = .candidate(segment)
-        guard segment.proven(at: look.time) >= rule.threshold else { return .none }
-        return .candidate(segment.span(until: look.time, look.time))
+    private static func findings(_ all: [(StallCategory, StallDecision)]) -> [StallFinding] {
+        guard all.contains(where: { $0.1 != .none }) else { return [] }
+        let findings = all.filter { $0.1 != .none }.map { StallFinding(category: $0, decision: $1) }
+        return findings.filter(\.endsStall) + findings.filter { !$0.endsStall }
+    }
+}
+
+extension StallPolicy {
+    /// Whether there are several long turns in a row.
+    package var hasRow: Bool { (repeated?.row?.count ?? 0) > 1 }
+
+    /// How long the turns of the row have taken together, including the present one. Without a row: how long the present turn has
+    /// taken.
+    package func busy(at time: MonotonicInstant) -> Duration {
+        let present = busySince.map { time - $0 } ?? .zero
+        return (repeated?.row?.total ?? .zero) + max(.zero, present)
     }
 
-    private mutating func grow(_ segment: Segment, _ announced: Duration, _ look: LoopSample) -> StallDecision {
-        let length = segment.proven(at: look.time)
-        guard length.isWorthReporting(after: announced) else {
-            state = .stalled(segment, announced: announced)
-            return .none
-        }
-        state = .stalled(segment, announced: length)
-        return .grew(segment.span(until: look.time, look.time))
-    }
-
-    /// Handles a candidate that moved on between two looks. It was a stall if the loop's own stamps prove that.
-    private mutating func passed(_ segment: Segment, _ look: LoopSample) -> StallDecision {
-        let span = finished(segment, look)
-        if segment.excluded.includes(.inWait) || span.length < rule.threshold {
-            if span.longest >= rule.threshold {
-                dismissal = excluding(look, in: segment, until: span.latestEnd).excluded.dismissal
-            }
-            return .none
-        }
-        return span.hasExactEnds || stood(for: span, look) ? .passed(span, segment.pulse) : .none
-    }
-
-    /// Whether one callout can be assumed to have lasted for the whole span: it was seen to last for at least half of a
-    /// threshold, and by the loop's stamps the whole span lies in one turn.
-    private func stood(for span: StallSpan, _ look: LoopSample) -> Bool {
-        guard span.shortest * 2 >= rule.threshold else { return false }
-        return (look.busySince.map { $0 <= span.earliestStart } ?? false)
-            || look.turns.contains { $0.start <= span.earliestStart && $0.end >= span.latestEnd }
-    }
-
-    private func finished(_ segment: Segment, _ look: LoopSample) -> StallSpan {
-        let floor = lastLook ?? segment.latestStart
-        let stamp = look.firstTransition.flatMap { $0 >= floor ? $0 : nil }
-        let segment = excluding(look, in: segment, until: stamp ?? look.time)
-        return segment.span(until: stamp ?? floor, stamp ?? look.time)
-    }
-
-    private func excluding(_ look: LoopSample, in segment: Segment, until end: MonotonicInstant) -> Segment {
-        var segment = segment
-        let excluded = excluded(look, in: segment, until: end)
-        segment.excluded.raise(to: segment.excluded.total + excluded, because: look.excluded?.reason ?? .late)
-        return segment
-    }
-
-    /// How much of the time since the previous look does not count: all of it if the watchdog was late.
-    private func excluded(_ look: LoopSample, in segment: Segment, until end: MonotonicInstant) -> Duration {
-        let window = { (start: MonotonicInstant?) in
-            max(.zero, end - max(start ?? segment.earliestStart, segment.earliestStart))
-        }
-        // Excluded time that could not be read at some looks began before the previous one.
-        let start = [lastLook, look.excluded?.since].compactMap { $0 }.min()
-        let leftOut = min(look.excluded?.length ?? .zero, window(start))
-        return look.late ? max(window(lastLook), leftOut) : leftOut
+    /// The row, including the present turn.
+    package func present(at look: LoopSample?) -> RepetitionPolicy.Row? {
+        repeated?.row.map { row in row.including(look.flatMap { repeated?.turnUnderWay($0) }) }
     }
 }

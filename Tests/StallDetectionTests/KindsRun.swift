@@ -27,7 +27,7 @@ struct KindsRun {
     private(set) var stalls: [Stall] = []
     /// Decisions that broke the order began, grew…, ended.
     private(set) var disorder = 0
-    private var policy: KindsPolicy
+    private var policy: StallPolicy
     private var open: StallCategory?
     private let rule: StallRule
     static let start = MonotonicInstant(nanoseconds: 1_000_000_000_000)
@@ -37,7 +37,7 @@ struct KindsRun {
     ///   - late: looks at these times are late.
     init(_ steps: [Step], rule: StallRule = StallRule(), offset: Int = 50, late: Set<Int> = []) {
         self.rule = rule
-        policy = KindsPolicy(rule: rule)
+        policy = StallPolicy(rule: rule)
         let life = Life(steps)
         var previous = -1
         for time in stride(from: offset, through: life.end + 1_000, by: Int(rule.tick / .milliseconds(1))) {
@@ -137,7 +137,7 @@ struct KindsRun {
     }
 }
 
-extension KindsPolicy {
+extension StallPolicy {
     /// As the watchdog does if nothing dismisses a candidate.
     mutating func decideAndConfirm(_ look: LoopSample) -> [StallFinding] {
         let findings = decide(look)

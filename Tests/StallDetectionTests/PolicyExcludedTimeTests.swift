@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The decision, with excluded time")
 struct PolicyExcludedTimeTests {
-    private var policy = StallPolicy(rule: StallRule())
+    private var policy = StandstillPolicy(rule: StallRule())
 
     private func at(_ milliseconds: Int) -> MonotonicInstant { Trace.start + .milliseconds(milliseconds) }
 

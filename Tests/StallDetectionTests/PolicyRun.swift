@@ -18,10 +18,10 @@ struct PolicyRun {
     private var isOpen = false
     /// How long a parked watchdog takes to wake.
     private static let wakingTime = Duration.milliseconds(4)
-    private var policy: StallPolicy
+    private var policy: StandstillPolicy
 
     init(_ trace: Trace, rule: StallRule = StallRule()) {
-        policy = StallPolicy(rule: rule)
+        policy = StandstillPolicy(rule: rule)
         let transitions = trace.transitions
         // The last transition before this look, and before the previous one.
         var position = 0
@@ -83,7 +83,7 @@ struct PolicyRun {
     }
 }
 
-extension StallPolicy {
+extension StandstillPolicy {
     /// As the watchdog does if nothing dismisses a candidate.
     mutating func decideAndConfirm(_ look: LoopSample) -> StallDecision {
         let decision = decide(look)

@@ -1,221 +1,216 @@
 import RunLoopKit
+import TestSupport
+import StallReports
 import Testing
 
 @testable import StallDetection
 
-@Suite("The decision, look by look")
+@Suite("Which kind of stall")
 struct StallPolicyTests {
-    private var policy = StallPolicy(rule: StallRule())
-    private let start = Trace.start
+    // MARK: - Congested
 
-    private func at(_ milliseconds: Int) -> MonotonicInstant { start + .milliseconds(milliseconds) }
-
-    private func look(
-        _ milliseconds: Int,
-        _ phase: LoopPhase,
-        turn: UInt64 = 1,
-        stamp: Int? = nil,
-        transition: Int? = nil,
-        late: Bool = false
-    ) -> LoopSample {
-        LoopSample(
-            time: at(milliseconds),
-            pulse: .init(phase: phase, modeIndex: 0, turn: turn),
-            turnStart: stamp.map(at),
-            firstTransition: transition.map(at),
-            late: late
-        )
+    @Test("A turn of short callouts is congested when it reaches the threshold; the stall ends with the turn")
+    func congestedTurn() {
+        let run = KindsRun([.turn(Array(repeating: 7, count: 100)), .rest(500)])
+        #expect(run.summary == ["congested 0–700"] && run.disorder == 0)
+        #expect(run.stalls.first?.hasEnded == true && run.stalls.first?.told == 250)
     }
 
-    @Test("A resting loop is never stalled, however long it rests")
-    mutating func restIsNoStall() {
-        for time in stride(from: 0, through: 10_000, by: 50) {
-            #expect(policy.decideAndConfirm(look(time, time % 100 == 0 ? .waiting : .idle)) == .none)
-        }
-        #expect(policy.maturity == nil)
+    @Test("The same work in turns that each poll for events is a busy loop, not a stall")
+    func pollingTurns() {
+        let steps = (0..<200).map { _ in KindsRun.Step.turn([7, 7]) }
+        #expect(KindsRun(steps).stalls.isEmpty)
     }
 
-    @Test("Five ticks without a transition while busy begin a stall; the stamp is its start")
-    mutating func fiveTicks() {
-        policy.unparked(at: at(0))
-        for time in [50, 100, 150, 200] {
-            #expect(policy.decideAndConfirm(look(time, .beforeSources, stamp: 0)) == .none)
-        }
-        guard case .candidate(let span) = policy.decideAndConfirm(look(250, .beforeSources, stamp: 0)) else {
-            Issue.record("no stall at the fifth tick")
-            return
-        }
-        #expect(span.earliestStart == at(0) && span.latestStart == at(0))
-        #expect(span.longest == .milliseconds(250))
+    @Test("A turn just below the threshold is not congested; the threshold is configurable", arguments: [240, 249])
+    func belowThreshold(_ length: Int) {
+        let turn = [KindsRun.Step.turn(Array(repeating: 1, count: length)), .rest(300)]
+        #expect(KindsRun(turn).stalls.isEmpty)
+        let strict = StallRule(congested: .init(ticks: 3))
+        #expect(KindsRun(turn, rule: strict).summary == ["congested 0–\(length)"])
+        #expect(KindsRun(turn, rule: StallRule(repeated: nil, congested: nil)).stalls.isEmpty)
     }
 
-    @Test(
-        "Of several callouts since the stamp the last began later, at an unknown time",
-        arguments: [1, 2, 3] as [UInt64]
-    )
-    mutating func laterCallout(_ count: UInt64) {
-        _ = policy.decideAndConfirm(look(0, .waiting))
-        var next = look(50, .beforeSources, stamp: 10, transition: 12)
-        (next.callouts, next.calloutsAtTurn) = (4 + count, 4)
-        _ = policy.decideAndConfirm(next)
-        guard case .candidate(let segment) = policy.state else {
-            Issue.record("no candidate")
-            return
-        }
-        #expect(segment.earliestStart == at(count == 1 ? 10 : 12) && segment.latestStart == at(count == 1 ? 10 : 50))
+    @Test("A turn that ends between two looks is reported after its end")
+    func passedCongestion() {
+        let run = KindsRun([.turn(Array(repeating: 10, count: 26)), .rest(500)], offset: 10)
+        #expect(run.summary == ["congested 0–260"] && run.stalls[0].hasEnded)
     }
 
-    @Test("Excluded time is in none of a span's lengths except the longest")
-    func excludedOfSpan() {
-        let span = StallSpan(
-            earliestStart: at(0),
-            latestStart: at(10),
-            earliestEnd: at(500),
-            latestEnd: at(520),
-            excluded: .milliseconds(100)
-        )
-        #expect(
-            span.shortest == .milliseconds(390) && span.length == .milliseconds(420)
-                && span.longest == .milliseconds(520)
-        )
+    @Test("A callout that does not return is blocked, not congested, whatever came before it in the turn")
+    func blockedWins() {
+        #expect(KindsRun([.turn([600]), .rest(300)]).summary == ["blocked 0–600"])
+        #expect(KindsRun([.turn([1, 1, 1, 600]), .rest(300)]).summary == ["blocked 0–603"])
+        let late = KindsRun([.turn(Array(repeating: 10, count: 6) + [600]), .rest(300)])
+        #expect(late.stalls.map(\.category) == [.blocked] && late.stalls[0].to == 660 && late.disorder == 0)
     }
 
-    @Test("A departure is the exact start, even if the watchdog woke later; without a stamp the wake-up is the start")
-    mutating func departureBeforeWaking() {
-        _ = policy.decideAndConfirm(look(0, .waiting))
-        policy.unparked(at: at(1_004))
-        _ = policy.decideAndConfirm(look(1_054, .afterWaiting, stamp: 1_000))
-        #expect(policy.maturity == at(1_250))
-
-        var late = StallPolicy(rule: StallRule())
-        _ = late.decideAndConfirm(look(0, .waiting))
-        late.unparked(at: at(61_000))
-        #expect(late.decideAndConfirm(look(61_050, .afterWaiting, stamp: 1_000)) == .none)
-        #expect(late.maturity == at(61_250))
-
-        var unstamped = StallPolicy(rule: StallRule())
-        _ = unstamped.decideAndConfirm(look(0, .waiting))
-        unstamped.unparked(at: at(1_004))
-        _ = unstamped.decideAndConfirm(look(1_054, .afterWaiting))
-        #expect(unstamped.maturity == at(1_254))
+    @Test("In a congested turn, a callout that does not return ends one stall and begins another, without overlap")
+    func blockedInCongestion() {
+        let short = Array(repeating: 10, count: 40)
+        let run = KindsRun([.turn(short + [600] + short), .rest(300)])
+        #expect(run.stalls.map(\.category) == [.congested, .blocked, .congested] && run.disorder == 0)
+        #expect(run.haveAllEnded)
+        for (a, b) in zip(run.stalls, run.stalls.dropFirst()) { #expect(a.to <= b.from) }
+        #expect(run.stalls[0].from == 0 && run.stalls[2].to == 1_400)
+        #expect((350...400).contains(run.stalls[1].from) && (1_000...1_050).contains(run.stalls[1].to))
     }
 
-    @Test("A transition resets the count", arguments: [LoopPhase.beforeTimers, .afterWaiting, .beforeWaiting])
-    mutating func transitionResets(_ phase: LoopPhase) {
-        for (turn, time) in stride(from: 0, through: 2_000, by: 200).enumerated() {
-            #expect(policy.decideAndConfirm(look(time, phase, turn: UInt64(turn), stamp: time)) == .none)
-        }
-    }
-
-    @Test("Every busy phase counts; the wait does not", arguments: LoopPhase.allCases)
-    mutating func everyPhaseButTheWait(_ phase: LoopPhase) {
-        var began = false
-        for time in stride(from: 0, through: 300, by: 50) {
-            if case .candidate = policy.decideAndConfirm(look(time, phase, stamp: 0)) { began = true }
-        }
-        #expect(began == !phase.isAtRest)
-    }
-
-    @Test("A stall is announced once, grows at doubled lengths and ends once, exactly where the loop stamped")
-    mutating func oneStartOneEnd() {
-        var decisions: [StallDecision] = []
-        for time in stride(from: 0, through: 1_100, by: 50) {
-            decisions.append(policy.decideAndConfirm(look(time, .beforeSources, stamp: 0)))
-        }
-        decisions.append(policy.decideAndConfirm(look(1_150, .waiting, turn: 1, stamp: 0, transition: 1_123)))
-        decisions.append(policy.decideAndConfirm(look(1_200, .waiting, turn: 1, stamp: 0)))
-        let told = decisions.filter { $0 != .none }
-        #expect(told.count == 4)
-        guard case .candidate = told[0], case .grew(let first) = told[1], case .grew(let second) = told[2],
-            case .ended(let span) = told[3]
-        else {
-            Issue.record("\(told)")
-            return
-        }
-        #expect(first.longest == .milliseconds(500) && second.longest == .milliseconds(1_000))
-        #expect(span.isExact && span.longest == .milliseconds(1_123))
-    }
-
-    @Test("A candidate is no stall until confirmed: the next look finds it again, and it has no end")
-    mutating func unconfirmed() {
-        for time in stride(from: 0, through: 200, by: 50) {
-            #expect(policy.decide(look(time, .beforeSources, stamp: 0)) == .none)
-        }
-        for time in [250, 300, 350] {
-            guard case .candidate(let span) = policy.decide(look(time, .beforeSources, stamp: 0)) else {
-                Issue.record("no candidate after \(time) ms")
-                return
-            }
-            #expect(span.longest == .milliseconds(time) && policy.span == nil)
-        }
-        policy.confirm()
-        #expect(policy.span?.longest == .milliseconds(350))
-        #expect(policy.decide(look(400, .beforeSources, stamp: 0)) == .none, "it has not grown by enough")
-    }
-
-    @Test("An end without a stamp lies between two looks")
-    mutating func unstampedEnd() {
-        for time in stride(from: 0, through: 400, by: 50) {
-            _ = policy.decideAndConfirm(look(time, .beforeSources, stamp: 0))
-        }
-        guard case .ended(let span) = policy.decideAndConfirm(look(450, .waiting)) else {
-            Issue.record("not ended")
-            return
-        }
-        #expect(!span.isExact)
-        #expect(span.shortest == .milliseconds(400) && span.longest == .milliseconds(450))
-    }
-
-    @Test("A late look proves nothing: the window it closes is not counted")
-    mutating func lateLook() {
-        #expect(policy.decideAndConfirm(look(0, .beforeSources, stamp: 0)) == .none)
-        #expect(policy.decideAndConfirm(look(2_000, .beforeSources, stamp: 0, late: true)) == .none)
-        #expect(policy.decideAndConfirm(look(2_050, .beforeSources, stamp: 0)) == .none)
-        #expect(policy.maturity == at(2_250))
-        guard case .candidate(let span) = policy.decideAndConfirm(look(2_250, .beforeSources, stamp: 0)) else {
-            Issue.record("five proven ticks are a stall")
-            return
-        }
-        #expect(!span.isExact && span.length == .milliseconds(250) && span.longest == .milliseconds(2_250))
-    }
-
-    @Test("A loop first seen busy by a late look is counted from that look")
-    mutating func lateFirstSight() {
-        _ = policy.decideAndConfirm(look(0, .waiting))
-        #expect(policy.decideAndConfirm(look(5_000, .beforeSources, stamp: 10, late: true)) == .none)
-        #expect(policy.maturity == at(5_250))
-    }
-
-    @Test("A stall entirely between two looks is reported if the loop's stamps prove it")
-    mutating func passedStall() {
-        policy.unparked(at: at(0))
-        _ = policy.decideAndConfirm(look(50, .beforeSources, turn: 1, stamp: 0))
-        guard
-            case .passed(let span, let pulse) = policy.decideAndConfirm(
-                look(290, .waiting, turn: 1, stamp: 0, transition: 260)
+    @Test("A loop that counts no callouts is blocked")
+    func withoutCallouts() {
+        var policy = StallPolicy(rule: StallRule())
+        let start = KindsRun.start
+        var findings: [StallFinding] = []
+        for time in stride(from: 50, through: 400, by: 50) {
+            findings += policy.decideAndConfirm(
+                LoopSample(
+                    time: start + .milliseconds(time),
+                    pulse: .init(phase: .beforeSources, modeIndex: 0, turn: 1),
+                    turnStart: start,
+                    busySince: start
+                )
             )
-        else {
-            Issue.record("not told")
-            return
         }
-        #expect(span.longest == .milliseconds(260) && pulse.phase == .beforeSources)
+        #expect(findings.map(\.category) == [.blocked])
     }
 
-    @Test("The end of a watch closes its stall")
-    mutating func abandoned() {
-        #expect(policy.abandon(at: at(0)) == .none)
-        for time in stride(from: 0, through: 250, by: 50) {
-            _ = policy.decideAndConfirm(look(time, .beforeSources, stamp: 0))
+    @Test("A turn whose thread was kept from running from outside is not congested when it ends")
+    func excludedTurn() {
+        var policy = StallPolicy(rule: StallRule())
+        let (start, length) = (KindsRun.start, 620)
+        var findings: [StallFinding] = []
+        for time in stride(from: 50, through: 700, by: 50) {
+            let (now, end) = (start + .milliseconds(time), start + .milliseconds(length))
+            let (isBusy, endsNow) = (time < length, time >= length && time < length + 50)
+            let look = LoopSample(
+                time: now,
+                pulse: .init(phase: isBusy ? .beforeSources : .waiting, modeIndex: 0, turn: 1),
+                turnStart: start,
+                firstTransition: endsNow ? end : nil,
+                callouts: 1,
+                busySince: isBusy ? start : nil,
+                turns: endsNow ? [BusyTurn(start: start, end: end)] : []
+            )
+            findings += policy.decide(look)
+            // As the watchdog does: the candidate is dismissed, and from then on the time between two looks is excluded.
+            if time == 250 { policy.dismiss(.blocked, because: .traced, at: now) }
+            if time > 250, isBusy { policy.exclude(.milliseconds(50), because: .traced) }
         }
-        guard case .ended = policy.abandon(at: at(260)) else {
-            Issue.record("not ended")
-            return
-        }
-        #expect(policy.abandon(at: at(270)) == .none)
+        #expect(findings.map(\.category) == [.blocked])
     }
 
-    @Test("Tick and ticks are configurable")
-    func rules() {
-        #expect(StallRule(tick: .milliseconds(20), ticks: 3).threshold == .milliseconds(60))
+    // MARK: - Repeated
+
+    @Test("Five turns in a row longer than a tick are one stall, from the first one's start to the last one's end")
+    func fiveTurns() {
+        let run = KindsRun(KindsRun.Step.turns(6, of: 80, pause: 20) + [.rest(1_000)])
+        #expect(run.summary == ["repeated 0–580"] && run.disorder == 0 && run.stalls[0].hasEnded)
+        #expect(run.stalls[0].told <= 500)
+        #expect(KindsRun(KindsRun.Step.turns(4, of: 80, pause: 20)).stalls.isEmpty)
+    }
+
+    @Test("The result does not depend on when the looks come", arguments: [1, 8, 15, 22, 29, 36, 43, 50])
+    func anyOffset(_ offset: Int) {
+        let run = KindsRun(KindsRun.Step.turns(7, of: 70, pause: 25) + [.rest(500)], offset: offset)
+        #expect(run.summary == ["repeated 0–640"] && run.disorder == 0)
+    }
+
+    @Test("Turns of a tick or less do not count, however many there are")
+    func shortTurns() {
+        #expect(KindsRun(KindsRun.Step.turns(100, of: 50, pause: 1)).stalls.isEmpty)
+    }
+
+    @Test("A short turn in between does not end the row; a pause does")
+    func shortTurnBetween() {
+        let pair: [KindsRun.Step] = [.turn([80]), .rest(5), .turn([1]), .rest(5)]
+        let run = KindsRun((0..<6).flatMap { _ in pair } + [.rest(500)])
+        #expect(run.stalls.map(\.category) == [.repeated] && run.stalls[0].to == 535)
+    }
+
+    @Test("A loop that is free most of the time is not stalled", arguments: [120, 200, 1_000])
+    func pausesEndTheRow(_ pause: Int) {
+        #expect(KindsRun(KindsRun.Step.turns(40, of: 80, pause: pause)).stalls.isEmpty)
+    }
+
+    @Test("Pauses may be as long as the turns")
+    func longPauses() {
+        let run = KindsRun(KindsRun.Step.turns(6, of: 200, pause: 180) + [.rest(1_000)])
+        #expect(run.summary == ["repeated 0–2100"])
+    }
+
+    @Test("Turns without a rest between them form a row, too")
+    func withoutRest() {
+        let run = KindsRun((0..<6).map { _ in .turn([80]) } + [.rest(500)])
+        #expect(run.summary == ["repeated 0–480"])
+    }
+
+    @Test("A blocked stall does not overlap a row: the row before it ends, and another begins after it")
+    func blockedEndsRow() {
+        let row = KindsRun.Step.turns(6, of: 80, pause: 20)
+        let run = KindsRun(row + [.turn([400]), .rest(20)] + row + [.rest(500)])
+        #expect(run.stalls.map(\.category) == [.repeated, .blocked, .repeated] && run.disorder == 0)
+        #expect(run.summary == ["repeated 0–580", "blocked 600–1000", "repeated 1020–1600"])
+    }
+
+    @Test("Stalls that are already reported do not form a row")
+    func blockedTurnsAreNoRow() {
+        let run = KindsRun(KindsRun.Step.turns(7, of: 300, pause: 20) + [.rest(500)])
+        #expect(run.stalls.map(\.category) == Array(repeating: .blocked, count: 7) && run.disorder == 0)
+    }
+
+    @Test("Neither do congested turns")
+    func congestedTurnsAreNoRow() {
+        let turn = KindsRun.Step.turn(Array(repeating: 10, count: 40))
+        let run = KindsRun((0..<7).flatMap { _ in [turn, .rest(20)] } + [.rest(500)])
+        #expect(run.stalls.map(\.category) == Array(repeating: .congested, count: 7) && run.disorder == 0)
+    }
+
+    @Test("The time before a late look does not count")
+    func lateLooks() {
+        let late = Set(stride(from: 50, through: 2_000, by: 50))
+        #expect(KindsRun(KindsRun.Step.turns(6, of: 80, pause: 20), late: late).stalls.isEmpty)
+        #expect(KindsRun([.turn(Array(repeating: 7, count: 60)), .rest(500)], late: late).stalls.isEmpty)
+    }
+
+    @Test("Its own settings apply; without them there is no repeated stall")
+    func ownNumbers() {
+        let steps = KindsRun.Step.turns(3, of: 120, pause: 20) + [.rest(500)]
+        #expect(KindsRun(steps, rule: StallRule(repeated: .init(turns: 3, ticks: 2))).summary == ["repeated 0–400"])
+        #expect(KindsRun(steps, rule: StallRule(repeated: .init(turns: 3, ticks: 3))).stalls.isEmpty)
+        let many = KindsRun.Step.turns(30, of: 80, pause: 20)
+        #expect(KindsRun(many, rule: StallRule(repeated: nil)).stalls.isEmpty)
+    }
+
+    @Test("A row that continues is reported again as it grows, and keeps the watchdog awake until the pause")
+    func growth() {
+        let run = KindsRun(KindsRun.Step.turns(60, of: 80, pause: 20) + [.rest(500)])
+        #expect(run.summary == ["repeated 0–5980"] && run.disorder == 0)
+    }
+
+    // MARK: - All
+
+    @Test("In random runs no two stalls overlap, and each begins and ends once", arguments: 1...60)
+    func randomLives(_ seed: Int) {
+        var random = SplitMix64(seed: UInt64(seed))
+        var steps: [KindsRun.Step] = []
+        for _ in 0..<80 {
+            let callouts = (0..<Int.random(in: 1...30, using: &random)).map { _ in
+                Int.random(in: 0..<12, using: &random) == 0
+                    ? Int.random(in: 60...400, using: &random) : Int.random(in: 1...12, using: &random)
+            }
+            steps.append(.turn(callouts))
+            if Bool.random(using: &random) { steps.append(.rest(Int.random(in: 1...150, using: &random))) }
+        }
+        let run = KindsRun(steps + [.rest(1_000)], offset: Int.random(in: 1...50, using: &random))
+        #expect(run.disorder == 0 && run.haveAllEnded)
+        for (a, b) in zip(run.stalls, run.stalls.dropFirst()) { #expect(a.to <= b.from, "\(a), \(b)") }
+        #expect(Set(run.stalls.map(\.category)).count > 1)
+    }
+
+    @Test("By default the other rules derive from the rule for blocked stalls")
+    func numbersNotGiven() {
+        #expect(StallRule(tick: .milliseconds(10), ticks: 7).congestion == .milliseconds(70))
+        #expect(StallRule(tick: .milliseconds(10)).longTurn == .milliseconds(10))
+        #expect(StallRule() == StallRule(tick: .milliseconds(50), ticks: 5))
     }
 }

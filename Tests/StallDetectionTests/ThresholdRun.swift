@@ -85,7 +85,7 @@ struct ThresholdRun {
 
 /// What a loop with this life publishes, and the decisions about it.
 private struct WatchedLife {
-    var policy: KindsPolicy
+    var policy: StallPolicy
     private let rule: StallRule
     private var moments: [(time: Int, pulse: LoopHeartbeat.Pulse, callouts: UInt64)] = []
     private let life: ThresholdRun.Life
@@ -95,7 +95,7 @@ private struct WatchedLife {
 
     init(_ life: ThresholdRun.Life, _ rule: StallRule) {
         (self.life, self.rule) = (life, rule)
-        policy = KindsPolicy(rule: rule)
+        policy = StallPolicy(rule: rule)
         var time = life.departure
         moments.append((-1_000_000, .init(phase: .waiting, modeIndex: 0, turn: 1), 0))
         moments.append((time, .init(phase: .afterWaiting, modeIndex: 0, turn: 2), 0))

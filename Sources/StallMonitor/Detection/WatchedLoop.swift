@@ -13,7 +13,7 @@ final class WatchedLoop {
     let identity: WatchIdentity
     let loop: WatchedThing
     let wakeFlag: WakeFlag
-    private(set) var policy: KindsPolicy
+    private(set) var policy: StallPolicy
     /// Whether the watchdog looks at it. It does not look while the loop rests and will raise its wake flag.
     var isAwake = false
     /// Since when this watch is paused. The whole monitor may be paused, too.
@@ -49,7 +49,7 @@ final class WatchedLoop {
     ) {
         (self.identity, self.loop, self.wakeFlag) = (identity, loop, wakeFlag)
         excludedTime = ExcludedTimeMeter(scopes)
-        policy = KindsPolicy(rule: rule)
+        policy = StallPolicy(rule: rule)
         nextTurn = loop.heartbeat.longTurnCount
         keepLongTurns()
     }
@@ -171,7 +171,7 @@ final class WatchedLoop {
 
     /// Changes the rule. What the loop did before is not judged by it.
     func adopt(_ rule: StallRule, at time: MonotonicInstant) {
-        policy = KindsPolicy(rule: rule)
+        policy = StallPolicy(rule: rule)
         keepLongTurns()
         resume(at: time)
     }
