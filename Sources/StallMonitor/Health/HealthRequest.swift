@@ -1,29 +1,6 @@
 import RunLoopKit
 import StallReports
 
-extension StallMonitor.Configuration {
-    /// A port on which the monitor answers `GET /health` for the liveness probe of a supervisor. It is answered on a separate
-    /// thread that does not stall with a loop.
-    ///
-    /// The status is 200, or 503 once a stall has lasted for `failsAfter`. The body is a line of JSON: `state` is `healthy`,
-    /// `degraded` or `stalled` as in ``StallMonitor/Health``, `stalls` lists the ongoing stalls with their lengths, and
-    /// `problems` what the monitor cannot do. Everybody who can reach the port gets this answer.
-    public struct HealthOptions: Hashable, Sendable {
-        /// 0 to 65535. 0: a free port, which ``StallMonitor/healthPort`` returns.
-        public var port: Int
-        /// A numeric address of this machine. `127.0.0.1` is reached from this machine only, `0.0.0.0` and `::` from everywhere.
-        public var address: String
-        /// How long a stall must last to make the answer a failure, 1 s to one hour. A supervisor should not restart the server
-        /// for less.
-        public var failsAfter: Duration
-
-        /// Creates options. By default, probes must come from the same machine.
-        public init(port: Int, address: String = "127.0.0.1", failsAfter: Duration = .seconds(10)) {
-            (self.port, self.address, self.failsAfter) = (port, address, failsAfter)
-        }
-    }
-}
-
 /// The answer: the status and the line of JSON.
 struct HealthAnswer: Hashable {
     let status: Int

@@ -1,0 +1,76 @@
+import Locking
+import RunLoopKit
+
+/// A thread that exists only while there is work for it. It starts when there is work, and ends after a while without any.
+///
+/// The side with work calls ``demand(_:)`` after it has put the work where the thread finds it. The thread calls ``leave(if:)``
+/// before it ends. One of the two sees the other, so no work is left without a thread.
+///
+/// Any thread may call. The caller must hold no lock that the body or the condition of `leave` takes.
+final class ThreadOnDemand: Sendable {
+    private enum State: Sendable {
+        case absent
+        case running(MonitorThread)
+        /// Another thread does the work, because the system could not start a thread.
+        case replaced
+    }
+
+    /// For how long a thread waits for more work before it ends.
+    static let idleTime = Duration.seconds(5)
+
+    private let name: String
+    private let state = ForkSafeMutex(State.absent)
+    private let generation = ForkGeneration.current
+
+    /// - Parameter name: At most 15 bytes.
+    init(name: String) { self.name = name }
+
+    /// Starts the thread unless it runs.
+    ///
+    /// - Parameter body: Runs on the thread. It returns when ``leave(if:)`` returns true, or at the end of all work.
+    /// - Returns: False if the system could not start a thread. The next call tries again.
+    @discardableResult
+    func demand(_ body: @escaping @Sendable () -> Void) -> Bool {
+        // In a fork's child the lock may be held forever.
+        guard generation.isCurrent else { return false }
+        return state.withLock { state in
+            guard case .absent = state else { return true }
+            guard let thread = try? MonitorThread(name: name, body) else { return false }
+            state = .running(thread)
+            return true
+        }
+    }
+
+    /// Called by the thread itself, as the last step of its body: ends its duty if nothing is left to do.
+    ///
+    /// - Parameter isIdle: Called while nobody can demand a thread.
+    /// - Returns: Whether the body must return now. Otherwise there is more work.
+    func leave(if isIdle: () -> Bool) -> Bool {
+        state.withLock { state in
+            guard case .running(let thread) = state, isIdle() else { return false }
+            // No thread is going to join it.
+            thread.detach()
+            state = .absent
+            return true
+        }
+    }
+
+    /// Does the work on the calling thread if the system cannot start a thread. Does nothing while the thread runs.
+    func replace(_ work: () -> Void) {
+        let isMine = state.withLock { state in
+            guard case .absent = state else { return false }
+            state = .replaced
+            return true
+        }
+        guard isMine else { return }
+        work()
+        state.withLock { $0 = .absent }
+    }
+
+    /// Waits until the thread has returned from its body, or until the deadline. The body must have been requested to end.
+    /// Returns whether no thread is left.
+    func join(by deadline: MonotonicInstant) -> Bool {
+        let thread: MonitorThread? = state.withLock { if case .running(let thread) = $0 { thread } else { nil } }
+        return thread?.join(by: deadline) ?? true
+    }
+}
