@@ -190,3 +190,56 @@ extension MonotonicInstant {
         self.init(nanoseconds: stamp)
     }
 }
+
+/// What the watched loops share when they are looked at: the source of stacks, and the destinations of findings. Confined to the
+/// watchdog's thread.
+struct WatchServices {
+    let notices: Mailbox<StallNotice>
+    let ledger: WatchdogLedger
+    let live: LiveBoard
+    private(set) var stackSource: StackSource
+    var costs: CostGuard
+    var supply: SupplyMeter
+    /// Whether a stall counts even if a tracer is attached to its thread.
+    private(set) var countsTraced: Bool
+    /// Nil: no stall ends the process.
+    var lastResort: LastResort?
+    /// How many stalls have begun: the number of the latest one.
+    var stalls = 0
+
+    mutating func adopt(_ settings: WatchSettings) {
+        countsTraced = settings.countsTraced
+        stackSource.followsLocks = settings.followsLocks
+        stackSource.capturesAllThreads = settings.capturesAllThreads
+        if lastResort?.limit != settings.abortsAfter { lastResort = settings.lastResort }
+    }
+
+    /// Records a time that does not count.
+    ///
+    /// - Parameter watch: The label of the loop that it concerns. Nil: all loops.
+    func record(_ kind: PauseKind, from start: MonotonicInstant, to end: MonotonicInstant, watch: String?) {
+        let pause = RunRecord.Pause(
+            kind: kind,
+            startedAt: WallClockAnchor().time(of: start),
+            durationNs: max(.zero, end - start).nanoseconds,
+            watch: watch
+        )
+        ledger.update { $0.pauses.add(pause) }
+        notices.add(.checkpoint, mayBeDropped: true)
+    }
+
+    /// Records times in which the process was stopped, and jumps of the clocks.
+    func record(_ absences: [Absence]) {
+        for absence in absences {
+            let wall = Timestamp.now()
+            let start = absence.kind == .clockStep ? wall : wall.advanced(byNanoseconds: -absence.length.nanoseconds)
+            let pause = RunRecord.Pause(
+                kind: absence.kind,
+                startedAt: start,
+                durationNs: absence.length.nanoseconds
+            )
+            ledger.update { $0.pauses.add(pause) }
+        }
+        if !absences.isEmpty { notices.add(.checkpoint, mayBeDropped: true) }
+    }
+}

@@ -1,0 +1,156 @@
+import RunLoopKit
+import StackCapture
+import StallDetection
+import StallDiagnosis
+import StallReports
+
+/// Takes the stacks of watched threads.
+struct StackSource: Sendable {
+    /// Nil if stacks cannot be taken, for the reason in `problem`.
+    let capturer: StackCapturer?
+    /// Whether to find out who holds a lock that a thread waits for.
+    var followsLocks: Bool
+    private let problem: String
+    /// Whether the other threads are captured too when a loop stalls.
+    var capturesAllThreads = false
+
+    /// Installs the signal's handler. If that is refused, stalls are reported without stacks, and `tell` is called with the
+    /// reason.
+    init(signal: Int32, followsLocks: Bool = true, tell: (StallMonitorError) -> Void) {
+        self.followsLocks = followsLocks
+        do throws(CaptureError) {
+            capturer = try StackCapturer(signal: signal)
+            problem = ""
+        } catch {
+            capturer = nil
+            problem = error.description
+            tell(StallMonitorError(.captureUnavailable, error.description))
+        }
+    }
+
+    /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.
+    func otherThreads(than stalled: Int32?, within time: Duration) -> ThreadStacks? {
+        guard let capturer else { return nil }
+        return try? capturer.captureAll(except: stalled.map { [$0] } ?? [], within: time).get()
+    }
+
+    /// The outcome if stacks cannot be taken.
+    var stackless: StackOutcome { .unavailable(problem) }
+
+    /// The stack of the loop's thread. `raced` if the loop had moved on before the stack was taken.
+    func stack(of loop: WatchedThing, at place: LoopPlace) -> StackOutcome {
+        guard let capturer else { return stackless }
+        guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
+        let result =
+            thread.stack.isEmpty
+            ? capturer.capture(threadID: thread.id)
+            : capturer.capture(threadID: thread.id, stack: thread.stack, since: place.since?.nanoseconds)
+        return place.isThat(of: loop.heartbeat) ? StackOutcome(result) : .raced
+    }
+
+    /// The stack that the loop's thread copied when it ran again, if it had no processor when its stack was requested.
+    func lateStack(of loop: WatchedThing, since: MonotonicInstant) -> CapturedStack? {
+        guard let capturer, let thread = loop.thread else { return nil }
+        return capturer.lateCapture(threadID: thread.id, since: since.nanoseconds)
+    }
+}
+
+extension StackSource {
+    /// Where the thread of a captured stack waits. Nil if it was not asleep in a system call. The watchdog's thread.
+    package func waitSite(of stack: CapturedStack, threadID: Int32?) -> WaitSite? {
+        guard let call = stack.systemCall else { return nil }
+        let state = threadID.flatMap { ThreadEvidence.read(threadID: $0) }?.state
+        return WaitSite(call, state: state) { capturer?.readMemory(at: $0, count: $1) }
+    }
+
+    /// The owners of the lock that the loop's thread waits for, if its stack was just captured in such a wait and the loop has not
+    /// moved since.
+    func lock(holding loop: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
+        guard let thread = loop.thread, let captured = stack.captured else { return nil }
+        let finding = lock(holding: thread.id, captured)
+        return place.isThat(of: loop.heartbeat) ? finding : nil
+    }
+}
+
+// MARK: - Workers of a pool
+
+extension StackSource {
+    /// The stack of a worker. `raced` if it had left the job before the stack was taken.
+    func stack(of job: TaskPoolHeartbeat.RunningJob, in pool: TaskPoolHeartbeat) -> StackOutcome {
+        guard let capturer else { return stackless }
+        let result = capturer.capture(threadID: job.threadID)
+        return pool.runningJobs?.contains(job) == true ? StackOutcome(result) : .raced
+    }
+
+    /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait.
+    func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
+        guard followsLocks, let capturer else { return nil }
+        return LockProbe(capturer: capturer).follow(threadID, capturedIn: stack.systemCall)
+    }
+}
+
+/// Where a loop was seen.
+struct LoopPlace: Hashable, Sendable {
+    var pulse: LoopHeartbeat.Pulse
+    /// The number of callouts that had begun, for a loop that does not move. Nil for a loop that moves.
+    var callouts: UInt64?
+    /// Since when it has been there, if known. A stack taken at any time since then is valid.
+    var since: MonotonicInstant?
+
+    func isThat(of heartbeat: any WatchedHeartbeat) -> Bool {
+        heartbeat.pulse == pulse && callouts.map { heartbeat.calloutCount == $0 } ?? true
+    }
+}
+
+// MARK: - Within the budget
+
+// Counted in the ledger here, except for the stacks of a stall and its samples: the caller counts these by their outcome.
+
+extension WatchServices {
+    /// The stack of a stall; or an outcome that says why there is none.
+    mutating func detection(of thing: WatchedThing, at place: LoopPlace, _ time: MonotonicInstant) -> StackOutcome {
+        costs.detection(at: time) { [stackSource] in stackSource.stack(of: thing, at: place) }
+    }
+
+    /// A further stack, if the budget permits.
+    mutating func sample(of thing: WatchedThing, at place: LoopPlace, _ time: MonotonicInstant) -> StackOutcome? {
+        costs.sample(at: time) { [stackSource] in stackSource.stack(of: thing, at: place) }
+    }
+
+    /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.
+    func otherThreads(than thread: Int32?, within time: Duration) -> ThreadStacks? {
+        let found = costs.measure(
+            { stackSource.otherThreads(than: thread, within: time) },
+            costs: { $0?.costs ?? [] }
+        )
+        if let found { ledger.update { $0.captures += found.costs.count } }
+        return found
+    }
+
+    /// The owners of the lock that the loop's thread waits for.
+    func lock(of thing: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
+        let found = costs.measure(
+            { stackSource.lock(holding: thing, at: place, stack) },
+            costs: { $0?.costs ?? [] }
+        )
+        if let found { ledger.update { $0.captures += found.costs.count } }
+        return found
+    }
+
+    /// The stack that a thread copied when it ran again, if it had no processor when the stack was requested.
+    func lateStack(of thing: WatchedThing, _ span: StallSpan) -> CapturedStack? {
+        let found = costs.measure(
+            { stackSource.lateStack(of: thing, since: span.latestStart) },
+            costs: { $0.map { [$0.cost] } ?? [] }
+        )
+        guard let found, let copied = found.copiedAt, MonotonicInstant(nanoseconds: copied) <= span.earliestEnd else {
+            return nil
+        }
+        ledger.update { $0.captures += 1 }
+        return found
+    }
+}
+
+extension ThreadStacks {
+    fileprivate var costs: [CapturedStack.Cost] { groups.flatMap { $0.threads.map(\.cost) } }
+}
