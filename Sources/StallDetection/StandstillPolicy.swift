@@ -34,7 +34,7 @@ package struct StandstillPolicy: Sendable {
         package var excluded = ExcludedTotals()
 
         /// Whether the loop has neither made a transition nor begun a callout since.
-        package func stands(at look: LoopSample) -> Bool { pulse == look.pulse && callouts == look.callouts }
+        package func isUnmoved(at look: LoopSample) -> Bool { pulse == look.pulse && callouts == look.callouts }
 
         package func proven(at time: MonotonicInstant) -> Duration { time - earliestStart - excluded.total }
 
@@ -85,9 +85,9 @@ package struct StandstillPolicy: Sendable {
         defer { lastLook = look.time }
         dismissal = nil
         switch state {
-        case .candidate(let segment) where segment.stands(at: look):
+        case .candidate(let segment) where segment.isUnmoved(at: look):
             return watch(excluding(look, in: segment, until: look.time), look)
-        case .stalled(let segment, let announced) where segment.stands(at: look):
+        case .stalled(let segment, let announced) where segment.isUnmoved(at: look):
             return grow(excluding(look, in: segment, until: look.time), announced, look)
         case .resting:
             state = beginning(look)
@@ -196,12 +196,12 @@ package struct StandstillPolicy: Sendable {
             }
             return .none
         }
-        return span.hasExactEnds || stood(for: span, look) ? .passed(span, segment.pulse) : .none
+        return span.hasExactEnds || lasted(for: span, look) ? .passed(span, segment.pulse) : .none
     }
 
     /// Whether one callout can be assumed to have lasted for the whole span: it was seen to last for at least half of a
     /// threshold, and by the loop's stamps the whole span lies in one turn.
-    private func stood(for span: StallSpan, _ look: LoopSample) -> Bool {
+    private func lasted(for span: StallSpan, _ look: LoopSample) -> Bool {
         guard span.shortest * 2 >= rule.threshold else { return false }
         return (look.busySince.map { $0 <= span.earliestStart } ?? false)
             || look.turns.contains { $0.start <= span.earliestStart && $0.end >= span.latestEnd }

@@ -170,7 +170,7 @@ struct LoopRuleTests {
         _ = rule.look(.init(time: time, schedule: schedule, position: .running, rests: false))
         #expect(rule.maturity == nil)
         rule.armed(true, at: time + .milliseconds(7))
-        rule.discount(.milliseconds(20))
+        rule.exclude(.milliseconds(20))
         #expect(rule.maturity == time + .milliseconds(277))
     }
 

@@ -93,7 +93,7 @@ struct PoolRuleTests {
         let workers = [worker(1, since: 0), worker(2, since: 10), worker(3, since: 20)]
         #expect(rule.decide(workers, at: Self.time(300)).count == 1)
         let two = rule.decide(Array(workers.dropFirst()), at: Self.time(350))
-        guard case .goesOn(let members, _, _)? = two.first else {
+        guard case .continues(let members, _, _)? = two.first else {
             Issue.record("\(two)")
             return
         }
@@ -110,7 +110,7 @@ struct PoolRuleTests {
         var told: [Int] = []
         for milliseconds in stride(from: 250, through: 2_100, by: 50) {
             for order in rule.decide([worker(1, since: 0)], at: Self.time(milliseconds)) {
-                if case .goesOn(_, _, isWorthTelling: true) = order { told.append(milliseconds) }
+                if case .continues(_, _, isWorthReporting: true) = order { told.append(milliseconds) }
             }
         }
         #expect(told == [500, 1_000, 2_000])

@@ -47,7 +47,7 @@ struct RuleRun {
             var time = due
             if let absence = circumstances.absence, absence.contains(time) { time = absence.upperBound }
             // More than a fifth of a tick late, as the watcher counts it.
-            if time - due > .milliseconds(10) { rule.discount(time - due) }
+            if time - due > .milliseconds(10) { rule.exclude(time - due) }
             look(at: time)
             due = due + .milliseconds(50)
             if due < time { due = time + .milliseconds(5) }
@@ -101,7 +101,7 @@ struct RuleRun {
             var isInCall = false
             if case .calling = being { isInCall = true }
             stalls.append(Stall(isCongested: isCongested, isInCall: isInCall, detectedAt: time, times: times))
-        case .goesOn(let times, _):
+        case .continues(let times, _):
             disorder += stalls.last?.hasEnded == false ? 0 : 1
             if !stalls.isEmpty { stalls[stalls.count - 1].times = times }
         case .ended(let times):

@@ -44,8 +44,8 @@ struct WorkerRuleTests {
             if order == .arm { rule.armed(canArm, at: time) }
         }
 
-        func standing(_ milliseconds: Int) -> Duration? {
-            rule.job?.standing(at: WorkerRuleTests.time(milliseconds))
+        func length(_ milliseconds: Int) -> Duration? {
+            rule.job?.length(at: WorkerRuleTests.time(milliseconds))
         }
     }
 
@@ -55,7 +55,7 @@ struct WorkerRuleTests {
         story.look(at: 50, ran: 0, Self.calling(1), rests: true)
         story.look(at: 100, ran: 10)
         for milliseconds in [150, 200, 250] { story.look(at: milliseconds, ran: UInt64(milliseconds)) }
-        #expect(story.standing(300) == .milliseconds(200))
+        #expect(story.length(300) == .milliseconds(200))
         #expect(story.rule.job?.earliest == Self.time(50))
         #expect(story.orders == [nil, .arm, nil, nil, nil])
     }
@@ -88,7 +88,7 @@ struct WorkerRuleTests {
         story.look(at: 100, ran: 2)
         #expect(story.rule.job != nil && story.rule.job?.since == nil)
         for milliseconds in [150, 200, 250] { story.look(at: milliseconds, ran: 3, Self.calling(7)) }
-        #expect(story.rule.job?.since == Self.time(150) && story.standing(250) == .milliseconds(100))
+        #expect(story.rule.job?.since == Self.time(150) && story.length(250) == .milliseconds(100))
         story.rule.saw(.job)
         let number = story.rule.job?.number
         story.look(at: 300, ran: 4, Self.calling(7))
@@ -112,8 +112,8 @@ struct WorkerRuleTests {
         story.look(at: 50, ran: 1)
         story.look(at: 100, ran: 1, .halted(stackPointer: 1, programCounter: 2), isStopped: true)
         story.look(at: 150, ran: 1, .halted(stackPointer: 1, programCounter: 2), isStopped: true)
-        story.rule.discount(.milliseconds(30))
+        story.rule.exclude(.milliseconds(30))
         story.look(at: 200, ran: 2)
-        #expect(story.standing(250) == .milliseconds(70))
+        #expect(story.length(250) == .milliseconds(70))
     }
 }

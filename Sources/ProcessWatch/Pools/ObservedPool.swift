@@ -82,12 +82,12 @@ final class ObservedPool {
     ) {
         switch order {
         case .began(let members, let times): begin(members, times, workers, time, context)
-        case .goesOn(let members, let times, let isWorthTelling):
+        case .continues(let members, let times, let isWorthReporting):
             guard let number = stall?.number else { return }
             stall = (number, times)
             context.reporter.see(number, OutsideSpan(times))
             if pace.isDue(at: time, context.rule.tick) { keepSamples(members, workers, number, time, context) }
-            if isWorthTelling { context.reporter.grow(number, OutsideSpan(times)) }
+            if isWorthReporting { context.reporter.grow(number, OutsideSpan(times)) }
         case .ended(let times):
             if let number = stall?.number { context.reporter.end(number, OutsideSpan(times), .turned) }
             (stall, samples, pace) = (nil, [], SamplePace())

@@ -51,7 +51,7 @@ final class ObservedWorker {
             let mayBeStopped = !look.rests && position != .running && rule.job != nil
             look.isStopped = mayBeStopped && (files.isStopped() || context.process.isFrozen)
         }
-        if context.lateness > .zero { rule.discount(context.lateness) }
+        if context.lateness > .zero { rule.exclude(context.lateness) }
         let before = rule.job?.number
         let order = rule.look(look)
         end = nil

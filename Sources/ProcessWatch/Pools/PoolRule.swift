@@ -23,7 +23,7 @@ struct PoolRule: Sendable {
         var excluded: Duration
         var lastSeen: MonotonicInstant
         /// The length at which the stall is reported again.
-        var nextTelling: Duration
+        var nextReport: Duration
 
         func length(at time: MonotonicInstant) -> Duration { max(.zero, time - began.upperBound - excluded) }
     }
@@ -31,7 +31,7 @@ struct PoolRule: Sendable {
     enum Order: Hashable, Sendable {
         /// The workers that hold the pool up, the one that has been at its job for longest first.
         case began([Worker], LoopRule.StallTimes)
-        case goesOn([Worker], LoopRule.StallTimes, isWorthTelling: Bool)
+        case continues([Worker], LoopRule.StallTimes, isWorthReporting: Bool)
         case ended(LoopRule.StallTimes)
         /// No worker rests, and nothing shows whether they go from job to job. Once.
         case unproven
@@ -48,27 +48,27 @@ struct PoolRule: Sendable {
     ///
     /// - Parameter isKnown: whether it is known that the pool exists. If not, one stack of each worker is needed to find out.
     func unseen(_ workers: [Worker], at time: MonotonicInstant, isKnown: Bool) -> [Worker] {
-        if isDue(workers, at: time) { return standingLong(workers, time).filter { $0.job.shows == nil } }
+        if isDue(workers, at: time) { return provenLong(workers, time).filter { $0.job.shows == nil } }
         let doubtful = workers.filter { $0.job.shows != .other }
         guard !isKnown, doubtful.count >= width else { return [] }
         return doubtful.filter { $0.job.shows == nil && time - $0.job.earliest >= threshold }
     }
 
     /// Whether one of the workers has been at one job for two ticks: the pool may start another thread.
-    func isSuspect(_ workers: [Worker], at time: MonotonicInstant) -> Bool { !standingLong(workers, time).isEmpty }
+    func isSuspect(_ workers: [Worker], at time: MonotonicInstant) -> Bool { !provenLong(workers, time).isEmpty }
 
     /// Whether that holds for as many workers as the pool is wide.
-    func isDue(_ workers: [Worker], at time: MonotonicInstant) -> Bool { standingLong(workers, time).count >= width }
+    func isDue(_ workers: [Worker], at time: MonotonicInstant) -> Bool { provenLong(workers, time).count >= width }
 
-    private func standingLong(_ workers: [Worker], _ time: MonotonicInstant) -> [Worker] {
-        standing(workers.filter { $0.job.shows != .other }).filter { $0.job.standing(at: time) + slack >= tick * 2 }
+    private func provenLong(_ workers: [Worker], _ time: MonotonicInstant) -> [Worker] {
+        proven(workers.filter { $0.job.shows != .other }).filter { $0.job.length(at: time) + slack >= tick * 2 }
     }
 
     /// When the pool will count as starved if no worker becomes free before. Nil if nothing is proven.
     func maturity(_ workers: [Worker]) -> MonotonicInstant? {
-        let standing = standing(workers.filter { $0.job.shows != .other })
-        guard stall == nil, standing.count >= width, let since = standing[width - 1].job.since else { return nil }
-        return since + threshold + standing[width - 1].job.excluded
+        let proven = proven(workers.filter { $0.job.shows != .other })
+        guard stall == nil, proven.count >= width, let since = proven[width - 1].job.since else { return nil }
+        return since + threshold + proven[width - 1].job.excluded
     }
 
     /// - Parameters:
@@ -80,8 +80,8 @@ struct PoolRule: Sendable {
         ends: [Int32: ClosedRange<MonotonicInstant>] = [:]
     ) -> [Order] {
         if let stall { return follow(stall, workers, time, ends) }
-        let proven = standing(workers.filter { $0.job.shows == .job }).filter {
-            $0.job.standing(at: time) + slack >= threshold
+        let proven = proven(workers.filter { $0.job.shows == .job }).filter {
+            $0.job.length(at: time) + slack >= threshold
         }
         if proven.count >= width { return [begin(proven, time)] }
         let busy = workers.filter { $0.job.shows != .other && time - $0.job.earliest >= threshold }
@@ -98,7 +98,7 @@ struct PoolRule: Sendable {
     }
 
     /// Those for which there is a proof, the one that has been at its job for longest first.
-    private func standing(_ workers: [Worker]) -> [Worker] {
+    private func proven(_ workers: [Worker]) -> [Worker] {
         workers.filter { $0.job.since != nil }.sorted { one, other in
             let (a, b) = (one.job.since ?? .distantFuture, other.job.since ?? .distantFuture)
             return (a, one.threadID) < (b, other.threadID)
@@ -115,9 +115,9 @@ struct PoolRule: Sendable {
             began: min(earliest, latest)...latest,
             excluded: taken.map(\.job.excluded).max() ?? .zero,
             lastSeen: time,
-            nextTelling: .zero
+            nextReport: .zero
         )
-        new.nextTelling = new.length(at: time) * 2
+        new.nextReport = new.length(at: time) * 2
         stall = new
         return .began(proven, new.times(until: time...time))
     }
@@ -146,10 +146,10 @@ struct PoolRule: Sendable {
         now.lastSeen = time
         now.excluded = max(old.excluded, now.members.map(\.job.excluded).max() ?? .zero)
         let length = now.length(at: time)
-        let isWorthTelling = length >= old.nextTelling
-        if isWorthTelling { now.nextTelling = min(length * 2, length + .seconds(10)) }
+        let isWorthReporting = length >= old.nextReport
+        if isWorthReporting { now.nextReport = min(length * 2, length + .seconds(10)) }
         stall = now
-        return [.goesOn(now.members, now.times(until: time...time), isWorthTelling: isWorthTelling)]
+        return [.continues(now.members, now.times(until: time...time), isWorthReporting: isWorthReporting)]
     }
 }
 

@@ -30,7 +30,7 @@ struct WorkerRule: Sendable {
         var shows: Shown?
 
         /// For how long the worker has provably been at it.
-        func standing(at time: MonotonicInstant) -> Duration {
+        func length(at time: MonotonicInstant) -> Duration {
             since.map { max(.zero, time - $0 - excluded) } ?? .zero
         }
     }
@@ -100,7 +100,7 @@ struct WorkerRule: Sendable {
     mutating func saw(_ shown: Shown) { job?.shows = shown }
 
     /// The watcher was late by this much: the machine may have been stopped. That time does not count.
-    mutating func discount(_ lateness: Duration) {
+    mutating func exclude(_ lateness: Duration) {
         guard job?.since != nil || job?.callSince != nil else { return }
         job?.excluded += lateness
     }

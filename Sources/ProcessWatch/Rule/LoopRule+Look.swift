@@ -54,7 +54,7 @@ extension LoopRule {
         if look.isStopped {
             // The breakpoints still prove that it does not turn, but the time in which it is stopped is no stall.
             let orders = follow(&span, look, before)
-            let isProven = span.isArmed || span.returns.first == .stands
+            let isProven = span.isArmed || span.returns.first == .pending
             (span.since, span.callSince, span.rested) = (isProven ? look.time : nil, nil, look.time)
             state = .busy(span)
             return orders
@@ -65,14 +65,14 @@ extension LoopRule {
             // callout was found, another search with every look would not find one either.)
             return restart(at: look.time, hit: earliestEnd(of: old, look, before))
         }
-        let standing = span.standing(at: look.time)
+        let standstill = span.standstill(at: look.time)
         // If a system call is the only proof, the call must last for the whole threshold: the loop may have turned before it.
-        if standing + slack >= threshold, span.since != nil {
-            span.nextTelling = standing * 2
+        if standstill + slack >= threshold, span.since != nil {
+            span.nextReport = standstill * 2
             state = .stalled(span)
             return orders + [.began(isCongested: span.isCongested, span.times(until: look.time))]
         }
-        let isDue = standing + slack >= tick * 2
+        let isDue = standstill + slack >= tick * 2
         // If a nested wait hits the breakpoint, only the callout's return can prove anything from then on.
         if !span.isLocated, look.turn == .other || (span.isArmed && isDue) {
             span.isLocated = true
@@ -98,11 +98,11 @@ extension LoopRule {
             let orders = end(old, look, before, latest: look.time)
             return orders + restart(at: look.time, hit: earliestEnd(of: old, look, before))
         }
-        let standing = span.standing(at: look.time)
-        let isWorthTelling = standing >= span.nextTelling
-        if isWorthTelling { span.nextTelling = min(standing * 2, standing + .seconds(10)) }
+        let standstill = span.standstill(at: look.time)
+        let isWorthReporting = standstill >= span.nextReport
+        if isWorthReporting { span.nextReport = min(standstill * 2, standstill + .seconds(10)) }
         state = .stalled(span)
-        return orders + [.goesOn(span.times(until: look.time), isWorthTelling: isWorthTelling)]
+        return orders + [.continues(span.times(until: look.time), isWorthReporting: isWorthReporting)]
     }
 
     /// Ends the span, at some time between the previous look and `latest`. If the callout's breakpoint was hit, the time is
@@ -146,7 +146,7 @@ extension LoopRule {
             orders.append(.armTurn)
             span.isArmed = false
         }
-        if !span.isArmed, span.returns.first != .stands { span.since = span.callSince }
+        if !span.isArmed, span.returns.first != .pending { span.since = span.callSince }
         return orders
     }
 
@@ -159,7 +159,7 @@ extension LoopRule {
 
 extension LoopRule.BusySpan {
     /// How long there is proof that it has not turned.
-    func standing(at time: MonotonicInstant) -> Duration { since.map { max(.zero, time - $0 - unproven) } ?? .zero }
+    func standstill(at time: MonotonicInstant) -> Duration { since.map { max(.zero, time - $0 - unproven) } ?? .zero }
 
     /// The turn as far as it is proven. Nil without a proof, and if part of it does not count.
     func turn(until end: MonotonicInstant) -> RowRule.Turn? {
@@ -177,7 +177,7 @@ extension LoopRule.BusySpan {
     /// When the callout returned to the loop, if its breakpoint was hit in this look or the previous one.
     fileprivate func firstReturn(_ look: LoopRule.Look) -> MonotonicInstant? {
         if case .returned(let time)? = returns.first { return time }
-        if returns.first == .stands, case .own(let time)?? = look.returns.first { return time }
+        if returns.first == .pending, case .own(let time)?? = look.returns.first { return time }
         return nil
     }
 

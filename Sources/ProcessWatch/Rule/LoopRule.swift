@@ -46,11 +46,12 @@ struct LoopRule: Sendable {
         /// The part of the time since `since` for which there is no proof.
         var unproven = Duration.zero
         /// The standstill at which the stall is reported again.
-        var nextTelling: Duration = .zero
+        var nextReport: Duration = .zero
     }
 
     enum Return: Hashable, Sendable {
-        case stands
+        /// It has not returned.
+        case pending
         /// The time at which the breakpoint was hit.
         case returned(MonotonicInstant)
         /// Another activation hit the breakpoint, and it has not been set again yet.
@@ -75,7 +76,7 @@ struct LoopRule: Sendable {
 
     /// Whether it has not turned for two ticks.
     func isSuspect(at time: MonotonicInstant) -> Bool {
-        span.map { $0.standing(at: time) + slack >= tick * 2 } ?? false
+        span.map { $0.standstill(at: time) + slack >= tick * 2 } ?? false
     }
 
     /// When the loop will count as stalled unless it turns before. Nil without proof.
@@ -146,7 +147,7 @@ extension LoopRule {
         /// Take a stack sample.
         case sample
         case began(isCongested: Bool, StallTimes)
-        case goesOn(StallTimes, isWorthTelling: Bool)
+        case continues(StallTimes, isWorthReporting: Bool)
         case ended(StallTimes)
         /// The loop is busy, and nothing shows whether it turns.
         case unproven
@@ -161,7 +162,7 @@ extension LoopRule {
 
     /// Subtracts time in which the watcher was late: the machine may have been stopped, or no processor was free for it. That
     /// time proves nothing.
-    mutating func discount(_ lateness: Duration) {
+    mutating func exclude(_ lateness: Duration) {
         change { span in
             guard span.since != nil || span.callSince != nil else { return }
             span.unproven += lateness
@@ -178,14 +179,14 @@ extension LoopRule {
 
     /// Sets the number of returns that are watched from now on, as found in the stack. 0 if the callout was not found.
     mutating func located(watching count: Int) {
-        change { $0.returns = Array(repeating: .stands, count: count) }
+        change { $0.returns = Array(repeating: .pending, count: count) }
     }
 
     /// Notes whether a return is watched again.
     mutating func armedReturn(_ index: Int, _ isArmed: Bool) {
         change { span in
             guard isArmed, span.returns.indices.contains(index) else { return }
-            span.returns[index] = .stands
+            span.returns[index] = .pending
         }
     }
 

@@ -60,7 +60,7 @@ final class ObservedLoop {
             if look.rests, search.descriptor == nil { notePolled(files, context) }
             look.isStopped = !look.rests && position != .running && (files.isStopped() || context.process.isFrozen)
         }
-        if context.lateness > .zero { rule.discount(context.lateness) }
+        if context.lateness > .zero { rule.exclude(context.lateness) }
         look.returns = breakpoints.takeReturns()
         let orders = rule.look(look)
         followRow(look.time, search, context)
@@ -140,7 +140,7 @@ final class ObservedLoop {
         case .sample:
             if pace.isDue(at: time, context.rule.tick) { keepSample(time, context) }
         case .began(let isCongested, let times): begin(isCongested, times, time, search, context)
-        case .goesOn(let times, let isWorthTelling): goOn(times, isWorthTelling, time, context)
+        case .continues(let times, let isWorthReporting): continueStall(times, isWorthReporting, time, context)
         case .ended(let times): end(times, context)
         case .unproven:
             guard !isUnproven else { return }
@@ -224,9 +224,9 @@ final class ObservedLoop {
         stall = context.reporter.begin(found).map { ($0, times) }
     }
 
-    private func goOn(
+    private func continueStall(
         _ times: LoopRule.StallTimes,
-        _ isWorthTelling: Bool,
+        _ isWorthReporting: Bool,
         _ time: MonotonicInstant,
         _ context: WatchContext
     ) {
@@ -238,7 +238,7 @@ final class ObservedLoop {
         {
             context.reporter.add(sample, to: number)
         }
-        if isWorthTelling { context.reporter.grow(number, OutsideSpan(times)) }
+        if isWorthReporting { context.reporter.grow(number, OutsideSpan(times)) }
     }
 
     private func end(_ times: LoopRule.StallTimes, _ context: WatchContext) {

@@ -28,8 +28,8 @@ struct HealthAnswer: Hashable {
     private static let limit = 100
 
     init(_ health: StallMonitor.Health, failsAfter: Duration) {
-        let stands = health.stalls.contains { $0.lasting >= failsAfter }
-        status = stands ? 503 : 200
+        let fails = health.stalls.contains { $0.lasting >= failsAfter }
+        status = fails ? 503 : 200
         let document = Document(
             state: health.state.rawValue,
             stalls: health.stalls.prefix(Self.limit).map { stall in
