@@ -175,3 +175,40 @@ extension StallMonitor {
         }
     }
 }
+
+/// The watches by loop. Keeps no loop alive.
+final class WatchIndex: Sendable {
+    private struct Entry: Sendable {
+        weak let heartbeat: (any WatchedHeartbeat)?
+        let watch: StallMonitor.Watch
+    }
+
+    private struct State: Sendable {
+        var entries: [ObjectIdentifier: Entry] = [:]
+        /// When there are this many entries, those of released loops are removed.
+        var limit = 64
+    }
+
+    private let state = ForkSafeMutex(State())
+
+    func enter(_ watch: StallMonitor.Watch, of heartbeat: any WatchedHeartbeat) {
+        state.withLock { state in
+            state.entries[ObjectIdentifier(heartbeat)] = Entry(heartbeat: heartbeat, watch: watch)
+            guard state.entries.count > state.limit else { return }
+            state.entries = state.entries.filter { $0.value.heartbeat?.hasEnded == false }
+            state.limit = max(64, state.entries.count * 2)
+        }
+    }
+
+    func watch(of heartbeat: any WatchedHeartbeat) -> StallMonitor.Watch? {
+        state.withLock { state in
+            state.entries[ObjectIdentifier(heartbeat)].flatMap { $0.heartbeat === heartbeat ? $0.watch : nil }
+        }
+    }
+
+    /// Detaches the watcher from every loop in a fork's child. The lock may be held there forever; then nothing is done.
+    func leaveAll() {
+        let heartbeats = state.withLockIfAvailable { $0.entries.values.compactMap(\.heartbeat) }
+        heartbeats?.forEach { $0.detach() }
+    }
+}

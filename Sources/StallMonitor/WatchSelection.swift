@@ -1,6 +1,4 @@
-import Locking
 public import RunLoopKit
-public import StallReports
 
 /// What a monitor watches, from its start or by `watch(_:)`.
 ///
@@ -64,83 +62,4 @@ package enum LoopFinding: Sendable {
 struct LoopSearch: Sendable {
     let discovery: any LoopDiscovery
     let isWanted: @Sendable (any WatchableLoop) -> Bool
-}
-
-/// A loop that the monitor can watch: it publishes a heartbeat, and its thread is known.
-///
-/// `EventRunLoop` is one. Another event loop can be watched if it publishes its phases to its own heartbeat. All members are read
-/// on the watchdog's thread while the loop runs, and must not block.
-public protocol WatchableLoop: AnyObject, Sendable {
-    /// The loop's name: "main".
-    var label: String { get }
-    /// Where the loop publishes its phase.
-    var heartbeat: LoopHeartbeat { get }
-    /// The thread that runs the loop, if it is known now.
-    var thread: LoopThread? { get }
-    /// The name of the mode with this index in a pulse.
-    func modeName(at index: Int) -> String?
-    /// Whether a wait on this descriptor (epoll_wait(2), io_uring_enter(2)) is the loop's own, in which it rests. For loops that
-    /// do not publish all of their waits: a thread in such a wait is not stalled. False by default.
-    func waits(on descriptor: Int32) -> Bool
-    /// The epoll set (epoll(7)) on which the loop rests in a mode, given by its index. Clients that wait there during a stall are
-    /// counted. Nil, the default, if it is unknown.
-    func waitSet(inMode index: Int) -> Int32?
-    /// The loop's type in reports. `run_loop` by default.
-    var type: WatchedType { get }
-}
-
-extension WatchableLoop {
-    /// False: the loop publishes each of its waits.
-    public func waits(on descriptor: Int32) -> Bool { false }
-
-    /// Nil: unknown.
-    public func waitSet(inMode index: Int) -> Int32? { nil }
-
-    /// `run_loop`.
-    public var type: WatchedType { .runLoop }
-}
-
-extension EventRunLoop: WatchableLoop {}
-
-/// A loop that may wait for a list of descriptors, without an epoll set.
-package protocol PollingLoop: WatchableLoop {
-    /// The descriptors for which it waits in poll(2) or select(2). Empty if it does not use these.
-    var polledDescriptors: [Int32] { get }
-}
-
-/// The watches by loop. Keeps no loop alive.
-final class WatchIndex: Sendable {
-    private struct Entry: Sendable {
-        weak let heartbeat: (any WatchedHeartbeat)?
-        let watch: StallMonitor.Watch
-    }
-
-    private struct State: Sendable {
-        var entries: [ObjectIdentifier: Entry] = [:]
-        /// When there are this many entries, those of released loops are removed.
-        var limit = 64
-    }
-
-    private let state = ForkSafeMutex(State())
-
-    func enter(_ watch: StallMonitor.Watch, of heartbeat: any WatchedHeartbeat) {
-        state.withLock { state in
-            state.entries[ObjectIdentifier(heartbeat)] = Entry(heartbeat: heartbeat, watch: watch)
-            guard state.entries.count > state.limit else { return }
-            state.entries = state.entries.filter { $0.value.heartbeat?.hasEnded == false }
-            state.limit = max(64, state.entries.count * 2)
-        }
-    }
-
-    func watch(of heartbeat: any WatchedHeartbeat) -> StallMonitor.Watch? {
-        state.withLock { state in
-            state.entries[ObjectIdentifier(heartbeat)].flatMap { $0.heartbeat === heartbeat ? $0.watch : nil }
-        }
-    }
-
-    /// Detaches the watcher from every loop in a fork's child. The lock may be held there forever; then nothing is done.
-    func leaveAll() {
-        let heartbeats = state.withLockIfAvailable { $0.entries.values.compactMap(\.heartbeat) }
-        heartbeats?.forEach { $0.detach() }
-    }
 }

@@ -108,7 +108,7 @@ extension RowRule.Row {
         endedBy end: MonotonicInstant,
         _ slack: Duration
     ) {
-        // The rule is told of turns with a slack at both ends.
+        // The policy gets turns with a slack at both ends.
         let start = row.start + slack
         let earliest = bounds.flatMap { $0.start == row.start ? $0.earliest : nil } ?? start
         let proven = max(start, row.last.end + (.zero - slack))

@@ -16,8 +16,8 @@ extension StallMonitor {
             case stalled
         }
 
-        /// Ongoing stalls, longest first. Includes those that are only counted and not reported. A long job of a task pool is none:
-        /// the other workers serve the other jobs.
+        /// Ongoing stalls, longest first. Includes those that are only counted and not reported. A long job of a task pool does
+        /// not count: the other workers serve the other jobs.
         public var stalls: [Stall]
         /// What the monitor cannot do.
         public var problems: [StallMonitorError]

@@ -1,0 +1,44 @@
+public import RunLoopKit
+public import StallReports
+
+/// A loop that the monitor can watch: it publishes a heartbeat, and its thread is known.
+///
+/// `EventRunLoop` is one. Another event loop can be watched if it publishes its phases to its own heartbeat. All members are read
+/// on the watchdog's thread while the loop runs, and must not block.
+public protocol WatchableLoop: AnyObject, Sendable {
+    /// The loop's name: "main".
+    var label: String { get }
+    /// Where the loop publishes its phase.
+    var heartbeat: LoopHeartbeat { get }
+    /// The thread that runs the loop, if it is known now.
+    var thread: LoopThread? { get }
+    /// The name of the mode with this index in a pulse.
+    func modeName(at index: Int) -> String?
+    /// Whether a wait on this descriptor (epoll_wait(2), io_uring_enter(2)) is the loop's own, in which it rests. For loops that
+    /// do not publish all of their waits: a thread in such a wait is not stalled. False by default.
+    func waits(on descriptor: Int32) -> Bool
+    /// The epoll set (epoll(7)) on which the loop rests in a mode, given by its index. Clients that wait there during a stall are
+    /// counted. Nil, the default, if it is unknown.
+    func waitSet(inMode index: Int) -> Int32?
+    /// The loop's type in reports. `run_loop` by default.
+    var type: WatchedType { get }
+}
+
+extension WatchableLoop {
+    /// False: the loop publishes each of its waits.
+    public func waits(on descriptor: Int32) -> Bool { false }
+
+    /// Nil: unknown.
+    public func waitSet(inMode index: Int) -> Int32? { nil }
+
+    /// `run_loop`.
+    public var type: WatchedType { .runLoop }
+}
+
+extension EventRunLoop: WatchableLoop {}
+
+/// A loop that may wait for a list of descriptors, without an epoll set.
+package protocol PollingLoop: WatchableLoop {
+    /// The descriptors for which it waits in poll(2) or select(2). Empty if it does not use these.
+    var polledDescriptors: [Int32] { get }
+}
