@@ -1,3 +1,4 @@
+import Glibc
 import Locking
 public import StallReports
 
@@ -80,4 +81,42 @@ public enum StallEvent: Sendable {
     case fault(StallMonitorError)
     /// A fault is over.
     case mended(StallMonitorError)
+}
+
+/// Passes each fault to the handler once, and its end once.
+struct FaultNotifier {
+    private var reported: [StallMonitorError.Code: StallMonitorError] = [:]
+    private let handler: @Sendable (StallEvent) -> Void
+
+    init(_ handler: @escaping @Sendable (StallEvent) -> Void) {
+        self.handler = handler
+    }
+
+    mutating func notify(_ error: StallMonitorError) {
+        guard reported[error.code] == nil else { return }
+        reported[error.code] = error
+        handler(.fault(error))
+    }
+
+    mutating func mended(_ code: StallMonitorError.Code) {
+        if let error = reported.removeValue(forKey: code) { handler(.mended(error)) }
+    }
+
+    /// Reports it even if it was reported before.
+    func notifyAgain(_ error: StallMonitorError) {
+        handler(.fault(error))
+    }
+}
+
+/// Prints faults to standard error, for a server without a handler.
+enum StandardError {
+    @Sendable static func log(_ event: StallEvent) {
+        let line: String
+        switch event {
+        case .fault(let error): line = "stall-monitor: \(error)\n"
+        case .mended(let error): line = "stall-monitor: This is over: \(error)\n"
+        default: return
+        }
+        _ = unsafe line.utf8.withContiguousStorageIfAvailable { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
 }
