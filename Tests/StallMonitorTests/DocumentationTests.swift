@@ -41,6 +41,8 @@ struct DocumentationTests {
         let article = try Self.text("Sources/StallMonitor/StallMonitor.docc/LifeOfAStall.md")
         let rows = article.split(separator: "\n").compactMap { $0.firstMatch(of: /^\|(.+)\| `(.+\.swift)` \|$/) }
         #expect(rows.count > 20)
+        let steps = rows.count { $0.1.firstMatch(of: #/^ \d+\. /#) != nil }
+        #expect((1...20).contains(steps), "A stall passes through \(steps) files")
         #expect(Set(rows.map(\.2)).count == rows.count)
         for row in rows {
             let code = try? Self.text("Sources/\(row.2)")
