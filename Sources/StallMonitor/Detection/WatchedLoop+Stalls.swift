@@ -74,34 +74,7 @@ extension WatchedLoop {
         self.stall = stall
         let samples = takeSamples(category, from: span.earliestStart, at: pulse)
         services.ledger.update { $0.count(stack) }
-        let place = place(at: pulse)
-        // The order matters: the loop may move on at any moment, and later steps take longer.
-        let site = site(place, stack, with: services)
-        let evidence = evidence(of: stall, span, at: time, with: &services)
-        let pool = workers(place, stack, span, at: time, with: &services)
-        let lock = lock(place, stack, with: services)
-        let observation = StallObservation(
-            number: stall.number,
-            reportID: .make(),
-            watch: identity,
-            loop: loop,
-            category: category,
-            rule: policy.rule,
-            pulse: pulse,
-            span: span,
-            detectedAt: time,
-            threadID: pool?.workers.first?.job.threadID ?? loop.thread?.id,
-            evidence: evidence,
-            stack: stack,
-            samples: samples,
-            pool: pool,
-            busy: busyTime(category, span, hasEnded: false),
-            site: site,
-            others: others(stack, with: services),
-            lock: lock,
-            watchdogCPU: standstill?.watchdogCPU,
-            awaited: loop.awaited(at: pulse)
-        )
+        let observation = observe(stall, span, stack, samples, at: time, with: &services)
         services.live.begin(observation)
         // A long job is no stall of its pool, and must not make a supervisor restart the server.
         if observation.kind != .longJob {
@@ -110,6 +83,45 @@ extension WatchedLoop {
             }
         }
         services.notices.add(.began(observation))
+    }
+
+    /// What there is to see of a stall that has just begun.
+    private func observe(
+        _ stall: Stall,
+        _ span: StallSpan,
+        _ stack: StackOutcome,
+        _ samples: [StackSample],
+        at time: MonotonicInstant,
+        with services: inout WatchServices
+    ) -> StallObservation {
+        let place = place(at: stall.pulse)
+        // The order matters: the loop may move on at any moment, and later steps take longer.
+        let site = site(place, stack, with: services)
+        let evidence = evidence(of: stall, span, at: time, with: &services)
+        let pool = workers(place, stack, span, at: time, with: &services)
+        let lock = lock(place, stack, with: services)
+        return StallObservation(
+            number: stall.number,
+            reportID: .make(),
+            watch: identity,
+            loop: loop,
+            category: stall.category,
+            rule: policy.rule,
+            pulse: stall.pulse,
+            span: span,
+            detectedAt: time,
+            threadID: pool?.workers.first?.job.threadID ?? loop.thread?.id,
+            evidence: evidence,
+            stack: stack,
+            samples: samples,
+            pool: pool,
+            busy: busyTime(stall.category, span, hasEnded: false),
+            site: site,
+            others: others(stack, with: services),
+            lock: lock,
+            watchdogCPU: standstill?.watchdogCPU,
+            awaited: loop.awaited(at: stall.pulse)
+        )
     }
 
     /// Where the loop's thread waits. Nil if it has moved since its stack was taken: a descriptor's number may belong to another
