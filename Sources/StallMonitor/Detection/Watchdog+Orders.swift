@@ -4,7 +4,7 @@ import StallDetection
 import StallReports
 
 // Orders to the watchdog: loops to watch and to leave, pauses, another configuration, the end. Any thread gives them; the watchdog's own thread
-// carries them out between two looks.
+// carries them out between two looks. Also the times in which nothing is looked at.
 
 extension Watchdog {
     /// What other threads request from the watchdog.
@@ -162,7 +162,7 @@ extension WatchdogState {
         }
     }
 
-    // MARK: - Pausing
+    // MARK: - Pauses and crashes
 
     /// Whether the loop is paused, so that it is not looked at.
     func isPaused(_ watched: WatchedLoop) -> Bool { watched.isPaused || pausedSince != nil }
@@ -202,14 +202,29 @@ extension WatchdogState {
         return watchList.loop(number: number).map { [$0] } ?? []
     }
 
-    mutating func closeMonitorsPause(at time: MonotonicInstant) {
+    private mutating func closeMonitorsPause(at time: MonotonicInstant) {
         guard let since = pausedSince.take() else { return }
         services.record(.monitoringPaused, from: since, to: time, watch: nil)
     }
 
-    func closePause(of watched: WatchedLoop, at time: MonotonicInstant) {
+    private func closePause(of watched: WatchedLoop, at time: MonotonicInstant) {
         guard let since = watched.pausedSince.take() else { return }
         services.record(.monitoringPaused, from: since, to: time, watch: watched.identity.name.label)
+    }
+
+    /// A crash handler stops all loops while it runs. That time is not part of a stall, so ongoing stalls keep the length of the
+    /// last look. If the process survives, they are closed with that length, and counting starts again.
+    mutating func noticeCrash() {
+        guard crash.isUnderWay() != isCrashing else { return }
+        isCrashing.toggle()
+        for watched in watchList.all {
+            if isCrashing {
+                if let stall = watched.stall { services.notices.add(.crashing(stall.number)) }
+            } else {
+                watched.abandon(at: .now, with: &services)
+                watched.resume(at: .now)
+            }
+        }
     }
 }
 

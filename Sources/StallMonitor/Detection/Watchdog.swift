@@ -224,19 +224,4 @@ struct WatchdogState: ~Copyable {
 
     /// Called when the process may be about to end, so that the live record says so.
     func serveExit() { services.live.serveExit() }
-
-    /// A crash handler stops all loops while it runs. That time is not part of a stall, so ongoing stalls keep the length of the
-    /// last look. If the process survives, they are closed with that length, and counting starts again.
-    mutating func noticeCrash() {
-        guard crash.isUnderWay() != isCrashing else { return }
-        isCrashing.toggle()
-        for watched in watchList.all {
-            if isCrashing {
-                if let stall = watched.stall { services.notices.add(.crashing(stall.number)) }
-            } else {
-                watched.abandon(at: .now, with: &services)
-                watched.resume(at: .now)
-            }
-        }
-    }
 }
