@@ -54,6 +54,7 @@ enter(loop_wait wait, const loop_polled *polled, bool rests, bool is_unbounded) 
     // Only calls that may sleep show where a loop waits.
     if (!is_known && (!rests || !loop_rule_learn(thread, wait, polled, is_unbounded))) return false;
     thread->waits++;
+    loop_slot_note_use(thread->slot, wait.set, rests);
     if (polled && rests && __builtin_expect(loop_rule_has_news(thread->slot, polled, thread->waits), 0))
         loop_rule_note_polled(thread->slot, polled);
     void *heartbeat = loop_slot_heartbeat(thread->slot);
@@ -68,7 +69,9 @@ enter(loop_wait wait, const loop_polled *polled, bool rests, bool is_unbounded) 
 static inline __attribute__((always_inline)) void leave(bool is_loops, bool rests) {
     // If a signal handler called fork(2) during the wait, the child has no slot any more.
     loop_slot *slot = is_loops ? loop_thread_own.slot : NULL;
-    void *heartbeat = slot ? loop_slot_heartbeat(slot) : NULL;
+    if (!slot) return;
+    loop_slot_note_use(slot, loop_thread_own.loop.set, false);
+    void *heartbeat = loop_slot_heartbeat(slot);
     if (!heartbeat) return;
     int saved = errno;
     (rests ? slot->publisher->leave : slot->publisher->turn)(heartbeat);

@@ -96,6 +96,7 @@ static void publish(loop_slot *slot, loop_slot **holder, int set) {
     slot->pthread = pthread_self();
     slot->holder = holder;
     atomic_store_explicit(&slot->set, set, memory_order_relaxed);
+    atomic_store_explicit(&slot->rests, false, memory_order_relaxed);
     atomic_store_explicit(&slot->polled_count, 0, memory_order_relaxed);
     slot->polled_array = NULL;
     own = *holder = slot;
@@ -161,10 +162,6 @@ bool loop_hooks_next(uint32_t *cursor, loop_hooks_found *found) {
     return false;
 }
 
-int loop_hooks_set(uint32_t number) {
-    return atomic_load_explicit(&slots[number % LOOP_HOOKS_CAPACITY].set, memory_order_relaxed);
-}
-
 uint32_t loop_hooks_polled(uint32_t number, int *descriptors) {
     loop_slot *slot = &slots[number % LOOP_HOOKS_CAPACITY];
     uint32_t count = atomic_load_explicit(&slot->polled_count, memory_order_acquire);
@@ -173,18 +170,60 @@ uint32_t loop_hooks_polled(uint32_t number, int *descriptors) {
     return count;
 }
 
-uint32_t loop_hooks_count_waiting_for(int set) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++) {
-        bool is_there = atomic_load(&slots[i].state) >= FOUND;
-        count += is_there && atomic_load_explicit(&slots[i].set, memory_order_relaxed) == set;
-    }
-    return count;
-}
-
 void loop_hooks_bind(uint32_t number, const loop_hooks_publisher *publisher, void *heartbeat) {
     loop_slot *slot = &slots[number % LOOP_HOOKS_CAPACITY];
     slot->publisher = publisher;
     atomic_store_explicit(&slot->heartbeat, heartbeat, memory_order_release);
     atomic_store(&slot->state, KNOWN);
+}
+
+// MARK: Epoll sets
+
+// The kernel gives the number of a closed epoll set to the next file. A thread that has closed its loop's set, and does something else, still has
+// the number in its slot. So when a loop arrives at a number that other slots have, all of them are in doubt. A thread that waits for the set
+// again, or returns from its wait for it, shows that it uses the set. A thread that has left its loop does not.
+
+/// The value of `set` in a slot while it is in doubt whether the thread uses the set. Less than -1; the function is its own inverse.
+static int in_doubt(int set) { return -2 - set; }
+
+static int set_of(const loop_slot *slot) { return atomic_load_explicit(&slot->set, memory_order_relaxed); }
+
+/// Whether the slot has the set's number, in doubt or not.
+static bool has_number(loop_slot *slot, int set) {
+    return atomic_load(&slot->state) >= FOUND && (set_of(slot) == set || set_of(slot) == in_doubt(set));
+}
+
+/// Whether the slot's thread uses the set: it waits for it now, or there is no doubt.
+static bool uses(loop_slot *slot, int set) {
+    return has_number(slot, set) && (set_of(slot) == set || atomic_load_explicit(&slot->rests, memory_order_relaxed));
+}
+
+void loop_slot_end_doubt(loop_slot *slot, int set) {
+    atomic_store_explicit(&slot->set, set, memory_order_relaxed);
+    loop_hooks_wake();
+}
+
+int loop_hooks_set(uint32_t number) {
+    int set = set_of(&slots[number % LOOP_HOOKS_CAPACITY]);
+    return set >= 0 ? set : -1;
+}
+
+bool loop_hooks_is_in_doubt(uint32_t number) { return set_of(&slots[number % LOOP_HOOKS_CAPACITY]) < -1; }
+
+void loop_hooks_doubt(int set) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++) count += has_number(&slots[i], set);
+    for (uint32_t i = 0; count > 1 && i < LOOP_HOOKS_CAPACITY; i++) {
+        int known = set;
+        if (atomic_load(&slots[i].state) >= FOUND) atomic_compare_exchange_strong(&slots[i].set, &known, in_doubt(set));
+    }
+}
+
+bool loop_hooks_shares_set(uint32_t number) {
+    loop_slot *own = &slots[number % LOOP_HOOKS_CAPACITY];
+    int seen = set_of(own), set = seen < -1 ? in_doubt(seen) : seen;
+    if (set < 0 || !uses(own, set)) return false;
+    for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++)
+        if (&slots[i] != own && uses(&slots[i], set)) return true;
+    return false;
 }

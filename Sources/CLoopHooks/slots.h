@@ -12,6 +12,10 @@
 /// A thread with a loop. Only that thread publishes.
 typedef struct loop_slot {
     _Atomic int state;  ///< See slots.c.
+    /// The loop's epoll set; -1 for a poll, and while it is not known. Less than -1 while it is in doubt whether the thread still uses its set: see
+    /// `loop_hooks_doubt`.
+    _Atomic int set;
+    _Atomic bool rests;  ///< Whether the thread is in its loop's wait now.
     int32_t thread;
     pthread_t pthread;
     _Atomic(void *_Nullable) heartbeat;  ///< Null until the registrar has bound one, and after the thread's end.
@@ -21,7 +25,6 @@ typedef struct loop_slot {
     _Atomic uint32_t polled_count;
     const void *_Nullable polled_array;
     unsigned long polled_length;
-    _Atomic int set;  ///< The loop's epoll set; -1 for a poll, and while it is not known.
     /// The thread's own variable with a pointer to this slot, until the slot is freed.
     struct loop_slot *_Nullable *_Nullable holder;
 } loop_slot;
@@ -32,6 +35,15 @@ typedef struct loop_slot {
 /// \param holder  a variable of the calling thread.
 /// \param set     the epoll set that it waits for; -1 for a poll.
 void loop_slot_claim(loop_slot *_Nullable *_Nonnull holder, int set);
+
+/// Notes that the thread has arrived at its loop's wait for this set, or has returned from it. That ends a doubt, and wakes the registrar if there
+/// was one. Async-signal-safe.
+void loop_slot_end_doubt(loop_slot *slot, int set);
+static inline void loop_slot_note_use(loop_slot *slot, int set, bool rests) {
+    // Relaxed: if the registrar and the thread miss each other, the doubt ends with the thread's next wait.
+    atomic_store_explicit(&slot->rests, rests, memory_order_relaxed);
+    if (__builtin_expect(atomic_load_explicit(&slot->set, memory_order_relaxed) != set, 0)) loop_slot_end_doubt(slot, set);
+}
 
 /// The heartbeat; null if there is none. Acquiring, paired with the store in `loop_hooks_bind`: a thread that reads it also sees `publisher`.
 static inline void *_Nullable loop_slot_heartbeat(loop_slot *slot) {

@@ -37,8 +37,10 @@ extension WatchableLoop {
 
 extension EventRunLoop: WatchableLoop {}
 
-/// A loop that may wait for a list of descriptors, without an epoll set.
+/// A loop that was found by its waits. It may wait for a list of descriptors, without an epoll set, and its thread may leave it without saying so.
 package protocol PollingLoop: WatchableLoop {
     /// The descriptors for which it waits in poll(2) or select(2). Empty if it does not use these.
     var polledDescriptors: [Int32] { get }
+    /// Whether the number of its epoll set belongs to another loop since its thread last waited for it.
+    var hasLostItsSet: Bool { get }
 }

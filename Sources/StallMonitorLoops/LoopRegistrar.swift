@@ -4,6 +4,7 @@ import Locking
 import RunLoopKit
 import StallMonitor
 import StallReports
+import Synchronization
 
 /// Creates a loop for each thread in which the hooks find one, and announces it to the monitors.
 ///
@@ -85,6 +86,7 @@ extension LoopRegistrar {
             state.loops.removeAll { $0.heartbeat.hasEnded }
             let label = Self.label(name, besides: Set(state.loops.map(\.label)))
             let loop = FoundLoop(label: label, thread: thread, heartbeat: heartbeat, slot: found.number)
+            loop.noteSet()
             guard !loop.sharesItsSet else { return Self.drop([loop], &state) }
             state.loops.append(loop)
             return .loop(loop)
@@ -95,6 +97,7 @@ extension LoopRegistrar {
     /// the set, so nothing waits for it.
     private func dropSharers() {
         announce { state in
+            for loop in state.loops { loop.noteSet() }
             let sharers = state.loops.filter(\.sharesItsSet)
             return sharers.isEmpty ? nil : Self.drop(sharers, &state)
         }
@@ -164,6 +167,8 @@ final class FoundLoop: PollingLoop {
     private let known: LoopThread
     /// Its number in the hooks' table.
     private let slot: UInt32
+    /// The epoll set at which the registrar has last seen the loop arrive. The registrar's thread only.
+    private let lastSet = Atomic<Int32>(-1)
 
     var type: WatchedType { .eventLoop }
 
@@ -183,11 +188,19 @@ final class FoundLoop: PollingLoop {
         }
     }
 
-    /// Whether another thread also waits for its epoll set.
-    var sharesItsSet: Bool {
+    /// Whether another thread's loop has the number of its epoll set, and this thread has not waited for the set since. Then the thread has closed
+    /// its set and left the loop, or the other thread serves the set.
+    var hasLostItsSet: Bool { loop_hooks_is_in_doubt(slot) && !heartbeat.hasEnded }
+
+    /// If the loop waits for another set than before: finds out which of the threads that have the set's number still use it.
+    func noteSet() {
         let set = loop_hooks_set(slot)
-        return set >= 0 && loop_hooks_count_waiting_for(set) > 1
+        guard set >= 0, !heartbeat.hasEnded else { return }
+        if lastSet.exchange(set, ordering: .relaxed) != set { loop_hooks_doubt(set) }
     }
+
+    /// Whether another thread also waits for its epoll set.
+    var sharesItsSet: Bool { loop_hooks_shares_set(slot) }
 
     /// The modes of such a loop are unknown.
     func modeName(at index: Int) -> String? { nil }

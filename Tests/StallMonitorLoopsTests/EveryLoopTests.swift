@@ -113,6 +113,19 @@ struct EveryLoopTests {
         }
     }
 
+    @Test(
+        "A loop is watched whose epoll set has the number of one that another thread has closed; that thread is not stalled"
+    )
+    func reused() async throws {
+        try await play("reused") { run in
+            let contents = try run.contents()
+            #expect(contents.labels == ["next"], "\(run.lines)")
+            let watched = try contents.watched(.eventLoop)
+            #expect(Set(watched) == ["left", "next"], "\(watched)")
+            #expect(run.lines.allSatisfy { !$0.hasPrefix("fault") }, "\(run.lines)")
+        }
+    }
+
     @Test("A loop started by a library's constructor is watched like the others")
     func early() async throws {
         try await play("early") { run in

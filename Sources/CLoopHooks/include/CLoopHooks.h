@@ -43,7 +43,7 @@ typedef struct loop_hooks_found {
 /// them. Any thread.
 bool loop_hooks_are_called(void);
 
-/// Waits until a loop is found, a loop's epoll set has changed, or `loop_hooks_wake` is called. For the registrar: one thread at a time.
+/// Waits until a loop is found, a loop's epoll set has changed, a doubt about one has ended, or `loop_hooks_wake` is called. For the registrar: one thread at a time.
 void loop_hooks_wait(void);
 /// Ends the present wait, or the next one at once. Any thread; async-signal-safe.
 void loop_hooks_wake(void);
@@ -55,15 +55,19 @@ bool loop_hooks_next(uint32_t *cursor, loop_hooks_found *found);
 /// registrar.
 void loop_hooks_bind(uint32_t number, const loop_hooks_publisher *publisher, void *heartbeat);
 
-/// The epoll set for which the loop of a slot's thread waits; -1 for a poll. After the thread's end the slot may belong to another thread. Any
-/// thread.
+/// The epoll set for which the loop of a slot's thread waits; -1 for a poll, and while that is in doubt. After the thread's end the slot may belong
+/// to another thread. Any thread.
 int loop_hooks_set(uint32_t number);
+/// Called when a loop has arrived at this set. If several slots have its number, it is in doubt from now on which of their threads still use the
+/// set: some may have closed theirs before this one got the number. A thread's next wait for its set ends the doubt about it. For the registrar.
+void loop_hooks_doubt(int set);
+/// Whether it is in doubt whether a slot's thread still uses its loop's set. Any thread.
+bool loop_hooks_is_in_doubt(uint32_t number);
+/// Whether a slot's thread and another one use the same epoll set, as far as there is no doubt. Any thread.
+bool loop_hooks_shares_set(uint32_t number);
 /// The descriptors that a slot's loop polls: writes up to LOOP_HOOKS_POLLED of them, and returns how many. They are those of its latest wait, or of
 /// one of the 64 waits before it. 0 for a loop that waits for an epoll set. Any thread.
 uint32_t loop_hooks_polled(uint32_t number, int *descriptors);
-/// How many threads have a loop that waits for this epoll set. Any thread.
-uint32_t loop_hooks_count_waiting_for(int set);
-
 /// How many threads had a loop and found no free slot. Any thread.
 uint32_t loop_hooks_overflow(void);
 

@@ -37,14 +37,14 @@ extension WatchedLoop {
         return true
     }
 
-    /// Dismisses a candidate whose thread has closed the epoll set of its loop. That loop is over, and the thread does something else until it
-    /// waits again. Only for loops that were found by their waits: others say when they end.
+    /// Dismisses a candidate whose thread has closed the epoll set of its loop, or lost it to another thread. That loop is over, and the thread
+    /// does something else until it waits again. Only for loops that were found by their waits: others say when they end.
     ///
     /// - Returns: Whether it did.
     func dismissIfLeft(at time: MonotonicInstant) -> Bool {
-        guard case .loop(let loop) = loop, loop is any PollingLoop, let set = loop.waitSet(inMode: pulse.modeIndex),
-            Self.isClosed(set)
-        else { return false }
+        guard case .loop(let loop) = loop, let found = loop as? any PollingLoop else { return false }
+        let isClosed = found.waitSet(inMode: pulse.modeIndex).map(Self.isClosed) ?? false
+        guard isClosed || found.hasLostItsSet else { return false }
         dismiss(.blocked, because: .inWait, at: time)
         return true
     }

@@ -133,12 +133,22 @@ static int listening_socket(void) {
     return listener;
 }
 
-event_loop *event_loop_start(const char *name, event_wait wait) {
+/// Gives the set the number of another loop's set, which is closed.
+static void take_number(event_loop *loop, event_loop *other) {
+    int number = other->set;
+    check(dup3(loop->set, number, O_CLOEXEC));
+    close(loop->set);
+    loop->set = number;
+    other->set = -1;
+}
+
+static event_loop *start(const char *name, event_wait wait, event_loop *other) {
     event_loop *loop = calloc(1, sizeof *loop);
     if (!loop) abort();
     loop->wait = wait;
     strncpy(loop->name, name, sizeof loop->name - 1);
     loop->set = epoll_create1(EPOLL_CLOEXEC);
+    if (other) take_number(loop, other);
     loop->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     loop->listener = listening_socket();
     check(pipe2(loop->channel, O_CLOEXEC | O_NONBLOCK));
@@ -152,6 +162,10 @@ event_loop *event_loop_start(const char *name, event_wait wait) {
     sem_wait(&loop->turned);
     return loop;
 }
+
+event_loop *event_loop_start(const char *name, event_wait wait) { return start(name, wait, NULL); }
+
+event_loop *event_loop_start_in_place(const char *name, event_loop *other) { return start(name, EVENT_EPOLL, other); }
 
 void event_loop_run(event_loop *loop, event_job job, void *context) {
     pthread_mutex_lock(&loop->lock);
@@ -172,7 +186,7 @@ void event_loop_end(event_loop *loop) {
     loop->ends = true;
     wake(loop);
     pthread_join(loop->thread, NULL);
-    close(loop->set);
+    if (loop->set >= 0) close(loop->set);
     close(loop->waker);
     close(loop->listener);
     close(loop->channel[0]);

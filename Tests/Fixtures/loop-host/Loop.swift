@@ -10,6 +10,11 @@ import Synchronization
 
     init(_ name: String, _ wait: event_wait = EVENT_EPOLL) { unsafe loop = event_loop_start(name, wait) }
 
+    /// A loop whose epoll set has the number of the other's, which is closed. The other one is in a job, and ends after it.
+    init(_ name: String, inPlaceOf other: Loop) {
+        unsafe loop = event_loop_start_in_place(name, other.loop)
+    }
+
     /// The loop that was created before the program started: in the scene `early`.
     static var early: Loop? { unsafe event_early_loop().map { unsafe Loop($0) } }
 
@@ -21,10 +26,12 @@ import Synchronization
         unsafe event_loop_run(loop, { unsafe Unmanaged<Job>.fromOpaque($0!).takeRetainedValue().body() }, box)
     }
 
+    /// Waits until the loop has taken its pending job, which it does before it works.
+    func awaitJob() { while unsafe event_loop_has_job(loop) { usleep(1_000) } }
+
     /// Makes the loop call `job` after its present one, and waits until it is done.
     func runToEnd(_ job: @escaping @Sendable () -> Void) {
-        // The loop has at most one pending job, and takes it before it works.
-        while unsafe event_loop_has_job(loop) { usleep(1_000) }
+        awaitJob()
         let done = DispatchSemaphore(value: 0)
         run {
             job()

@@ -19,6 +19,8 @@ enum Scene: String, CaseIterable {
     case crowd
     /// Threads that take turns at one epoll set.
     case shared
+    /// A thread that leaves its loop, and a loop whose epoll set gets the number of the one that it has closed.
+    case reused
     /// A loop started by a library's constructor.
     case early
     /// A fork in a process that watches the maximum number of queues.
@@ -40,6 +42,7 @@ enum Scene: String, CaseIterable {
         case .fork: playFork(directory)
         case .crowd: playCrowd(directory)
         case .shared: playShared(directory)
+        case .reused: playReused(directory)
         case .early: playEarly(directory)
         case .queueFork: playQueueFork()
         case .compare: playCompare(directory)
@@ -175,6 +178,22 @@ extension Scene {
         usleep(300_000)
         monitor.stop()
         alone.end()
+    }
+
+    private func playReused(_ directory: String) {
+        let monitor = LoopHost.start(directory)
+        let left = Loop("left")
+        usleep(200_000)
+        left.run { slept.add(Int(usleep(2_000_000))) }
+        left.awaitJob()
+        let next = Loop("next", inPlaceOf: left)
+        usleep(200_000)
+        next.run(sleepInEpoll)
+        next.runToEnd {}
+        left.end()
+        usleep(300_000)
+        monitor.stop()
+        next.end()
     }
 
     private func playEarly(_ directory: String) {

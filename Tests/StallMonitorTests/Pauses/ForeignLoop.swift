@@ -62,16 +62,17 @@ final class ForeignLoop: WatchableLoop {
     }
 }
 
-/// A loop that was found by its waits and is busy. What it waits for is an epoll set, or was one and is another file by now.
+/// A loop that was found by its waits and is busy. What it waits for is an epoll set, or was one: by now it is another file, or another loop's set.
 final class LeftLoop: PollingLoop {
     let heartbeat = LoopHeartbeat()
     let label: String
     let thread: LoopThread? = nil
     let polledDescriptors: [Int32] = []
+    let hasLostItsSet: Bool
     private let set: Int32
 
-    init(label: String, isOpen: Bool) {
-        self.label = label
+    init(label: String, isOpen: Bool, hasLostItsSet: Bool = false) {
+        (self.label, self.hasLostItsSet) = (label, hasLostItsSet)
         set = isOpen ? epoll_create1(Int32(EPOLL_CLOEXEC)) : unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
         heartbeat.publish(.beforeSources)
     }

@@ -29,6 +29,9 @@ typedef enum event_wait {
 
 /// Starts a thread with this name and a loop; returns when it waits for the second time.
 event_loop *event_loop_start(const char *name, event_wait wait);
+/// Starts a loop like EVENT_EPOLL, whose epoll set has the number of another loop's, which this closes. The other loop must be in a job, and end
+/// after it.
+event_loop *event_loop_start_in_place(const char *name, event_loop *other);
 /// The loop that is started before the program's constructors, and has turned a few times, if the program's second argument is
 /// `early`; otherwise null.
 event_loop *_Nullable event_early_loop(void);
