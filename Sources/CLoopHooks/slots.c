@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "slots.h"
 
+#include <CRunLoopShims.h>
 #include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -135,28 +136,14 @@ void loop_hooks_wake(void) {
     errno = saved;
 }
 
-/// The thread is alive: its end waits until the inspection is over.
-static void find_stack(const loop_slot *slot, loop_hooks_found *found) {
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(slot->pthread, &attributes) != 0) return;
-    void *address = NULL;
-    size_t size = 0;
-    if (pthread_attr_getstack(&attributes, &address, &size) == 0) {
-        // For the main thread, glibc returns RLIMIT_STACK as the size. If that is unlimited, the stack seems to reach below address 0.
-        uintptr_t top = (uintptr_t)address + size;
-        found->stack_low = (uintptr_t)address <= top ? (uintptr_t)address : 0;
-        found->stack_high = top;
-    }
-    pthread_attr_destroy(&attributes);
-}
-
 bool loop_hooks_next(uint32_t *cursor, loop_hooks_found *found) {
     for (; *cursor < LOOP_HOOKS_CAPACITY; ++*cursor) {
         loop_slot *slot = &slots[*cursor];
         int state = FOUND;
         if (!atomic_compare_exchange_strong(&slot->state, &state, INSPECTED)) continue;
         *found = (loop_hooks_found){.number = (*cursor)++, .thread = slot->thread};
-        find_stack(slot, found);
+        // The thread is alive: its end waits until the inspection is over. If this fails, both bounds stay 0.
+        run_loop_stack_bounds(slot->pthread, &found->stack_low, &found->stack_high);
         return true;
     }
     return false;
