@@ -19,7 +19,9 @@ enum { FREE, CLAIMED, FOUND, INSPECTED, KNOWN };
 
 static loop_slot slots[LOOP_HOOKS_CAPACITY];
 static _Atomic uint32_t overflow;
-/// Where to search for a free slot first. Only a hint.
+/// The slots from this number on were never used. A search, and a fork, leave them alone: together they are 80 pages of memory.
+static _Atomic uint32_t reach;
+/// Where to search for a free slot first. Only a hint: mostly the lowest one, so that `reach` stays low.
 static _Atomic uint32_t next_free;
 static sem_t wakeups;
 /// The key whose destructor frees the slot of an ending thread, plus one. 0 while there is no key.
@@ -36,16 +38,22 @@ static void nap(void) {
     clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
 }
 
+static void set_free(loop_slot *slot) {
+    atomic_store(&slot->state, FREE);
+    uint32_t number = (uint32_t)(slot - slots), hint = atomic_load_explicit(&next_free, memory_order_relaxed);
+    while (number < hint && !atomic_compare_exchange_weak(&next_free, &hint, number)) {}
+}
+
 /// Frees a slot. The registrar may be reading the thread's attributes, which end with the thread: this waits for it. That takes microseconds.
 /// After ten seconds without progress the slot is never freed.
 static void free_slot(loop_slot *slot) {
     for (int naps = 0; naps < 100000; naps++) {
         int state = FOUND;
-        if (atomic_compare_exchange_strong(&slot->state, &state, FREE)) return;
+        if (atomic_compare_exchange_strong(&slot->state, &state, CLAIMED)) return set_free(slot);
         if (state == KNOWN) {
             void *heartbeat = atomic_exchange(&slot->heartbeat, NULL);
             slot->publisher->end(heartbeat);
-            return atomic_store(&slot->state, FREE);
+            return set_free(slot);
         }
         nap();
     }
@@ -64,7 +72,9 @@ static void free_own_slot(void *value) {
 /// Called after fork(2) on the child's only thread. The child has no other thread and no registrar, and its thread is found again.
 static void forget_all(void) {
     if (own) own = *own->holder = NULL;
-    memset(slots, 0, sizeof slots);
+    memset(slots, 0, atomic_load(&reach) * sizeof *slots);
+    atomic_store(&reach, 0);
+    atomic_store(&next_free, 0);
     atomic_store(&overflow, 0);
     sem_init(&wakeups, 0, 0);
 }
@@ -110,12 +120,15 @@ void loop_slot_claim(loop_slot **holder, int set) {
     if (is_ending) return;
     uint32_t first = atomic_load_explicit(&next_free, memory_order_relaxed);
     for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++) {
-        loop_slot *slot = &slots[(first + i) % LOOP_HOOKS_CAPACITY];
+        uint32_t number = (first + i) % LOOP_HOOKS_CAPACITY, end = atomic_load(&reach);
+        loop_slot *slot = &slots[number];
         int state = FREE;
+        // First this, for a fork between the two.
+        while (number >= end && !atomic_compare_exchange_weak(&reach, &end, number + 1)) {}
         if (!atomic_compare_exchange_strong(&slot->state, &state, CLAIMED)) continue;
-        atomic_store_explicit(&next_free, first + i + 1, memory_order_relaxed);
+        atomic_store_explicit(&next_free, number + 1, memory_order_relaxed);
         if (frees_at_end(slot)) return publish(slot, holder, set);
-        atomic_store(&slot->state, FREE);
+        set_free(slot);
         break;
     }
     atomic_fetch_add(&overflow, 1);
@@ -137,7 +150,7 @@ void loop_hooks_wake(void) {
 }
 
 bool loop_hooks_next(uint32_t *cursor, loop_hooks_found *found) {
-    for (; *cursor < LOOP_HOOKS_CAPACITY; ++*cursor) {
+    for (uint32_t end = atomic_load(&reach); *cursor < end; ++*cursor) {
         loop_slot *slot = &slots[*cursor];
         int state = FOUND;
         if (!atomic_compare_exchange_strong(&slot->state, &state, INSPECTED)) continue;
@@ -198,9 +211,9 @@ int loop_hooks_set(uint32_t number) {
 bool loop_hooks_is_in_doubt(uint32_t number) { return set_of(&slots[number % LOOP_HOOKS_CAPACITY]) < -1; }
 
 void loop_hooks_doubt(int set) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++) count += has_number(&slots[i], set);
-    for (uint32_t i = 0; count > 1 && i < LOOP_HOOKS_CAPACITY; i++) {
+    uint32_t count = 0, end = atomic_load(&reach);
+    for (uint32_t i = 0; i < end; i++) count += has_number(&slots[i], set);
+    for (uint32_t i = 0; count > 1 && i < end; i++) {
         int known = set;
         if (atomic_load(&slots[i].state) >= FOUND) atomic_compare_exchange_strong(&slots[i].set, &known, in_doubt(set));
     }
@@ -210,7 +223,7 @@ bool loop_hooks_shares_set(uint32_t number) {
     loop_slot *own = &slots[number % LOOP_HOOKS_CAPACITY];
     int seen = set_of(own), set = seen < -1 ? in_doubt(seen) : seen;
     if (set < 0 || !uses(own, set)) return false;
-    for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++)
+    for (uint32_t i = 0, end = atomic_load(&reach); i < end; i++)
         if (&slots[i] != own && uses(&slots[i], set)) return true;
     return false;
 }

@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -81,6 +83,19 @@ static void try_time_left(void) {
     expect("select", "negative time", select(0, NULL, NULL, NULL, &left) < 0 && errno == EINVAL, 1);
 }
 
+/// A child gets memory of its own only for the slots that the parent has used, which is one.
+static void try_fork(void) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        struct rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        _exit(usage.ru_minflt < 60 ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    expect("fork", "few pages", status, 0);
+}
+
 int main(void) {
     struct sigaction action = {.sa_handler = ignore};
     sigaction(SIGUSR1, &action, NULL);
@@ -108,5 +123,6 @@ int main(void) {
     uint32_t cursor = 0;
     loop_hooks_found found;
     expect("hooks", "loop found", loop_hooks_next(&cursor, &found), 1);
+    try_fork();
     puts("DONE");
 }
