@@ -30,7 +30,8 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) void *answer;
 // MARK: A queue's state
 
 // The layout in libdispatch for Linux (src/queue_internal.h, Swift 5.3 to 6.3): DISPATCH_QUEUE_CLASS_HEADER, then dq_items_head.
-enum { TAIL = 48, STATE = 56, LABEL = 72, WIDTH = 80, HEAD = 104 };
+// The target is where every object of libdispatch has it.
+enum { TARGET = 24, TAIL = 48, STATE = 56, LABEL = 72, WIDTH = 80, HEAD = 104 };
 /// The owner's part of the state's lower half: DLOCK_OWNER_MASK.
 static const uint32_t OWNER = 0x3fffffff;
 
@@ -66,19 +67,27 @@ void queue_hooks_wake(void) {
 
 void queue_hooks_park(bool parked) { atomic_store(&queue_hooks_is_parked, parked); }
 
-/// One wake-up for each time that the watcher parks.
-static void wake_once(void) {
+void queue_hooks_wake_parked(void) {
     if (atomic_exchange(&queue_hooks_is_parked, false)) { queue_hooks_wake(); }
 }
 
-void queue_hooks_note_slowly(void *queue) {
+static bool is_watched(void *queue) {
     for (int i = 0, end = atomic_load_explicit(&reach, memory_order_relaxed); i < end; i++) {
-        if (queue && atomic_load_explicit(&watched[i], memory_order_relaxed) == queue) { return wake_once(); }
+        if (atomic_load_explicit(&watched[i], memory_order_relaxed) == queue) { return true; }
     }
+    return false;
+}
+
+bool queue_hooks_leads_to_watched(void *queue) {
+    enum { LONGEST_HIERARCHY = 16 };
+    for (int i = 0; queue && i < LONGEST_HIERARCHY; i++, queue = (void *)(uintptr_t)word_of(queue, TARGET)) {
+        if (is_watched(queue)) { return true; }
+    }
+    return false;
 }
 
 void queue_hooks_note_events_slowly(uintptr_t place) {
-    if (code_has(&dispatch, place)) { wake_once(); }
+    if (code_has(&dispatch, place)) { queue_hooks_wake_parked(); }
 }
 
 bool queue_hooks_wait(int64_t nanoseconds) {
@@ -177,96 +186,103 @@ __attribute__((constructor(101))) static void find_next(void) {
 
 void queue_hooks_submit(void *queue, void *context, void (*work)(void *)) { next.async_f(queue, context, work); }
 
-// Functions that do not wait for the work call `queue_hooks_note` after they have submitted it. The watcher parks and then looks once more: either
-// the watcher sees the work, or the function sees that it is parked.
+// Functions that do not wait for the work call `queue_hooks_note_work` after they have submitted it. The watcher parks and then looks once more:
+// either the watcher sees the work, or the function sees that it is parked. By then the queue may be gone, so it is looked at before.
 
 static void hook_async(void *queue, void *block) {
     NEXT(async)
+    bool concerns = queue_hooks_concerns_watcher(queue);
     next.async(queue, block);
-    queue_hooks_note(queue);
+    queue_hooks_note_work(concerns);
 }
 
 static void hook_barrier_async(void *queue, void *block) {
     NEXT(barrier_async)
+    bool concerns = queue_hooks_concerns_watcher(queue);
     next.barrier_async(queue, block);
-    queue_hooks_note(queue);
+    queue_hooks_note_work(concerns);
 }
 
 static void hook_barrier_async_f(void *queue, void *context, void (*work)(void *)) {
     NEXT(barrier_async_f)
+    bool concerns = queue_hooks_concerns_watcher(queue);
     next.barrier_async_f(queue, context, work);
-    queue_hooks_note(queue);
+    queue_hooks_note_work(concerns);
 }
 
 static void hook_group_async(void *group, void *queue, void *block) {
     NEXT(group_async)
+    bool concerns = queue_hooks_concerns_watcher(queue);
     next.group_async(group, queue, block);
-    queue_hooks_note(queue);
+    queue_hooks_note_work(concerns);
 }
 
 static void hook_group_async_f(void *group, void *queue, void *context, void (*work)(void *)) {
     NEXT(group_async_f)
+    bool concerns = queue_hooks_concerns_watcher(queue);
     next.group_async_f(group, queue, context, work);
-    queue_hooks_note(queue);
+    queue_hooks_note_work(concerns);
 }
 
 static void hook_resume(void *object) {
     NEXT(resume)
+    bool concerns = queue_hooks_concerns_watcher(object);
     next.resume(object);
-    queue_hooks_note(object);
+    queue_hooks_note_work(concerns);
 }
 
 static void hook_activate(void *object) {
     NEXT(activate)
+    bool concerns = queue_hooks_concerns_watcher(object);
     next.activate(object);
-    queue_hooks_note(object);
+    queue_hooks_note_work(concerns);
 }
 
 static void hook_sync(void *queue, void *block) {
     NEXT(sync)
-    queue_hooks_note(queue);
+    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
     next.sync(queue, block);
 }
 
 static void hook_sync_f(void *queue, void *context, void (*work)(void *)) {
     NEXT(sync_f)
-    queue_hooks_note(queue);
+    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
     next.sync_f(queue, context, work);
 }
 
 static void hook_barrier_sync(void *queue, void *block) {
     NEXT(barrier_sync)
-    queue_hooks_note(queue);
+    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
     next.barrier_sync(queue, block);
 }
 
 static void hook_barrier_sync_f(void *queue, void *context, void (*work)(void *)) {
     NEXT(barrier_sync_f)
-    queue_hooks_note(queue);
+    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
     next.barrier_sync_f(queue, context, work);
 }
 
 static void hook_async_and_wait(void *queue, void *block) {
     NEXT(async_and_wait)
-    queue_hooks_note(queue);
+    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
     next.async_and_wait(queue, block);
 }
 
 static void hook_async_and_wait_f(void *queue, void *context, void (*work)(void *)) {
     NEXT(async_and_wait_f)
-    queue_hooks_note(queue);
+    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
     next.async_and_wait_f(queue, context, work);
 }
 
 static void hook_barrier_async_and_wait(void *queue, void *block) {
     NEXT(barrier_async_and_wait)
-    queue_hooks_note(queue);
+    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
     next.barrier_async_and_wait(queue, block);
 }
 
 static void hook_barrier_async_and_wait_f(void *queue, void *context, void (*work)(void *)) {
     NEXT(barrier_async_and_wait_f)
-    queue_hooks_note(queue);
+    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
     next.barrier_async_and_wait_f(queue, context, work);
 }
 

@@ -196,8 +196,9 @@ static void hook_dispatch_async_f(void *queue, void *context, work work_) {
     }
     struct priority_jobs *jobs = jobs_of(queue, context, work_);
     if (!jobs) {
+        bool concerns = queue_hooks_concerns_watcher(queue);
         submit(queue, context, work_of_main_queue(queue, work_));
-        return queue_hooks_note(queue);
+        return queue_hooks_note_work(concerns);
     }
     task_pool_enqueue(atomic_load_explicit(&jobs->pool, memory_order_relaxed));
     submit(queue, context, run_functions[jobs - priorities]);

@@ -81,7 +81,7 @@ import Synchronization
         StallMonitorError(.queueNotWatched, "\(label): \(reason)")
     }
 
-    /// From now on, new work on the queue wakes the watcher. False if too many queues are watched.
+    /// From now on, new work on the queue, or on one that targets it, wakes the watcher. False if too many queues are watched.
     func begin() -> Bool { unsafe queue_hooks_add(place) }
 
     func end() { unsafe queue_hooks_remove(place) }

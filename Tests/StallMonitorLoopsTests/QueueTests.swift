@@ -20,7 +20,8 @@ struct QueueTests {
         let contents = try run.contents()
         let inTurn = [String](repeating: "waits-in-turn", count: 4)
         #expect(
-            contents.labels == ["activated", "async", "async-and-wait", "backlog", "sync", "timer"] + inTurn,
+            contents.labels == ["activated", "async", "async-and-wait", "backlog", "sync", "targeted", "timer"]
+                + inTurn,
             "\(run.lines)"
         )
         #expect(contents.reports.allSatisfy { $0.watched.type == .queue && $0.state == .recovered })
@@ -29,7 +30,7 @@ struct QueueTests {
         }
         let functions = [
             "async": "sleepOnQueue", "sync": "sleepInSync", "timer": "sleepInTimer",
-            "async-and-wait": "sleepInAsyncAndWait", "waits-in-turn": "sleepBriefly",
+            "async-and-wait": "sleepInAsyncAndWait", "waits-in-turn": "sleepBriefly", "targeted": "sleepAbove",
         ]
         for (label, function) in functions {
             let report = try contents.report(label)

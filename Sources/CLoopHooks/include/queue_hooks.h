@@ -39,7 +39,7 @@ queue_hooks_state queue_hooks_look(void *queue);
 /// Submits `work` to the queue, without the hooks. Any thread.
 void queue_hooks_submit(void *queue, void *context, void (*work)(void *context));
 
-/// From now on, work for this queue wakes the watcher. False if too many queues are watched. Any thread.
+/// From now on, work for this queue, or for one that targets it, wakes the watcher. False if too many queues are watched. Any thread.
 bool queue_hooks_add(void *queue);
 /// Undoes `queue_hooks_add`. Any thread.
 void queue_hooks_remove(void *queue);
@@ -54,12 +54,23 @@ void queue_hooks_wake(void);
 // MARK: For the other hooks
 
 extern _Atomic(bool) queue_hooks_is_parked;
-void queue_hooks_note_slowly(void *_Nullable queue);
+/// Wakes the watcher if it is parked: once for each time that it parks.
+void queue_hooks_wake_parked(void);
+/// Whether the queue, or one that it targets directly or not, is watched.
+bool queue_hooks_leads_to_watched(void *_Nullable queue);
 void queue_hooks_note_events_slowly(uintptr_t place);
 
-/// Called when work was submitted to a queue. Async-signal-safe.
-static inline void queue_hooks_note(void *_Nullable queue) {
-    if (__builtin_expect(atomic_load_explicit(&queue_hooks_is_parked, memory_order_seq_cst), 0)) { queue_hooks_note_slowly(queue); }
+/// Whether the watcher has to know that work is submitted to a queue. Called before that, while the queue is certainly alive. True while the watcher
+/// is not parked: it may park before the work is submitted. Async-signal-safe.
+static inline bool queue_hooks_concerns_watcher(void *_Nullable queue) {
+    bool is_parked = atomic_load_explicit(&queue_hooks_is_parked, memory_order_relaxed);
+    return __builtin_expect(!is_parked, 1) || queue_hooks_leads_to_watched(queue);
+}
+
+/// Called when the work was submitted. Async-signal-safe.
+static inline void queue_hooks_note_work(bool concerns_watcher) {
+    bool is_parked = atomic_load_explicit(&queue_hooks_is_parked, memory_order_seq_cst);
+    if (__builtin_expect(is_parked && concerns_watcher, 0)) { queue_hooks_wake_parked(); }
 }
 
 /// Called after a wait at this place in the code. If it is libdispatch's own wait, work of a timer or a source may follow. Async-signal-safe.

@@ -9,7 +9,9 @@ import StallMonitorLoops
 
 extension Scene {
     func playQueues(_ directory: String) {
-        let names = ["async", "sync", "timer", "backlog", "brief", "suspended", "waits-in-turn", "async-and-wait"]
+        let names = [
+            "async", "sync", "timer", "backlog", "brief", "suspended", "waits-in-turn", "async-and-wait", "targeted",
+        ]
         let queues = names.map { DispatchQueue(label: $0) }
         let concurrent = DispatchQueue(label: "concurrent", attributes: .concurrent)
         let inactive = DispatchQueue(label: "activated", attributes: .initiallyInactive)
@@ -54,6 +56,11 @@ extension Scene {
         // By then the watcher sleeps. Only the call itself shows the work.
         usleep(300_000)
         asyncAndWait(queues[7]) { sleepInAsyncAndWait() }
+        // The same for work of a queue that targets one that targets it.
+        usleep(300_000)
+        let above = DispatchQueue(label: "above", target: DispatchQueue(label: "between", target: queues[8]))
+        above.async(group: done, execute: sleepAbove)
+        done.wait()
         // By the time that it may work, its watcher has gone to sleep.
         inactive.async(group: done, execute: sleepOnQueue)
         usleep(300_000)
@@ -122,5 +129,6 @@ extension WatchSelection {
 @inline(never) func sleepBriefly() { slept.add(Int(usleep(400_000))) }
 @inline(never) func sleepInSync() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInAsyncAndWait() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepAbove() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInTimer() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInFoundation() { slept.add(Int(usleep(700_000))) }
