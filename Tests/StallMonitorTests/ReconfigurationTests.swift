@@ -28,6 +28,19 @@ struct ReconfigurationTests {
         test.round.finish()
     }
 
+    @Test("A loop that is added with the rule of the former configuration gets the present one")
+    func addedMeanwhile() {
+        var test = RoundUnderTest()
+        let (general, own) = (QuietLoop("general"), QuietLoop("own"))
+        test.round.adopt(settings(quick))
+        test.watch(general, rule: patient, followsConfiguration: true)
+        test.watch(own, rule: patient)
+        #expect(test.round.watchList.loop(number: 1)?.policy.rule == quick)
+        #expect(test.round.watchList.loop(number: 2)?.policy.rule == patient)
+        #expect(test.round.watchList.tick == quick.tick)
+        test.round.finish()
+    }
+
     @Test("A sleeping loop gets the new rule: its next stall is judged by it")
     func asleep() {
         var test = RoundUnderTest()

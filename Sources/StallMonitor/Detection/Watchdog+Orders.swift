@@ -90,6 +90,8 @@ extension WatchdogState {
         )
         let number = watched.identity.number
         forgetEndedLoops()
+        // The configuration may have changed after the loop's rule was read from it.
+        if let rule = presentRule(of: watched), rule != watched.policy.rule { watched.adopt(rule, at: .now) }
         services.ledger.update { $0.watches[number] = record }
         watchList.add(watched)
         lookWithinTick()
@@ -148,11 +150,16 @@ extension WatchdogState {
 
     mutating func adopt(_ settings: WatchSettings) {
         services.adopt(settings)
-        for watched in watchList.all where watched.identity.followsConfiguration {
-            watched.nextRule = watched.loop.pool == nil ? settings.rule : settings.rule.forPools
-        }
+        latestRule = settings.rule
+        for watched in watchList.all { watched.nextRule = presentRule(of: watched) }
         adoptRules(of: watchList.all)
         lookWithinTick()
+    }
+
+    /// Nil for a loop with its own rule.
+    private func presentRule(of watched: WatchedLoop) -> StallRule? {
+        guard watched.identity.followsConfiguration else { return nil }
+        return watched.loop.pool == nil ? latestRule : latestRule?.forPools
     }
 
     mutating func adoptRules(of loops: [WatchedLoop]) {

@@ -77,6 +77,8 @@ struct WatchdogState: ~Copyable {
     private var missedAtFlags = Duration.zero
     private var checkpoints = CheckpointSchedule(start: .now)
     private var selfCheck: SelfCheck
+    /// The rule of the latest configuration. Nil while there was only the first one, with whose rule the loops are added.
+    var latestRule: StallRule?
     /// Since when the whole monitor is paused. Nil if it is not.
     var pausedSince: MonotonicInstant?
     let crash = CrashWatch()
