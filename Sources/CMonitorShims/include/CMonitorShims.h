@@ -14,7 +14,7 @@
 sem_t *_Nullable monitor_semaphore_create(void);
 /// Frees it. No thread may be waiting on it or about to post it.
 void monitor_semaphore_destroy(sem_t *semaphore);
-/// Waits without a deadline: only for the parked watchdog, which only a post may wake. Retries after EINTR.
+/// Waits without a deadline: only for the parked watchdog, which a post wakes. Retries after EINTR.
 void monitor_semaphore_wait(sem_t *semaphore);
 /// Waits until `deadline_ns`. Returns true if it was posted, false if the deadline passed. Retries after EINTR.
 bool monitor_semaphore_wait_until(sem_t *semaphore, uint64_t deadline_ns);

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallReports
 
 /// Decides whether the monitor may take stacks, by its cost so far. A function of costs and time: no clock, no thread.
 ///
@@ -56,6 +57,8 @@ struct CostBudget: Sendable {
 
     /// After this time, the names for a trial's capture were found and its report was written, so its cost is known.
     private static let settlingTime = Duration.seconds(2)
+    /// How much is left when captures are taken without restrictions again.
+    private static let recovered = 0.75
 
     init(_ limits: StallMonitor.CostLimits, at now: MonotonicInstant) {
         processor = TimeCredit(share: limits.processorShare, burst: limits.processorBurst, at: now)
@@ -98,6 +101,12 @@ struct CostBudget: Sendable {
         }
     }
 
+    /// When the state will be `full`, if nothing more is spent until then.
+    var fullAt: MonotonicInstant {
+        let filled = max(processor.time(ofLeft: Self.recovered), held.time(ofLeft: Self.recovered))
+        return triedAt.map { max(filled, $0 + Self.settlingTime) } ?? filled
+    }
+
     /// The scarcer of the two budgets.
     private var left: Double { min(processor.left, held.left) }
 
@@ -105,14 +114,14 @@ struct CostBudget: Sendable {
         switch account.state {
         case .full where left <= 0, .thinned where left <= 0, .trial where left <= 0: .stopped
         case .full where left < 0.5: .thinned
-        case .thinned where left >= 0.75: .full
+        case .thinned where left >= Self.recovered: .full
         case .stopped where left >= 0.25: .trial
         case .trial:
             if let triedAt {
                 now - triedAt < Self.settlingTime ? nil : left >= 0.15 ? .thinned : .stopped
             } else {
                 // There was no stall to try a capture on, and the budget has recovered anyway.
-                left >= 0.75 ? .full : nil
+                left >= Self.recovered ? .full : nil
             }
         default: nil
         }
@@ -148,6 +157,12 @@ struct TimeCredit: Sendable {
         guard now > filledAt else { return }
         level = min(bound, level + Double((now - filledAt).nanoseconds) * share)
         filledAt = now
+    }
+
+    /// When at least this share is left, if nothing more is spent until then. Up to a millisecond late.
+    func time(ofLeft share: Double) -> MonotonicInstant {
+        let missing = max(0, share * bound - level)
+        return filledAt + .nanoseconds(Int64(saturating: missing / self.share)) + .milliseconds(1)
     }
 
     mutating func spend(_ nanoseconds: UInt64) {

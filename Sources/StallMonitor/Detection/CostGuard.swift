@@ -22,7 +22,7 @@ struct CostGuard: Sendable {
         budget = CostBudget(limits, at: .now)
     }
 
-    /// Updates the budget with what all threads have spent. Called once per look.
+    /// Updates the budget with what all threads have spent. Called once per look, and when a fault is over.
     mutating func update(at now: MonotonicInstant) {
         meter.spent(.watching)
         let before = budget.account
@@ -32,6 +32,9 @@ struct CostGuard: Sendable {
         ledger.update { $0.budget = account }
         report(account.state)
     }
+
+    /// When to update the budget although there is no look, because the reported fault will be over. Nil without one.
+    var recovery: MonotonicInstant? { reported == nil ? nil : budget.fullAt }
 
     /// Takes the stack of a stall if the budget permits. Otherwise the outcome says why there is none.
     mutating func detection(at now: MonotonicInstant, _ capture: () -> StackOutcome) -> StackOutcome {

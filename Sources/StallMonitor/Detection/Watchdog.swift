@@ -10,9 +10,10 @@ import Synchronization
 ///
 ///     parked ──a loop leaves its rest──> ticking ──a look finds every loop at rest──> parked
 ///
-/// Parked, it waits on its semaphore without a deadline and costs nothing. The first loop that leaves its rest posts the semaphore; later ones
-/// see that the watchdog is not parked, and do not. Ticking, it looks once a tick at the loops that are awake. A loop that is found at rest is
-/// not looked at again until it raises its wake flag. Findings go to the reporter, so that neither symbols nor disks delay the next look.
+/// Parked, it waits on its semaphore and costs nothing: without a deadline, unless it has reported that it takes no stacks and this will be
+/// over. The first loop that leaves its rest posts the semaphore; later ones see that the watchdog is not parked, and do not. Ticking, it looks
+/// once a tick at the loops that are awake. A loop that is found at rest is not looked at again until it raises its wake flag. Findings go to the
+/// reporter, so that neither symbols nor disks delay the next look.
 final class Watchdog: Sendable {
     let wakeFlags = WakeFlags()
     let semaphore = TickSemaphore()
@@ -33,7 +34,11 @@ final class Watchdog: Sendable {
         state.begin(since: createdAt)
         while carryOutOrders(&state, { state, since in state.catchUp(since: since) }) {
             if park(state) {
-                semaphore.wait()
+                if let recovery = state.recovery {
+                    if !semaphore.wait(until: recovery) { state.recover() }
+                } else {
+                    semaphore.wait()
+                }
                 isParked.store(false, ordering: .sequentiallyConsistent)
                 // The signal may have been for an order.
                 guard carryOutOrders(&state, { $0.unparked(at: .now, since: $1) }) else { break }
@@ -113,6 +118,12 @@ struct WatchdogState: ~Copyable {
 
     /// Called on the watchdog's thread, which was started after `time`.
     mutating func begin(since time: MonotonicInstant) { selfCheck.begin(since: time) }
+
+    /// When to call ``recover()`` if the watchdog is parked until then. Nil if there is no need.
+    var recovery: MonotonicInstant? { services.costs.recovery }
+
+    /// Reports that captures are permitted again. Otherwise the next look does, which an idle process may never see.
+    mutating func recover() { services.costs.update(at: .now) }
 
     /// Whether every loop is at rest and will raise its flag.
     var isAtRest: Bool { watchList.isAtRest }

@@ -96,6 +96,22 @@ struct CostBudgetTests {
         #expect(run.budget.account.state == .full, "0.1 % of 20 s are 20 ms")
     }
 
+    @Test("The time at which nothing is restricted any more is known beforehand", arguments: [false, true])
+    func recovery(hasTried: Bool) {
+        run.spend(milliseconds: 1000)
+        if hasTried {
+            // What the trial may use is there, so nothing but the time in which its cost becomes known is missing.
+            run.spend(after: .seconds(74))
+            #expect(run.permitsDetection())
+        }
+        let rest = run.budget.fullAt - run.now
+        #expect(hasTried ? rest == .seconds(2) : rest >= .seconds(75) && rest <= .milliseconds(75_002))
+        run.spend(after: rest - .milliseconds(10))
+        #expect(run.budget.account.state == .trial)
+        run.spend(after: .milliseconds(10))
+        #expect(run.budget.account.state == .full)
+    }
+
     @Test("The debt of one large cost is limited to what one burst's time pays")
     func boundedDebt() {
         run.spend(milliseconds: 3_600_000)

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StackCapture
 import StallDetection
 import StallReports
 import Synchronization
@@ -374,6 +375,48 @@ struct WatchRoundTests {
         }
         watchdog.give(.stop)
         #expect(told == 150 && thread.join(by: .now + .seconds(30)))
+    }
+
+    @Test("That stacks are taken again is reported although no loop leaves its rest any more")
+    func recoveryAtRest() throws {
+        let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 100), WatchdogLedger())
+        let meter = CostMeter()
+        let limits = StallMonitor.CostLimits(
+            processorShare: 1,
+            processorBurst: .seconds(600),
+            heldShare: 1,
+            heldBurst: .milliseconds(300)
+        )
+        let held = CapturedStack.Cost(heldNanoseconds: 400_000_000, unwindNanoseconds: 0, bytesCopied: 0)
+        meter.measure({}, costs: { _ in [held] })
+        var costs = CostGuard(limits: limits, meter: meter, notices: notices, ledger: ledger)
+        costs.update(at: .now)
+        let thread = try MonitorThread(name: "cost-test") { [costs] in
+            let source = StackSource(signal: 0) { _ in }
+            watchdog.run(
+                WatchdogState(
+                    notices: notices,
+                    ledger: ledger,
+                    stackSource: source,
+                    wakeFlags: watchdog.wakeFlags,
+                    costs: costs
+                )
+            )
+        }
+        var told: [String] = []
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while told.count < 2, let batch = notices.take(until: deadline), !batch.isEmpty {
+            for notice in batch {
+                switch notice {
+                case .fault(let error): told.append("fault \(error.code.name)")
+                case .mended(let error): told.append("mended \(error.code.name)")
+                default: break
+                }
+            }
+        }
+        #expect(told == ["fault captures_stopped", "mended captures_stopped"] && ledger.snapshot.looks == 0)
+        watchdog.give(.stop)
+        #expect(thread.join(by: .now + .seconds(60)))
     }
 }
 
