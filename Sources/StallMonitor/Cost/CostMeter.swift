@@ -1,4 +1,5 @@
 import Locking
+import RunLoopKit
 import StackCapture
 import StallDiagnosis
 
@@ -20,7 +21,7 @@ final class CostMeter: Sendable {
         var copiedBytes: UInt64 = 0
 
         /// The part that counts towards the budget.
-        var spent: CostBudget.Spent { .init(processor: capturing &+ reporting &+ writing, held: held) }
+        fileprivate var spent: CostBudget.Spent { .init(processor: capturing &+ reporting &+ writing, held: held) }
     }
 
     /// A thread that only does the monitor's work.
@@ -34,11 +35,16 @@ final class CostMeter: Sendable {
         var handling: UInt64 = 0
         /// Processor time of the writer's threads that have ended.
         var writtenBefore: UInt64 = 0
+        /// When something that counts towards the budget was last spent.
+        var spentAt = MonotonicInstant.now
     }
 
     private let state = ForkSafeMutex(State())
 
     var totals: Totals { state.withLock { $0.totals } }
+
+    /// What counts towards the budget, and when the last of it was spent.
+    var bill: (spent: CostBudget.Spent, time: MonotonicInstant) { state.withLock { ($0.totals.spent, $0.spentAt) } }
 
     /// Sets the part's cost to the calling thread's processor time.
     func spent(_ part: Part) {
@@ -49,6 +55,7 @@ final class CostMeter: Sendable {
             case .reporting: state.totals.reporting = time &- state.handling
             case .writing: state.totals.writing = state.writtenBefore &+ time
             }
+            if part != .watching { state.spentAt = .now }
         }
     }
 
@@ -65,6 +72,7 @@ final class CostMeter: Sendable {
         let costs = costs(stacks)
         state.withLock { state in
             state.totals.capturing &+= time
+            state.spentAt = .now
             for cost in costs {
                 state.totals.held &+= cost.heldNanoseconds
                 state.totals.unwinding &+= cost.unwindNanoseconds

@@ -26,7 +26,10 @@ struct CostGuard: Sendable {
     mutating func update(at now: MonotonicInstant) {
         meter.spent(.watching)
         let before = budget.account
-        budget.charge(meter.totals.spent, at: now)
+        let bill = meter.bill
+        // At its own time, because the budget has filled since then: the last look may have been long ago.
+        budget.charge(bill.spent, at: min(bill.time, now))
+        budget.charge(bill.spent, at: now)
         let account = budget.account
         guard account != before else { return }
         ledger.update { $0.budget = account }

@@ -67,6 +67,23 @@ struct CostGuardTests {
         #expect(state == .stopped)
     }
 
+    @Test("A cost is charged when it was incurred, not when the next look finds it")
+    func quietTime() {
+        let limits = StallMonitor.CostLimits(
+            processorShare: 1,
+            processorBurst: .seconds(3600),
+            heldShare: 0.001,
+            heldBurst: .milliseconds(10)
+        )
+        let meter = CostMeter()
+        var costs = CostGuard(limits: limits, meter: meter, notices: notices, ledger: ledger)
+        _ = meter.measure({ [stack(held: .milliseconds(12))] }, costs: { $0.map(\.cost) })
+        costs.update(at: .now + .seconds(3600))
+        #expect(state == .full)
+        notices.add(.checkpoint)
+        for case .fault(let error) in notices.take() ?? [] { Issue.record("\(error)") }
+    }
+
     @Test("A failed capture held no thread and is charged only its CPU time")
     func failures() {
         var costs = makeGuard()
