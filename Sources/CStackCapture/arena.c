@@ -14,6 +14,7 @@
 enum {
     SPARE_THREADS = 64,        ///< That may be started between counting and listing.
     MOST_FRAMES = 2 * 1024 * 1024,
+    MOST_RANGES = 256 * 1024,  ///< Only those that exist take memory.
     MOST_READS_OF_MAPS = 4,
     TEXT_BYTES = 64 * 1024,
 };
@@ -146,12 +147,8 @@ static size_t lay_out(stackcap_arena *arena, uint8_t *_Nullable base, size_t ent
     return at;
 }
 
-static int reserve(stackcap_arena **out, int directory, size_t entry_size) {
-    struct stat status;
-    if (fstat(directory, &status) != 0)
-        return errno;
-    stackcap_arena arena = {.thread_capacity = (size_t)status.st_nlink + SPARE_THREADS};  // one for each thread, plus two
-    arena.range_capacity = 4 * arena.thread_capacity + 16384;
+static int reserve(stackcap_arena **out, size_t threads, size_t entry_size) {
+    stackcap_arena arena = {.thread_capacity = threads, .range_capacity = MOST_RANGES};
     for (arena.index_capacity = 64; arena.index_capacity < 2 * arena.thread_capacity;)
         arena.index_capacity *= 2;
     size_t most = arena.thread_capacity * STACKCAP_MAX_FRAMES;
@@ -166,20 +163,29 @@ static int reserve(stackcap_arena **out, int directory, size_t entry_size) {
     return 0;
 }
 
-stackcap_outcome stackcap_arena_open(size_t entry_size, stackcap_arena **out) {
-    *out = NULL;
+static int reserve_for_all(stackcap_arena **out, size_t entry_size) {
     int directory = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0)
-        return (stackcap_outcome){STACKCAP_STATE_UNREADABLE, errno};
-    int error = reserve(out, directory, entry_size);
+        return errno;
+    struct stat status;
+    // It has a link for each thread, plus two.
+    int error = fstat(directory, &status) == 0 ? reserve(out, (size_t)status.st_nlink + SPARE_THREADS, entry_size) : errno;
     if (!error)
         error = list_threads(*out, directory);
+    close(directory);
+    return error;
+}
+
+stackcap_outcome stackcap_arena_open(size_t entry_size, stackcap_arena **out) {
+    *out = NULL;
+    int error = entry_size ? reserve_for_all(out, entry_size) : reserve(out, 0, 0);
     if (!error)
         error = read_maps(*out);
-    close(directory);
-    if (error && *out)
+    if (!error)
+        return (stackcap_outcome){STACKCAP_OK, 0};
+    if (*out)
         stackcap_arena_close(*out);
-    return (stackcap_outcome){error ? STACKCAP_FAILED : STACKCAP_OK, error};
+    return (stackcap_outcome){error == ENOMEM ? STACKCAP_FAILED : STACKCAP_STATE_UNREADABLE, error};
 }
 
 void stackcap_arena_close(stackcap_arena *arena) {

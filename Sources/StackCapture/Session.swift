@@ -106,7 +106,7 @@ struct Target {
         if threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
         unsafe stackcap_settle(handle)
         var opened: UnsafeMutablePointer<stackcap_arena>?
-        let outcome = unsafe stackcap_arena_open(MemoryLayout<UInt>.stride, &opened)
+        let outcome = unsafe stackcap_arena_open(0, &opened)
         if let error = CaptureError(outcome) { return .failure(error) }
         guard let arena = unsafe opened else { return .failure(CaptureError(.systemCallFailed)) }
         defer { unsafe stackcap_arena_close(arena) }

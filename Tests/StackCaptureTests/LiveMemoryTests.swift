@@ -1,3 +1,4 @@
+import CStackCapture
 import CStalls
 import Glibc
 import StackCapture
@@ -26,6 +27,43 @@ struct LiveMemoryTests {
         // The outer frames are the same, wherever a spinning thread is.
         #expect(a.frames.suffix(6).map(\.address) == b.frames.suffix(6).map(\.address))
         #expect(b.method == (kind == STALL_READ ? .quiet : .signal))
+    }
+
+    @Test("The bounds of one stack are found without a list of all threads")
+    func boundsAlone() throws {
+        var opened: UnsafeMutablePointer<stackcap_arena>?
+        let outcome = unsafe stackcap_arena_open(0, &opened)
+        #expect(outcome.status == STACKCAP_OK)
+        guard outcome.status == STACKCAP_OK, let arena = unsafe opened else { return }
+        defer { unsafe stackcap_arena_close(arena) }
+        let own = try #require(ThreadIdentity.current())
+        let inside = UInt64(own.stack.upperBound - 1)
+        var (low, high) = (UInt64(0), UInt64(0))
+        let isFound = unsafe stackcap_arena_bounds(arena, inside, &low, &high)
+        #expect(isFound && low <= inside && inside < high)
+        let listed = unsafe arena.pointee.thread_count + arena.pointee.thread_capacity
+        #expect(listed == 0)
+    }
+
+    @Test("A stack is found behind 20,000 other mappings")
+    func manyMappings() throws {
+        let capturer = try StackCapturer(deadline: .seconds(20))
+        defer { capturer.invalidate() }
+        let stall = unsafe stall_start(STALL_READ, 5, 0, nil)
+        defer { unsafe _ = stall_finish(stall) }
+        let (size, count) = (Int(sysconf(Int32(_SC_PAGESIZE))), 40_000)
+        // Below all stacks, if the kernel takes the hint. Every other page is writable, so each is a mapping of its own.
+        let hint = unsafe UnsafeMutableRawPointer(bitPattern: 0x1000_0000_0000)
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+        let pages = unsafe mmap(hint, count * size, PROT_NONE, flags, -1, 0)!
+        defer { unsafe munmap(pages, count * size) }
+        let divided = stride(from: 0, to: count, by: 2).count { page in
+            unsafe mprotect(pages + page * size, size, PROT_READ | PROT_WRITE) == 0
+        }
+        try #require(divided == count / 2, "vm.max_map_count")
+        let thread = unsafe stall_thread(stall)
+        let stack = try capturer.capture(threadID: thread).get()
+        #expect(stack.isComplete)
     }
 
     @Test("There is no stack of the calling thread, and none of a thread that does not exist")

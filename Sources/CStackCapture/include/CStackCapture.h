@@ -234,7 +234,7 @@ typedef struct stackcap_kept {
 /// not malloc, because any thread may hold malloc's lock: only the used part is ever populated.
 typedef struct stackcap_arena {
     size_t size;
-    pid_t *threads;  ///< From /proc/self/task, including the caller.
+    pid_t *threads;  ///< From /proc/self/task, including the caller. None in an arena for one thread.
     size_t thread_count, thread_capacity;
     struct stackcap_name *names;  ///< Of those that were requested.
     void *entries;  ///< The owner's, initially zero: one of entry_size bytes for each thread.
@@ -250,7 +250,7 @@ typedef struct stackcap_arena {
     char *text;
 } stackcap_arena;
 
-/// Lists the threads, and the memory that may be stacks: /proc/self/task and /proc/self/maps. Close it unless this failed.
+/// Lists the memory that may be stacks, and, unless \p entry_size is 0, the threads. Close it unless this failed.
 stackcap_outcome stackcap_arena_open(size_t entry_size, stackcap_arena *_Nullable *_Nonnull arena);
 void stackcap_arena_close(stackcap_arena *arena);
 
