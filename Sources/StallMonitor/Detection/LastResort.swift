@@ -91,7 +91,8 @@ extension WatchedLoop {
 
     /// The part of a standstill that a new process would not have. Leaves out time in which the threads waited for a processor.
     private func ownShare(of length: Duration, at time: MonotonicInstant) -> Duration {
-        guard let standstill else { return .zero }
+        // A process that has run out of descriptors, for example, cannot read the threads' times.
+        guard let standstill else { return length }
         let delays = loop.threadIDs.compactMap { standstill.evidence(threadID: $0, at: time)?.runDelay }
         return length - (delays.max() ?? .zero)
     }

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 import Testing
 
 @testable import StallMonitor
@@ -40,6 +41,26 @@ struct LastResortTests {
         resort.announce(next, of: 2)
         let isKept = first != nil
         #expect(wasKept && !isKept)
+    }
+
+    @Test("also if the kernel's account of the thread cannot be read")
+    func withoutEvidence() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        test.round.services.lastResort = LastResort(limit: .milliseconds(20), abortPatience: .seconds(60))
+        test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
+        loop.leaveRest()
+        var announced = 0
+        // This time limit only ends a hang.
+        let deadline = MonotonicInstant.now + .seconds(30)
+        while announced == 0, MonotonicInstant.now < deadline {
+            test.round.look()
+            for case .aborting in test.takeNotices() { announced += 1 }
+        }
+        #expect(announced == 1)
+        loop.rest()
+        test.round.look()
+        test.round.finish()
     }
 
     @Test("a stall that was announced and then ended does not make another stall the last one")
