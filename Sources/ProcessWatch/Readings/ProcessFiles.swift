@@ -1,3 +1,4 @@
+import CProcessWatch
 import Glibc
 import StallReports
 
@@ -62,7 +63,15 @@ struct ProcessFiles: Hashable, Sendable {
         var stack: String
     }
 
-    var hasEnded: Bool {
+    /// Whether it has ended. Its number may belong to another process since then.
+    ///
+    /// - Parameter handle: Becomes readable when it ends. Without one, only the number is asked for.
+    func hasEnded(by handle: Int32?) -> Bool {
+        guard let handle else { return numberHasEnded }
+        return unsafe process_watch_wait([handle], 1, 0) > 0 || numberHasEnded
+    }
+
+    private var numberHasEnded: Bool {
         guard let stat = readText(directory + "/stat"), let end = stat.lastIndex(of: ")") else {
             // Without a free descriptor nothing can be read, of a living process either.
             return unsafe access(directory, F_OK) != 0

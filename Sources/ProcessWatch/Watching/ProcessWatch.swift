@@ -74,6 +74,7 @@ package final class ProcessWatch {
     private let tell: (WatchNote) -> Void
     private let supply: BreakpointSupply
     private var processes: [Int32: WatchedProcess] = [:]
+    /// Children that cannot be watched, so that each is named once.
     private var refused: Set<Int32> = []
     private var clock: LookClock
     private var ticks = 0
@@ -162,15 +163,16 @@ package final class ProcessWatch {
     }
 
     private func follow() {
-        for process in Array(processes.values) {
-            for child in process.files.children where processes[child] == nil && !refused.contains(child) {
-                do throws(CaptureError) {
-                    try add(child)
-                } catch {
-                    guard error.code != .noSuchProcess, error.code != .zombie else { continue }
-                    refused.insert(child)
-                    tell(.refused(processID: child, error: error))
-                }
+        let children = Set(processes.values.flatMap(\.files.children))
+        // The number of one that has ended may be given to another.
+        refused.formIntersection(children)
+        for child in children.sorted() where processes[child] == nil && !refused.contains(child) {
+            do throws(CaptureError) {
+                try add(child)
+            } catch {
+                guard error.code != .noSuchProcess, error.code != .zombie else { continue }
+                refused.insert(child)
+                tell(.refused(processID: child, error: error))
             }
         }
     }

@@ -127,7 +127,7 @@ final class WatchedProcess {
             case .foundLoop: foundLoop(thread, context)
             case .ended:
                 // If the process has ended, so have all its threads, wherever they were: that is no turn.
-                if files.hasEnded { return false }
+                if hasEnded { return false }
                 thread.loop?.release(.turned, context)
                 threads[id] = nil
                 pools?.remove(id)
@@ -135,6 +135,8 @@ final class WatchedProcess {
         }
         return true
     }
+
+    private var hasEnded: Bool { files.hasEnded(by: handle) }
 
     /// When the first of its loops or pools will count as stalled unless it goes on before.
     var maturity: MonotonicInstant? {
@@ -147,7 +149,7 @@ final class WatchedProcess {
         if task.descriptor < 0 { task.descriptor = files.openTask() }
         // Before the list is read: a thread that starts meanwhile is found by the next scan.
         task.count = ProcessFiles.threadCount(inTask: task.descriptor)
-        guard !files.hasEnded else { return false }
+        guard !hasEnded else { return false }
         guard let present = files.threads else { return true }
         if let now = files.program, now != program {
             // A new process may not have reached its first program yet.
