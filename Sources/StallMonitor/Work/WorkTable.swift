@@ -39,19 +39,20 @@ package final class WorkTable: Sendable {
     private let stalled = ForkSafeMutex<[(report: ULID, work: StalledWork)]>([])
     private static let stalledCapacity = 64
     private let shards = (0..<16).map { _ in Shard() }
+    private let generation = ForkGeneration.current
     /// A shorter closure cannot be the cause of a stall, however low the threshold.
     static let shortestPast = Duration.milliseconds(10)
     static let pastCapacity = 32
 
     // MARK: The table of the process
 
-    private static let first = (table: WorkTable(), generation: ForkGeneration.current)
+    private static let first = WorkTable()
     private static let ofChild = PerProcess { WorkTable() }
     /// The number of running monitors. Without one nothing is recorded.
     private static let readers = Atomic(0)
 
     /// The table of this process. A fork's child has its own.
-    package static var current: WorkTable { first.generation.isCurrent ? first.table : ofChild.current }
+    package static var current: WorkTable { first.generation.isCurrent ? first : ofChild.current }
 
     /// Whether a monitor runs that reads the table.
     package static var isRead: Bool { readers.load(ordering: .relaxed) > 0 }
@@ -68,6 +69,8 @@ package final class WorkTable: Sendable {
 
     /// Notes that the innermost closure of the key has returned.
     package func end(_ key: WorkKey) {
+        // In the child of a fork inside of the closure, a lock of this table may be held forever, and nobody reads it.
+        guard generation.isCurrent else { return }
         let now = MonotonicInstant.now
         // A context may have a deinit of the server, so it is released after the lock.
         let former: (Mark?, Past?) = shard(of: key).contents.withLock { contents in

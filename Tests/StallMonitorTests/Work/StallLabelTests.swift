@@ -1,4 +1,5 @@
 import Dispatch
+import Glibc
 import RunLoopKit
 import StallDetection
 import StallReports
@@ -138,5 +139,39 @@ struct StallLabelTests {
             let marks = (0..<17).flatMap { table.marks(of: [.task(UInt32(number * 1000 + $0))], at: .now) }
             #expect(marks.count == 200 && marks.allSatisfy { $0.note.label == "\(number)" })
         }
+    }
+
+    @Test("A fork's child leaves a closure that began in its parent, although another thread held the lock")
+    func forkInside() throws {
+        // Swift does not offer fork.
+        typealias Fork = @convention(c) () -> pid_t
+        guard let address = unsafe dlsym(nil, "fork") else { return }
+        let fork = unsafe unsafeBitCast(address, to: Fork.self)
+        let table = WorkTable()
+        let isOver = Atomic(false)
+        table.begin(WorkNote(label: "parent"), as: .thread(1))
+        // The same part of the table.
+        let other = try MonitorThread(name: "label-test") {
+            while !isOver.load(ordering: .relaxed) {
+                table.begin(WorkNote(label: "other"), as: .thread(17))
+                table.end(.thread(17))
+            }
+        }
+        var (children, status) = (0, Int32(0))
+        while children < 50, status == 0 {
+            children += 1
+            let child = fork()
+            if child == 0 {
+                alarm(5)
+                table.end(.thread(1))
+                _exit(0)
+            }
+            status = -1
+            guard child > 0 else { break }
+            while unsafe waitpid(child, &status, 0) < 0, errno == EINTR {}
+        }
+        isOver.store(true, ordering: .relaxed)
+        #expect(status == 0, "child \(children)")
+        #expect(other.join(by: .now + .seconds(60)))
     }
 }
