@@ -8,7 +8,7 @@ import StallReports
 final class HealthEndpoint: Sendable {
     /// The port on which it listens.
     let port: Int
-    private let listener: Int32
+    private let listener: ListeningSocket
     private let thread: MonitorThread
 
     /// How long a connection is kept.
@@ -23,9 +23,10 @@ final class HealthEndpoint: Sendable {
         _ options: StallMonitor.Configuration.HealthOptions,
         _ answer: @escaping @Sendable () -> HealthAnswer
     ) throws(StallMonitorError) {
-        let (listener, port) = try Self.listen(options)
+        let (descriptor, port) = try Self.listen(options)
         // A fork's child does not have this thread, and would keep the port open forever.
-        _ = monitor_close_in_child(listener)
+        _ = monitor_close_in_child(descriptor)
+        let listener = ListeningSocket(descriptor)
         (self.listener, self.port) = (listener, port)
         do throws(StallMonitorError) {
             thread = try MonitorThread(name: "stall-health") {
@@ -33,7 +34,7 @@ final class HealthEndpoint: Sendable {
                 service.run()
             }
         } catch {
-            Self.close(listener)
+            listener.close()
             throw error
         }
     }
@@ -42,13 +43,8 @@ final class HealthEndpoint: Sendable {
     /// child, which has neither.
     func end(by deadline: MonotonicInstant) {
         // Wakes the thread that waits on it.
-        shutdown(listener, Int32(SHUT_RDWR))
-        if thread.join(by: deadline) { Self.close(listener) }
-    }
-
-    private static func close(_ listener: Int32) {
-        monitor_forget_in_child(listener)
-        Glibc.close(listener)
+        if listener.isOurs { shutdown(listener.descriptor, Int32(SHUT_RDWR)) }
+        if thread.join(by: deadline) { listener.close() }
     }
 
     private static func listen(
@@ -103,14 +99,41 @@ final class HealthEndpoint: Sendable {
     }
 }
 
+/// The socket on which the endpoint listens. The host may have closed it, and its number may be another file by now: that is left
+/// alone.
+private struct ListeningSocket: Sendable {
+    let descriptor: Int32
+    private let identity: Identity?
+
+    private struct Identity: Hashable {
+        let device: dev_t
+        let inode: ino_t
+
+        init?(_ descriptor: Int32) {
+            var status = stat()
+            guard unsafe fstat(descriptor, &status) == 0 else { return nil }
+            (device, inode) = (status.st_dev, status.st_ino)
+        }
+    }
+
+    init(_ descriptor: Int32) { (self.descriptor, identity) = (descriptor, Identity(descriptor)) }
+
+    var isOurs: Bool { identity != nil && Identity(descriptor) == identity }
+
+    func close() {
+        monitor_forget_in_child(descriptor)
+        if isOurs { Glibc.close(descriptor) }
+    }
+}
+
 /// The work of the endpoint's thread.
 private struct HealthService {
-    let listener: Int32
+    let listener: ListeningSocket
     let answer: @Sendable () -> HealthAnswer
     private var connections: [Connection] = []
     private var hasEnded = false
 
-    init(listener: Int32, answer: @escaping @Sendable () -> HealthAnswer) {
+    init(listener: ListeningSocket, answer: @escaping @Sendable () -> HealthAnswer) {
         (self.listener, self.answer) = (listener, answer)
     }
 
@@ -129,7 +152,7 @@ private struct HealthService {
     /// Waits until a client connects or sends, a connection has timed out, or the listener is shut down.
     private mutating func waitForEvents() {
         let isFull = connections.count >= HealthEndpoint.mostConnections
-        var polled = [pollfd(fd: listener, events: isFull ? 0 : Int16(POLLIN), revents: 0)]
+        var polled = [pollfd(fd: listener.descriptor, events: isFull ? 0 : Int16(POLLIN), revents: 0)]
         polled += connections.map { pollfd(fd: $0.descriptor, events: $0.awaited, revents: 0) }
         let next = connections.map(\.deadline).min().map { max(0, ($0 - .now).nanoseconds / 1_000_000 + 1) }
         _ = unsafe poll(&polled, nfds_t(polled.count), next.map { Int32(clamping: $0) } ?? -1)
@@ -138,12 +161,13 @@ private struct HealthService {
     }
 
     private mutating func acceptAll() {
+        guard listener.isOurs else { return hasEnded = true }
         while connections.count < HealthEndpoint.mostConnections {
-            let descriptor = monitor_accept(listener)
+            let descriptor = monitor_accept(listener.descriptor)
             guard descriptor >= 0 else {
                 switch errno {
                 case EAGAIN: return
-                // The socket no longer listens, or the host has closed it and the number is now another file.
+                // The socket no longer listens, or the host has closed it just now.
                 case EINVAL, EBADF, ENOTSOCK, EOPNOTSUPP: hasEnded = true
                 // The error belongs to that connection alone (accept(2)).
                 case ECONNABORTED, EHOSTDOWN, EHOSTUNREACH, EINTR, ENETDOWN, ENETUNREACH, ENONET, ENOPROTOOPT, EPROTO:

@@ -113,6 +113,37 @@ struct HealthEndpointTests {
         #expect(second.healthPort == port)
         second.stop()
     }
+
+    @Test("if the host has closed the port's socket, and its number is the host's own listener, that is left alone")
+    func reusedNumber() throws {
+        let monitor = monitor()
+        let port = try #require(monitor.healthPort)
+        let number = try #require((3..<4096).first { localPort($0) == port })
+        // It gets a port of its own.
+        let own = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue), 0)
+        try #require(listen(own, 4) == 0)
+        let client = try Probe(try #require(localPort(own)))
+        try #require(dup2(own, number) == number)
+        // Wakes the endpoint's thread, which waits for the former socket.
+        _ = try? Probe(port)
+        monitor.stop()
+        let accepted = accept(own, nil, nil)
+        #expect(accepted >= 0, "\(errno)")
+        withExtendedLifetime(client) {}
+        for descriptor in [accepted, own, number] { close(descriptor) }
+    }
+}
+
+/// The port to which a socket is bound. Nil for anything else.
+private func localPort(_ descriptor: Int32) -> Int? {
+    var name = sockaddr_in()
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let isKnown = unsafe withUnsafeMutablePointer(to: &name) { pointer in
+        unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            unsafe getsockname(descriptor, $0, &length) == 0
+        }
+    }
+    return isKnown && name.sin_family == sa_family_t(AF_INET) ? Int(UInt16(bigEndian: name.sin_port)) : nil
 }
 
 /// A client's connection.
