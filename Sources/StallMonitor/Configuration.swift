@@ -11,7 +11,8 @@ extension StallMonitor {
     /// cannot be set in files. The environment variable of a key is the key in capitals: `STALL_MONITOR_LIMITS_REPORTS`. Files and
     /// variables are read by `StallMonitorService`; without it, only `STALL_MONITOR_DIRECTORY` is read.
     public struct Configuration: Sendable {
-        /// Where reports are written. The directory is created, readable by its owner only.
+        /// Where reports are written. The directory is created, readable by its owner only. A relative path is resolved when the monitor
+        /// starts.
         public var directory: String
         /// How many reports and bytes the directory may hold. The oldest finished reports are removed first.
         public var limits: ReportDirectory.Limits

@@ -1,3 +1,4 @@
+import Glibc
 import Locking
 import RunLoopKit
 import StackCapture
@@ -98,18 +99,21 @@ struct EngineParts: Sendable {
     let live: LiveBoard
     let writer: ReportWriter
     private let configuration: StallMonitor.Configuration
+    /// Where reports are written, wherever the server's working directory will be.
+    private let directory: String
     private let run: RunIdentity
     private let meter = CostMeter()
     private let supply = SupplyLocation()
 
     init(_ configuration: StallMonitor.Configuration) {
         self.configuration = configuration
+        directory = absolutePath(configuration.directory)
         let notices = Mailbox<StallNotice>(capacity: configuration.noticeCapacity)
         self.notices = notices
         live = LiveBoard(standIn: watchdog.semaphore)
         run = RunIdentity(service: configuration.service)
         writer = ReportWriter(
-            sink: DirectorySink(ReportDirectory(path: configuration.directory, limits: configuration.limits)),
+            sink: DirectorySink(ReportDirectory(path: directory, limits: configuration.limits)),
             limits: configuration.memory,
             meter: meter,
             changed: { notices.add(.checkpoint) },
@@ -189,8 +193,15 @@ struct EngineParts: Sendable {
     ///
     /// - Parameter patience: The recorder's thread ends after this long without news. Nil: it stays.
     func startRecording(patience: Duration? = ThreadOnDemand.idleTime) {
-        let recorder = ForkSafeMutex(LiveRecorder(board: live, run: run, directory: configuration.directory))
+        let recorder = ForkSafeMutex(LiveRecorder(board: live, run: run, directory: directory))
         // Held by one thread at a time: the next one starts after the previous one has left.
         live.record { recorder.withLock { $0.work(patience: patience) } }
     }
+}
+
+/// The path as of now, in whatever directory the process will work later. Unchanged if there is no working directory.
+private func absolutePath(_ path: String) -> String {
+    guard !path.isEmpty, !path.hasPrefix("/"), let folder = unsafe getcwd(nil, 0) else { return path }
+    defer { unsafe free(folder) }
+    return unsafe String(validatingCString: folder).map { "\($0)/\(path)" } ?? path
 }

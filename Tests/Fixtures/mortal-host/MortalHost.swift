@@ -8,6 +8,7 @@ import Synchronization
 // A server that is going to die.
 //
 //   mortal-host DIRECTORY DEATH            watches a loop that stalls; dies in the way that DEATH names
+//   mortal-host DIRECTORY elsewhere        stalls, changes its working directory, stalls again and stops
 //   mortal-host kills DIRECTORY COUNT      sends SIGKILL to COUNT victims at random moments, and judges the files they left
 //   mortal-host log DIRECTORY LOG MS       reports stalls for MS, and records each call to the disk
 //   mortal-host judge LOG COUNT            cuts the power at COUNT random moments of such a log
@@ -23,9 +24,23 @@ struct MortalHost {
         case ("kills", 3): KillSeries(directory: arguments[1], count: Int(arguments[2]) ?? 1).run()
         case ("log", 4): log(directory: arguments[1], to: arguments[2], milliseconds: Int(arguments[3]) ?? 1000)
         case ("judge", 3): PowerCuts(log: arguments[1], count: Int(arguments[2]) ?? 1).run()
+        case (_, 2) where arguments[1] == "elsewhere": goElsewhere(from: arguments[0])
         case (_, 2): Victim(directory: arguments[0]).live(until: arguments[1])
         default: fail("mortal-host: wrong usage")
         }
+    }
+
+    /// With a relative path for its reports.
+    private static func goElsewhere(from directory: String) {
+        let slash = directory.lastIndex(of: "/") ?? directory.startIndex
+        guard unsafe chdir(String(directory[..<slash])) == 0 else { fail("no directory") }
+        _ = unsafe mkdir("elsewhere", 0o700)
+        let victim = Victim(directory: String(directory[directory.index(after: slash)...]))
+        victim.stall(for: .seconds(1))
+        guard unsafe chdir("elsewhere") == 0 else { fail("no other directory") }
+        victim.stall(for: .seconds(1))
+        victim.monitor.stop()
+        tell("done", isLast: true)
     }
 
     private static func log(directory: String, to log: String, milliseconds: Int) {

@@ -214,6 +214,19 @@ struct DeathTests {
         #expect(try process.reader.report(id).state == .terminated)
     }
 
+    @Test("a server that changes its working directory leaves its files where it began, and no trace of a death")
+    func changedDirectory() async throws {
+        try? FileManager.default.removeItem(atPath: path)
+        let output = try await run(path, "elsewhere")
+        #expect(output.hasSuffix("done\n"), "\(output)")
+        let reader = ReportReader(path: path)
+        #expect(try reader.liveProcesses().processes.isEmpty)
+        let contents = try reader.contents()
+        #expect(contents.reports.count == 2 && contents.runs.count == 1)
+        #expect(contents.reports.allSatisfy { $0.state == .recovered })
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path + "/elsewhere").isEmpty)
+    }
+
     @Test("an OOM kill is distinguished from other kills", .enabled(if: MemoryCgroup.isPossible))
     func outOfMemory() async throws {
         let cgroup = try MemoryCgroup(limit: 256 << 20)
