@@ -359,6 +359,21 @@ struct LiveRecordTests {
     }
 
     @Test(
+        "in a directory that was renamed, a record is not written any more, and is removed",
+        arguments: [false, true]
+    )
+    func renamedDirectory(atEnd: Bool) throws {
+        var file: LiveRecordFile? = try makeFile()
+        let moved = directory.root + "/moved"
+        try #require(unsafe rename(directory.path, moved) == 0)
+        #expect(TemporaryDirectory.names(in: moved).count == 1)
+        #expect(throws: ReportError.self) { try file?.write(stall(), to: 0) }
+        if atEnd { file?.remove() } else { file?.removeIfMoved() }
+        #expect(TemporaryDirectory.names(in: moved).isEmpty)
+        file = nil
+    }
+
+    @Test(
         "how a process ended is decided by the strongest sign",
         arguments: [
             (ProcessEnd.Clues(isOtherBoot: true, exitStatus: 256 + 7), ProcessEnd.Cause.exit),

@@ -82,9 +82,11 @@ struct LiveRecorder: ~Copyable {
         return true
     }
 
-    /// Forgets a file that cannot be written: it or its disk is gone, or the process closed its descriptor. A new one is made.
+    /// Forgets a file that cannot be written: it or its disk is gone, its directory was renamed, or the process closed its descriptor. A
+    /// new one is made.
     private mutating func forgetFile() {
         if let descriptor = file?.descriptor { monitor_forget_in_child(descriptor) }
+        file?.removeIfMoved()
         file = nil
     }
 

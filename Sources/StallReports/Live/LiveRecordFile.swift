@@ -46,7 +46,7 @@ package struct LiveRecordFile: ~Copyable {
         }
         // The duplicate shares the lock, and only this object closes it.
         descriptor = try systemCall(path: directory) { fcntl(file.descriptor, F_DUPFD_CLOEXEC, 0) }
-        (device, inode, _) = Self.identity(of: descriptor) ?? (0, 0, 0)
+        (device, inode) = Self.identity(of: descriptor) ?? (0, 0)
         (self.directory, self.name, isLocked) = (directory, name, writer.isLocked)
     }
 
@@ -56,7 +56,7 @@ package struct LiveRecordFile: ~Copyable {
     }
 
     private var isOurs: Bool {
-        guard let (device, inode, _) = Self.identity(of: descriptor) else { return false }
+        guard let (device, inode) = Self.identity(of: descriptor) else { return false }
         return (device, inode) == (self.device, self.inode)
     }
 
@@ -87,28 +87,49 @@ package struct LiveRecordFile: ~Copyable {
 
     package static var places: Range<Int> { 0..<LiveRecordLayout.placeCount }
 
-    /// Removes the file from the directory: the run has ended normally.
+    /// Removes the file: the run has ended normally.
     package func remove() {
+        remove(from: directory)
+        removeIfMoved()
+    }
+
+    /// Removes the file if the directory was renamed: where it is now, it would look like that of a process that was killed.
+    package func removeIfMoved() {
+        guard isElsewhere, let path = readProcLink("/proc/self/fd/\(descriptor)"), path.hasSuffix("/" + name) else {
+            return
+        }
+        remove(from: String(path.dropLast(name.count + 1)))
+    }
+
+    private func remove(from directory: String) {
         guard let open = try? OpenDirectory(path: directory), open.status(of: name)?.inode == inode else { return }
         try? open.remove(name)
     }
 
-    /// Throws `.missingFile` if the file was removed from the directory, or the process has closed the descriptor: the number
+    /// Whether the directory does not have the file any more. False if that cannot be seen: a server may have given up the right
+    /// to.
+    private var isElsewhere: Bool {
+        var raw = stat()
+        if unsafe lstat(directory + "/" + name, &raw) == 0 {
+            return (UInt64(raw.st_dev), UInt64(raw.st_ino)) != (device, inode)
+        }
+        return errno == ENOENT || errno == ENOTDIR
+    }
+
+    /// Throws `.missingFile` if the file is not in the directory any more, or the process has closed the descriptor: the number
     /// may belong to another file by now, which must not be written to.
     private func write(_ bytes: [UInt8], at offset: Int) throws(ReportError) {
-        guard let (device, inode, links) = Self.identity(of: descriptor), links > 0,
-            (device, inode) == (self.device, self.inode)
-        else { throw ReportError(.missingFile, path: directory) }
+        guard isOurs, !isElsewhere else { throw ReportError(.missingFile, path: directory) }
         let written = try systemCall(path: directory) {
             unsafe bytes.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, off_t(offset)) }
         }
         guard written == bytes.count else { throw ReportError(.full, path: directory) }
     }
 
-    private static func identity(of descriptor: Int32) -> (device: UInt64, inode: UInt64, links: UInt64)? {
+    private static func identity(of descriptor: Int32) -> (device: UInt64, inode: UInt64)? {
         var raw = stat()
         guard unsafe fstat(descriptor, &raw) == 0 else { return nil }
-        return (UInt64(raw.st_dev), UInt64(raw.st_ino), UInt64(raw.st_nlink))
+        return (UInt64(raw.st_dev), UInt64(raw.st_ino))
     }
 }
 
