@@ -76,8 +76,8 @@ let libraries = targets([
     "StallDetection": ["RunLoopKit", "StallReports"],
     "StallDiagnosis": ["CMonitorShims", "RunLoopKit", "StackCapture", "StallReports"],
     "StallMonitor": [
-        "CMonitorShims", "Locking", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis", "StallReports",
-        "Symbolication",
+        "CMonitorShims", "CRunLoopShims", "Locking", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis",
+        "StallReports", "Symbolication",
     ],
     "StallMonitorService": [
         "RunLoopKit", "StallMonitor", "StallReports", "Configuration", "CoreMetrics", "Logging", "ServiceLifecycle",
@@ -189,7 +189,7 @@ let tests = targets([
 
 /// C. Of that under Tests/Fixtures only the first four are among the tests' dependencies: the others' objects would be linked into the
 /// test bundle, with the allocator and the system calls that they put in the place of the C library's.
-let sourcesInC: [Target] = ["CRunLoopShims", "CRunLoopPorts", "CMonitorShims", "CStallCorpus"]
+let sourcesInC: [Target] = ["CRunLoopShims", "CRunLoopPorts", "CStallCorpus"]
     .map { .target(name: $0, cSettings: c) }
 let fixturesInC: [Target] = [
     "CEventLoops", "CLocks", "CStalls", "CCoexistence",
@@ -197,6 +197,7 @@ let fixturesInC: [Target] = [
 ].map { .target(name: $0, path: "Tests/Fixtures/\($0)", cSettings: gnu) }
 let othersInC: [Target] = [
     .target(name: "CLoopHooks", dependencies: ["CRunLoopShims"], cSettings: c),
+    .target(name: "CMonitorShims", dependencies: ["CRunLoopShims"], cSettings: c),
     .target(name: "CProcessWatch", cSettings: gnu),
     // zlib is for compressed unwind tables.
     .target(name: "CStackCapture", exclude: ["README.md"], cSettings: gnu, linkerSettings: [.linkedLibrary("z")]),

@@ -61,21 +61,11 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/// A thread's own data: its thread id, as long as it is in the same process, and the place that it tries first.
+/// The place that a thread tries first.
 static _Thread_local struct {
-    int32_t number;
-    uint32_t generation, place;
+    uint32_t place;
     bool has_place;
 } own;
-
-static int32_t own_number(void) {
-    uint32_t generation = run_loop_generation();
-    if (own.number == 0 || own.generation != generation) {
-        own.number = run_loop_current_tid();
-        own.generation = generation;
-    }
-    return own.number;
-}
 
 /// Threads begin at different places, so that each usually finds its own place free and in its own cache.
 static uint32_t own_place(const task_pool *pool) {
@@ -93,7 +83,7 @@ static int32_t take_place(task_pool *pool) {
         uint32_t place = (first + distance) % pool->places;
         int32_t free = 0;
         if (atomic_load_explicit(&pool->place[place].thread, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong_explicit(&pool->place[place].thread, &free, own_number(), memory_order_acquire,
+            atomic_compare_exchange_strong_explicit(&pool->place[place].thread, &free, run_loop_own_tid(), memory_order_acquire,
                                                     memory_order_relaxed)) {
             own.place = place;
             return (int32_t)place;

@@ -23,6 +23,19 @@ int32_t run_loop_main_tid(void) { return (int32_t)getpid(); }
 
 int32_t run_loop_current_tid(void) { return (int32_t)syscall(SYS_gettid); }
 
+int32_t run_loop_own_tid(void) {
+    static _Thread_local struct {
+        int32_t tid;
+        uint32_t generation;
+    } own;
+    uint32_t generation = run_loop_generation();
+    if (own.tid == 0 || own.generation != generation) {
+        own.tid = run_loop_current_tid();
+        own.generation = generation;
+    }
+    return own.tid;
+}
+
 bool run_loop_is_main_thread(void) {
     if (main_is_known) { return pthread_equal(pthread_self(), main_thread); }
     return run_loop_current_tid() == run_loop_main_tid();

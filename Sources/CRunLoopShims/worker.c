@@ -20,14 +20,6 @@ static void *run(void *argument) {
     return NULL;
 }
 
-// The signals that a worker leaves to other threads: all except those that a thread causes itself and those that profilers and
-// stack captures send. libdispatch makes the same choice for its threads.
-static void deferred_signals(sigset_t *mask) {
-    static const int open[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
-    sigfillset(mask);
-    for (size_t i = 0; i < sizeof open / sizeof *open; i++) { sigdelset(mask, open[i]); }
-}
-
 // The default is the process's stack limit. A limit of 64 KiB is enough for C, but not for the Swift runtime: its first lookup
 // of a generic type needs more, and an overflow would end the process.
 enum { LEAST_STACK = 1024 * 1024 };
@@ -41,7 +33,7 @@ static int give_room(pthread_attr_t *attributes) {
     return error;
 }
 
-int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *), void *context) {
+int run_loop_start_thread(pthread_t *thread, const char *name, const sigset_t *mask, void (*body)(void *), void *context) {
     struct start *start = malloc(sizeof *start);
     if (start == NULL) { return ENOMEM; }
     *start = (struct start){.body = body, .context = context};
@@ -53,12 +45,27 @@ int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void
         return error;
     }
     // The mask is inherited: it is set here, so that there is no moment in which the new thread accepts a signal.
-    sigset_t mask, before;
-    deferred_signals(&mask);
-    pthread_sigmask(SIG_BLOCK, &mask, &before);
+    sigset_t before;
+    pthread_sigmask(SIG_SETMASK, mask, &before);
     error = pthread_create(thread, &attributes, run, start);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (error != 0) { free(start); }
     return error;
+}
+
+// The signals that a worker leaves to other threads: all except those that a thread causes itself and those that profilers and
+// stack captures send. libdispatch makes the same choice for its threads.
+static void deferred_signals(sigset_t *mask) {
+    static const int open[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
+    sigfillset(mask);
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++) { sigdelset(mask, open[i]); }
+}
+
+int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *), void *context) {
+    sigset_t deferred, present, mask;
+    deferred_signals(&deferred);
+    pthread_sigmask(SIG_SETMASK, NULL, &present);
+    sigorset(&mask, &present, &deferred);
+    return run_loop_start_thread(thread, name, &mask, body, context);
 }

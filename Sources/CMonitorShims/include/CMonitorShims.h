@@ -29,12 +29,6 @@ int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
 /// The lower half of the calling task's number in Swift's concurrency runtime, which is the part in a captured stack. 0 outside a
 /// task, and if the runtime does not provide it.
 uint32_t monitor_current_task(void);
-/// The calling thread's number (gettid(2)). A system call for a thread's first call only.
-int32_t monitor_thread_number(void);
-
-/// The number of forks between the first process and this one: a child of fork reads another number than its parent. One relaxed
-/// load; async-signal-safe. It is counted by pthread_atfork, so a raw clone(2) is not counted.
-uint32_t monitor_fork_generation(void);
 
 /// Makes exit(3) call `body` with its status, in this process and not in its children. One
 /// call per process is enough. It replaces an earlier body. `body` runs on the thread that

@@ -5,6 +5,7 @@
 // function here allocates or locks unless its comment says so.
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -127,6 +128,9 @@ int32_t run_loop_main_tid(void);
 /// The kernel's id of the calling thread. One system call. Async-signal-safe.
 int32_t run_loop_current_tid(void);
 
+/// The same, without a system call except for the first call of a thread in a process. Not in a signal handler.
+int32_t run_loop_own_tid(void);
+
 /// Whether the caller runs on the main thread. No system call if the main thread has loaded this image, otherwise one.
 /// Async-signal-safe.
 bool run_loop_is_main_thread(void);
@@ -143,9 +147,14 @@ int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high);
 /// read. Changes errno.
 bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
 
-/// Starts a thread that runs `body(context)`; it is named before `body` runs. Up to 15 bytes of `name` are used. Its signal
-/// mask is the caller's with all other signals blocked except those that a thread causes itself, and SIGPROF. Its stack is the
-/// process's default, but at least 1 MiB. Returns 0 and the thread, to be joined or detached, or an errno. Allocates.
+/// Starts a thread that runs `body(context)`; it is named before `body` runs. Up to 15 bytes of `name` are used. It begins with
+/// the signals of `mask` blocked. Its stack is the process's default, but at least 1 MiB. Returns 0 and the thread, to be joined
+/// or detached, or an errno. Allocates.
+int run_loop_start_thread(
+    pthread_t *thread, const char *name, const sigset_t *mask, void (*body)(void *_Nonnull context), void *context);
+
+/// The same with a mask for threads that run the server's code: the caller's with all other signals blocked except those that a
+/// thread causes itself, and SIGPROF.
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 
 /// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.

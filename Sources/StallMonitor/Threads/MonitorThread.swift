@@ -1,4 +1,5 @@
 import CMonitorShims
+import CRunLoopShims
 import Glibc
 import Locking
 import RunLoopKit
@@ -51,7 +52,7 @@ private final class ThreadBody {
 package struct ForkGeneration: Hashable, Sendable {
     private let number: UInt32
 
-    package static var current: ForkGeneration { ForkGeneration(number: monitor_fork_generation()) }
+    package static var current: ForkGeneration { ForkGeneration(number: run_loop_generation()) }
 
     /// Whether this is still the process in which it was taken. Any thread; one load.
     package var isCurrent: Bool { self == .current }

@@ -1,4 +1,5 @@
 import CMonitorShims
+import CRunLoopShims
 import RunLoopKit
 package import StallReports
 
@@ -23,7 +24,7 @@ package struct WorkKey: Hashable, Sendable {
     }
 
     /// For a closure that does not suspend: the calling thread.
-    package static var currentThread: WorkKey { .thread(monitor_thread_number()) }
+    package static var currentThread: WorkKey { .thread(run_loop_own_tid()) }
 }
 
 /// The server's description of a closure while it runs.

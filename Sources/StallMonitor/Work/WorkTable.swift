@@ -1,4 +1,4 @@
-import CMonitorShims
+import CRunLoopShims
 import Locking
 import RunLoopKit
 package import StallReports
@@ -63,7 +63,7 @@ package final class WorkTable: Sendable {
 
     /// Notes that the closure begins on the calling thread.
     package func begin(_ note: WorkNote, as key: WorkKey) {
-        let mark = Mark(note: note, thread: monitor_thread_number(), since: .now)
+        let mark = Mark(note: note, thread: run_loop_own_tid(), since: .now)
         shard(of: key).contents.withLock { $0.open[key, default: []].append(mark) }
     }
 
