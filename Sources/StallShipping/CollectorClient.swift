@@ -29,7 +29,7 @@ package struct CollectorClient {
         token: String?,
         timeout: Duration = .seconds(60)
     ) throws(ShippingError) {
-        base = try HTTPAddress.url(address, of: "a collector", example: "https://stalls.example.com:4319")
+        base = try HTTPAddress.url(address, of: .collector)
         self.token = TokenSource(file: tokenFile, value: token)
         self.timeout = timeout
     }

@@ -93,14 +93,24 @@ enum HTTPAnswer {
 }
 
 /// The address of a receiver or a collector.
-enum HTTPAddress {
-    /// - Parameters:
-    ///   - kind: What the address is for, in messages.
-    ///   - example: An example of such an address.
-    static func url(_ text: String, of kind: String, example: String) throws(ShippingError) -> URL {
+package enum HTTPAddress {
+    /// Who is at the address.
+    package enum Kind: Sendable {
+        case receiver, collector
+
+        fileprivate var name: String { self == .receiver ? "a receiver" : "a collector" }
+        fileprivate var example: String {
+            self == .receiver ? "https://otlp.example.com:4318" : "https://stalls.example.com:4319"
+        }
+    }
+
+    /// Throws if the text has another scheme than http or https, no host, or a port that does not exist.
+    package static func check(_ text: String, of kind: Kind) throws(ShippingError) { _ = try url(text, of: kind) }
+
+    static func url(_ text: String, of kind: Kind) throws(ShippingError) -> URL {
         guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()),
-            url.host()?.isEmpty == false
-        else { throw ShippingError("\(text) is no address of \(kind): give one like \(example)") }
+            url.host()?.isEmpty == false, url.port.map({ (1...65_535).contains($0) }) ?? true
+        else { throw ShippingError("'\(text)' is not the address of \(kind.name): give one like \(kind.example)") }
         return url
     }
 }

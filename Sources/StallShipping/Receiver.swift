@@ -36,11 +36,7 @@ final class HTTPReceiver: Receiver {
 
     /// Throws if the address or a header is not usable.
     init(_ options: ShippingOptions) throws {
-        let base = try HTTPAddress.url(
-            options.endpoint,
-            of: "a receiver",
-            example: "https://otlp.example.com:4318"
-        )
+        let base = try HTTPAddress.url(options.endpoint, of: options.isCollector ? .collector : .receiver)
         for (name, value) in options.headers where !Self.isHeader(name, value) {
             throw ShippingError(
                 "the header \(name) cannot be sent: its name is letters, digits and hyphens, its value printable ASCII"

@@ -217,6 +217,35 @@ struct SelectionCommandTests {
         #expect(try CommandRun("list", fixture.path, "--kind", "x").errors.contains("one of blocked, repeated"))
     }
 
+    @Test(
+        "an unusable address, an empty name and a negative number are wrong usage, and the message says what to give",
+        arguments: [
+            (["ship", "--to", "foo"], "'foo' is not the address of a receiver: give one like https://"),
+            (["ship", "--to", "ftp://example.com"], "'ftp://example.com' is not the address of a receiver"),
+            (["ship", "--to", "http://localhost:99999"], "is not the address of a receiver"),
+            (
+                ["ship", "--collector", "localhost"],
+                "'localhost' is not the address of a collector: give one like https://"
+            ),
+            (["list", "htp://stalls:4319"], "'htp://stalls:4319' is not the address of a collector"),
+            (["faults", "http://stalls:99999"], "is not the address of a collector"),
+            (["diff", "http:///", "day=today"], "is not the address of a collector"),
+            (["gate", "baseline", "record", "htp://stalls"], "is not the address of a collector"),
+            (["watch", "1", "--reports", "http://stalls:4319"], "'ship' sends"),
+            (["list", "--service", ""], "the value of --service is empty"),
+            (["faults", "--function", ""], "the value of --function is empty"),
+            (["list", "--min-duration", "-5ms"], "'-5ms' is invalid for '--min-duration <length>'"),
+            (["tail", "-n", "-3"], "-n is a number from 0"),
+            (["sample", "1", "--for", "-1s"], "'-1s' is invalid for '--for <for>'"),
+            (["watch", "1", "--threshold", "-1s"], "'-1s' is invalid"),
+            (["gate", "--max-duration", "-1s"], "'-1s' is invalid"),
+        ]
+    )
+    func usage(_ arguments: [String], _ message: String) throws {
+        let run = try CommandRun(arguments: arguments, directory: fixture.root)
+        #expect(run.status == 64 && run.errors.contains(message), "\(run.errors)")
+    }
+
     @Test("several directories, or one that contains some, are read as one; a missing one does not hide the others")
     func directories() throws {
         let reports = [Sample.report(id: .make()), Sample.report(id: .make())]

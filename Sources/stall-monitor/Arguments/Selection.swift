@@ -89,19 +89,27 @@ struct Selection: ParsableArguments {
     )
     var fingerprint: [FingerprintPrefix] = []
 
-    @Option(help: ArgumentHelp("At least this long: 500ms, 1.5s.", valueName: "length"))
+    @Option(parsing: .unconditional, help: ArgumentHelp("At least this long: 500ms, 1.5s.", valueName: "length"))
     var minDuration: DurationText?
 
     @OptionGroup var zone: ZoneOption
 
     func validate() throws {
         zone.use()
+        try refuseEmptyNames()
         if let since, let until, until.timestamp < since.timestamp {
             throw ValidationError("--until is before --since")
         }
         if let since, since.timestamp > .now() {
             throw ValidationError("--since is in the future")
         }
+    }
+
+    /// An empty name usually comes from an unset shell variable. It would match nothing, or everything.
+    private func refuseEmptyNames() throws {
+        for (option, values) in [
+            ("service", service), ("host", host), ("release", release), ("label", label), ("function", function),
+        ] where values.contains("") { throw ValidationError("the value of --\(option) is empty") }
     }
 
     /// The chosen conditions as a predicate.

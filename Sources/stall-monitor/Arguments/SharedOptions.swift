@@ -3,6 +3,7 @@ import Glibc
 public import StallGate
 import StallIndex
 public import StallReports
+import StallShipping
 import Symbolication
 
 /// Where readers find reports: directories, or for most commands a collector.
@@ -20,7 +21,7 @@ struct ReportsArgument: ParsableArguments {
 
     func validate() throws {
         index.use()
-        try directories.forEach(Self.refuseEmpty)
+        try directories.forEach(Self.check)
     }
 
     /// The collector's address, if that is the only argument.
@@ -35,9 +36,13 @@ struct ReportsArgument: ParsableArguments {
         }
     }
 
-    /// An empty name usually comes from an unset shell variable.
-    static func refuseEmpty(_ path: String?) throws {
-        if path?.isEmpty == true { throw ValidationError("the report directory's name is empty") }
+    /// Refuses an empty name, which usually comes from an unset shell variable, and what is meant as an address but is none.
+    static func check(_ path: String) throws {
+        if path.isEmpty { throw ValidationError("the report directory's name is empty") }
+        guard CollectorCopy.isAddress(path) || path.contains("://") && !OutputFile.exists(path) else { return }
+        do throws(ShippingError) {
+            try HTTPAddress.check(path, of: .collector)
+        } catch { throw ValidationError("\(CommandFailure(error.description))") }
     }
 
     /// The given directories, or the default one.

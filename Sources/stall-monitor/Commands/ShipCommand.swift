@@ -71,6 +71,12 @@ struct ShipCommand: ParsableCommand {
         }
         if collector != nil, to != nil { throw ValidationError("give either '--collector' or '--to'") }
         if address.isEmpty { throw ValidationError("the receiver's address is empty") }
+        do throws(ShippingError) {
+            try HTTPAddress.check(address, of: collector == nil ? .receiver : .collector)
+        } catch {
+            let variable = collector ?? to == nil ? "$\(Self.endpointVariable): " : ""
+            throw ValidationError("\(variable)\(CommandFailure(error.description))")
+        }
         if checkpoint?.isEmpty == true { throw ValidationError("the checkpoint's name is empty") }
         if tokenFile?.isEmpty == true { throw ValidationError("the token file's name is empty") }
         _ = try headers()
@@ -81,7 +87,10 @@ struct ShipCommand: ParsableCommand {
         let signals = StopSignals(cancellation)
         let shipper: Shipper
         do {
+            try awaitPlaceOfCheckpoint(cancellation)
             shipper = try Shipper(options(), cancellation: cancellation) { Output.note("\($0)") }
+        } catch let error as ReportError where error.code == .cancelled {
+            throw ExitCode(signals.wasInterrupted ? 130 : 0)
         } catch let error as ReportError {
             throw CommandFailure(error)
         } catch {
@@ -96,7 +105,17 @@ struct ShipCommand: ParsableCommand {
         if once, !totals.isWhole { throw ExitCode.failure }
     }
 
-    private var address: String? { collector ?? to ?? EnvironmentVariable.value("OTEL_EXPORTER_OTLP_ENDPOINT") }
+    /// Waits until the first report directory appears, if the checkpoint will be in it.
+    private func awaitPlaceOfCheckpoint(_ cancellation: Cancellation) throws(ReportError) {
+        let directory = reports.paths[0]
+        guard checkpoint == nil, Self.stateDirectory == nil, !once, !OutputFile.exists(directory) else { return }
+        Output.note("\(ShippingNote.waiting(directory: directory))")
+        var follower = try TreeFollower([directory], cancellation: cancellation)
+        while !OutputFile.exists(directory) { _ = try follower.next(timeout: .seconds(60)) }
+    }
+
+    private static let endpointVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"
+    private var address: String? { collector ?? to ?? EnvironmentVariable.value(Self.endpointVariable) }
 
     private func options() throws -> ShippingOptions {
         let address = address ?? ""

@@ -62,7 +62,7 @@ struct ShowCommand: ParsableCommand {
         if named != nil, !reports.directories.isEmpty {
             throw ValidationError("give the directory once: as an argument, or with --reports")
         }
-        try ReportsArgument.refuseEmpty(named)
+        try named.map(ReportsArgument.check)
         if flame, format == .json { throw ValidationError("--flame is text; 'export' writes flame graphs to files") }
         if file != nil {
             if named != nil || !reports.directories.isEmpty {

@@ -41,7 +41,7 @@ struct SymbolicateCommand: ParsableCommand {
     )
     var prints = false
 
-    func validate() throws { try ReportsArgument.refuseEmpty(path) }
+    func validate() throws { try path.map(ReportsArgument.check) }
 
     func run() throws {
         let place = ReportPlace(path ?? ReportDirectory.defaultPath)

@@ -27,6 +27,7 @@ struct TailCommand: ParsableCommand {
 
     @Option(
         name: .customShort("n"),
+        parsing: .unconditional,
         help: "Show at most this many existing stalls. (default: 10; with --since: all)"
     )
     var number: Int?

@@ -62,7 +62,7 @@ struct DiffCommand: ParsableCommand {
         zone.use()
         index.use()
         if html?.isEmpty == true { throw ValidationError("the page's file name is empty") }
-        for path in [before, after] + reports { try ReportsArgument.refuseEmpty(path) }
+        try ([before, after] + reports).forEach(ReportsArgument.check)
         for side in [before, after] {
             do throws(CommandFailure) { _ = try StallSet(side) } catch { throw ValidationError(error.description) }
         }

@@ -34,7 +34,7 @@ struct GateBaselineCommand: ParsableCommand {
         var output = BaselineFile.defaultPath
 
         func validate() throws {
-            for directory in directories { try ReportsArgument.refuseEmpty(directory) }
+            try directories.forEach(ReportsArgument.check)
         }
 
         func run() throws {

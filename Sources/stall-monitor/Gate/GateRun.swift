@@ -39,7 +39,7 @@ struct GateRunCommand: ParsableCommand {
     @Option(name: .customLong("repeat"), parsing: .unconditional, help: "How many times to run the command.")
     var repeats = 1
 
-    @Option(help: "Ignore stalls for this long after each start, up to an hour: 2s.")
+    @Option(parsing: .unconditional, help: "Ignore stalls for this long after each start, up to an hour: 2s.")
     var warmUp: DurationText?
 
     @Option(

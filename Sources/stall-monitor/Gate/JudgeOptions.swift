@@ -131,7 +131,7 @@ struct BudgetOptions: ParsableArguments {
     )
     var maxStalls: Int?
 
-    @Option(help: "Fail if a stall is longer: 500ms, 1.5s.")
+    @Option(parsing: .unconditional, help: "Fail if a stall is longer: 500ms, 1.5s.")
     var maxDuration: DurationText?
 
     @Option(parsing: .unconditional, help: "Fail if there are more stalls per watched hour, over all loops.")
@@ -140,10 +140,14 @@ struct BudgetOptions: ParsableArguments {
     @Option(parsing: .unconditional, help: "Fail if a larger share of the watched time is stalled, in percent.")
     var maxBlockedPercent: Double?
 
-    @Option(name: .customLong("max-turn-p99"), help: "Fail if the 99th percentile of a loop's turns is longer.")
+    @Option(
+        name: .customLong("max-turn-p99"),
+        parsing: .unconditional,
+        help: "Fail if the 99th percentile of a loop's turns is longer."
+    )
     var maxTurnP99: DurationText?
 
-    @Option(help: "Fail if any turn of a loop is longer.")
+    @Option(parsing: .unconditional, help: "Fail if any turn of a loop is longer.")
     var maxTurn: DurationText?
 
     @Option(

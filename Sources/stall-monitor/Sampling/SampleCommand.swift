@@ -54,14 +54,19 @@ struct SampleCommand: ParsableCommand {
     @Flag(help: "All threads, not only the main thread.")
     var all = false
 
-    @Option(help: "Sample repeatedly at this interval, 1ms to 1h. (default with --for: 10ms)")
+    @Option(parsing: .unconditional, help: "Sample repeatedly at this interval, 1ms to 1h. (default with --for: 10ms)")
     var every: DurationText?
 
-    @Option(name: .customLong("for"), help: "How long to sample: 5s, 2m. (default with --every: 5s)")
+    @Option(
+        name: .customLong("for"),
+        parsing: .unconditional,
+        help: "How long to sample: 5s, 2m. (default with --every: 5s)"
+    )
     var length: DurationText?
 
     @Option(
         help: ArgumentHelp(
+        parsing: .unconditional,
             "The longest wait for the stack of one running thread; on a busy machine, low-priority threads stop late. (default: 2s)",
             valueName: "length"
         )

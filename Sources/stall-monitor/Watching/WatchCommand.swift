@@ -76,7 +76,10 @@ struct WatchCommand: ParsableCommand {
     @Option(help: ArgumentHelp("The report directory.", valueName: "dir"), completion: .directory)
     var reports: String?
 
-    @Option(help: "A loop that is blocked for this long is stalled: 50ms to 1h. (default: 250ms)")
+    @Option(
+        parsing: .unconditional,
+        help: "A loop that is blocked for this long is stalled: 50ms to 1h. (default: 250ms)"
+    )
     var threshold: DurationText?
 
     @Option(
@@ -90,7 +93,12 @@ struct WatchCommand: ParsableCommand {
     @Flag(inversion: .prefixedNo, help: "Whether to use hardware breakpoints. Without, see above.")
     var breakpoints = true
     func validate() throws {
-        try ReportsArgument.refuseEmpty(reports)
+        try reports.map(ReportsArgument.check)
+        if let reports, CollectorCopy.isAddress(reports) {
+            throw ValidationError(
+                "'\(reports)' is a collector's address: 'watch' writes into a directory, and 'ship' sends"
+            )
+        }
         if words.dropLast(command.count).contains(where: { Int32($0) == nil }) {
             throw ValidationError("a process is given by its number; a command stands after '--', a name after --name")
         }

@@ -104,14 +104,14 @@ struct CollectorReadingTests {
     }
 
     @Test(
-        "commands that follow files refuse an address; a wrong address is an error",
+        "commands that follow files refuse an address; a wrong address is wrong usage",
         arguments: ["tail", "top", "doctor"]
     )
     func refused(_ command: String) throws {
         let followed = try CommandRun(command, "HTTP://127.0.0.1:1")
         #expect(followed.status == 64 && followed.errors.contains("directories only"), "\(followed.errors)")
         let wrong = try CommandRun("list", "http://")
-        #expect(wrong.status == 1 && wrong.errors.contains("is no address"), "\(wrong.errors)")
+        #expect(wrong.status == 64 && wrong.errors.contains("is not the address of a collector"), "\(wrong.errors)")
         let nobody = try CommandRun("list", "http://127.0.0.1:1")
         #expect(nobody.status == 1 && nobody.errors.contains("http://127.0.0.1:1: "), "\(nobody.errors)")
     }

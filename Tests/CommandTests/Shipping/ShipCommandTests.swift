@@ -218,6 +218,22 @@ struct ShipCommandTests {
         #expect(try receiver.stalls().starts(with: ids))
     }
 
+    @Test(
+        "It waits for a missing directory also if the checkpoint will be in it; SIGTERM ends that, too",
+        arguments: [true, false]
+    )
+    func waits(_ appears: Bool) throws {
+        let receiver = try OTLPReceiver(in: answers)
+        let run = try RunningCommand("ship", fixture.path, "--to", receiver.url)
+        #expect(try run.errorLine()?.contains("waiting for the report directory \(fixture.path) to appear") == true)
+        if appears {
+            try write(1)
+            try receiver.awaitStalls(1)
+        }
+        run.send(SIGTERM)
+        #expect(run.status() == 0)
+    }
+
     @Test("A command that cannot start says what to do")
     func refusals() throws {
         try write(1)
@@ -233,8 +249,12 @@ struct ShipCommandTests {
         #expect(missing.status == 1 && missing.errors.contains("\(none): there is no such report directory"))
         let waiting = try RunningCommand("ship", none, "--to", receiver.url, "--checkpoint", fixture.root + "/m")
         #expect(try waiting.errorLine()?.contains("waiting for the report directory \(none) to appear") == true)
-        let address = try CommandRun("ship", fixture.path, "--to", "ftp://example.com", "--once")
-        #expect(address.status == 1 && address.errors.contains("is no address of a receiver"))
+        let variable = ["OTEL_EXPORTER_OTLP_ENDPOINT": "example.com:4318"]
+        let address = try CommandRun("ship", fixture.path, "--once", environment: variable)
+        #expect(address.status == 64, "\(address.errors)")
+        #expect(
+            address.errors.contains("$OTEL_EXPORTER_OTLP_ENDPOINT: 'example.com:4318' is not the address of a receiver")
+        )
 
         let first = try follow(receiver)
         try receiver.awaitStalls(1)
