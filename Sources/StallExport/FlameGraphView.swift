@@ -65,7 +65,9 @@ public struct FlameGraphView: ReportExporter {
 
         init(_ report: StallReport) {
             (id, started, ns) = (report.id.description, report.startedAt.description, report.durationNs)
-            (state, kind, verdict) = (report.state.rawValue, report.kind.rawValue, report.cause.verdict.rawValue)
+            (state, kind, verdict) = (
+                report.state.rawValue, report.kind.rawValue, report.cause.verdict.canonical.rawValue
+            )
             (service, label) = (plain(report.service?.name ?? ""), plain(report.watched.label))
             (culprit, cause) = (plain(report.culpritName ?? ""), plain(report.cause.summary))
             fingerprint = report.fingerprint.description

@@ -85,7 +85,7 @@ struct PrometheusExporter: ReportExporter {
         let labels: [(String, String)] = [
             ("service", report.service?.name ?? ""), ("host", report.host.name), ("label", report.watched.label),
             ("type", report.watched.type.rawValue), ("kind", report.kind.rawValue),
-            ("verdict", report.cause.verdict.rawValue),
+            ("verdict", report.cause.verdict.canonical.rawValue),
         ]
         let series = Series(labels: labels.map { Self.label($0.0, $0.1) })
         var sum = blocked[series] ?? (0, 0)

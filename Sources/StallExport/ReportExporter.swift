@@ -95,7 +95,7 @@ struct TableExporter: ReportExporter {
         row([
             report.id.description, report.startedAt.description, report.endedAt?.description ?? "",
             report.state.rawValue,
-            report.kind.rawValue, report.severity.rawValue, report.cause.verdict.rawValue,
+            report.kind.rawValue, report.severity.rawValue, report.cause.verdict.canonical.rawValue,
             "\(Double(report.durationNs / 1000) / 1000)", report.service?.name ?? "", report.service?.version ?? "",
             report.host.name,
             "\(report.process.pid)", report.watched.type.rawValue, report.watched.label, report.culpritName ?? "",

@@ -30,7 +30,8 @@ struct SentryExporter: ReportExporter {
             transaction = report.culpritName.map(plain)
             fingerprint = [report.fingerprint.description]
             tags = [
-                "kind": report.kind.rawValue, "verdict": report.cause.verdict.rawValue, "state": report.state.rawValue,
+                "kind": report.kind.rawValue, "verdict": report.cause.verdict.canonical.rawValue,
+                "state": report.state.rawValue,
                 "watched.label": plain(report.watched.label), "watched.type": report.watched.type.rawValue,
             ]
             if let service = report.service?.name { tags["service"] = plain(service) }

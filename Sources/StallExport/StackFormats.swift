@@ -149,7 +149,7 @@ package struct WeightedStacks {
             let key = Key(
                 label: plain(report.watched.label),
                 service: plain(report.service?.name ?? ""),
-                verdict: report.cause.verdict.rawValue,
+                verdict: report.cause.verdict.canonical.rawValue,
                 calls: stack.map { callNumbers(of: $0, in: report) } ?? [number(of: Call(name: "(no stack)"))]
             )
             if isBefore {

@@ -49,7 +49,7 @@ struct TelemetryLogExporter: ReportExporter {
                 .init("stall.id", .string(report.id.description)),
                 .init("stall.fingerprint", .string(report.fingerprint.description)),
                 .init("stall.kind", .string(report.kind.rawValue)),
-                .init("stall.verdict", .string(report.cause.verdict.rawValue)),
+                .init("stall.verdict", .string(report.cause.verdict.canonical.rawValue)),
                 .init("stall.state", .string(report.state.rawValue)),
                 .init("stall.duration_ns", .integer(report.durationNs)),
                 .init("stall.watched.type", .string(report.watched.type.rawValue)),

@@ -74,7 +74,7 @@ struct TraceEventExporter: ReportExporter {
             track: track,
             arguments: [
                 "id": report.id.description, "fingerprint": report.fingerprint.description,
-                "verdict": report.cause.verdict.rawValue, "kind": report.kind.rawValue,
+                "verdict": report.cause.verdict.canonical.rawValue, "kind": report.kind.rawValue,
                 "state": report.state.rawValue,
                 "cause": plain(report.cause.summary),
             ],

@@ -87,7 +87,7 @@ extension GateResult {
         init(_ report: StallOutline, _ result: String) {
             (id, self.result) = (report.id, result)
             (durationNs, suppressed) = (report.durationNs, report.suppressed)
-            (fingerprint, verdict) = (report.fingerprint, report.verdict)
+            (fingerprint, verdict) = (report.fingerprint, report.verdict.canonical)
             (function, label) = (report.culpritName, report.label)
         }
 

@@ -150,7 +150,7 @@ struct StackFormatTests {
     func order() {
         var stacks = WeightedStacks()
         for service in ["c", "a", "b"] {
-            for verdict in ["on_cpu", "blocked", "waiting"] {
+            for verdict in ["on_cpu", "starved", "waiting"] {
                 var report = ExportSample.report([([ExportSample.frame("main")], 1)])
                 (report.service, report.cause.verdict) = (.init(name: service), Verdict(rawValue: verdict))
                 stacks.add(report)

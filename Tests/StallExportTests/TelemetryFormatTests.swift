@@ -121,6 +121,20 @@ struct TelemetryFormatTests {
         #expect(rows[0].split(separator: ",").count == 20)
     }
 
+    @Test(
+        "a wait is called 'waiting' in other tools, as on the terminal; only reports have 'blocked'",
+        arguments: [ExportFormat.html, .pprof, .chrome, .firefox, .otlpLogs, .prometheus, .sentry, .csv]
+    )
+    func waiting(_ format: ExportFormat) throws {
+        var report = ExportSample.reports[0]
+        let computing = try ExportSample.export(format, [report])
+        report.cause.verdict = .blocked
+        let waiting = try ExportSample.export(format, [report])
+        #expect(computing.range(of: Data("waiting".utf8)) == nil && waiting.range(of: Data("waiting".utf8)) != nil)
+        report.cause.verdict = .waiting
+        #expect(try ExportSample.export(format, [report]) == waiting)
+    }
+
     @Test("NDJSON: the reports themselves")
     func reports() throws {
         let lines = try ExportSample.text(.ndjson).split(separator: "\n")

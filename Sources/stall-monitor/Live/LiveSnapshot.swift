@@ -108,7 +108,7 @@ extension LiveSnapshot.Stall {
     init(_ stall: LiveStall, _ catalog: ReportCatalog) {
         let report = try? catalog.outline(stall.report)
         (live, outline) = (stall, report)
-        (severity, verdict) = (report?.severity, report?.verdict)
+        (severity, verdict) = (report?.severity, report?.verdict.canonical)
         culprit = report?.culprit.flatMap { $0.function ?? $0.symbol }
     }
 }
