@@ -48,7 +48,7 @@ struct ExportCommandTests {
     func nothing() throws {
         let run = try CommandRun("export", fixture.path, "--format", "ndjson", "--service", "none", "-o", "-")
         #expect(run.status == 0 && run.output.isEmpty)
-        #expect(run.errors == "stall-monitor: no matching stalls\n")
+        #expect(run.errors == "stall-monitor: no matching stalls among 1\n")
     }
 
     @Test("a directory and its copy give each stall and each run once")

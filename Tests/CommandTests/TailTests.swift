@@ -145,6 +145,23 @@ struct TailTests {
         #expect(try CommandRun("tail", fixture.path, "--since", "soon").status == 64)
     }
 
+    @Test("if nothing was ever written there, each reader asks whether it is the right directory")
+    func unwritten() throws {
+        try FileManager.default.createDirectory(atPath: fixture.path, withIntermediateDirectories: true)
+        for command in [
+            ["tail"], ["list"], ["faults"], ["faults", "--flame"], ["export", "--format", "csv"], ["show", "latest"],
+        ] {
+            let run = try CommandRun(arguments: command + [fixture.path])
+            #expect(run.errors.contains("is this the right directory?"), "\(command) \(run.errors)")
+        }
+        try fixture.store.write(Sample.run())
+        let watched = try CommandRun("tail", fixture.path)
+        #expect(
+            watched.errors.hasPrefix("stall-monitor: no stalls") && !watched.errors.contains("right directory")
+                && watched.status == 0
+        )
+    }
+
     @Test("without -f a missing directory is an error")
     func missingDirectory() throws {
         let run = try CommandRun("tail", fixture.path)

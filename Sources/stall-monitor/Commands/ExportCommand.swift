@@ -80,7 +80,7 @@ struct ExportCommand: ParsableCommand {
         if let file {
             Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(file)")
         } else if count == 0, failures.isEmpty {
-            Output.note(chosen.nothingFound)
+            Output.note(chosen.nothingFound(among: catalogs.stalls.count, known.runs))
         }
         try ReportSources.report(failures)
     }

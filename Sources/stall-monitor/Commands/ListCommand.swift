@@ -58,7 +58,11 @@ struct ListCommand: ParsableCommand {
         case .text:
             let terminal = screen.terminal()
             if all.isEmpty {
-                Output.note(emptyNote(overview, chosen))
+                Output.note(
+                    overview.failures.isEmpty
+                        ? chosen.nothingFound(among: overview.stalls.count, overview.runs)
+                        : "no stalls in what can be read"
+                )
             } else {
                 let ids = ShortIDs(overview.stalls.lazy.map(\.id), elides: terminal.width != nil)
                 let list = StallList(
@@ -97,17 +101,6 @@ struct ListCommand: ParsableCommand {
         }
         try Output.write("]\n")
         return failures
-    }
-
-    /// Distinguishes "no stalls" from "nothing was watched".
-    private func emptyNote(_ overview: ReportReader.Overview, _ chosen: StallSelection) -> String {
-        if !overview.failures.isEmpty { return "no stalls in what can be read" }
-        if overview.runs.isEmpty, overview.stalls.isEmpty {
-            return "no stalls, and no monitor has ever written here; is this the right directory?"
-        }
-        let running = overview.runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
-        let note = running.isEmpty ? "" : "; still watching: process \(running.joined(separator: ", "))"
-        return (chosen.isEverything ? "no stalls" : "no matching stalls among \(overview.stalls.count)") + note
     }
 
     /// Long jobs beside free workers are not stalls and are not in any report.

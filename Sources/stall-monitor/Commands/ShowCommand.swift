@@ -144,8 +144,8 @@ struct ShowCommand: ParsableCommand {
     /// The latest readable stall among the chosen ones. Reads from the newest backwards, and no more reports than needed; a file
     /// that is not a report does not count.
     private func latest(in catalog: Catalogs, before: Int) throws(CommandFailure) -> StallReport {
-        guard !catalog.stalls.isEmpty else { throw CommandFailure("there are no stalls in the directory") }
         let chosen = selection.stalls
+        guard !catalog.stalls.isEmpty else { throw CommandFailure(catalog.nothingFound(by: chosen)) }
         let names = catalog.faultNames(for: chosen)
         var (failure, left): (ReportError?, Int) = (nil, before)
         for id in catalog.stalls.reversed() {

@@ -32,7 +32,7 @@ struct TailView {
     mutating func showPast(_ catalog: Catalogs, _ failures: inout [ReportError]) throws {
         names = catalog.faultNames(for: selection)
         let wanted = latest(catalog, reach: .max, &failures)
-        if wanted.isEmpty, limit > 0, failures.isEmpty { Output.note(selection.nothingFound) }
+        if wanted.isEmpty, limit > 0, failures.isEmpty { Output.note(catalog.nothingFound(by: selection)) }
         try wanted.forEach { try show($0) }
     }
 

@@ -99,7 +99,7 @@ struct FaultsCommand: ParsableCommand {
             }
         }
         if count == 0 {
-            Output.note(chosen.nothingFound)
+            Output.note(catalogs.nothingFound(by: chosen))
         } else {
             let terminal = screen.terminal()
             var chart = FlameChart(tree: tree, title: count == 1 ? "1 stall" : "\(count) stalls")
@@ -127,8 +127,8 @@ struct FaultsCommand: ParsableCommand {
 struct FaultSurvey {
     private let selection: StallSelection
     private let tally: FaultTally
-    /// Whether there is neither a stall nor a run record.
-    private let isUnwritten: Bool
+    /// What the directories contain, whether it matches or not.
+    private let contents: (stalls: Int, runs: [RunRecord])
     /// What could not be read.
     let failures: [ReportError]
     private let watchedNs: Int64
@@ -159,7 +159,7 @@ struct FaultSurvey {
             tally.add(fault)
         }
         (self.selection, self.tally, self.failures) = (selection, tally, failures)
-        isUnwritten = runs.isEmpty && catalogs.stalls.isEmpty
+        contents = (catalogs.stalls.count, runs)
         watchedNs = chosen.flatMap { $0.watched(in: selection) }.map { max(0, $0.watchedNs) }.saturatingSum()
     }
 
@@ -195,10 +195,8 @@ struct FaultSurvey {
         FaultDocument(at: .now(), since: tally.span.start, until: tally.span.end, watchedNs: watchedNs, faults: faults)
     }
 
-    /// "No faults" and "nobody looked" are different things.
     var emptyNote: String {
-        if !failures.isEmpty { return "no stalls in what can be read" }
-        if isUnwritten { return "no stalls, and no monitor has ever written here; is this the right directory?" }
-        return selection.nothingFound
+        failures.isEmpty
+            ? selection.nothingFound(among: contents.stalls, contents.runs) : "no stalls in what can be read"
     }
 }

@@ -141,6 +141,11 @@ struct Catalogs {
         return found.sorted()
     }
 
+    /// The note if no stall matches.
+    func nothingFound(by selection: StallSelection) -> String {
+        selection.nothingFound(among: stalls.count, stalls.isEmpty ? runs().runs : [])
+    }
+
     func repeats(of report: StallReport) -> StallReport.Repeats? { catalog(of: report.id)?.repeats(of: report) }
 
     /// Returns an optional instead of throwing: Swift 6.2's optimiser miscompiles a typed error that passes through two calls.

@@ -31,6 +31,20 @@ struct StallSelection: Hashable {
     /// The note if no stall matches.
     var nothingFound: String { isEverything ? "no stalls" : "no matching stalls" }
 
+    /// The note if no stall of a directory matches. It distinguishes "no stalls" from "nothing was watched".
+    ///
+    /// - Parameters:
+    ///   - stalls: The number of stalls in the directory.
+    ///   - runs: The directory's run records.
+    func nothingFound(among stalls: Int, _ runs: [RunRecord]) -> String {
+        if stalls == 0, runs.isEmpty {
+            return "no stalls, and no monitor has ever written here; is this the right directory?"
+        }
+        let running = runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
+        let note = running.isEmpty ? "" : "; still watching: process \(running.joined(separator: ", "))"
+        return (isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)") + note
+    }
+
     /// - Parameter names: Aliases of faults. Without them only the stall's own aliases are used.
     func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
         includesFigures(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
