@@ -1,3 +1,4 @@
+import Glibc
 public import StallDetection
 public import StallReports
 
@@ -9,7 +10,8 @@ extension StallMonitor {
     /// `limits.reports`, `startupGraceMilliseconds`. Sizes are in `megabytes` there, and shares in `Percent`. The keys of `rule`
     /// have no prefix: `ticks`; `repeated.enabled` and `congested.enabled` switch those rules on. Only `metadata` and `details`
     /// cannot be set in files. The environment variable of a key is the key in capitals: `STALL_MONITOR_LIMITS_REPORTS`. Files and
-    /// variables are read by `StallMonitorService`; without it, only `STALL_MONITOR_DIRECTORY` is read.
+    /// variables are read by `StallMonitorService`; without it, only `STALL_MONITOR_DIRECTORY` and
+    /// `STALL_MONITOR_STARTUP_GRACE_MILLISECONDS` are read.
     public struct Configuration: Sendable {
         /// Where reports are written. The directory is created, readable by its owner only. A relative path is resolved when the monitor
         /// starts.
@@ -30,7 +32,9 @@ extension StallMonitor {
         public var ownCode: OwnCode
         /// The signal that copies a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
         public var captureSignal: Int32
-        /// For this long after the start slowness is expected, because a server does many things only once. Zero to one hour.
+        /// For this long after the start slowness is expected, because a server does many things only once. Zero to one hour. The
+        /// environment variable `STALL_MONITOR_STARTUP_GRACE_MILLISECONDS`, which `stall-monitor gate run --warm-up` sets, can
+        /// lengthen it.
         public var startupGrace: Duration
         /// Whether a thread's stall counts while a debugger or another tracer is attached to it. False: breakpoints are not
         /// reported as stalls.
@@ -67,6 +71,8 @@ extension StallMonitor {
         /// written with the stacks of all threads, and standard error gets the reason. Then the process ends by SIGABRT, or a
         /// minute later by SIGKILL if a handler of SIGABRT does not return.
         public var abortsAfter: Duration?
+        /// Whether the environment can lengthen the grace. False: tests are judged from the start.
+        package var takesGraceOfEnvironment = true
         /// How long a handler of SIGABRT may run. For tests.
         package var abortPatience = Duration.seconds(60)
         /// How many notices may wait for the reporter. For tests.
@@ -126,6 +132,20 @@ extension StallMonitor {
         public init(reports: Int = 256, bytes: Int = 8 << 20) {
             (self.reports, self.bytes) = (reports, bytes)
         }
+    }
+}
+
+extension StallMonitor.Configuration {
+    /// The environment variable that lengthens ``startupGrace``.
+    package static let startupGraceVariable = "STALL_MONITOR_STARTUP_GRACE_MILLISECONDS"
+
+    /// The grace from the start of the monitor. The user of `gate run` leaves the start out of a judgement, whatever the program's
+    /// own configuration says.
+    var wholeStartupGrace: Duration {
+        guard takesGraceOfEnvironment, let text = unsafe getenv(Self.startupGraceVariable),
+            let milliseconds = unsafe Int64(String(cString: text))
+        else { return startupGrace }
+        return max(startupGrace, .milliseconds(min(milliseconds, 3_600_000)))
     }
 }
 

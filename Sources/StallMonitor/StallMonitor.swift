@@ -68,7 +68,7 @@ public final class StallMonitor: Sendable {
         }
         do throws(StallMonitorError) {
             let engine = try Engine(configuration, feed.send)
-            engine.allowStart(configuration.startupGrace)
+            engine.allowStart(configuration.wholeStartupGrace)
             for error in rangeErrors { engine.notices.add(.fault(StallMonitorError(error))) }
             monitor.lifecycle.withLock { $0 = .running(engine, watches: 0) }
             monitor.watch(selection)

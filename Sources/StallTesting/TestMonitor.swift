@@ -80,7 +80,7 @@ package final class TestMonitor: Sendable {
     }
 
     private static func configuration(_ directory: String) -> StallMonitor.Configuration {
-        StallMonitor.Configuration(
+        var configuration = StallMonitor.Configuration(
             directory: directory,
             // A test may spend time on naming its stall, and no stall may be skipped.
             cost: StallMonitor.CostLimits(
@@ -95,6 +95,8 @@ package final class TestMonitor: Sendable {
             ownCode: OwnCode(libraries: ["StallTesting"]),
             keepsLiveRecord: false
         )
+        configuration.takesGraceOfEnvironment = false
+        return configuration
     }
 
     /// The directory from the environment, or otherwise one in the build directory, which is not under version control.

@@ -64,6 +64,15 @@ struct GateRunTests {
 
     @Test("a program without a monitor is watched from outside", .needsBreakpoints)
     func outside() throws {
+    @Test("stalls in the warm-up do not count, although the monitor's own configuration has no grace")
+    func warmUp() throws {
+        let kept = fixture.root + "/kept"
+        let run = try gate(["--warm-up", "1h", "--keep", kept] + server("echo sleep 700; sleep 1;"))
+        #expect(run.status == 0 && run.errors.contains("within budget: 0 stalls"), "\(run.errors)")
+        let found = try ReportReader(path: kept + "/run-1/inside").overview()
+        #expect(found.stalls.isEmpty && (found.runs.first?.dismissed?["startup"] ?? 0) >= 1, "\(found.runs)")
+    }
+
         let python = try #require(Python.asyncio, "there is no Python")
         let stalls = "(sleep 4; echo sleep 900; sleep 1.5) | '\(python)' -c '\(Python.program)'"
         let over = try gate(["--keep", fixture.root + "/kept", "--", "/bin/sh", "-c", stalls])

@@ -20,9 +20,8 @@ struct GateRunCommand: ParsableCommand {
 
             The command gets an empty report directory in $STALL_MONITOR_DIRECTORY; monitors in it, or in any process that it \
             starts, report there. If none does within a second, its processes are watched from outside, as by 'stall-monitor \
-            watch --follow'. Stalls in the warm-up do not count if the processes are watched from outside, or if their monitor \
-            reads its configuration from the environment, as StallMonitorService(file:) does: the length is in \
-            $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS.
+            watch --follow'. Stalls in the warm-up do not count: monitors in the command read its length from \
+            $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS when they start.
 
             Each run is judged by the budget separately: a limit exceeded in more than half of the runs is over budget; in fewer \
             runs it is intermittent, which is inconclusive. All runs together are compared with the baseline. The verdict goes to \
@@ -133,7 +132,7 @@ struct GateRun {
         grace = max(.seconds(1), .nanoseconds(warmUp))
         // No other thread exists yet that could read the environment.
         unsafe setenv(ReportDirectory.environmentVariable, own.path, 1)
-        if warmUp > 0 { unsafe setenv("STALL_MONITOR_STARTUP_GRACE_MILLISECONDS", "\(warmUp / 1_000_000)", 1) }
+        if warmUp > 0 { unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(warmUp / 1_000_000)", 1) }
         do throws(StartError) {
             child = try StartedCommand(command)
         } catch {
