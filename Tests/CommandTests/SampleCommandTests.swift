@@ -33,7 +33,11 @@ struct SampleCommandTests {
         }
         let both = try CommandRun("sample", "--name", "sampled-\(getpid())")
         #expect(both.status == 1)
-        for sleeper in sleepers { #expect(both.errors.contains("\(sleeper.pid)"), "\(both.errors)") }
+        for sleeper in sleepers {
+            // comm has at most 15 characters.
+            let line = "\n  \(sleeper.pid)  \("sampled-\(getpid())".prefix(15))  \(program) 60"
+            #expect(both.errors.contains(line), "\(both.errors)")
+        }
         sleepers[1].send(SIGKILL)
         _ = sleepers[1].status()
         let one = try CommandRun("sample", "--name", "sampled-\(getpid())")
@@ -45,6 +49,15 @@ struct SampleCommandTests {
         )
         #expect(try CommandRun("sample", "1", "--name", "x").status == 64)
         #expect(try CommandRun("sample").status == 64)
+    }
+
+    @Test("with -q it shows the stacks only")
+    func quiet() throws {
+        let target = try TargetProcess("threads", "1")
+        let loud = try CommandRun("sample", "\(target.processID)")
+        let quiet = try CommandRun("sample", "\(target.processID)", "-q")
+        #expect(quiet.status == 0 && quiet.errors.isEmpty && quiet.output.contains("Thread"), "\(quiet.output)")
+        #expect(loud.output.contains("\nCost to the process") && !quiet.output.contains("Cost"), "\(quiet.output)")
     }
 
     @Test("equal stacks of several threads are shown once")
@@ -138,15 +151,18 @@ struct SampleCommandTests {
         #expect(json.output.contains(#""first_thread_ended":true"#))
     }
 
-    @Test("Ctrl-C ends it; it shows what it has")
-    func interrupted() throws {
+    @Test(
+        "Ctrl-C and SIGTERM end it; it shows what it has, and its exit code is the signal's",
+        arguments: [SIGINT, SIGTERM]
+    )
+    func interrupted(_ signal: Int32) throws {
         let target = try TargetProcess("threads", "1")
         let run = try RunningCommand("sample", "\(target.processID)", "--for", "1h", "--format", "json")
         // Before the command has installed its handler the signal ends it.
         while !Self.handlesInterrupt(run.pid) { usleep(1000) }
-        run.send(SIGINT)
+        run.send(signal)
         #expect(try run.line()?.contains(#""ended":"interrupted""#) == true)
-        #expect(run.status() == 130)
+        #expect(run.status() == 128 + signal)
     }
 
     @Test("Ctrl-C ends a single sample at once and leaves no thread stopped", arguments: [[], ["--all"]])

@@ -62,6 +62,23 @@ struct WatchCommandTests {
         }
     }
 
+    @Test("SIGTERM ends it in order, and a supervisor sees exit code 0")
+    func terminated() throws {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        watch.send(SIGTERM)
+        #expect(try watch.status() == 0)
+        #expect(watch.notes.last?.contains("watched 1 loop of 1 process") == true, "\(watch.notes)")
+    }
+
+    @Test("With -q it prints no notes")
+    func quiet() throws {
+        let command = ["--reports", fixture.path, "--", "/bin/sleep", "1"]
+        #expect(try CommandRun(arguments: ["watch", "-q"] + command).errors.isEmpty)
+        #expect(try CommandRun(arguments: ["watch"] + command).errors.contains("watched 0 loops of 1 process"))
+    }
+
     @Test(
         "Each way to stall is reported correctly, with its function, and nothing else is reported",
         .needsBreakpoints,

@@ -122,6 +122,15 @@ struct SymbolFilesOption: ParsableArguments {
     }
 }
 
+/// For scripts and loops that need the result only.
+struct QuietOption: ParsableArguments {
+    @Flag(
+        name: [.customShort("q"), .customLong("quiet")],
+        help: "Print results and problems only: no notes, no progress, no costs."
+    )
+    var isQuiet = false
+}
+
 /// For people or for programs.
 enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
     case text, json

@@ -26,7 +26,8 @@ struct SampleCommand: ParsableCommand {
             permission for that, a thread can be stopped for milliseconds. Ctrl-C ends early and shows partial results, if there \
             are any; a second one ends at once.
 
-            Exit code 0: every requested stack was taken. 1: some or all were not; the output says why. 130: ended by Ctrl-C. \
+            Exit code 0: every requested stack was taken. 1: some or all were not; the output says why. 130: ended by Ctrl-C; \
+            143 by SIGTERM, 129 by SIGHUP. \
             64: wrong usage.
 
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE.
@@ -65,14 +66,15 @@ struct SampleCommand: ParsableCommand {
     var length: DurationText?
 
     @Option(
-        help: ArgumentHelp(
         parsing: .unconditional,
+        help: ArgumentHelp(
             "The longest wait for the stack of one running thread; on a busy machine, low-priority threads stop late. (default: 2s)",
             valueName: "length"
         )
     )
     var deadline: DurationText?
 
+    @OptionGroup var quiet: QuietOption
     @OptionGroup var colour: ColourOption
 
     @Option(help: "Text for people, JSON for programs, or collapsed stacks for flame graphs.")
@@ -98,10 +100,12 @@ struct SampleCommand: ParsableCommand {
             var run = try SampleRun(
                 processID: processID,
                 showsAll: all,
-                deadlineNs: deadline?.nanoseconds ?? 2_000_000_000
+                deadlineNs: deadline?.nanoseconds ?? 2_000_000_000,
+                isQuiet: quiet.isQuiet
             )
             let ending = try run.sample(schedule, pause)
             try show(run.document(ending))
+            if ending == .interrupted { throw pause.exitCode }
             try finish(run, processID, ending)
         } catch let error as CaptureError {
             throw CommandFailure("process \(processID): \(error)")
@@ -122,7 +126,8 @@ struct SampleCommand: ParsableCommand {
         case .collapsed: try Output.write(CollapsedStacks(document: document).text)
         case .text:
             let terminal = colour.terminal()
-            try Output.write(SamplePage(document: document, width: terminal.width).lines, on: terminal)
+            let page = SamplePage(document: document, showsCost: !quiet.isQuiet, width: terminal.width)
+            try Output.write(page.lines, on: terminal)
         }
     }
 
@@ -131,18 +136,30 @@ struct SampleCommand: ParsableCommand {
         let found = ProcessWatch.processes(named: pattern)
         guard let first = found.first else { throw CommandFailure("there is no process named \(pattern)") }
         guard found.count > 1 else { return first }
-        let some = found.prefix(20).map { "\($0)" }.joined(separator: ", ")
-        let more = found.count > 20 ? " and \(found.count - 20) others" : ""
-        throw CommandFailure("\(found.count) processes are named \(pattern): give the id of one: \(some)\(more)")
+        let more = found.count > 20 ? ["… and \(found.count - 20) others"] : []
+        throw CommandFailure(
+            "\(found.count) processes are named \(pattern): give the id of one",
+            found.prefix(20).map(Self.line) + more
+        )
+    }
+
+    /// `4711  node  /usr/bin/node server.js`: enough to choose one of several.
+    private static func line(_ processID: Int32) -> String {
+        let process = SampleDocument.Process(processID)
+        let bytes = (try? OutputFile.read("/proc/\(processID)/cmdline", limit: 1 << 20)) ?? []
+        let words = bytes.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }.joined(separator: " ")
+        let command = words.isEmpty ? process.executable ?? "" : String(words.prefix(200))
+        return "\(processID)  \(process.name ?? "")  \(command)"
     }
 
     private func finish(_ run: SampleRun, _ processID: Int32, _ ending: SampleDocument.Ending) throws {
-        if ending == .interrupted { throw ExitCode(130) }
         // Text and JSON contain the failure.
         if let failure = run.failure {
             throw format == .collapsed ? CommandFailure("not all of it: \(failure)") : ExitCode.failure
         }
-        if ending == .processEnded { Output.note("process \(processID) ended after \(run.rounds) samples") }
+        if ending == .processEnded, !quiet.isQuiet {
+            Output.note("process \(processID) ended after \(run.rounds) samples")
+        }
     }
 }
 
@@ -158,6 +175,8 @@ struct InterruptibleWait {
     private final class Interruption: Sendable {
         let semaphore = DispatchSemaphore(value: 0)
         let count = Atomic<Int>(0)
+        /// The first signal's number.
+        let number = Atomic<Int32>(0)
     }
 
     /// - Parameter endsAtOnce: end at the first signal, because there are no partial results.
@@ -169,7 +188,9 @@ struct InterruptibleWait {
             // Not on the main queue: the main thread is busy with the target.
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global(qos: .userInteractive))
             source.setEventHandler {
-                let before = interruption.count.add(1, ordering: .relaxed).oldValue
+                _ = interruption.number.compareExchange(expected: 0, desired: number, ordering: .relaxed)
+                // Whoever sees the count sees the number, too.
+                let before = interruption.count.add(1, ordering: .releasing).oldValue
                 if endsAtOnce || before > 0 { _exit(128 + number) }
                 interruption.semaphore.signal()
             }
@@ -179,7 +200,10 @@ struct InterruptibleWait {
     }
 
     /// Whether a signal has arrived.
-    var isInterrupted: Bool { interruption.count.load(ordering: .relaxed) > 0 }
+    var isInterrupted: Bool { interruption.count.load(ordering: .acquiring) > 0 }
+
+    /// The exit code after a signal, as shells report it. Meaningful once a wait was interrupted.
+    var exitCode: ExitCode { ExitCode(128 + interruption.number.load(ordering: .relaxed)) }
 
     /// Whether no signal has arrived, as a closure for other threads.
     var goesOn: @Sendable () -> Bool { { [interruption] in interruption.count.load(ordering: .relaxed) == 0 } }

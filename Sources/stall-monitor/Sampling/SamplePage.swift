@@ -3,6 +3,8 @@ import StallReports
 /// A sample as text.
 struct SamplePage {
     let document: SampleDocument
+    /// Whether the last lines say what the sample cost.
+    var showsCost = true
     /// The terminal's width. Nil: unlimited.
     var width: Int?
 
@@ -12,7 +14,7 @@ struct SamplePage {
     private static let threadLimit = 8
 
     var lines: [StyledText] {
-        (title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + cost)
+        (title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + (showsCost ? cost : []))
             .flatMap { $0.wrapped(to: width, hanging: 8) }
     }
 

@@ -14,6 +14,7 @@ struct SampleRun {
     private let showsAll: Bool
     private let sampler: ProcessSampler
     private let deadlineNs: Int64
+    private let isQuiet: Bool
     private var names: SampleNames
     private var tally = SampleTally()
     private var programs: UInt64 = 1
@@ -29,9 +30,11 @@ struct SampleRun {
     private var firstFailure: String?
     private var captured = 0
 
-    /// - Parameter deadlineNs: The longest wait for one thread's stack, in nanoseconds.
-    init(processID: Int32, showsAll: Bool, deadlineNs: Int64) throws(CaptureError) {
-        (self.processID, self.showsAll, self.deadlineNs) = (processID, showsAll, deadlineNs)
+    /// - Parameters:
+    ///   - deadlineNs: The longest wait for one thread's stack, in nanoseconds.
+    ///   - isQuiet: Whether no progress line is shown.
+    init(processID: Int32, showsAll: Bool, deadlineNs: Int64, isQuiet: Bool = false) throws(CaptureError) {
+        (self.processID, self.showsAll, self.deadlineNs, self.isQuiet) = (processID, showsAll, deadlineNs, isQuiet)
         sampler = try ProcessSampler(processID: processID, deadline: .nanoseconds(deadlineNs))
         names = SampleNames(processID: processID)
         identity = SampleDocument.Process(processID)
@@ -61,7 +64,7 @@ struct SampleRun {
             case .processEnded: return .processEnded
             case .interrupted: return .interrupted
             }
-            progress.show(rounds: rounds, elapsed: lastLook - started, of: schedule.lengthNs)
+            if !isQuiet { progress.show(rounds: rounds, elapsed: lastLook - started, of: schedule.lengthNs) }
             let due = max(1, (InterruptibleWait.now - next + schedule.intervalNs - 1) / schedule.intervalNs)
             missed += Int(due - 1)
             next = next.addingSaturated(due.multipliedSaturated(by: schedule.intervalNs))
@@ -177,7 +180,7 @@ extension CaptureError {
 }
 
 extension SampleDocument.Process {
-    fileprivate init(_ processID: Int32) {
+    init(_ processID: Int32) {
         let name = ProcessThread(threadID: processID, ofProcess: processID).name
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, initialized in
             initialized = unsafe buffer.withMemoryRebound(to: CChar.self) {

@@ -49,7 +49,7 @@ struct WatchCommand: ParsableCommand {
             kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT and SIGTERM are passed on to the \
             command, this command exits with its status, and notes go to standard error.
 
-            Exit code 0: the processes have ended. 1: nothing could be watched, or reports are lost. 64: wrong usage. 130: ended by Ctrl-C.
+            Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched, or reports are lost. 64: wrong usage. 130: ended by Ctrl-C.
             """
     )
 
@@ -88,6 +88,7 @@ struct WatchCommand: ParsableCommand {
     )
     var format: OutputFormat = .text
 
+    @OptionGroup var quiet: QuietOption
     @OptionGroup var symbols: SymbolFilesOption
 
     @Flag(inversion: .prefixedNo, help: "Whether to use hardware breakpoints. Without, see above.")
@@ -121,7 +122,7 @@ struct WatchCommand: ParsableCommand {
         let ending = run.watch()
         let lost = run.close()
         switch ending {
-        case .ended: if lost > 0 { throw ExitCode.failure }
+        case .ended, .terminated: if lost > 0 { throw ExitCode.failure }
         case .interrupted: throw ExitCode(130)
         case .commandEnded(let status): throw ExitCode(status)
         }

@@ -12,6 +12,8 @@ struct WatchRun {
         /// Nothing is left to watch.
         case ended
         case interrupted
+        /// By SIGTERM, as a supervisor ends services.
+        case terminated
         case commandEnded(Int32)
     }
 
@@ -33,7 +35,11 @@ struct WatchRun {
             symbols: try options.symbols.search(server: nil)
         )
         watching.usesBreakpoints = options.breakpoints
-        let view = WatchView(options.format, isBesideCommand: !options.command.isEmpty)
+        let view = WatchView(
+            options.format,
+            isBesideCommand: !options.command.isEmpty,
+            isQuiet: options.quiet.isQuiet
+        )
         self.view = view
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
         try CommandFailure.wrapping { () throws(ReportError) in
@@ -97,7 +103,7 @@ struct WatchRun {
             let isReady = watcher.wait([signals.descriptor])
             while isReady, let signal = signals.take() {
                 guard let child else {
-                    if signal.number != SIGCHLD { return .interrupted }
+                    if signal.number != SIGCHLD { return signal.number == SIGTERM ? .terminated : .interrupted }
                     continue
                 }
                 child.pass(on: signal)
@@ -145,10 +151,12 @@ final class WatchView: Sendable {
     private let format: OutputFormat
     /// Whether standard output belongs to the watched command.
     private let isBesideCommand: Bool
+    /// Whether only stalls and problems are shown.
+    private let isQuiet: Bool
     private let state = Mutex(State())
 
-    init(_ format: OutputFormat, isBesideCommand: Bool) {
-        (self.format, self.isBesideCommand) = (format, isBesideCommand)
+    init(_ format: OutputFormat, isBesideCommand: Bool, isQuiet: Bool) {
+        (self.format, self.isBesideCommand, self.isQuiet) = (format, isBesideCommand, isQuiet)
     }
 
     func show(_ event: StallEvent) {
@@ -192,7 +200,15 @@ final class WatchView: Sendable {
             if case .foundPool(let process, let pool, _) = note { state.pools.insert("\(process) \(pool)") }
             if case .watching = note { state.processes += 1 }
         }
-        Output.note(Self.words(note))
+        if !isQuiet || Self.isProblem(note) { Output.note(Self.words(note)) }
+    }
+
+    /// Whether something is not watched, or not judged.
+    private static func isProblem(_ note: WatchNote) -> Bool {
+        switch note {
+        case .watching, .foundLoop, .foundPool, .newProgram, .ended: false
+        case .unprovenPool, .namelessPools, .noLoop, .unjudged, .sharedDescriptor, .unproven, .refused, .unarmed: true
+        }
     }
 
     static func words(_ note: WatchNote) -> String {
@@ -238,11 +254,13 @@ final class WatchView: Sendable {
         let state = state.withLock { $0 }
         let counted = state.counted > 0 ? ", \(state.counted) more of known faults only counted" : ""
         let pools = state.pools.isEmpty ? "" : " and \(Self.count(state.pools.count, "task pool"))"
-        Output.note(
-            "watched \(Self.count(state.loops.count, "loop"))\(pools) of \(Self.count(state.processes, "process")) for "
-                + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(Self.count(state.stalls, "stall"))\(counted)"
-                + "; reports are in \(directory)"
-        )
+        if !isQuiet {
+            Output.note(
+                "watched \(Self.count(state.loops.count, "loop"))\(pools) of \(Self.count(state.processes, "process")) for "
+                    + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(Self.count(state.stalls, "stall"))\(counted)"
+                    + "; reports are in \(directory)"
+            )
+        }
         if lost > 0 {
             Output.note("\(Self.count(lost, "report")) could not be written, and \(lost == 1 ? "is" : "are") lost")
         }
