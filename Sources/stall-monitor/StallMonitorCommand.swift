@@ -36,6 +36,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
     static func main() async {
         let given = Array(CommandLine.arguments.dropFirst())
         do {
+            try RawArguments.check()
             let defaults = try defaults(of: given)
             var command = try parse(given, defaults)
             if var command = command as? any AsyncParsableCommand {

@@ -283,6 +283,36 @@ struct SelectionCommandTests {
         )
     }
 
+    @Test("a directory whose name is not UTF-8 is reported: below a given one, as an argument, and in the environment")
+    func notUTF8() throws {
+        let top = fixture.root + "/fleet"
+        try ReportDirectory(path: top + "/a").write(Sample.report(id: .make()))
+        let shell = ["-c", #"n=$(printf 'b\377'); mkdir "$1/$n" && shift && export ODD="$n" && exec "$@""#, "sh", top]
+        let command = CommandRun.executable.path
+        let below = try CommandRun(tool: "/bin/sh", shell + [command, "list", top])
+        #expect(
+            below.status == 1 && below.errors.contains("/b\u{FFFD}: the directory's name is not UTF-8"),
+            "\(below.errors)"
+        )
+        #expect(below.output.contains("shop.Cart"))
+        let gate = try CommandRun("gate", top, "--max-stalls", "9")
+        #expect(gate.status == 1 && gate.output.contains("is not UTF-8"), "\(gate.output)")
+        let given =
+            #"n=$(printf 'b\377'); "$0" list "$1/$n"; a=$?; STALL_MONITOR_DIRECTORY=$n "$0" list; exit $((a + $?))"#
+        let direct = try CommandRun(tool: "/bin/sh", ["-c", given, command, top])
+        #expect(direct.status == 128, "\(direct.errors)")
+        #expect(direct.errors.contains("the argument '\(top)/b\u{FFFD}' is not UTF-8; give a link"), "\(direct.errors)")
+        #expect(direct.errors.contains("$STALL_MONITOR_DIRECTORY 'b\u{FFFD}' is not UTF-8"), "\(direct.errors)")
+    }
+
+    @Test("a command after '--' gets its arguments as they were given, UTF-8 or not")
+    func rawCommand() throws {
+        let script =
+            #"exec "$0" watch --reports "$1" -- /bin/sh -c 'printf %s "$1" | od -An -tx1' sh "$(printf 'b\377')""#
+        let run = try CommandRun(tool: "/bin/sh", ["-c", script, CommandRun.executable.path, fixture.path])
+        #expect(run.status == 0 && run.output == " 62 ff\n", "\(run.output) \(run.errors)")
+    }
+
     @Test("every reader reports a subdirectory that it cannot read, and the gate does not ignore it")
     func unreadableBelow() throws {
         let top = fixture.root + "/fleet"

@@ -40,8 +40,10 @@ package struct StartedCommand {
 
     /// Starts the command, which is searched in PATH. It inherits our terminal, our process group, and the signal settings that
     /// this process was started with.
-    package init(_ arguments: [String]) throws(StartError) {
-        var pointers = unsafe arguments.map { unsafe strdup($0) } + [nil]
+    ///
+    /// - Parameter arguments: The bytes of the command and its arguments, which need not be UTF-8.
+    package init(_ arguments: [[UInt8]]) throws(StartError) {
+        var pointers = unsafe arguments.map { unsafe strndup($0.map { CChar(bitPattern: $0) }, $0.count) } + [nil]
         defer { unsafe pointers.forEach { unsafe free($0) } }
         var started: pid_t = 0
         let error = unsafe process_watch_start(&pointers, &started)

@@ -48,6 +48,11 @@ extension ReportError.Code {
         "too_many_directories",
         "there are too many directories below this one, and not all were looked into; give those that hold reports"
     )
+    /// A directory below a given one, which was not searched.
+    public static let nameNotUTF8 = Self(
+        "name_not_utf8",
+        "the directory's name is not UTF-8, so its reports cannot be read; rename it"
+    )
     /// `EACCES` or `EPERM` (errno(3)).
     public static let permissionDenied = Self(
         "permission_denied",

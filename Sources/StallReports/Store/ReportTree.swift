@@ -45,6 +45,8 @@ private struct Walk {
         guard let path = left.popLast() else { return false }
         do throws(ReportError) {
             try visit(path, listing)
+        } catch let error where path != top && error.code == .missingDirectory && path.contains("\u{FFFD}") {
+            failures.append(ReportError(.nameNotUTF8, path: path))
         } catch let error where path == top || error.code == .missingDirectory || error.code == .notADirectory {
             // An error of the first is reported when it is read; the others were removed, or are links to files.
         } catch {

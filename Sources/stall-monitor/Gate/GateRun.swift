@@ -134,7 +134,7 @@ struct GateRun {
         unsafe setenv(ReportDirectory.environmentVariable, own.path, 1)
         if warmUp > 0 { unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(warmUp / 1_000_000)", 1) }
         do throws(StartError) {
-            child = try StartedCommand(command)
+            child = try StartedCommand(RawArguments.last(command.count))
         } catch {
             throw CommandFailure("\(command[0]): \(error)")
         }

@@ -75,7 +75,7 @@ struct WatchRun {
 
     private func start(_ command: [String]) throws(CommandFailure) -> StartedCommand {
         do throws(StartError) {
-            return try StartedCommand(command)
+            return try StartedCommand(RawArguments.last(command.count))
         } catch {
             throw CommandFailure("\(command[0]): \(error)")
         }
