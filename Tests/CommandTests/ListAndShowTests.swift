@@ -239,7 +239,7 @@ struct ListAndShowTests {
         process.waitUntilExit()
         #expect(process.terminationStatus == 1)
         let text = String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self)
-        #expect(text.contains("cannot write to standard output"))
+        #expect(text.contains("cannot write to standard output: the disk is full"))
     }
 
     @Test("a full non-blocking pipe is waited for: all output arrives, however slow its reader")

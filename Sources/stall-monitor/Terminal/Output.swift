@@ -11,7 +11,7 @@ enum Output {
         case 0: return
         case EPIPE: exit(128 + SIGPIPE)
         case let number:
-            throw CommandFailure("cannot write to standard output: \(ReportError(.io, errorNumber: number))")
+            throw CommandFailure("cannot write to standard output: \(OutputFile.reason(number))")
         }
     }
 

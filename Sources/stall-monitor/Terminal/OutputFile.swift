@@ -12,7 +12,17 @@ enum OutputFile {
 
     static func append(_ text: String, to path: String) throws(CommandFailure) {
         let problem = writeWhole(text, to: path, mode: "ae")
-        if problem != 0 { throw CommandFailure("cannot write \(path): \(ReportError(.io, errorNumber: problem))") }
+        if problem != 0 { throw CommandFailure("cannot write \(path): \(reason(problem))") }
+    }
+
+    /// Why a file cannot be written, and what to do about it if that is known.
+    static func reason(_ number: Int32) -> String {
+        switch number {
+        case ENOENT: "its folder does not exist; make it, or give another name"
+        case EISDIR: "it is a directory; give the name of a file"
+        case ENOSPC, EDQUOT: "the disk is full, or a quota is used up"
+        default: unsafe String(cString: strerror(number))
+        }
     }
 
     /// Zero, or the errno of the failed call.
@@ -89,13 +99,7 @@ struct ExportSink: ~Copyable {
     }
 
     private static func failure(_ path: String, _ number: Int32 = errno) -> CommandFailure {
-        let reason =
-            switch number {
-            case ENOENT: "its folder does not exist; make it, or give another name"
-            case EISDIR: "it is a directory; give the name of a file"
-            default: "\(ReportError(.io, errorNumber: number))"
-            }
-        return CommandFailure("cannot write \(path): \(reason)")
+        CommandFailure("cannot write \(path): \(OutputFile.reason(number))")
     }
 }
 
