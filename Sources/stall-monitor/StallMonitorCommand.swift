@@ -63,6 +63,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
         do {
             return try parseAsRoot(defaults?.arguments ?? given)
         } catch {
+            if let word = given.first, let mistake = unknownCommand(word) { throw mistake }
             if let defaults, let file = defaults.file, !defaults.added.isEmpty,
                 exitCode(for: error) == .validationFailure
             {
@@ -70,5 +71,33 @@ struct StallMonitorCommand: AsyncParsableCommand {
             }
             throw error
         }
+    }
+}
+
+extension StallMonitorCommand {
+    /// Nil if the word is a subcommand or an option.
+    static func unknownCommand(_ word: String) -> ValidationError? {
+        let names = configuration.subcommands.compactMap { $0.configuration.commandName }
+        guard !word.hasPrefix("-"), word != "help", !names.contains(word) else { return nil }
+        let near = names.map { (name: $0, edits: $0.hasPrefix(word) ? 0 : edits(from: word, to: $0)) }
+        let nearest = near.min { $0.edits < $1.edits }.flatMap { $0.edits <= 2 ? $0.name : nil }
+        let hint = nearest.map { "did you mean '\($0)'?" } ?? "'stall-monitor --help' lists them"
+        return ValidationError("there is no command '\(CommandFailure(word))'; \(hint)")
+    }
+
+    /// The number of characters to insert, remove or replace (Levenshtein's distance).
+    private static func edits(from word: String, to name: String) -> Int {
+        let letters = Array(name)
+        var row = Array(0...letters.count)
+        for (index, letter) in word.prefix(64).enumerated() {
+            var diagonal = row[0]
+            row[0] = index + 1
+            for column in letters.indices {
+                let replaced = diagonal + (letters[column] == letter ? 0 : 1)
+                diagonal = row[column + 1]
+                row[column + 1] = min(replaced, diagonal + 1, row[column] + 1)
+            }
+        }
+        return row[letters.count]
     }
 }

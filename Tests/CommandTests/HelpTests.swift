@@ -55,6 +55,18 @@ struct HelpTests {
 
 @Suite("An empty or missing directory", .timeLimit(.minutes(2)))
 struct NoReportsTests {
+    @Test(
+        "an unknown command is wrong usage, and the one that may be meant is named",
+        arguments: [
+            ("lst", "there is no command 'lst'; did you mean 'list'?"), ("symb", "did you mean 'symbolicate'?"),
+            ("frobnicate", "there is no command 'frobnicate'; 'stall-monitor --help' lists them"),
+        ]
+    )
+    func unknown(_ word: String, _ message: String) throws {
+        let run = try CommandRun(word, "reports")
+        #expect(run.status == 64 && run.errors.contains(message), "\(run.errors)")
+    }
+
     @Test("top reports that nothing is watched there; a missing directory is an error")
     func top() throws {
         let fixture = try ReportsFixture()
