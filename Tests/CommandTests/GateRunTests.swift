@@ -54,7 +54,9 @@ struct GateRunTests {
         let unwatched = try gate(["--keep", fixture.root + "/kept", "--", "/bin/true"])
         #expect(unwatched.status == 1 && unwatched.errors.hasPrefix("cannot judge: "), "\(unwatched.errors)")
         #expect(try gate(["--keep", fixture.root + "/kept", "--", "/bin/true"]).status == 1)
+        let before = try leftovers
         #expect(try gate(["--", fixture.root + "/none"]).status == 1)
+        #expect(try leftovers == before, "a command that cannot be started leaves no folder")
         let unbased = try gate(["--baseline", fixture.root + "/none.json", "--", "/bin/echo", "it ran"])
         #expect(unbased.status == 1 && unbased.output.isEmpty, "a missing baseline is reported before the command runs")
         #expect(unbased.errors.contains("there is no baseline \(fixture.root)/none.json"), "\(unbased.errors)")
@@ -62,8 +64,6 @@ struct GateRunTests {
         #expect(try gate(["--repeat", "0", "--", "/bin/true"]).status == 64)
     }
 
-    @Test("a program without a monitor is watched from outside", .needsBreakpoints)
-    func outside() throws {
     @Test("stalls in the warm-up do not count, although the monitor's own configuration has no grace")
     func warmUp() throws {
         let kept = fixture.root + "/kept"
@@ -73,6 +73,8 @@ struct GateRunTests {
         #expect(found.stalls.isEmpty && (found.runs.first?.dismissed?["startup"] ?? 0) >= 1, "\(found.runs)")
     }
 
+    @Test("a program without a monitor is watched from outside", .needsBreakpoints)
+    func outside() throws {
         let python = try #require(Python.asyncio, "there is no Python")
         let stalls = "(sleep 4; echo sleep 900; sleep 1.5) | '\(python)' -c '\(Python.program)'"
         let over = try gate(["--keep", fixture.root + "/kept", "--", "/bin/sh", "-c", stalls])

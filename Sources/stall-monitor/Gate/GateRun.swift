@@ -72,7 +72,7 @@ struct GateRunCommand: ParsableCommand {
         let folder = try RunFolder(keep)
         var (overviews, status): ([ReportReader.Overview], Int32) = ([], 0)
         while overviews.count < repeats, status == 0 {
-            let run = try GateRun(command, try folder.next(), warmUp: warmUp?.nanoseconds ?? 0, signals)
+            let run = try start(folder, signals)
             switch run.finish() {
             case .interrupted:
                 Output.note(
@@ -84,6 +84,16 @@ struct GateRunCommand: ParsableCommand {
             overviews.append(try run.overview())
         }
         try conclude(try options.judge(overviews), status, folder)
+    }
+
+    /// Starts the next run. If the command cannot be started, its empty folder is useless.
+    private func start(_ folder: RunFolder, _ signals: WatchSignals) throws -> GateRun {
+        do {
+            return try GateRun(command, try folder.next(), warmUp: warmUp?.nanoseconds ?? 0, signals)
+        } catch {
+            if keep == nil, folder.runs == 1 { folder.remove() }
+            throw error
+        }
     }
 
     private func conclude(_ result: GateResult, _ status: Int32, _ folder: RunFolder) throws {
@@ -200,7 +210,7 @@ struct GateRun {
 /// A folder with one subfolder per run.
 final class RunFolder {
     let path: String
-    private var runs = 0
+    private(set) var runs = 0
 
     /// - Parameter keep: An empty or missing folder; nil creates a temporary one.
     init(_ keep: String?) throws(CommandFailure) {
