@@ -68,6 +68,33 @@ struct TopStateTests {
         #expect(state(.enter, .escape, .character("q")).isOver)
     }
 
+    @Test("without a live screen its title wraps at the terminal's width")
+    func title() {
+        let table = LiveTable(snapshot: LiveSnapshot(at: Sample.start, processes: []), width: 40)
+        #expect(table.lines.allSatisfy { $0.plain.count <= 40 } && table.lines.count > 3, "\(table.lines.map(\.plain))")
+    }
+
+    @Test("l shows the latest stalls, and Enter opens one; s sorts them by start, duration and so on")
+    func stalls() throws {
+        let reports = (1...3).map { number in
+            var report = Sample.report(id: ULID(rawValue: UInt128(number)))
+            report.durationNs = Int64(number * 7 % 5) * 1_000_000_000
+            return StallOutline(report)
+        }
+        var content = TopContent(snapshot: LiveSnapshot(at: Sample.start, processes: []))
+        var state = state(.character("l"))
+        #expect(state.view == .stalls && self.state(.character("l"), .character("l")).view == .live)
+        #expect(TopScreen(state: state, content: content, width: 100, height: 10).lines[0].plain.contains("reading"))
+        content.stalls = ListOrder.started.sorted(reports).reversed()
+        let screen = TopScreen(state: state, content: content, width: 100, height: 10)
+        #expect(screen.rows == [3, 2, 1].map { .stall(ULID(rawValue: $0)) })
+        #expect(screen.lines[0].plain.hasSuffix("the latest 3 stalls, by started"), "\(screen.lines[0].plain)")
+        #expect(screen.lines.last?.plain.contains("f faults") == true)
+        state.press(.enter, rows: screen.rows, room: screen.room)
+        #expect(state.page == .stall(reports[2].id))
+        #expect(self.state(.character("l"), .character("s")).stallOrder == .duration)
+    }
+
     @Test("f shows the faults, p and Escape the processes; s cycles through the sort orders of each")
     func views() {
         let faults = state(.down, .character("f"))

@@ -127,17 +127,4 @@ struct ListCommand: ParsableCommand {
     }
 }
 
-/// The order of `list`. The most important stalls come last, above the prompt.
-enum ListOrder: String, ExpressibleByArgument, CaseIterable {
-    case started, duration, severity, label
-
-    /// Stable: among equals the newest is last.
-    func sorted(_ stalls: [StallOutline]) -> [StallOutline] {
-        switch self {
-        case .started: stalls
-        case .duration: stalls.sorted { ($0.durationNs, $0.id) < ($1.durationNs, $1.id) }
-        case .severity: stalls.sorted { ($0.severity.rank, $0.id) < ($1.severity.rank, $1.id) }
-        case .label: stalls.sorted { ($0.label, $0.id) < ($1.label, $1.id) }
-        }
-    }
-}
+extension ListOrder: ExpressibleByArgument {}

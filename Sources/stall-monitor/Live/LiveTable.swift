@@ -11,7 +11,7 @@ struct LiveTable {
     let snapshot: LiveSnapshot
     let width: Int?
 
-    var lines: [StyledText] { [title, ""] + body.map(\.text) }
+    var lines: [StyledText] { title.wrapped(to: width, hanging: 2) + [""] + body.map(\.text) }
 
     var title: StyledText {
         let living = snapshot.processes.count { $0.state != .dead }

@@ -5,6 +5,8 @@ struct TopContent {
     var snapshot: LiveSnapshot?
     /// In the order of the last refresh. Nil while they are being read.
     var faults: [Fault]?
+    /// The latest stalls, in the order of the last refresh. Nil while they are being read.
+    var stalls: [StallOutline]?
     /// The open page's lines. Nil while the page is being read.
     var page: [StyledText]?
     var notes: [String] = []
@@ -38,9 +40,17 @@ struct TopScreen {
 
     private var title: StyledText {
         guard let snapshot = content.snapshot else { return "reading …" }
-        guard state.page == nil, state.view == .faults else { return LiveTable(snapshot: snapshot, width: width).title }
-        let count = content.faults.map { $0.count == 1 ? "1 fault" : "\($0.count) faults" } ?? "reading …"
-        return "\(snapshot.at.toMilliseconds, .dim)  \(count, .bold), by \(state.faultOrder.rawValue)"
+        let (count, order): (String?, String)
+        switch state.view {
+        case _ where state.page != nil, .live: return LiveTable(snapshot: snapshot, width: width).title
+        case .faults:
+            count = content.faults.map { $0.count == 1 ? "1 fault" : "\($0.count) faults" }
+            order = state.faultOrder.rawValue
+        case .stalls:
+            count = content.stalls.map { $0.count == 1 ? "1 stall" : "the latest \($0.count) stalls" }
+            order = state.stallOrder.rawValue
+        }
+        return "\(snapshot.at.toMilliseconds, .dim)  \(count ?? "reading …", .bold), by \(order)"
     }
 
     private var body: [TopLine] {
@@ -56,6 +66,17 @@ struct TopScreen {
             return zip(lines, [nil] + faults.map { TopState.Row.fault($0.fingerprint) }).map {
                 TopLine(text: $0, row: $1)
             }
+        case .stalls:
+            let stalls = content.stalls ?? []
+            guard !stalls.isEmpty else { return content.stalls == nil ? [] : [TopLine(text: "No stalls.")] }
+            let list = StallList(
+                stalls: stalls,
+                ids: ShortIDs(stalls.map(\.id).sorted(), elides: true),
+                faults: ShortFingerprints(stalls.lazy.map(\.fingerprint)),
+                now: now,
+                width: width - Self.margin
+            )
+            return zip(list.lines, [nil] + stalls.map { TopState.Row.stall($0.id) }).map { TopLine(text: $0, row: $1) }
         }
     }
 
@@ -79,6 +100,14 @@ struct TopScreen {
         return (isPicked ? "\(">", .bold) " : "  ") + line.text
     }
 
+    private var order: String {
+        switch state.view {
+        case .live: state.processOrder.rawValue
+        case .faults: state.faultOrder.rawValue
+        case .stalls: state.stallOrder.rawValue
+        }
+    }
+
     private var keys: StyledText {
         let known: [(String, String)] =
             if state.page != nil {
@@ -86,18 +115,10 @@ struct TopScreen {
                     ("↑↓", "scroll"), ("space", "next page"), ("f", state.showsFlame ? "stacks" : "flame graph"),
                     ("q", "back"),
                 ]
-            } else if state.view == .live {
-                [
-                    ("↑↓", "select"), ("Enter", "open"), ("f", "faults"),
-                    ("s", "sort (\(state.processOrder.rawValue))"),
-                    ("q", "quit"),
-                ]
             } else {
-                [
-                    ("↑↓", "select"), ("Enter", "open"), ("p", "processes"),
-                    ("s", "sort (\(state.faultOrder.rawValue))"),
-                    ("q", "quit"),
-                ]
+                [("↑↓", "select"), ("Enter", "open")]
+                    + [("p", "processes"), ("f", "faults"), ("l", "stalls")].filter { $0.0 != state.view.key }
+                    + [("s", "sort (\(order))"), ("q", "quit")]
             }
         return known.map { "\($0, .bold) \($1, .dim)" as StyledText }.reduce("") { $0 == "" ? $1 : "\($0)  \($1)" }
     }
@@ -107,6 +128,17 @@ struct TopScreen {
 struct TopState: Hashable {
     enum View: Hashable {
         case live, faults
+        /// The latest stalls, ongoing or not.
+        case stalls
+
+        /// The key that leads there.
+        fileprivate var key: String {
+            switch self {
+            case .live: "p"
+            case .faults: "f"
+            case .stalls: "l"
+            }
+        }
     }
 
     /// A selectable row, identified by values that stay the same between refreshes.
@@ -124,6 +156,7 @@ struct TopState: Hashable {
     private(set) var view = View.live
     private(set) var processOrder = ProcessOrder.state
     private(set) var faultOrder = FaultOrder.total
+    private(set) var stallOrder = ListOrder.started
     private(set) var selected: Row?
     /// The row whose page is open in place of the tables.
     private(set) var page: Row?
@@ -167,6 +200,7 @@ struct TopState: Hashable {
         case .end, .character("G"): pick(rows.count - 1, rows)
         case .enter: (page, scroll) = (selected, 0)
         case .character("f"): change(to: view == .faults ? .live : .faults)
+        case .character("l"): change(to: view == .stalls ? .live : .stalls)
         case .character("p"), .escape: change(to: .live)
         case .character("s"): sort()
         case .character("q"): isOver = true
@@ -205,6 +239,7 @@ struct TopState: Hashable {
         switch view {
         case .live: processOrder = Self.next(after: processOrder)
         case .faults: faultOrder = Self.next(after: faultOrder)
+        case .stalls: stallOrder = Self.next(after: stallOrder)
         }
     }
 

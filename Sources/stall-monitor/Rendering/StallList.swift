@@ -144,3 +144,23 @@ struct RepeatLines {
         }
     }
 }
+
+/// The order of `list`. The most important stalls come last, above the prompt.
+enum ListOrder: String, CaseIterable {
+    case started, duration, severity, label
+
+    /// Stable: among equals the newest is last.
+    func sorted(_ stalls: [StallOutline]) -> [StallOutline] {
+        switch self {
+        case .started: stalls
+        case .duration: stalls.sorted { ($0.durationNs, $0.id) < ($1.durationNs, $1.id) }
+        case .severity: stalls.sorted { ($0.severity.rank, $0.id) < ($1.severity.rank, $1.id) }
+        case .label: stalls.sorted { ($0.label, $0.id) < ($1.label, $1.id) }
+        }
+    }
+}
+
+extension Severity {
+    /// A greater rank is worse. An unknown severity ranks highest, so that it is not missed.
+    var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
+}

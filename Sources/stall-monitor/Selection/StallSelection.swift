@@ -149,11 +149,6 @@ extension [NamePattern] {
     }
 }
 
-extension Severity {
-    /// A greater rank is worse. An unknown severity ranks highest, so that it is not missed.
-    var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
-}
-
 extension ReportReader.Overview {
     /// The matching part.
     func chosen(by selection: StallSelection) -> Self {

@@ -16,7 +16,7 @@ struct TopCommand: ParsableCommand {
             KEYS
               up, down, k, j  pick a row; also Page Up, Page Down, Home, End
               Enter           open the picked process, stall or fault
-              f, p            faults; processes and their stalls
+              f, l, p         faults; the latest 200 stalls; processes and their ongoing stalls
               s               sort by the next column
               f on a page     stacks as a flame graph, and back
               q, Escape       back; from the tables q quits
@@ -133,8 +133,9 @@ struct TopRun {
             TopReader.Request(
                 paths: paths,
                 selection: selection,
-                includesFaults: state.view == .faults,
+                view: state.view,
                 order: state.faultOrder,
+                stallOrder: state.stallOrder,
                 page: state.page,
                 showsFlame: state.showsFlame,
                 hasColours: terminal.hasColours,
@@ -157,11 +158,15 @@ struct TopRun {
             state.press(key, rows: screen.rows, room: screen.room, length: content.page?.count ?? 0)
             guard
                 before.page != state.page || before.view != state.view || before.faultOrder != state.faultOrder
+                    || before.stallOrder != state.stallOrder
                     || before.showsFlame != state.showsFlame
             else { continue }
             // The contents of the new view have not been read yet.
             if before.page != state.page { content.page = nil }
             if before.faultOrder != state.faultOrder { content.faults?.sort(by: state.faultOrder.isBefore) }
+            if before.stallOrder != state.stallOrder {
+                content.stalls = content.stalls.map { state.stallOrder.sorted($0.sorted { $0.id < $1.id }).reversed() }
+            }
             nextLook = .now
             state.settle(self.screen.rows)
         }

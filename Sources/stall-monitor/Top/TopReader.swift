@@ -10,8 +10,9 @@ final class TopReader: Sendable {
     struct Request {
         var paths: [String]
         var selection: StallSelection
-        var includesFaults: Bool
+        var view: TopState.View
         var order: FaultOrder
+        var stallOrder: ListOrder
         var page: TopState.Row?
         var showsFlame: Bool
         var hasColours: Bool
@@ -23,6 +24,8 @@ final class TopReader: Sendable {
         var order: FaultOrder?
         /// When faults may be summed again. That reads every report, so a slow survey is not soon repeated.
         var nextSurvey = ContinuousClock.now
+        /// The latest stalls, oldest first, and when they may be searched again.
+        var stalls: (found: [StallOutline], next: ContinuousClock.Instant)?
         var answer: Result<TopContent, any Error>?
     }
 
@@ -32,6 +35,8 @@ final class TopReader: Sendable {
     private let queue = DispatchQueue(label: "stall-monitor.top")
     private let state = Mutex(State())
 
+    /// The largest number of stalls to show, and of reports to look at for them.
+    private static let (mostStalls, reach) = (200, 10_000)
     /// A survey may take at most this fraction of the time: one part in 10.
     private static let surveyShare = 10
 
@@ -76,10 +81,41 @@ final class TopReader: Sendable {
         content.snapshot = try CommandFailure.wrapping { () throws(ReportError) in
             try sources.snapshot(&failures).chosen(by: request.selection)
         }
-        if request.includesFaults { content.faults = try faults(sources, request, &failures) }
+        switch request.view {
+        case .live: break
+        case .faults: content.faults = try faults(sources, request, &failures)
+        case .stalls: content.stalls = request.stallOrder.sorted(try stalls(sources, request, &failures)).reversed()
+        }
         if let page = request.page { content.page = try TopPage(page, content, request, sources).lines() }
         content.notes = failures.map(\.description)
         return content
+    }
+
+    /// The latest stalls, oldest first.
+    private func stalls(
+        _ sources: ReportSources,
+        _ request: Request,
+        _ failures: inout [ReportError]
+    ) throws -> [StallOutline] {
+        let start = ContinuousClock.now
+        if let known = state.withLock({ $0.stalls }), known.next > start { return known.found }
+        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let names = catalogs.faultNames(for: request.selection)
+        var found: [StallOutline] = []
+        failures += catalogs.failures
+        for id in catalogs.stalls.suffix(Self.reach).reversed() where found.count < Self.mostStalls {
+            do throws(ReportError) {
+                let stall = try catalogs.outline(id)
+                if request.selection.includes(stall, names: names) { found.append(stall) }
+            } catch {
+                // The report was deleted meanwhile to make room for a newer one.
+                if error.code != .missingFile { failures.append(error) }
+            }
+        }
+        found.reverse()
+        let end = ContinuousClock.now
+        state.withLock { $0.stalls = (found, end + (end - start) * Self.surveyShare) }
+        return found
     }
 
     private func faults(
