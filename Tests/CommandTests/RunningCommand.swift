@@ -64,7 +64,7 @@ final class RunningCommand {
                 pending[key] = Data(data[range.upperBound...])
                 return String(decoding: data[..<range.upperBound], as: UTF8.self)
             }
-            let more = output.fileHandleForReading.availableData
+            let more = try more(of: output)
             if more.isEmpty { return nil }
             pending[key] = data + more
         }
@@ -94,11 +94,27 @@ final class RunningCommand {
                 pending[key] = Data(data[data.index(after: end)...])
                 return String(decoding: data[..<end], as: UTF8.self)
             }
-            let more = pipe.fileHandleForReading.availableData
+            let more = try more(of: pipe)
             if more.isEmpty { return nil }
             pending[key] = data + more
         }
     }
+
+    /// Empty at the end of the output.
+    private func more(of pipe: Pipe) throws -> Data {
+        var polled = pollfd(fd: pipe.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
+        guard unsafe poll(&polled, 1, Self.patienceMilliseconds) != 0 else { throw Silence() }
+        return pipe.fileHandleForReading.availableData
+    }
+
+    /// What a test waits for does not come: better a failure than a run without end.
+    private struct Silence: Error, CustomStringConvertible {
+        var description: String {
+            "the command has printed nothing for \(RunningCommand.patienceMilliseconds / 1000) s"
+        }
+    }
+
+    private static let patienceMilliseconds: Int32 = 180_000
 
     deinit {
         if process.isRunning { process.terminate() }
