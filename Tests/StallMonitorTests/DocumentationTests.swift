@@ -10,6 +10,7 @@ struct DocumentationTests {
     private static let programs = [
         "Tests/Fixtures/doc-examples/Main.swift", "Tests/Embedding/Sources/Shop/Server.swift",
         "Tests/Embedding/Tests/ShopTests/CheckoutTests.swift", "Tests/Fixtures/service-host/Example.swift",
+        "Tests/Embedding/Tests/ShopXCTests/CheckoutCaseTests.swift",
     ]
 
     private static let documents: [String] =
