@@ -11,7 +11,7 @@ import Testing
     "A starved task pool",
     .serialized,
     .timeLimit(.minutes(10)),
-    .repeatedWhenLate(by: .milliseconds(50))
+    .repeatedWhenLate(by: .milliseconds(10))
 )
 struct StarvedPoolTests {
     private let directory = TemporaryDirectory()
