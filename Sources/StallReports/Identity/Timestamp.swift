@@ -110,22 +110,23 @@ extension Int64 {
 
 /// Reads fixed-width decimal fields of ASCII text from left to right.
 private struct DigitScanner {
-    private var rest: ArraySlice<UInt8>
+    private let bytes: [UInt8]
+    private var place = 0
 
-    init(_ text: some Sequence<UInt8>) { rest = Array(text)[...] }
+    init(_ text: some Sequence<UInt8>) { bytes = Array(text) }
 
-    var isAtEnd: Bool { rest.isEmpty }
+    var isAtEnd: Bool { place == bytes.count }
 
     mutating func take(_ character: Unicode.Scalar) -> Bool {
-        guard rest.first == UInt8(ascii: character) else { return false }
-        rest.removeFirst()
+        guard place < bytes.count, bytes[place] == UInt8(ascii: character) else { return false }
+        place += 1
         return true
     }
 
     mutating func digit() -> Int64? {
-        guard let byte = rest.first, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }
-        rest.removeFirst()
-        return Int64(byte - UInt8(ascii: "0"))
+        guard place < bytes.count, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(bytes[place]) else { return nil }
+        place += 1
+        return Int64(bytes[place - 1] - UInt8(ascii: "0"))
     }
 
     mutating func number(_ width: Int) -> Int64? {

@@ -12,11 +12,17 @@ public struct Fingerprint: Hashable, Sendable {
 
     /// Nil unless it is a version (`v` and digits), a colon, and sixteen lower-case hexadecimal digits.
     public init?(rawValue: String) {
-        let parts = rawValue.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
-        guard parts.count == 2, parts[0].first == UInt8(ascii: "v"), (2...4).contains(parts[0].count),
-            parts[0].dropFirst().allSatisfy(Self.decimalDigits.contains), parts[1].count == 16,
-            parts[1].allSatisfy({ Self.decimalDigits.contains($0) || Self.hexLetters.contains($0) })
-        else { return nil }
+        // `v`, one to three digits, `:`, sixteen digits.
+        let text = rawValue.utf8
+        guard (19...21).contains(text.count), text.first == UInt8(ascii: "v") else { return nil }
+        let colon = text.count - 17
+        for (place, byte) in text.enumerated().dropFirst() {
+            switch place {
+            case ..<colon: guard Self.decimalDigits.contains(byte) else { return nil }
+            case colon: guard byte == UInt8(ascii: ":") else { return nil }
+            default: guard Self.decimalDigits.contains(byte) || Self.hexLetters.contains(byte) else { return nil }
+            }
+        }
         self.rawValue = rawValue
     }
 

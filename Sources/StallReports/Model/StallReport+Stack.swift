@@ -253,11 +253,28 @@ public struct Address: Hashable, Sendable {
 
     /// Parses `0x` and one to sixteen hexadecimal digits; anything else is nil.
     public init?(_ text: some StringProtocol) {
-        let digits = text.dropFirst(2)
-        guard text.hasPrefix("0x"), (1...16).contains(digits.utf8.count), digits.utf8.first != UInt8(ascii: "+"),
-            let value = UInt64(digits, radix: 16)
-        else { return nil }
+        // Byte by byte: a report has hundreds.
+        var (value, count): (UInt64, Int) = (0, 0)
+        for byte in text.utf8 {
+            defer { count += 1 }
+            if count < 2 {
+                guard byte == (count == 0 ? UInt8(ascii: "0") : UInt8(ascii: "x")) else { return nil }
+            } else {
+                guard count < 18, let digit = Self.digit(byte) else { return nil }
+                value = value << 4 | digit
+            }
+        }
+        guard count > 2 else { return nil }
         rawValue = value
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt64? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt64(byte - UInt8(ascii: "0"))
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt64(byte - UInt8(ascii: "a") + 10)
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt64(byte - UInt8(ascii: "A") + 10)
+        default: nil
+        }
     }
 }
 
