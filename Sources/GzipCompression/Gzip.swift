@@ -15,35 +15,12 @@ public enum Gzip {
     /// - Parameter level: From 1 for the fastest to 9 for the smallest; nil for zlib's default.
     /// - Returns: Nil if there is not enough memory, or for more than 4 GiB.
     public static func compressed(_ bytes: [UInt8], level: Int? = nil) -> [UInt8]? {
-        guard let count = UInt32(exactly: bytes.count) else { return nil }
-        var stream = unsafe z_stream()
-        // 15 bits of window, and 16 for gzip's header instead of zlib's.
-        guard
-            unsafe deflateInit2_(
-                &stream,
-                level.map { Int32(clamping: min(max($0, 1), 9)) } ?? Z_DEFAULT_COMPRESSION,
-                Z_DEFLATED,
-                15 + 16,
-                8,
-                Z_DEFAULT_STRATEGY,
-                ZLIB_VERSION,
-                Int32(MemoryLayout<z_stream>.size)
-            ) == Z_OK
-        else { return nil }
-        defer { unsafe _ = deflateEnd(&stream) }
-        let bound = Int(unsafe deflateBound(&stream, uLong(count)))
-        var input = bytes
-        var output = [UInt8](repeating: 0, count: bound)
-        let isWhole = unsafe input.withUnsafeMutableBufferPointer { source in
-            unsafe output.withUnsafeMutableBufferPointer { target in
-                unsafe stream.next_in = source.baseAddress
-                unsafe stream.avail_in = count
-                unsafe stream.next_out = target.baseAddress
-                unsafe stream.avail_out = UInt32(clamping: target.count)
-                return unsafe deflate(&stream, Z_FINISH) == Z_STREAM_END
-            }
+        let level = level.map { Int32(clamping: min(max($0, 1), 9)) } ?? Z_DEFAULT_COMPRESSION
+        guard UInt32(exactly: bytes.count) != nil, let packer = Packer.unused(level) ?? Packer(level) else {
+            return nil
         }
-        return isWhole ? Array(output.prefix(Int(clamping: unsafe stream.total_out))) : nil
+        defer { packer.putBack() }
+        return packer.compressed(bytes)
     }
 
     /// Decompresses bytes.
