@@ -39,6 +39,9 @@ public final class SQLiteStore: StallStore {
                 // Acknowledged data survives a power failure. It cannot be set earlier: the pool sets NORMAL when it enables the
                 // log.
                 try database.execute(sql: "PRAGMA synchronous = FULL")
+                // A checkpoint after 32 MiB instead of 4: the pages of an index change in every transaction, and are copied to
+                // the database's file once for all of them.
+                try database.execute(sql: "PRAGMA wal_autocheckpoint = 8192")
                 // After a checkpoint the log's file is truncated to this size.
                 try database.execute(sql: "PRAGMA journal_size_limit = 67108864")
                 try Self.bound(database, maximumBytes)

@@ -57,25 +57,19 @@ struct SQLiteWriter {
     }
 
     private mutating func insert(_ stall: ArrivedStall) throws -> Bool {
-        let known = try Row.fetchOne(
-            statement("SELECT * FROM stall WHERE team = ? AND id = ?"),
-            arguments: [stall.team, stall.id.description]
-        )
         let fingerprint = try unite(stall)
-        if let known, stall.version <= (known["version"] as Int64) { return false }
-        place += 1
-        let values: StatementArguments = [
-            place, stall.version, stall.startedNs, stall.lastNs, stall.durationNs, stall.count, stall.totalNs,
-            stall.longestNs, stall.service, stall.release, stall.host, stall.label, stall.verdict, fingerprint,
-            stall.culprit,
-        ]
         let part = SQLiteSums.Part(stall, fingerprint)
-        if let known {
-            try update(known, stall, values)
+        // Nearly all stalls are new: they are not looked up first.
+        if try !add(stall, fingerprint) {
+            let known = try Row.fetchOne(
+                statement("SELECT * FROM stall WHERE team = ? AND id = ?"),
+                arguments: [stall.team, stall.id.description]
+            )
+            guard let known, stall.version > (known["version"] as Int64) else { return false }
+            try update(known, stall, fingerprint)
             sums.remove(SQLiteSums.Part(known), for: part)
-        } else {
-            try add(stall, values)
         }
+        place += 1
         sums.add(part)
         let key = FaultKey(team: stall.team, fingerprint: fingerprint)
         if faults[key].map({ $0.id <= stall.id }) ?? true {
@@ -84,20 +78,33 @@ struct SQLiteWriter {
         return true
     }
 
-    private mutating func add(_ stall: ArrivedStall, _ values: StatementArguments) throws {
+    /// The columns in the order of the statements below. The place is that of the next change.
+    private func values(_ stall: ArrivedStall, _ fingerprint: String) -> [any DatabaseValueConvertible] {
+        [
+            place + 1, stall.version, stall.startedNs, stall.lastNs, stall.durationNs, stall.count, stall.totalNs,
+            stall.longestNs, stall.service, stall.release, stall.host, stall.label, stall.verdict, fingerprint,
+            stall.culprit,
+        ]
+    }
+
+    /// - Returns: Whether it is new. Otherwise nothing changes.
+    private mutating func add(_ stall: ArrivedStall, _ fingerprint: String) throws -> Bool {
         try run(
             """
             INSERT INTO stall (place, version, started, last, duration, count, total, longest, service, release, host, label, verdict,
                 fingerprint, culprit, team, id)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (team, id) DO NOTHING
             """,
-            values + [stall.team, stall.id.description]
+            StatementArguments(values(stall, fingerprint) + [stall.team, stall.id.description])
         )
+        guard database.changesCount > 0 else { return false }
         try run("INSERT INTO body (number, report) VALUES (?, ?)", [database.lastInsertedRowID, Data(stall.body)])
         usage.add(stall.team, bytes: stall.body.count, stalls: 1)
+        return true
     }
 
-    private mutating func update(_ known: Row, _ stall: ArrivedStall, _ values: StatementArguments) throws {
+    private mutating func update(_ known: Row, _ stall: ArrivedStall, _ fingerprint: String) throws {
         let number: Int64 = known["number"]
         try run(
             """
@@ -105,7 +112,7 @@ struct SQLiteWriter {
                 release = ?, host = ?, label = ?, verdict = ?, fingerprint = ?, culprit = ?
             WHERE number = ?
             """,
-            values + [number]
+            StatementArguments(values(stall, fingerprint) + [number])
         )
         let before = try Int.fetchOne(
             statement("SELECT length(report) FROM body WHERE number = ?"),
