@@ -64,13 +64,16 @@ let libraries = targets([
     // A thread's stack, and names for it.
     "StackCapture": ["CStackCapture"],
     "Symbolication": ["CElf", "CElfUtils", "CZlib"],
-    // The report, what is decided from it, and other tools' formats of it; to an OTLP receiver, for the command.
+    // The report, and the directory to which a server writes it.
     "StallReports": [],
-    "StallGate": ["StallReports"],
-    "StallIndex": ["CIndexSQLite", "StallReports"],
+    // Readers of report directories; what is decided from reports, and other tools' formats of them; to an OTLP receiver. For the command
+    // and the collector: a server has none of it.
+    "StallReading": ["StallReports"],
+    "StallGate": ["StallReading", "StallReports"],
+    "StallIndex": ["CIndexSQLite", "StallReading", "StallReports"],
     "StallExport": ["StallReports"],
     "GzipCompression": ["CZlib"],
-    "StallShipping": ["GzipCompression", "StallExport", "StallReports"],
+    "StallShipping": ["GzipCompression", "StallExport", "StallReading", "StallReports"],
     // The monitor. What counts as a stall is decided from values alone: without threads, clocks, captures and disks. Why a
     // thread was stalled is decided from the kernel's counts and the place where it was found.
     "StallDetection": ["RunLoopKit", "StallReports"],
@@ -94,7 +97,7 @@ let libraries = targets([
         "StallReports", "Symbolication",
     ],
     // Stalls made on purpose, and the judge of what the monitor says about them; what tests share. No products.
-    "StallCorpus": ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReports"],
+    "StallCorpus": ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
     "TestSupport": ["RunLoopKit"],
     "LoopTestSupport": ["RunLoopKit", "RunLoopPorts"],
 ]) { .target(name: $0, dependencies: $1) }
@@ -104,13 +107,13 @@ libraries.first { $0.name == "Symbolication" }?.linkerSettings = [.linkedLibrary
 let programs = targets([
     "stall-monitor": [
         "ProcessWatch", "RunLoopKit", "StackCapture", "StallExport", "StallGate", "StallIndex", "StallMonitor",
-        "StallReports", "StallShipping", "Symbolication", "ArgumentParser", "Yams",
+        "StallReading", "StallReports", "StallShipping", "Symbolication", "ArgumentParser", "Yams",
     ],
     // What tests start, each in a folder of its name.
     "AsyncMainFixture": ["RunLoopKit"],
     "ClientFixture": ["RunLoopKit", "RunLoopPorts"],
     "ConcurrencyFixture": ["RunLoopKit"],
-    "DiskFixture": ["CDiskFaults", "RunLoopKit", "StallMonitor", "StallReports"],
+    "DiskFixture": ["CDiskFaults", "RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
     "FaultFixture": ["CFaults", "CRunLoopShims", "RunLoopKit"],
     "ForkFixture": ["CFaults", "CRunLoopShims", "RunLoopKit", "RunLoopPorts"],
     "LoopChurn": ["CFaults", "RunLoopKit"],
@@ -124,11 +127,13 @@ let programs = targets([
     "async-callers": ["StackCapture", "Symbolication"],
     "capture-host": ["CStalls", "StackCapture", "Symbolication"],
     "capture-trials": ["CTrials", "StackCapture", "Symbolication"],
-    "cause-host": ["RunLoopKit", "StallMonitor", "StallReports"],
+    "cause-host": ["RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
     "coexistence-host": ["CCoexistence", "StackCapture"],
-    "doc-examples": ["RunLoopKit", "RunLoopPorts", "StallMonitor", "StallMonitorLoops", "StallReports"],
+    "doc-examples": [
+        "RunLoopKit", "RunLoopPorts", "StallMonitor", "StallMonitorLoops", "StallReading", "StallReports",
+    ],
     "loop-host": ["CEventLoops", "CLoopHooks", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"],
-    "mortal-host": ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReports"],
+    "mortal-host": ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
     "peer-host": [
         "StallMonitor", "StallMonitorService", "CoreMetrics", "InMemoryTracing", "Logging", "ServiceLifecycle",
         "Tracing",
@@ -138,7 +143,7 @@ let programs = targets([
     "pool-host": ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"],
     "pool-target": [],
     "report-flood": ["StallReports"],
-    "reader-fuzz": ["StallExport", "StallGate", "StallReports", "Symbolication", "Yams"],
+    "reader-fuzz": ["StallExport", "StallGate", "StallReading", "StallReports", "Symbolication", "Yams"],
     "service-host": [
         "StallMonitor", "StallMonitorService", "Logging", "MetricsTestKit", "ServiceLifecycle", "UnixSignals",
     ],
@@ -161,20 +166,24 @@ let tests = targets([
         "capture-trials", "coexistence-host", "sample-target",
     ],
     "SymbolicationTests": ["Symbolication", "TestSupport", "SymbolBenchmark"],
-    "StallReportsTests": ["StallReports", "TestSupport"],
-    "StallIndexTests": ["StallIndex", "StallReports", "TestSupport", "report-flood"],
-    "StallGateTests": ["StallGate", "StallReports"],
+    "StallReportsTests": ["StallReading", "StallReports", "TestSupport"],
+    "StallIndexTests": ["StallIndex", "StallReading", "StallReports", "TestSupport", "report-flood"],
+    "StallGateTests": ["StallGate", "StallReading", "StallReports"],
     "StallExportTests": ["StallExport", "StallReports"],
     "StallShippingTests": ["StallReports", "StallShipping"],
     "StallDetectionTests": ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],
     "StallDiagnosisTests": ["CRunLoopShims", "RunLoopKit", "StackCapture", "StallDiagnosis", "StallReports"],
     "StallMonitorTests": [
         "CLocks", "CRunLoopShims", "RunLoopKit", "RunLoopPorts", "StackCapture", "StallDetection", "StallDiagnosis",
-        "StallMonitor", "StallReports", "Symbolication", "TestSupport", "cause-host", "pause-host", "threshold-host",
+        "StallMonitor", "StallReading", "StallReports", "Symbolication", "TestSupport", "cause-host", "pause-host",
+        "threshold-host",
     ],
-    "StallMonitorLoopsTests": ["StallReports", "TestSupport", "loop-host", "pool-host", "shutdown-host"],
+    "StallMonitorLoopsTests": [
+        "StallReading", "StallReports", "TestSupport", "loop-host", "pool-host", "shutdown-host",
+    ],
     "StallMonitorServiceTests": [
-        "RunLoopKit", "StallMonitor", "StallMonitorService", "StallReports", "TestSupport", "Configuration",
+        "RunLoopKit", "StallMonitor", "StallMonitorService", "StallReading", "StallReports", "TestSupport",
+        "Configuration",
         "CoreMetrics", "InMemoryTracing", "Logging", "MetricsTestKit", "Tracing", "service-host",
     ],
     "ProcessWatchTests": [
@@ -182,7 +191,8 @@ let tests = targets([
     ],
     "StallCorpusTests": ["StallCorpus", "StallReports", "TestSupport", "stall-corpus"],
     "CommandTests": [
-        "ProcessWatch", "StallGate", "StallReports", "StallShipping", "TestSupport", "pool-target", "reader-fuzz",
+        "ProcessWatch", "StallGate", "StallReading", "StallReports", "StallShipping", "TestSupport", "pool-target",
+        "reader-fuzz",
         "report-flood", "sample-target", "stall-corpus", "stall-monitor",
     ],
 ]) { .testTarget(name: $0, dependencies: $1) }
@@ -219,10 +229,12 @@ let package = Package(
     products: [
         .executable(name: "stall-monitor", targets: ["stall-monitor"]),
         .library(name: "StackCapture", targets: ["StackCapture", "Symbolication"]),
+        // The report, and the readers of report directories.
+        .library(name: "StallReports", targets: ["StallReports", "StallReading"]),
         // For the collector, a package of its own (Sources/Collector).
         library("GzipCompression"),
     ]
-        + ["RunLoopKit", "RunLoopPorts", "StallReports", "StallGate", "StallExport"].map(library)
+        + ["RunLoopKit", "RunLoopPorts", "StallGate", "StallExport"].map(library)
         + ["StallMonitor", "StallMonitorLoops", "StallMonitorService", "StallTesting", "StallTestingXCTest"].map(
             library
         ),

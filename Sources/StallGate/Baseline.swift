@@ -1,3 +1,4 @@
+public import StallReading
 public import StallReports
 
 /// The stalls of a service in a good state: recorded once, and compared with later runs.

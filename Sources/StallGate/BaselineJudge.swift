@@ -1,3 +1,4 @@
+public import StallReading
 public import StallReports
 
 /// Judges a run against a baseline. A change that appears only if stalls that waited for a processor are counted is not

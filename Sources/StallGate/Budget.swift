@@ -1,3 +1,4 @@
+import StallReading
 public import StallReports
 
 /// The stalls that a service may have before the gate closes.

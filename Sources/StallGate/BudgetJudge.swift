@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// Judges a run by the limits of a budget's rules. A pure function of the directory's contents.

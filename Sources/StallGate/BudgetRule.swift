@@ -1,3 +1,4 @@
+import StallReading
 public import StallReports
 
 /// Limits on the stalls of a loop. Nil: no limit.

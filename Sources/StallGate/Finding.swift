@@ -1,3 +1,4 @@
+import StallReading
 public import StallReports
 
 /// One finding of a gate about a run: an exceeded limit, an expired allowance, or a change from the baseline.

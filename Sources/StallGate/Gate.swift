@@ -1,3 +1,4 @@
+public import StallReading
 public import StallReports
 
 /// Judges the contents of a report directory by a budget. A pure function.

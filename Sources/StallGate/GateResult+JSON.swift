@@ -1,3 +1,4 @@
+import StallReading
 public import StallReports
 
 extension GateResult {

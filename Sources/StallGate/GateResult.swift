@@ -1,3 +1,4 @@
+public import StallReading
 public import StallReports
 
 /// The result of a gate. Made by ``Gate/judge(_:by:)``.

@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// The index of one directory, in a file: a header and segments. For one thread at a time; other processes may use the file

@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// What an index knows about its directory and its segments.

@@ -1,4 +1,5 @@
 import Glibc
+import StallReading
 import StallReports
 
 /// An index in use: the contents of its file, and what has to be written to it. For one thread at a time.

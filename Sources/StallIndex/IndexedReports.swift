@@ -1,4 +1,5 @@
-package import StallReports
+package import StallReading
+import StallReports
 import Synchronization
 
 /// Gives a command access to report directories, through an index where that is faster.

@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// The version of a report's file from which its outline was read.

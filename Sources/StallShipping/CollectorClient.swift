@@ -1,7 +1,8 @@
 import Dispatch
 import Foundation
 import FoundationNetworking
-package import StallReports
+package import StallReading
+import StallReports
 import Synchronization
 
 /// Queries a collector. Each call blocks the calling thread until the answer has arrived.

@@ -1,4 +1,5 @@
 import StallExport
+import StallReading
 import StallReports
 
 /// Sends batches, and remembers what was acknowledged.

@@ -1,6 +1,7 @@
 import Foundation
 import StallExport
-package import StallReports
+package import StallReading
+import StallReports
 
 /// Follows report directories and sends their contents to a receiver: each version of a report at least once.
 ///

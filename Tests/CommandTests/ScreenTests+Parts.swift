@@ -1,4 +1,5 @@
 import StallGate
+import StallReading
 import StallReports
 
 @testable import stall_monitor

@@ -1,6 +1,7 @@
 import Foundation
 import ProcessWatch
 import StallGate
+import StallReading
 import StallReports
 import StallShipping
 import Testing

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 
+@testable import StallReading
 @testable import StallReports
 
 @Suite("A watched process, seen from outside", .serialized, .timeLimit(.minutes(10)))

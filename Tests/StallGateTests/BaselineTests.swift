@@ -1,4 +1,5 @@
 import StallGate
+import StallReading
 import StallReports
 import Testing
 

@@ -1,5 +1,6 @@
 import Foundation
 import StallGate
+import StallReading
 import StallReports
 import Testing
 

@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 import TestSupport
 import Testing

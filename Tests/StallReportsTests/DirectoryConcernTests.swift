@@ -1,6 +1,7 @@
 import Glibc
 import Testing
 
+@testable import StallReading
 @testable import StallReports
 
 /// How a monitor behaves in a directory that it shares with others.

@@ -1,6 +1,7 @@
 import Glibc
 import Testing
 
+@testable import StallReading
 @testable import StallReports
 
 /// Files that others put into a report directory: none may crash or block the process that writes there, or make it

@@ -2,6 +2,7 @@ import Glibc
 import TestSupport
 import Testing
 
+@testable import StallReading
 @testable import StallReports
 
 @Suite("Live record", .timeLimit(.minutes(10)))

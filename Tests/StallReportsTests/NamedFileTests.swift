@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 
+@testable import StallReading
 @testable import StallReports
 
 /// Files that are opened because another file names them.

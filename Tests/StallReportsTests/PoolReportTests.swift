@@ -1,5 +1,6 @@
 import Testing
 
+@testable import StallReading
 @testable import StallReports
 
 @Suite("The report of a task pool")

@@ -1,6 +1,7 @@
 import Glibc
 import Testing
 
+@testable import StallReading
 @testable import StallReports
 
 @Suite("Report reader", .timeLimit(.minutes(10)))

@@ -1,4 +1,5 @@
 import Glibc
+import StallReading
 import StallReports
 import Testing
 

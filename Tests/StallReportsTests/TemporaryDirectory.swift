@@ -1,4 +1,5 @@
 import Glibc
+import StallReading
 import StallReports
 
 /// A directory for one test, removed with this object. `path` is the location of the store, which does not exist yet.

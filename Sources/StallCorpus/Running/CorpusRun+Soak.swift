@@ -2,6 +2,7 @@ import FoundationEssentials
 import Glibc
 import RunLoopKit
 import StallMonitor
+import StallReading
 import StallReports
 import Synchronization
 

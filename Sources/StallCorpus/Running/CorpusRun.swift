@@ -1,6 +1,7 @@
 import Dispatch
 import FoundationEssentials
 import Glibc
+import StallReading
 import StallReports
 import Synchronization
 

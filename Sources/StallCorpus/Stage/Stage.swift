@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import RunLoopKit
 import StallMonitor
+import StallReading
 import StallReports
 import Synchronization
 

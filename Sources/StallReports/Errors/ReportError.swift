@@ -86,7 +86,7 @@ extension ReportError.Code {
         "malformed",
         "the file is not a valid report; remove it, or check it against the schema in config/"
     )
-    /// More than ``ReportReader/maximumFileSize``; such a report is neither read nor written.
+    /// More than 16 MiB; such a report is neither read nor written.
     public static let tooLarge = Self(
         "too_large",
         "the file is larger than any report of ours; find out who wrote it, and remove it"
@@ -103,7 +103,7 @@ extension ReportError.Code {
     )
     /// Any other system error; see `errorNumber` where it is known.
     public static let io = Self("io", "the system refused a file operation; look at the disk and the system's log")
-    /// Thrown by ``ReportFollower/next(timeout:)`` once ``Cancellation/cancel()`` was called.
+    /// Thrown by a follower once its caller has cancelled it.
     public static let cancelled = Self("cancelled", "following was ended by its caller")
 }
 

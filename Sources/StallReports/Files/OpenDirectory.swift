@@ -1,19 +1,19 @@
-import Glibc
+package import Glibc
 
 /// Equal for all paths of one directory.
-struct DirectoryIdentity: Hashable {
+package struct DirectoryIdentity: Hashable {
     let device: UInt64
     let inode: UInt64
 }
 
 /// An open directory: every name is looked up in it, even if its path changes meanwhile. Links in it are not followed.
-struct OpenDirectory: ~Copyable {
+package struct OpenDirectory: ~Copyable {
     private let file: OpenFile
 
-    var path: String { file.path }
+    package var path: String { file.path }
 
     /// Throws `.missingDirectory` if there is none.
-    init(path: String) throws(ReportError) {
+    package init(path: String) throws(ReportError) {
         guard !path.isEmpty, !path.utf8.contains(0) else { throw ReportError(.missingDirectory, path: path) }
         do throws(ReportError) {
             let descriptor = try systemCall(path: path) { unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
@@ -24,18 +24,18 @@ struct OpenDirectory: ~Copyable {
     }
 
     /// A name in a directory, as returned by readdir(3). Valid only inside the closure that receives it.
-    @safe struct RawEntry {
+    @safe package struct RawEntry {
         /// Without the zero byte at the end.
-        let bytes: UnsafeBufferPointer<UInt8>
-        let inode: UInt64
+        package let bytes: UnsafeBufferPointer<UInt8>
+        package let inode: UInt64
         /// `d_type` of readdir(3).
         fileprivate let type: Int32
 
-        var name: String { unsafe String(decoding: bytes, as: UTF8.self) }
+        package var name: String { unsafe String(decoding: bytes, as: UTF8.self) }
 
         /// False if the entry is certainly not a directory or a link to one. On most file systems this needs no access to the
         /// file.
-        var mayBeDirectory: Bool { type == Int32(DT_DIR) || type == Int32(DT_LNK) || type == Int32(DT_UNKNOWN) }
+        package var mayBeDirectory: Bool { type == Int32(DT_DIR) || type == Int32(DT_LNK) || type == Int32(DT_UNKNOWN) }
     }
 
     /// The names in the directory, unsorted, without `.` and `..`.
@@ -46,7 +46,7 @@ struct OpenDirectory: ~Copyable {
     }
 
     /// Calls `body` for each name, unsorted, without `.` and `..`.
-    func forEachRawEntry(_ body: (RawEntry) -> Void) throws(ReportError) {
+    package func forEachRawEntry(_ body: (RawEntry) -> Void) throws(ReportError) {
         let path = self.path
         let copy = try systemCall(path: path) {
             unsafe openat(file.descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -73,14 +73,14 @@ struct OpenDirectory: ~Copyable {
     }
 
     /// Whether it is a directory, or a link to one.
-    func leadsToDirectory(_ entry: RawEntry) -> Bool {
+    package func leadsToDirectory(_ entry: RawEntry) -> Bool {
         if entry.type == Int32(DT_DIR) { return true }
         var raw = stat()
         return unsafe fstatat(file.descriptor, entry.name, &raw, 0) == 0 && raw.st_mode & S_IFMT == S_IFDIR
     }
 
     /// The system's data about the directory itself.
-    func describedSelf() throws(ReportError) -> stat {
+    package func describedSelf() throws(ReportError) -> stat {
         var raw = stat()
         let descriptor = file.descriptor
         try systemCall(path: path) { unsafe fstat(descriptor, &raw) }
@@ -88,13 +88,13 @@ struct OpenDirectory: ~Copyable {
     }
 
     /// The identity of the directory, independent of its path.
-    func identity() throws(ReportError) -> DirectoryIdentity {
+    package func identity() throws(ReportError) -> DirectoryIdentity {
         let raw = try describedSelf()
         return DirectoryIdentity(device: UInt64(raw.st_dev), inode: UInt64(raw.st_ino))
     }
 
     /// Nil if there is no such name. A link is described, not followed.
-    func status(of name: String) -> FileStatus? { described(name).map { FileStatus($0) } }
+    package func status(of name: String) -> FileStatus? { described(name).map { FileStatus($0) } }
 
     /// The system's data, for callers that need more than `status(of:)`.
     func described(_ name: String) -> stat? {
@@ -107,7 +107,7 @@ struct OpenDirectory: ~Copyable {
 
     /// Opens a regular file for reading, without waiting for anything: a pipe's other end, a terminal, another process's lease
     /// on the file.
-    func openFile(_ name: String) throws(ReportError) -> OpenFile {
+    package func openFile(_ name: String) throws(ReportError) -> OpenFile {
         // This comes first: opening a device can have side effects.
         if let status = status(of: name), !status.isRegular { throw ReportError(.notAFile, path: filePath(name)) }
         let opened = try open(name, flags: O_RDONLY | O_NONBLOCK | O_NOCTTY)
@@ -133,7 +133,7 @@ struct OpenDirectory: ~Copyable {
         try file.synchronize()
     }
 
-    func filePath(_ name: String) -> String { path + "/" + name }
+    package func filePath(_ name: String) -> String { path + "/" + name }
 
     private func open(_ name: String, flags: Int32) throws(ReportError) -> OpenFile {
         let path = filePath(name)
@@ -163,7 +163,7 @@ extension OpenDirectory {
     }
 
     /// The path without its last component: `a/b/` is in `a`, `a` in `.`. Nil for `/` and `.`.
-    static func parent(of path: String) -> String? {
+    package static func parent(of path: String) -> String? {
         var rest = Substring(path)
         while rest.count > 1, rest.last == "/" { rest.removeLast() }
         guard rest != "/", rest != "." else { return nil }
@@ -172,7 +172,7 @@ extension OpenDirectory {
     }
 
     /// The component that `parent(of:)` leaves out.
-    static func lastComponent(of path: String) -> String {
+    package static func lastComponent(of path: String) -> String {
         path.split(separator: "/").last.map(String.init) ?? path
     }
 
@@ -194,7 +194,8 @@ extension OpenDirectory {
     ///
     /// - Parameter owner: The owner of the new file, if it is not this process's user: an operator's command must not take files
     ///   away from a server.
-    func replaceFile(_ name: String, with bytes: [UInt8], ownedAs owner: FileStatus? = nil) throws(ReportError) {
+    package func replaceFile(_ name: String, with bytes: [UInt8], ownedAs owner: FileStatus? = nil) throws(ReportError)
+    {
         let draft = Self.newDraftName()
         let content = try createFile(draft)
         do throws(ReportError) {

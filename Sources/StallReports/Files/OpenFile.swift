@@ -1,12 +1,12 @@
 import Glibc
 
 /// A file descriptor with one owner; it is closed with its owner.
-struct OpenFile: ~Copyable {
-    let descriptor: Int32
+package struct OpenFile: ~Copyable {
+    package let descriptor: Int32
     /// For error texts only.
     let path: String
 
-    init(owning descriptor: Int32, path: String) { (self.descriptor, self.path) = (descriptor, path) }
+    package init(owning descriptor: Int32, path: String) { (self.descriptor, self.path) = (descriptor, path) }
 
     deinit { close(descriptor) }
 
@@ -21,7 +21,7 @@ struct OpenFile: ~Copyable {
     }
 
     /// Reads to the end, or throws `.tooLarge` as soon as there are more than `limit` bytes.
-    func readAll(limit: Int) throws(ReportError) -> [UInt8] {
+    package func readAll(limit: Int) throws(ReportError) -> [UInt8] {
         let size = try status().size
         guard size <= limit else { throw ReportError(.tooLarge, path: path) }
         var bytes: [UInt8] = []
@@ -41,7 +41,7 @@ struct OpenFile: ~Copyable {
         try systemCall(path: path) { fsync(descriptor) }
     }
 
-    func status() throws(ReportError) -> FileStatus {
+    package func status() throws(ReportError) -> FileStatus {
         var raw = stat()
         try systemCall(path: path) { unsafe fstat(descriptor, &raw) }
         return FileStatus(raw)
@@ -84,7 +84,7 @@ package struct FileStatus: Hashable, Sendable {
 
 /// Makes a system call that returns −1 on failure. Repeats it if a signal interrupted it, and throws for any other `errno`.
 @discardableResult
-func systemCall<Result: SignedInteger>(path: String?, _ call: () -> Result) throws(ReportError) -> Result {
+package func systemCall<Result: SignedInteger>(path: String?, _ call: () -> Result) throws(ReportError) -> Result {
     while true {
         let result = call()
         if result >= 0 { return result }

@@ -97,7 +97,7 @@ extension ULID: LosslessStringConvertible {
     }
 
     /// Parses 26 bytes; nil for anything else, and for lower case.
-    init?(upperCase text: UnsafeBufferPointer<UInt8>) {
+    package init?(upperCase text: UnsafeBufferPointer<UInt8>) {
         guard text.count == 26 else { return nil }
         var value: UInt128 = 0
         for place in 0..<26 {

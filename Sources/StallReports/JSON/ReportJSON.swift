@@ -37,19 +37,9 @@ package enum ReportJSON {
         }
     }
 
-    /// Decodes any JSON, within the same limits.
-    static func decodeTree(_ bytes: [UInt8]) throws(ReportError) -> JSONTree {
-        try checkShape(of: bytes)
-        do {
-            return try JSONDecoder().decode(JSONTree.self, from: Data(bytes))
-        } catch {
-            throw ReportError(.malformed, detail: (error as? DecodingError).map(text(for:)))
-        }
-    }
-
     /// Whether a document with the schema `found` can be read as one of `schema`. This includes a later minor version
     /// (`stall-report/1.2`), which has additional keys, but no key with another meaning.
-    static func reads(_ found: String, as schema: String) -> Bool {
+    package static func reads(_ found: String, as schema: String) -> Bool {
         guard found != schema else { return true }
         guard found.hasPrefix(schema + ".") else { return false }
         let minor = found.utf8.dropFirst(schema.utf8.count + 1)
@@ -135,7 +125,7 @@ extension Encoder {
 
 extension ReportJSON {
     /// Throws if a document is truncated, or so deep that a parser would be at risk.
-    static func checkShape(of bytes: [UInt8]) throws(ReportError) {
+    package static func checkShape(of bytes: [UInt8]) throws(ReportError) {
         switch JSONShape(of: bytes, maximumDepth: maximumDepth) {
         case .whole: break
         case .cutOff: throw ReportError(.torn)

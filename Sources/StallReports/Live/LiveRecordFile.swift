@@ -134,20 +134,20 @@ package struct LiveRecordFile: ~Copyable {
 }
 
 /// The name of a live record's file: `live-ULID.bin`, with the run's id.
-struct LiveRecordName: Hashable, CustomStringConvertible {
-    let run: ULID
+package struct LiveRecordName: Hashable, CustomStringConvertible {
+    package let run: ULID
 
     init(run: ULID) { self.run = run }
 
     /// Nil for any other name.
-    init?(_ text: String) {
+    package init?(_ text: String) {
         guard text.hasPrefix("live-"), text.hasSuffix(".bin"), let run = ULID(String(text.dropFirst(5).dropLast(4)))
         else { return nil }
         self.run = run
         guard description == text else { return nil }
     }
 
-    var description: String { "live-\(run).bin" }
+    package var description: String { "live-\(run).bin" }
 }
 
 /// Where the kernel counts the processes of a cgroup that it killed for lack of memory: `memory.events` of cgroup v2,

@@ -99,23 +99,24 @@ extension ReportDirectory {
     /// their contents, but they must not become our reports.
     @discardableResult
     public func closeTerminated(liveness: ProcessLiveness = ProcessLiveness()) throws(ReportError) -> [StallReport] {
-        let reader = ReportReader(path: path, liveness: liveness)
+        let documents = StoredDocuments(path: path, liveness: liveness)
         let directory = try OpenDirectory(path: path)
         let owner = try directory.ownerOfNewFiles()
         var live: [LiveProcess] = []
-        for process in try reader.liveProcesses().processes {
+        let runs = try directory.names().compactMap { LiveRecordName($0)?.run }.sorted()
+        for process in documents.liveProcesses(of: runs, in: directory).processes {
             let name = LiveRecordName(run: process.record.run).description
             if directory.status(of: name)?.owner == owner { live.append(process) }
         }
-        let names = try reader.names()
+        let names = try documents.names()
         let written = Set(names)
-        let orphans = reader.orphans(of: live) { written.contains(ReportFileName(.stall, $0)) }
+        let orphans = documents.orphans(of: live) { written.contains(ReportFileName(.stall, $0)) }
         // Reports are read one at a time: a directory can contain more than fits into memory.
         var closed: [StallReport] = []
         for name in names where name.content == .stall && directory.status(of: name.description)?.owner == owner {
             // Read without checking its process: a reader that checks would already have closed it.
-            guard let report: StallReport = try? reader.parse(name, in: directory), report.state == .ongoing,
-                let report = reader.seenAgain(report), report.state != .ongoing
+            guard let report: StallReport = try? documents.parse(name, in: directory), report.state == .ongoing,
+                let report = documents.seenAgain(report), report.state != .ongoing
             else { continue }
             closed.append(report)
         }
@@ -123,8 +124,8 @@ extension ReportDirectory {
         var memory = WriterMemory()
         for report in closed + orphans { try write(report, &memory) }
         for name in names where name.content == .run && directory.status(of: name.description)?.owner == owner {
-            guard let run: RunRecord = try? reader.parse(name, in: directory), run.state == .running,
-                let run = try? reader.run(run.id), run.state == .terminated
+            guard let run: RunRecord = try? documents.parse(name, in: directory), run.state == .running,
+                let run = try? documents.run(run.id, in: directory), run.state == .terminated
             else { continue }
             try write(run, &memory)
         }
@@ -132,20 +133,20 @@ extension ReportDirectory {
             guard !names.contains(ReportFileName(.run, process.record.run)) else { continue }
             try write(RunRecord(process, by: liveness), &memory)
         }
-        try removeDeadRecords(reader, of: owner)
+        try removeDeadRecords(documents, of: owner)
         return closed + orphans
     }
 
     /// The data of dead processes' live records is in the reports now. If one cannot be removed, the next start finds the same
     /// again.
-    private func removeDeadRecords(_ reader: ReportReader, of owner: UInt32) throws(ReportError) {
+    private func removeDeadRecords(_ documents: StoredDocuments, of owner: UInt32) throws(ReportError) {
         let directory = try OpenDirectory(path: path)
         for name in try directory.names().compactMap({ LiveRecordName($0) }) {
             // A file that cannot be read is left for inspection.
             guard directory.status(of: name.description)?.owner == owner,
                 let process = try? .some(directory.liveProcess(name))
             else { continue }
-            if process.map({ $0.status(by: reader.liveness) == .dead }) ?? true {
+            if process.map({ $0.status(by: documents.liveness) == .dead }) ?? true {
                 try? directory.remove(name.description)
             }
         }

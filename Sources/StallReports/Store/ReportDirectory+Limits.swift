@@ -9,10 +9,10 @@ extension ReportDirectory {
         guard let directory = try? OpenDirectory(path: path),
             var stored = StoredFiles(of: directory, around: written, own: memory.own, limits)
         else { return false }
-        let reader = ReportReader(path: path)
+        let documents = StoredDocuments(path: path)
         // Reading others' files does not reduce the quota for the run's own.
-        let isThrough = stored.thin(ofOthers: true, limits, in: directory, reader, &memory.lastingOthers)
-        stored.thin(ofOthers: false, limits, in: directory, reader, &memory.lastingOwn)
+        let isThrough = stored.thin(ofOthers: true, limits, in: directory, documents, &memory.lastingOthers)
+        stored.thin(ofOthers: false, limits, in: directory, documents, &memory.lastingOwn)
         memory.own.formIntersection(stored.names)
         return stored.foreign.isOver(limits) || isThrough && stored.others.isOver(limits)
     }
@@ -33,7 +33,7 @@ private struct Examination {
 
         mutating func take(_ file: StoredFile) -> Bool {
             guard files > 0, bytes > 0 else { return false }
-            (files, bytes) = (files - 1, bytes - min(file.size, ReportReader.maximumFileSize))
+            (files, bytes) = (files - 1, bytes - min(file.size, StoredDocuments.maximumFileSize))
             return true
         }
     }
@@ -141,7 +141,7 @@ private struct StoredFiles {
             guard let raw = directory.described(text) else { continue }
             let room = sample.st_blocks > 0 ? Int(raw.st_blocks).multipliedSaturated(by: 512) : Int(raw.st_size)
             let isOurs = raw.st_mode & S_IFMT == S_IFREG && raw.st_uid == sample.st_uid
-            if let name, isOurs, (1...ReportReader.maximumFileSize).contains(Int(raw.st_size)) {
+            if let name, isOurs, (1...StoredDocuments.maximumFileSize).contains(Int(raw.st_size)) {
                 let file = StoredFile(
                     name: name,
                     version: FileStatus(raw),
@@ -170,7 +170,7 @@ private struct StoredFiles {
         ofOthers: Bool,
         _ limits: ReportDirectory.Limits,
         in directory: borrowing OpenDirectory,
-        _ reader: ReportReader,
+        _ documents: StoredDocuments,
         _ lasting: inout LastingFiles
     ) -> Bool {
         let candidates = files.filter { $0.name != written && $0.isOwn != ofOthers }
@@ -184,7 +184,7 @@ private struct StoredFiles {
             case .skip: continue
             case .enough: return false
             }
-            guard reader.isFinished(file.name, in: directory), remove(file, in: directory) else {
+            guard documents.isFinished(file.name, in: directory), remove(file, in: directory) else {
                 lasting.remember(file.name, file.version)
                 continue
             }

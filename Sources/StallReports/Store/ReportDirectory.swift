@@ -15,7 +15,7 @@ public struct ReportDirectory: Hashable, Sendable {
     /// limits itself: others' files are removed first.
     ///
     /// Only files written by monitors count: regular files with their names, of the writing user, up to
-    /// ``ReportReader/maximumFileSize``. Nothing else is ever removed, and each user of a shared directory has separate limits.
+    /// 16 MiB. Nothing else is ever removed, and each user of a shared directory has separate limits.
     /// Files named by a future time are removed first.
     public struct Limits: Hashable, Sendable {
         /// Stall reports: 1 to 1,000,000. The file written last is kept, whatever the limits.
@@ -81,7 +81,7 @@ extension ReportDirectory {
         _ memory: inout WriterMemory
     ) throws(ReportError) -> Written {
         // A file that no reader would open is not written either.
-        guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
+        guard bytes.count <= StoredDocuments.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
         do throws(ReportError) {
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         } catch let error where [.missingDirectory, .missingFile].contains(error.code) {
@@ -168,17 +168,6 @@ public struct ReportFileName: Hashable, Sendable {
 
     /// The name under which the store keeps the document with this id.
     public init(_ content: Content, _ id: ULID) { (self.content, self.id) = (content, id) }
-
-    /// The name of a document, from its contents.
-    ///
-    /// - Throws: The reason why it is neither a report nor a run record.
-    package init(of json: [UInt8]) throws(ReportError) {
-        do throws(ReportError) {
-            self.init(.stall, try StallOutline(checking: json).id)
-        } catch  where error.code == .unsupportedSchema {
-            self.init(.run, try RunRecord(json: json).id)
-        }
-    }
 
     /// Nil for any other name.
     public init?(_ text: String) {

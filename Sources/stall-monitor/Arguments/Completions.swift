@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import StallReading
 import StallReports
 
 /// Shell completions: ids, faults and names found in reports, and process ids.

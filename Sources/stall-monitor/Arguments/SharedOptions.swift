@@ -2,6 +2,7 @@ public import ArgumentParser
 import Glibc
 public import StallGate
 import StallIndex
+import StallReading
 public import StallReports
 import StallShipping
 import Symbolication

@@ -1,4 +1,5 @@
 import ArgumentParser
+import StallReading
 import StallReports
 
 struct ListCommand: ParsableCommand {

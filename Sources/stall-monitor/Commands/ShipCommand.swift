@@ -1,6 +1,7 @@
 import ArgumentParser
 import Dispatch
 import Glibc
+import StallReading
 import StallReports
 import StallShipping
 import Synchronization

@@ -1,6 +1,7 @@
 import ArgumentParser
 import StallGate
 import StallMonitor
+import StallReading
 import StallReports
 import Symbolication
 

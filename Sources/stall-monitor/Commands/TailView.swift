@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// The output of `tail`: past stalls, new ones, and changes of ongoing ones.

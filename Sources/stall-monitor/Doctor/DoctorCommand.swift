@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import StallReading
 import StallReports
 
 struct DoctorCommand: ParsableCommand {

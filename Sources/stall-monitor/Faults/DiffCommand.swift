@@ -1,6 +1,7 @@
 import ArgumentParser
 import StallExport
 import StallGate
+import StallReading
 import StallReports
 
 struct DiffCommand: ParsableCommand {

@@ -1,4 +1,5 @@
 import StallGate
+import StallReading
 import StallReports
 
 /// Two sets of stalls beside each other, a row for each fault that has changed.

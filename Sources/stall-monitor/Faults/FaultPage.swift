@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// A fault's page: cost, place, cause, one tree of all its stacks, lock owners, days, reports.

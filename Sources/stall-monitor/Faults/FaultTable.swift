@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// Faults as a table with one row each.

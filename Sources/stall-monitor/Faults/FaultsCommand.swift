@@ -1,5 +1,6 @@
 import ArgumentParser
 import StallGate
+import StallReading
 import StallReports
 
 struct FaultsCommand: ParsableCommand {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import StallGate
+import StallReading
 import StallReports
 
 struct GateCommand: ParsableCommand {

@@ -5,6 +5,7 @@ import RunLoopKit
 import StackCapture
 import StallGate
 import StallMonitor
+import StallReading
 import StallReports
 
 struct GateRunCommand: ParsableCommand {

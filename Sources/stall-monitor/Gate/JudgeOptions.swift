@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import StallGate
+import StallReading
 import StallReports
 
 /// The options that all gate commands share: budget, baseline, output.

@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// The state of all processes of a report directory at one moment.

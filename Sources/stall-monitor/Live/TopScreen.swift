@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// What `top` draws: the state at the last refresh.

@@ -1,4 +1,5 @@
 import Glibc
+import StallReading
 import StallReports
 
 /// A stall's page for the operator on call: what, where, why, what to do, where the time went. `--full` shows the rest.

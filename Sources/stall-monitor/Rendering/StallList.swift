@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// Stalls as a table, newest last.

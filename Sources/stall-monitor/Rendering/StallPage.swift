@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// All details of a stall, as `show --full` prints them.

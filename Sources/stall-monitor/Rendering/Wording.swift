@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 // Words shared by list, tail and show.

@@ -1,5 +1,6 @@
 import Dispatch
 import Foundation
+import StallReading
 import StallReports
 import StallShipping
 import Synchronization

@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// Whether counted stalls, which have no report, match a selection.

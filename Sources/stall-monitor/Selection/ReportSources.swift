@@ -1,5 +1,6 @@
 import ArgumentParser
 import StallIndex
+import StallReading
 import StallReports
 import Synchronization
 

@@ -1,4 +1,5 @@
 import StallGate
+import StallReading
 import StallReports
 
 /// The argument of `show`: the latest stall, an earlier one, or a prefix of a stall's id or a fault's fingerprint.

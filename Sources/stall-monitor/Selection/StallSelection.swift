@@ -1,4 +1,5 @@
 import StallGate
+import StallReading
 import StallReports
 
 /// A choice of stalls. All given conditions must hold. A condition with several values holds if one of them matches.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import ProcessWatch
+import StallReading
 import StallReports
 
 struct TopCommand: ParsableCommand {

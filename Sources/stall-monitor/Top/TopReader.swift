@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import StallGate
+import StallReading
 import StallReports
 import Synchronization
 

@@ -2,6 +2,7 @@ import CDiskFaults
 import Glibc
 import RunLoopKit
 import StallMonitor
+import StallReading
 import StallReports
 import Synchronization
 

@@ -3,6 +3,7 @@ import Foundation
 import Glibc
 import RunLoopKit
 import StallMonitor
+import StallReading
 import StallReports
 
 /// A process with a loop that stalls, and that the test slows down from outside: `cause-host DIRECTORY compute|hogs|sleep|cost

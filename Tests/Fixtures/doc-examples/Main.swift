@@ -3,6 +3,7 @@ import RunLoopKit
 import RunLoopPorts
 import StallMonitor
 import StallMonitorLoops
+import StallReading
 import StallReports
 
 // The code of the documentation, in the order of its articles: that it compiles is the test. Nothing of it is run.

@@ -1,6 +1,7 @@
 import Glibc
 import RunLoopKit
 import StallMonitor
+import StallReading
 import StallReports
 
 /// Starts a victim, kills it with SIGKILL at a random moment, and compares the files it left with its output: repeatedly, in one

@@ -1,5 +1,6 @@
 import Foundation
 import StallGate
+import StallReading
 import StallReports
 
 /// The gate's outputs for other programs.

@@ -1,6 +1,7 @@
 import Foundation
 import StallExport
 import StallGate
+import StallReading
 import StallReports
 
 /// One input: some reports and run records that refer to each other, and a look at living processes, through the

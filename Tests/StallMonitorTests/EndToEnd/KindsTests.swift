@@ -1,5 +1,6 @@
 import Dispatch
 import RunLoopKit
+import StallReading
 import StallReports
 import TestSupport
 import Testing

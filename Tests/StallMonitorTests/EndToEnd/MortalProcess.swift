@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import StallReading
 import StallReports
 import Synchronization
 

@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import RunLoopKit
 import StallDetection
+import StallReading
 import StallReports
 import Synchronization
 import TestSupport

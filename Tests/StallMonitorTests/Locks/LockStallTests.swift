@@ -4,6 +4,7 @@ import Glibc
 import RunLoopKit
 import StackCapture
 import StallDetection
+import StallReading
 import StallReports
 import Synchronization
 import TestSupport

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import RunLoopKit
+import StallReading
 import StallReports
 import Synchronization
 import Testing

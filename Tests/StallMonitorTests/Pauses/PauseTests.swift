@@ -1,6 +1,7 @@
 import RunLoopKit
 import Foundation
 import Glibc
+import StallReading
 import StallReports
 import Synchronization
 import TestSupport

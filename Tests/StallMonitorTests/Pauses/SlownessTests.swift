@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import RunLoopKit
+import StallReading
 import StallReports
 import Synchronization
 import TestSupport

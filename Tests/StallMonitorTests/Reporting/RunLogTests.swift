@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallReading
 import StallReports
 import Testing
 

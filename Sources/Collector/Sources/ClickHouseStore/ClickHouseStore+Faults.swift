@@ -1,3 +1,4 @@
+public import StallReading
 public import StallReports
 public import StallStore
 

@@ -1,4 +1,5 @@
 import GzipCompression
+import StallReading
 public import StallReports
 
 /// A document that a monitor sent, checked, with the fields that a store needs.

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+public import StallReading
 public import StallReports
 
 extension SQLiteStore {

@@ -1,3 +1,4 @@
+public import StallReading
 public import StallReports
 
 /// Stores what monitors send, and answers queries about it. Any number of tasks may use it at the same time.

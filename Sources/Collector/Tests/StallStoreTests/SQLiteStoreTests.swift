@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import StallReading
 import StallReports
 import Testing
 

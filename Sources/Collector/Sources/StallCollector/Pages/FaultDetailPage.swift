@@ -1,4 +1,5 @@
 import StallExport
+import StallReading
 import StallReports
 import StallStore
 

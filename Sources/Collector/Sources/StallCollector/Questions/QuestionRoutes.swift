@@ -3,6 +3,7 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 import StallExport
+import StallReading
 import StallReports
 import StallStore
 

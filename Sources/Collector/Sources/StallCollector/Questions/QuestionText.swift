@@ -1,4 +1,5 @@
 import Hummingbird
+import StallReading
 import StallReports
 import StallStore
 

@@ -1,3 +1,5 @@
+public import StallReports
+
 /// The likely reason for a stall, and what to do about it. It claims no more than the report's evidence supports.
 public struct Advice: Hashable, Sendable {
     /// The likely reason, as a sentence.

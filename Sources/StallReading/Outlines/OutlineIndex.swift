@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+package import StallReports
 import Synchronization
 
 /// The list data of a directory's finished reports, read before and kept elsewhere. For one pass at a time.

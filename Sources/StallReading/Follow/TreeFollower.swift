@@ -1,11 +1,12 @@
 import Glibc
+package import StallReports
 
 /// Follows all report directories at or below some paths, including those created later. Each is followed as by
 /// ``ReportFollower``.
 ///
 /// For one thread at a time, which owns it.
 package struct TreeFollower: ~Copyable {
-    package enum Event: Sendable {
+    package indirect enum Event: Sendable {
         case event(ReportFollower.Event, directory: String)
         /// A directory that cannot be followed or searched. Each is reported once.
         case failure(ReportError)

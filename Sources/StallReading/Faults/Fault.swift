@@ -1,3 +1,5 @@
+public import StallReports
+
 /// The sums of all stalls of one fault, as `faults` shows them, from a directory or from a collector.
 public struct Fault: Codable, Hashable, Sendable {
     /// The fingerprint of its latest report.

@@ -1,3 +1,5 @@
+package import StallReports
+
 /// A value that many outlines share, stored once.
 package final class Shared<Value: Hashable & Sendable>: Hashable, Sendable {
     package let value: Value

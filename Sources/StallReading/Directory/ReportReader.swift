@@ -1,3 +1,5 @@
+public import StallReports
+
 /// Reads a report directory. A file that cannot be read never hides the others.
 ///
 /// A stall that is ongoing in its file, but whose process is dead, is read as `terminated`; so is a run that was not stopped.
@@ -5,17 +7,19 @@
 /// stalls that it did not live to report. A value without state; all methods may be called on any thread.
 public struct ReportReader: Sendable {
     /// Larger files are rejected unread: 16 MiB.
-    public static let maximumFileSize = 16 << 20
+    public static let maximumFileSize = StoredDocuments.maximumFileSize
 
     /// The path as passed in. A relative one is resolved against the working directory of each call.
     public let path: String
     /// Determines which processes are dead, and so what is read as `terminated`.
     public let liveness: ProcessLiveness
+    /// One at a time.
+    let documents: StoredDocuments
     /// The index of what was read before. Nil: everything is read again.
     let index: (any OutlineIndex)?
 
     /// Creates a reader without opening the directory. Without a path it reads the environment: see
-    /// ``ReportDirectory/defaultPath``.
+    /// `ReportDirectory.defaultPath`.
     public init(path: String = ReportDirectory.defaultPath, liveness: ProcessLiveness = ProcessLiveness()) {
         self.init(path: path, liveness: liveness, index: nil)
     }
@@ -23,6 +27,7 @@ public struct ReportReader: Sendable {
     /// - Parameter index: An index of this directory.
     package init(path: String, liveness: ProcessLiveness = ProcessLiveness(), index: (any OutlineIndex)?) {
         (self.path, self.liveness, self.index) = (path, liveness, index)
+        documents = StoredDocuments(path: path, liveness: liveness)
     }
 
     /// The contents of a directory, oldest first.
@@ -78,7 +83,7 @@ public struct ReportReader: Sendable {
         var (runs, failures): ([RunRecord], [ReportError]) = ([], [])
         for id in ids {
             do throws(ReportError) {
-                runs.append(try load(ReportFileName(.run, id), in: directory))
+                runs.append(try documents.run(id, in: directory))
             } catch let error where error.code == .missingFile {
                 // It was removed for a newer file after it was listed.
             } catch {
@@ -90,16 +95,16 @@ public struct ReportReader: Sendable {
 
     /// The names of the store's files, oldest first. Their contents are not checked.
     public func names() throws(ReportError) -> [ReportFileName] {
-        try OpenDirectory(path: path).names().compactMap { ReportFileName($0) }.sorted()
+        try documents.names()
     }
 
     /// One report.
     public func report(_ id: ULID) throws(ReportError) -> StallReport {
         let directory = try OpenDirectory(path: path)
         do throws(ReportError) {
-            return try load(ReportFileName(.stall, id), in: directory)
+            return try documents.report(id, in: directory)
         } catch let error where error.code == .missingFile {
-            let orphans = orphans(of: try liveProcesses().processes) { _ in false }
+            let orphans = documents.orphans(of: try liveProcesses().processes) { _ in false }
             guard let orphan = orphans.first(where: { $0.id == id }) else { throw error }
             return orphan
         }
@@ -107,7 +112,15 @@ public struct ReportReader: Sendable {
 
     /// One run record.
     public func run(_ id: ULID) throws(ReportError) -> RunRecord {
-        try load(ReportFileName(.run, id), in: OpenDirectory(path: path))
+        try documents.run(id, in: OpenDirectory(path: path))
+    }
+
+    /// The live records in the directory: of living processes, and of dead ones that were not cleaned up. Any thread.
+    ///
+    /// Throws only if the directory itself cannot be read; `failures` has one error per record that cannot be read.
+    public func liveProcesses() throws(ReportError) -> (processes: [LiveProcess], failures: [ReportError]) {
+        let directory = try OpenDirectory(path: path)
+        return documents.liveProcesses(of: try listing(of: directory).records, in: directory)
     }
 }
 
@@ -134,51 +147,15 @@ private func repeatsByReport(
     return found
 }
 
-extension ReportReader {
-    /// Reads one file, and determines the state of its process.
+extension ReportFileName {
+    /// The name of a document, from its contents.
     ///
-    /// - Parameter live: The directory's live records, read before; nil to read only the one needed.
-    func load<Document: RecoverableDocument>(
-        _ name: ReportFileName,
-        in directory: borrowing OpenDirectory,
-        _ live: LiveRuns? = nil
-    ) throws(ReportError) -> Document {
-        let document: Document = try parse(name, in: directory)
-        let (known, isClosed) = upToDate(document, in: directory, live)
-        guard isClosed else { return known }
-        // A process that ended normally wrote its final version before that, but maybe after we had read the file.
-        let again: Document = try parse(name, in: directory)
-        return again == document ? known : upToDate(again, in: directory, live).document
-    }
-
-    /// The contents of the file, unchanged.
-    func parse<Document: RecoverableDocument>(
-        _ name: ReportFileName,
-        in directory: borrowing OpenDirectory
-    ) throws(ReportError) -> Document {
-        let path = directory.filePath(name.description)
+    /// - Throws: The reason why it is neither a report nor a run record.
+    package init(of json: [UInt8]) throws(ReportError) {
         do throws(ReportError) {
-            let bytes = try directory.openFile(name.description).readAll(limit: Self.maximumFileSize)
-            let document = try Document(json: bytes)
-            guard document.id == name.id else {
-                throw ReportError(.malformed, detail: "its id is not the one in its name")
-            }
-            guard document.isPossible else { throw ReportError(.malformed, detail: "a duration is negative") }
-            return document
-        } catch {
-            throw ReportError(error.code, path: path, detail: error.detail, errorNumber: error.errorNumber)
-        }
-    }
-
-    /// Whether no process will write this file again. A file that cannot be parsed counts as finished.
-    func isFinished(_ name: ReportFileName, in directory: borrowing OpenDirectory) -> Bool {
-        do throws(ReportError) {
-            switch name.content {
-            case .stall: return try (load(name, in: directory) as StallReport).state != .ongoing
-            case .run: return try (load(name, in: directory) as RunRecord).state != .running
-            }
-        } catch {
-            return error.code != .permissionDenied && error.code != .io
+            self.init(.stall, try StallOutline(checking: json).id)
+        } catch  where error.code == .unsupportedSchema {
+            self.init(.run, try RunRecord(json: json).id)
         }
     }
 }

@@ -1,4 +1,5 @@
 import Glibc
+import StallReports
 
 /// Watches a directory by its path. While the directory does not exist, its nearest existing ancestor is watched.
 struct DirectoryWatch: ~Copyable {

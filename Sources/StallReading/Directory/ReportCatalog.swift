@@ -1,3 +1,5 @@
+public import StallReports
+
 /// The stalls and runs of a report directory: names, and the live records. The reports themselves are read on demand.
 ///
 /// It shows the directory as of its creation, and has no other state. All methods may be called on any thread.
@@ -25,9 +27,9 @@ public struct ReportCatalog: Sendable {
         let before = try reader.listing(of: directory, known: known)
         // The live records are read before the names: if another monitor's start writes a stall's report in the meantime, the
         // stall is found twice rather than missed.
-        let (processes, failures) = reader.liveProcesses(of: before.records, in: directory)
+        let (processes, failures) = reader.documents.liveProcesses(of: before.records, in: directory)
         let listing = try reader.listing(of: directory, known: before)
-        let orphans = reader.orphans(of: processes) { listing.stalls.hasSorted($0) }
+        let orphans = reader.documents.orphans(of: processes) { listing.stalls.hasSorted($0) }
         self.reader = reader
         (self.processes, self.failures) = (processes, failures)
         live = LiveRuns(processes)
@@ -44,7 +46,7 @@ public struct ReportCatalog: Sendable {
 
     func report(_ id: ULID, in directory: borrowing OpenDirectory) throws(ReportError) -> StallReport {
         if let report = unwritten[id] { return report }
-        return try reader.load(ReportFileName(.stall, id), in: directory, live)
+        return try reader.documents.report(id, in: directory, live)
     }
 
     /// The list data of one report.
@@ -67,7 +69,7 @@ public struct ReportCatalog: Sendable {
         {
             return ReadOutline(outline: outline, version: version)
         }
-        return ReadOutline(outline: StallOutline(try reader.load(name, in: directory, live) as StallReport))
+        return ReadOutline(outline: StallOutline(try reader.documents.report(id, in: directory, live)))
     }
 }
 

@@ -1,4 +1,5 @@
 import Glibc
+package import StallReports
 
 /// The report directories at or below a path: one per host, service or run, at any depth.
 ///

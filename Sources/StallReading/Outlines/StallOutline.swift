@@ -1,3 +1,5 @@
+public import StallReports
+
 /// The part of a stall's report that lists show: no stacks, no evidence, nothing that only the stall's page shows. It uses a
 /// fraction of the memory: 80 bytes per stall, plus the data that many stalls share, stored once.
 public struct StallOutline: Hashable, Sendable {
@@ -141,7 +143,7 @@ extension StallOutline {
         get { traits.value.culprit }
         set { Self.change(&traits) { $0.culprit = newValue } }
     }
-    /// The culprit's name: ``StallReport/culpritName``.
+    /// The culprit's name: `StallReport.culpritName`.
     public var culpritName: String? {
         get { traits.value.culpritName }
         set { Self.change(&traits) { $0.culpritName = newValue } }
@@ -195,19 +197,11 @@ extension StallOutline {
     public var lastKnownMoment: Timestamp { endedAt ?? startedAt.advanced(byNanoseconds: max(0, durationNs)) }
 }
 
-extension StallReport.Culprit {
-    /// `Stalls.swift:17`, nil without a line.
-    public var place: String? {
-        guard let file, let line else { return nil }
-        return "\(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
-    }
-}
-
 extension StallOutline {
     /// Creates an outline from a report's JSON without parsing most of its stacks, which is many times as fast as reading the
     /// report.
     ///
-    /// - Throws: The reason why it is not a report, as ``StallReport/init(json:)`` does.
+    /// - Throws: The reason why it is not a report, as `StallReport.init(json:)` does.
     public init(checking bytes: [UInt8]) throws(ReportError) {
         try ReportJSON.checkShape(of: bytes)
         if let outline = StallOutline(json: bytes) {
@@ -404,12 +398,5 @@ extension StallOutline: Decodable {
         let error: String?
         let frames: [StallReport.Frame]
         let async: StallReport.AsyncCallers?
-    }
-}
-
-extension FaultNames {
-    /// - Parameter stalls: All stalls that may have been symbolicated.
-    public init(_ stalls: some Sequence<StallOutline>) {
-        self.init(pairs: stalls.lazy.compactMap { stall in stall.aliases.map { (stall.fingerprint, $0) } })
     }
 }

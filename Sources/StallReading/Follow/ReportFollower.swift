@@ -1,4 +1,5 @@
 import Glibc
+public import StallReports
 
 /// Reports the changes of a report directory as they happen, by inotify(7), without polling.
 ///
@@ -9,7 +10,7 @@ import Glibc
 /// For one thread at a time, which owns it.
 public struct ReportFollower: ~Copyable {
     /// One change. A file that was written again is read as a whole; versions between two reads are skipped.
-    public enum Event: Sendable, Hashable {
+    public indirect enum Event: Sendable, Hashable {
         /// A report that is new or was written again.
         case report(StallReport)
         /// An ongoing stall that has become longer, according to its process's live record. Its file has not changed.
@@ -103,7 +104,7 @@ public struct ReportFollower: ~Copyable {
             case .find(let name): if let event = try read(name, writtenAfter: start) { return event }
             }
         }
-        return lasting.next(reader.seenAgain)
+        return lasting.next(reader.documents.seenAgain)
     }
 
     /// Nil if this version of the file was already returned, if the file is gone, or if it was written before `start` and never
@@ -117,9 +118,9 @@ public struct ReportFollower: ~Copyable {
             if let start, status.modified < start, !catchUp.hasDelivered(name) { return nil }
             guard catchUp.isNewVersion(name, status) else { return nil }
             switch name.content {
-            case .run: return .run(try reader.load(name, in: directory))
+            case .run: return .run(try reader.documents.run(name.id, in: directory))
             case .stall:
-                let report: StallReport = try reader.load(name, in: directory)
+                let report = try reader.documents.report(name.id, in: directory)
                 lasting.note(report)
                 return .report(report)
             }

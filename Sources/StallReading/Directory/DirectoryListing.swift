@@ -1,4 +1,5 @@
 import Glibc
+package import StallReports
 
 /// A version of a directory: it changes whenever a name in the directory is added, removed or replaced.
 package struct DirectoryStamp: Hashable, Sendable {
