@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// The stalls of one fault that one report, or one line of a run record, represents. There may be a million of these values, so

@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 // How keys and outlines are stored as bytes.

@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// What a pass changes in an index: the segments to remove, and those to add.

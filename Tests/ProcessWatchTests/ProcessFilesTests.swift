@@ -8,7 +8,7 @@ import Testing
 struct ProcessFilesTests {
     @Test("A process has ended although its number belongs to another process")
     func usedAgain() throws {
-        let child = try StartedCommand(["sleep", "600"])
+        let child = try StartedCommand(["sleep", "600"].map { Array($0.utf8) })
         let handle = process_watch_open_process(child.processID)
         try #require(handle >= 0)
         defer { close(handle) }
