@@ -119,7 +119,7 @@ struct TopScreen {
             } else {
                 [("↑↓", "select"), ("Enter", "open")]
                     + [("p", "processes"), ("f", "faults"), ("l", "stalls")].filter { $0.0 != state.view.key }
-                    + [("s", "sort (\(order))"), ("q", "quit")]
+                    + [("q", "quit"), ("s", "sort (\(order))")]
             }
         return known.map { "\($0, .bold) \($1, .dim)" as StyledText }.reduce("") { $0 == "" ? $1 : "\($0)  \($1)" }
     }
