@@ -45,7 +45,8 @@ struct BudgetJudge {
             return
         }
         let limits = rule.limits
-        let count = group.lazy.map(\.count).saturatingSum()
+        var count = 0
+        for occurrence in group { count = count.addingSaturated(occurrence.count) }
         if let most = limits.maxStalls, count > most {
             add(.stallCount, rule, "\(GateResult.number(count, "stall")), \(most) permitted", group)
         }

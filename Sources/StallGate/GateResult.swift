@@ -37,18 +37,22 @@ public struct GateResult: Hashable, Sendable {
 
     /// The number of stalls that count, including those that were not reported individually.
     public var stallCount: Int {
-        let reported = counted.lazy.map { max(0, $0.suppressed) }.saturatingSum(from: counted.count)
+        var reported = counted.count
+        for stall in counted { reported = reported.addingSaturated(max(0, stall.suppressed)) }
         return countedOnly.map { max(0, $0.repeats.count) }.saturatingSum(from: reported)
     }
 
     /// Allowances for faults that did not occur: fixed, or misspelt.
     public var unusedAllowances: [FingerprintPrefix] {
+        let wanted = budget.allowed + budget.allowances.map(\.fault)
+        // There may be a million stalls.
+        if wanted.isEmpty { return [] }
         // The stalls of an expired allowance count, but it was used.
-        let faults = (allowed + counted).map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
-        let found = faults.reduce(into: Set()) { $0.formUnion(names.all(of: $1)) }
-        return (budget.allowed + budget.allowances.map(\.fault)).filter { prefix in
-            !found.contains(where: prefix.matches)
-        }
+        let faults =
+            (allowed.oncePerTraits + counted.oncePerTraits).map(\.fingerprint)
+            + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
+        let found = Set(faults).reduce(into: Set()) { $0.formUnion(names.all(of: $1)) }
+        return wanted.filter { prefix in !found.contains(where: prefix.matches) }
     }
 
     /// Whether there are more stalls than the budget's `maxStalls`. False without that limit.

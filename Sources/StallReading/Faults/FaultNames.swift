@@ -47,4 +47,13 @@ extension FaultNames {
     public init(_ stalls: some Sequence<StallOutline>) {
         self.init(pairs: stalls.lazy.compactMap { stall in stall.aliases.map { (stall.fingerprint, $0) } })
     }
+
+    /// The same for an array, which may hold a million stalls: it is read several times as fast as a sequence.
+    package init(_ stalls: [StallOutline]) {
+        var pairs: [(Fingerprint, [Fingerprint])] = []
+        for index in stalls.indices {
+            if let aliases = stalls[index].aliases { pairs.append((stalls[index].fingerprint, aliases)) }
+        }
+        self.init(pairs: pairs)
+    }
 }

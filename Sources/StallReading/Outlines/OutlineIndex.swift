@@ -41,6 +41,11 @@ extension ReportCatalog {
     ///   meantime.
     package func forEachOutline(_ body: (StallOutline) -> Void) throws(ReportError) -> [ReportError] {
         let known = reader.index?.outlines() ?? []
+        if isWhole(known) {
+            for index in known.indices { body(known[index]) }
+            reader.index?.finish()
+            return []
+        }
         var (failures, pool, rest, next): ([ReportError], OutlinePool, ArraySlice<ULID>, Int) = (
             [], .init(), stalls[...], 0
         )
@@ -59,6 +64,11 @@ extension ReportCatalog {
         }
         reader.index?.finish()
         return failures
+    }
+
+    /// Whether these are all the stalls, so that nothing must be read.
+    private func isWhole(_ known: [StallOutline]) -> Bool {
+        known.count == stalls.count && known.indices.allSatisfy { known[$0].id == stalls[$0] }
     }
 
     /// The list data of all stalls, oldest first, and the errors of reports that could not be read.

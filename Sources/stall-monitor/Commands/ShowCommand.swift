@@ -122,7 +122,10 @@ struct ShowCommand: ParsableCommand {
     private func show(_ fingerprint: FingerprintPrefix, _ catalog: Catalogs) throws {
         var chosen = selection.stalls
         chosen.fingerprints = [fingerprint]
-        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(catalog, chosen) }
+        var evidence = FaultEvidence()
+        let survey = try CommandFailure.wrapping { () throws(ReportError) in
+            try FaultSurvey(catalog, chosen, names: catalog.faultNames(for: chosen)) { evidence.add($0) }
+        }
         guard let fault = survey.faults(by: .total).first else {
             throw CommandFailure("the fault has no matching stalls")
         }
@@ -130,9 +133,7 @@ struct ShowCommand: ParsableCommand {
             let text = String(decoding: try ReportJSON.encode(survey.document([fault])).dropLast(), as: UTF8.self)
             return try Output.write(JSONText.escaped(text) + "\n")
         }
-        let evidence = try CommandFailure.wrapping { () throws(ReportError) in
-            try survey.evidence(of: fault, in: catalog)
-        }
+        evidence.read { try? catalog.report($0) }
         let terminal = screen.terminal()
         let ids = ShortIDs(catalog.stalls, elides: terminal.width != nil)
         var page = FaultPage(fault: fault, evidence: evidence, ids: ids, showsAllFrames: full)

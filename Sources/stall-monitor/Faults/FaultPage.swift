@@ -133,18 +133,26 @@ struct FaultEvidence {
     private(set) var latest: StallReport?
     /// Lock owners, each with its number of reports.
     private(set) var owners: [String: Int64] = [:]
-    /// Stalls by day.
-    private(set) var days: [String: Int64] = [:]
+    /// Stalls by quarters of an hour since the epoch: days begin at one of them in every time zone.
+    private var quarters: [Int64: Int64] = [:]
+    private static let quarter: Int64 = 900
     /// Oldest first.
     private(set) var recent: [StallOutline] = []
     private var ids: [ULID] = []
 
     mutating func add(_ stall: StallOutline) {
-        days[stall.startedAt.day, default: 0] += 1
+        quarters[stall.startedAt.seconds / Self.quarter, default: 0] += 1
         ids.append(stall.id)
         if ids.count > 2 * Self.treeLimit { ids = ids.sorted().suffix(Self.treeLimit) }
         recent.append(stall)
         if recent.count > 2 * Self.listLimit { keepRecent() }
+    }
+
+    /// Stalls by day.
+    var days: [String: Int64] {
+        quarters.reduce(into: [:]) { days, part in
+            days[Timestamp(seconds: part.key * Self.quarter).day, default: 0] += part.value
+        }
     }
 
     private mutating func keepRecent() { recent = recent.sorted { $0.id < $1.id }.suffix(Self.listLimit) }

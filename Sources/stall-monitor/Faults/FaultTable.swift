@@ -76,7 +76,8 @@ struct FaultTally {
     /// Groups of stalls with equal names, each with its fault, in the order of arrival.
     private var groups: [(fault: Int, first: StallOutline, count: Int64)] = []
     private var groupIndices: [Group: Int] = [:]
-    private var latest: [Int: StallOutline] = [:]
+    /// The latest stall of each fault. Nil if its stalls were only counted.
+    private var latest: [StallOutline?] = []
 
     private struct Group: Hashable {
         let traits: Shared<OutlineTraits>.Identity
@@ -104,6 +105,7 @@ struct FaultTally {
     private mutating func index(of fingerprint: Fingerprint, from first: Timestamp, to last: Timestamp) -> Int {
         if let index = indices[fingerprint] { return index }
         faults.append(Fault(fingerprint: fingerprint, firstAt: first, lastAt: last))
+        latest.append(nil)
         indices[fingerprint] = faults.count - 1
         return faults.count - 1
     }
@@ -118,7 +120,7 @@ struct FaultTally {
     private var named: [Fault] {
         var faults = faults
         for group in groups { faults[group.fault].add(namesOf: group.first, times: group.count) }
-        for (fault, stall) in latest { faults[fault].show(stall) }
+        for (fault, stall) in latest.enumerated() { stall.map { faults[fault].show($0) } }
         return faults
     }
 

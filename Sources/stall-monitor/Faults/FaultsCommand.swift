@@ -138,20 +138,33 @@ struct FaultSurvey {
         try self.init(try sources.catalogs(), selection)
     }
 
-    init(_ catalogs: Catalogs, _ selection: StallSelection) throws(ReportError) {
+    /// - Parameters:
+    ///   - names: Aliases of faults. With them, stalls of other faults than the chosen ones are left out at once. Finding them
+    ///     takes one more pass over all stalls.
+    ///   - each: Called with each stall that may match; with names, it does match.
+    init(
+        _ catalogs: Catalogs,
+        _ selection: StallSelection,
+        names: FaultNames? = nil,
+        each: (StallOutline) -> Void = { _ in }
+    ) throws(ReportError) {
         let (runs, unreadable) = catalogs.runs()
         var failures = catalogs.failures + unreadable
         // A report's name contains the time at which its stall began.
         let start = selection.since ?? catalogs.stalls.first?.timestamp ?? .now()
         var tally = FaultTally(span: TimeSpan(start: start, end: selection.until ?? .now()))
-        // A stall's fault is known only after all aliases are known, so fingerprints are compared later.
+        // Without names a stall's fault is known only after all aliases are known, so fingerprints are compared later.
         var loose = selection
         loose.fingerprints = []
-        var (seen, filter): (Set<ULID>, StallFilter) = ([], StallFilter(loose))
+        var (seen, filter): (Set<ULID>, StallFilter) = (
+            [], StallFilter(names == nil ? loose : selection, names: names)
+        )
         for catalog in catalogs.all {
             failures += try catalog.forEachOutline { stall in
                 guard catalogs.all.count == 1 || seen.insert(stall.id).inserted else { return }
-                if filter.includes(stall) { tally.add(stall) }
+                guard filter.includes(stall) else { return }
+                tally.add(stall)
+                each(stall)
             }
         }
         let chosen = runs.filter { selection.includes($0) }
@@ -172,24 +185,6 @@ struct FaultSurvey {
                 ([fault.fingerprint] + fault.aliases).contains(where: prefix.matches)
             }
         }
-    }
-
-    /// The details for the fault's page. Reads the outlines again, and the fault's latest reports.
-    func evidence(of fault: Fault, in catalogs: Catalogs) throws(ReportError) -> FaultEvidence {
-        var ofFault = selection
-        ofFault.fingerprints = ([fault.fingerprint] + fault.aliases).compactMap { FingerprintPrefix($0.rawValue) }
-        var (evidence, seen, filter): (FaultEvidence, Set<ULID>, StallFilter) = (
-            FaultEvidence(), [], StallFilter(ofFault)
-        )
-        for catalog in catalogs.all {
-            _ = try catalog.forEachOutline { stall in
-                guard filter.includes(stall) else { return }
-                guard catalogs.all.count == 1 || seen.insert(stall.id).inserted else { return }
-                evidence.add(stall)
-            }
-        }
-        evidence.read { try? catalogs.report($0) }
-        return evidence
     }
 
     func document(_ faults: [Fault]) -> FaultDocument {

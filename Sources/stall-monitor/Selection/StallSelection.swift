@@ -113,12 +113,15 @@ struct StallFilter {
     private let selection: StallSelection
     private let names: FaultNames?
     private let isOpen: Bool
+    /// Whether the origin of a stall matters.
+    private let choosesOrigins: Bool
     private var traits: [Shared<OutlineTraits>.Identity: Bool] = [:]
     private var origins: [Shared<OutlineOrigin>.Identity: Bool] = [:]
 
     /// - Parameter names: Other names of the faults.
     init(_ selection: StallSelection, names: FaultNames? = nil) {
         (self.selection, self.names, isOpen) = (selection, names, selection.isEverything)
+        choosesOrigins = !(selection.services + selection.hosts + selection.releases).isEmpty
     }
 
     mutating func includes(_ stall: StallOutline) -> Bool {
@@ -127,6 +130,7 @@ struct StallFilter {
     }
 
     private mutating func includesOrigin(of stall: StallOutline) -> Bool {
+        guard choosesOrigins else { return true }
         let key = Shared.Identity(stall.origin)
         if let known = origins[key] { return known }
         let answer = selection.includes(service: stall.service, release: stall.release, host: stall.host)

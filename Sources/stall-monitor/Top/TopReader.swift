@@ -179,11 +179,12 @@ struct TopPage {
         var chosen = request.selection
         chosen.fingerprints = FingerprintPrefix(fingerprint.rawValue).map { [$0] } ?? []
         let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
-        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(catalogs, chosen) }
-        guard let fault = survey.faults(by: request.order).first else { return ["The fault has no stalls any more."] }
-        let evidence = try CommandFailure.wrapping { () throws(ReportError) in
-            try survey.evidence(of: fault, in: catalogs)
+        var evidence = FaultEvidence()
+        let survey = try CommandFailure.wrapping { () throws(ReportError) in
+            try FaultSurvey(catalogs, chosen, names: catalogs.faultNames(for: chosen)) { evidence.add($0) }
         }
+        guard let fault = survey.faults(by: request.order).first else { return ["The fault has no stalls any more."] }
+        evidence.read { try? catalogs.report($0) }
         var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalogs.stalls, elides: true))
         (page.width, page.showsFlame, page.hasColours) = (request.width, request.showsFlame, request.hasColours)
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
