@@ -1,3 +1,4 @@
+import Glibc
 import GzipCompression
 import StallStore
 
@@ -42,7 +43,7 @@ struct BodyLines {
                 guard try nextPiece() else { return hasBegun ? (isTooLong ? .tooLong : .whole(line)) : nil }
             }
             hasBegun = true
-            let end = piece[position...].firstIndex(of: UInt8(ascii: "\n"))
+            let end = newline()
             let part = piece[position..<(end ?? piece.count)]
             if isTooLong || line.count.addingSaturated(part.count) > limits.recordBytes {
                 (line, isTooLong) = ([], true)
@@ -54,6 +55,15 @@ struct BodyLines {
                 position += 1
                 return isTooLong ? .tooLong : .whole(line)
             }
+        }
+    }
+
+    /// The place of the next one in the piece.
+    private func newline() -> Int? {
+        unsafe piece.withUnsafeBytes { bytes in
+            guard let start = bytes.baseAddress else { return nil }
+            let found = unsafe memchr(start + position, Int32(UInt8(ascii: "\n")), bytes.count - position)
+            return unsafe found.map { unsafe UnsafeRawPointer($0) - start }
         }
     }
 
