@@ -67,7 +67,7 @@ final class EventFeed: Sendable {
 
 /// What the monitor reports to its process. A handler is called on the reporter's thread, one event at a time. While it runs,
 /// later events wait, and detection continues.
-public enum StallEvent: Sendable {
+public indirect enum StallEvent: Sendable {
     /// A stall was detected and is ongoing.
     case began(StallReport)
     /// It has lasted twice as long as at the last event, or 10 s longer.

@@ -105,7 +105,7 @@ struct Reporter: ~Copyable {
 
     /// Begins a report of a stall that was only counted until now.
     private mutating func begin(_ held: HeldStall, isOver: Bool = false) {
-        var stall = StallCase(held.observation, later: held.later, isOver: isOver, lookup, composer.symbols)
+        let stall = StallCase(held.observation, later: held.later, isOver: isOver, lookup, composer.symbols)
         stall.span = held.span
         stall.busy = held.busy ?? stall.busy
         begin(stall, isOver: isOver)
@@ -113,7 +113,6 @@ struct Reporter: ~Copyable {
 
     /// Makes the first version of a report.
     private mutating func begin(_ stall: StallCase, isOver: Bool) {
-        var stall = stall
         stall.explain(isOver ? nil : lookup)
         stall.repeats = throttle.begin(
             stall.observation.reportID,
@@ -139,14 +138,13 @@ struct Reporter: ~Copyable {
     }
 
     private mutating func grow(_ number: Int, _ span: StallSpan) {
-        guard var stall = open[number] else {
+        guard let stall = open[number] else {
             if let stall = releaseHeld(number, span) { begin(stall) }
             return
         }
         stall.span = span
         // A stall that does not end also gets its later samples into the report, not only those from its beginning.
         stall.nameNewSamples(composer.symbols)
-        open[number] = stall
         throttle.note(span.length, of: stall.firstFingerprint)
         publish(stall) { .grew($0) }
     }
@@ -177,7 +175,7 @@ struct Reporter: ~Copyable {
             live.release(number)
             costs.drop(number)
         }
-        guard var stall = open.removeValue(forKey: number) else { return countHeld(number) }
+        guard let stall = open.removeValue(forKey: number) else { return countHeld(number) }
         stall.end(span, evidence, as: state, composer.symbols)
         costs.named(stall.stacks)
         throttle.note(span.length, of: stall.firstFingerprint)

@@ -6,7 +6,7 @@ import Symbolication
 
 /// Everything known about one stall that has a report: what the watchdog saw, what was found out since, and the stall's state.
 /// Each version of the report is made from this alone. Confined to the reporter's thread.
-struct StallCase {
+final class StallCase {
     private(set) var observation: StallObservation
     private(set) var findings: CaseFindings
     /// The captured stacks, with names. They lack the latest samples while `hasNewSamples` is set.
@@ -53,24 +53,24 @@ struct StallCase {
     /// Finds the cause for the first version of the report.
     ///
     /// - Parameter lookup: Nil if the stall is over.
-    mutating func explain(_ lookup: TimedLookup?) {
+    func explain(_ lookup: TimedLookup?) {
         findings.look(at: stacks.named, lookup)
         cause = cause(over: observation.evidence)
     }
 
-    mutating func add(_ sample: StackSample, _ lookup: TimedLookup) {
+    func add(_ sample: StackSample, _ lookup: TimedLookup) {
         findings.add(sample, lookup)
         hasNewSamples = true
     }
 
     /// Names the samples that have arrived since the last time. They may show another culprit.
-    mutating func nameNewSamples(_ symbols: StallSymbols) {
+    func nameNewSamples(_ symbols: StallSymbols) {
         guard hasNewSamples else { return }
         renewStacks(symbols)
     }
 
     /// Notes that the process will be ended because of this stall.
-    mutating func add(_ notice: AbortNotice, _ symbols: StallSymbols) {
+    func add(_ notice: AbortNotice, _ symbols: StallSymbols) {
         abort = notice
         if let threads = notice.threads { (observation.others, observation.othersTakenAt) = (threads, notice.takenAt) }
         renewStacks(symbols)
@@ -79,7 +79,7 @@ struct StallCase {
     /// Ends the case: the stall is over, or is no longer watched.
     ///
     /// - Parameter evidence: The kernel's account of the whole stall. Nil leaves the cause unchanged.
-    mutating func end(
+    func end(
         _ span: StallSpan,
         _ evidence: EvidenceWindow?,
         as state: StallState,
@@ -96,7 +96,7 @@ struct StallCase {
         hasCrashed = false
     }
 
-    private mutating func renewStacks(_ symbols: StallSymbols) {
+    private func renewStacks(_ symbols: StallSymbols) {
         stacks = CaseStacks(of: observation, findings, symbols)
         hasNewSamples = false
     }
@@ -214,7 +214,8 @@ extension StallCase {
 
     /// The lock that the thread waited for, and its owners.
     fileprivate func locks(processID: Int32) -> LockSummary? {
-        findings.lock(of: stacks.thread.id).map { lock in
+        let findings = findings
+        return findings.lock(of: stacks.thread.id).map { lock in
             LockSummary(lock, stacks.named.stacks, processID: processID) { findings.descriptors(of: $0) }
         }
     }

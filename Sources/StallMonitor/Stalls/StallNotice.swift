@@ -8,7 +8,7 @@ import Synchronization
 /// What the watchdog passes to the reporter. It contains addresses and counts; names and sentences are made on the reporter's
 /// thread. An `Int` is the stall's number.
 enum StallNotice: Sendable {
-    case began(StallObservation)
+    indirect case began(StallObservation)
     case grew(Int, StallSpan)
     /// The turns and callouts of a stall so far, if it is not one standstill.
     case counted(Int, StallReport.BusyTime)
