@@ -4,6 +4,7 @@ import Logging
 import Mustache
 import NIOCore
 import StallExport
+import StallReading
 import StallReports
 import StallStore
 
