@@ -1,4 +1,5 @@
 import Foundation
+import StallReading
 import StallReports
 import StallStore
 import Testing
