@@ -2,6 +2,7 @@ import Foundation
 import GzipCompression
 import HTTPTypes
 import StallExport
+import StallReading
 import StallReports
 import StallStore
 import Testing
