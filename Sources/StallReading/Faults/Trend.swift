@@ -1,0 +1,95 @@
+public import StallReports
+
+/// The time span for which faults are listed.
+public struct TimeSpan: Hashable, Sendable {
+    /// The beginning.
+    public let start: Timestamp
+    /// The end.
+    public let end: Timestamp
+
+    /// Creates a time span. The values are not checked.
+    public init(start: Timestamp, end: Timestamp) { (self.start, self.end) = (start, end) }
+
+    /// The index of the part that contains a moment, of `parts` equal ones; the first or the last for a moment outside the
+    /// span.
+    public func part(of moment: Timestamp, among parts: Int) -> Int {
+        let length = Double(end.nanoseconds(since: start))
+        guard length > 0 else { return parts - 1 }
+        let share = Double(moment.nanoseconds(since: start)) / length
+        return min(max(Int(saturating: share * Double(parts)), 0), parts - 1)
+    }
+}
+
+/// The number of stalls in each twelfth of the time span.
+public struct Trend: Hashable, Codable, Sendable {
+    /// The number of parts of the time span.
+    public static let parts = 12
+    /// ``parts`` counts, earliest first.
+    public private(set) var counts = [Int64](repeating: 0, count: Trend.parts)
+
+    /// Creates a trend without stalls.
+    public init() {}
+
+    /// Adds stalls of one moment. A moment outside the span counts in its first or last part.
+    public mutating func add(_ count: Int64, at moment: Timestamp, in span: TimeSpan) {
+        add(count, inPart: span.part(of: moment, among: Self.parts))
+    }
+
+    /// - Parameter part: From 0; nothing is added if it is out of range.
+    public mutating func add(_ count: Int64, inPart part: Int) {
+        guard counts.indices.contains(part) else { return }
+        counts[part] = counts[part].addingSaturated(max(0, count))
+    }
+
+    /// Adds another trend of the same time span.
+    public mutating func add(_ other: Trend) {
+        counts = zip(counts, other.counts).map { $0.addingSaturated($1) }
+    }
+
+    /// Whether the fault occurs more or less often than before. The raw values are used in JSON.
+    public enum Direction: String, Codable, Sendable {
+        /// Stalls in the second half only.
+        case new
+        /// More stalls in the second half, no proven change, or fewer stalls.
+        case rising, steady, falling
+        /// Stalls in the first half only.
+        case gone
+        /// Too few stalls to decide.
+        case few
+    }
+
+    /// Compares the halves of the time span: for counts (Poisson), a difference of more than two standard deviations is not
+    /// chance.
+    public var direction: Direction {
+        let early = counts.prefix(Self.parts / 2).saturatingSum()
+        let late = counts.suffix(Self.parts / 2).saturatingSum()
+        guard early.addingSaturated(late) >= 4 else { return .few }
+        if early == 0 { return .new }
+        if late == 0 { return .gone }
+        let difference = Double(late) - Double(early)
+        if abs(difference) <= 2 * (Double(early) + Double(late)).squareRoot() { return .steady }
+        return difference > 0 ? .rising : .falling
+    }
+
+    /// One character per part: `▁▁▂▇█▁`, with a blank for zero.
+    public var line: String {
+        let marks = Array("▁▂▃▄▅▆▇█")
+        guard let most = counts.max(), most > 0 else { return "" }
+        return String(counts.map { $0 == 0 ? " " : marks[min(Int(Double($0) / Double(most) * 8), 7)] })
+    }
+
+    private enum CodingKeys: String, CodingKey { case counts, direction }
+
+    /// Reads the counts. Counts beyond ``parts`` and negative ones are ignored.
+    public init(from decoder: any Decoder) throws {
+        let counts = try decoder.container(keyedBy: CodingKeys.self).decode([Int64].self, forKey: .counts)
+        for (part, count) in counts.enumerated() { add(count, inPart: part) }
+    }
+
+    /// Writes the counts, and the direction for readers of the JSON.
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(counts, forKey: .counts)
+        try container.encode(direction, forKey: .direction)
+    }
+}
