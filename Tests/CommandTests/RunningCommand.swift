@@ -81,7 +81,11 @@ final class RunningCommand {
 
     func closeOutput() throws { try output.fileHandleForReading.close() }
 
+    /// Waits for its end. A command that goes on for three minutes is killed: its test fails instead of waiting without end.
     func status() -> Int32 {
+        let deadline = ContinuousClock.now + .milliseconds(Int(Self.patienceMilliseconds))
+        while process.isRunning, ContinuousClock.now < deadline { usleep(2_000) }
+        if process.isRunning { send(SIGKILL) }
         process.waitUntilExit()
         return CommandRun.status(of: process)
     }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Dispatch
 import Glibc
 import StallReading
 import StallReports
@@ -184,22 +183,16 @@ extension Substring {
 
 /// The first SIGINT or SIGTERM ends the run in an orderly way, the second one ends the process.
 private final class StopSignals {
-    private let sources: [any DispatchSourceSignal]
+    private let sources: SignalSources
     private let interruption = Interruption()
 
     var wasInterrupted: Bool { interruption.hasCome.load(ordering: .relaxed) }
 
     init(_ cancellation: Cancellation) {
-        sources = [SIGINT, SIGTERM].map { [interruption] number in
-            signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler {
-                if number == SIGINT { interruption.hasCome.store(true, ordering: .relaxed) }
-                signal(number, SIG_DFL)
-                cancellation.cancel()
-            }
-            source.resume()
-            return source
+        sources = SignalSources([SIGINT, SIGTERM]) { [interruption] number in
+            if number == SIGINT { interruption.hasCome.store(true, ordering: .relaxed) }
+            signal(number, SIG_DFL)
+            cancellation.cancel()
         }
     }
 

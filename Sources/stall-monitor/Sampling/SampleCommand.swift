@@ -170,7 +170,7 @@ struct SampleCommand: ParsableCommand {
 struct InterruptibleWait {
     private let interruption: Interruption
     /// Kept alive, so that the signals are handled.
-    private let sources: [any DispatchSourceSignal]
+    private let sources: SignalSources
 
     private final class Interruption: Sendable {
         let semaphore = DispatchSemaphore(value: 0)
@@ -183,19 +183,13 @@ struct InterruptibleWait {
     init(endsAtOnce: Bool) {
         let interruption = Interruption()
         self.interruption = interruption
-        sources = [SIGINT, SIGTERM, SIGHUP].map { number in
-            signal(number, SIG_IGN)
-            // Not on the main queue: the main thread is busy with the target.
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global(qos: .userInteractive))
-            source.setEventHandler {
-                _ = interruption.number.compareExchange(expected: 0, desired: number, ordering: .relaxed)
-                // Whoever sees the count sees the number, too.
-                let before = interruption.count.add(1, ordering: .releasing).oldValue
-                if endsAtOnce || before > 0 { _exit(128 + number) }
-                interruption.semaphore.signal()
-            }
-            source.activate()
-            return source
+        // Not on the main queue: the main thread is busy with the target.
+        sources = SignalSources([SIGINT, SIGTERM, SIGHUP], qos: .userInteractive) { number in
+            _ = interruption.number.compareExchange(expected: 0, desired: number, ordering: .relaxed)
+            // Whoever sees the count sees the number, too.
+            let before = interruption.count.add(1, ordering: .releasing).oldValue
+            if endsAtOnce || before > 0 { _exit(128 + number) }
+            interruption.semaphore.signal()
         }
     }
 

@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import StallReading
 import StallReports
@@ -100,19 +99,12 @@ enum CollectorCopy {
         return path
     }
 
+    private static let signals = SignalSources([SIGINT, SIGTERM, SIGHUP]) { exit(128 + $0) }
+
     private static func removeAtExit() {
         atexit {
             for path in CollectorCopy.directories.withLock({ $0 }) { try? FileManager.default.removeItem(atPath: path) }
         }
-        for number in [SIGINT, SIGTERM, SIGHUP] {
-            signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler {
-                // This reference in the handler keeps the source alive while the process runs.
-                source.cancel()
-                exit(128 + number)
-            }
-            source.resume()
-        }
+        _ = signals
     }
 }
