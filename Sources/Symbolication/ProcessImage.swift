@@ -16,12 +16,19 @@ struct ProcessImage: ~Copyable {
     func module(at mapping: ModuleMap.Mapping) -> ModuleImage? {
         ModuleImage(at: mapping.range.lowerBound, in: memory) ?? remembered.modules[mapping]
     }
+
+    /// The whole of the kernel's page, which is in no file.
+    func vdso(at mapping: ModuleMap.Mapping) -> [UInt8]? {
+        let size = min(mapping.range.upperBound - mapping.range.lowerBound, 1 << 20)
+        return memory.read(mapping.range.lowerBound, count: Int(size)) ?? remembered.vdso
+    }
 }
 
 /// Modules of a process that may end before its addresses are resolved.
 struct RememberedModules: Sendable {
     fileprivate(set) var map = ModuleMap(parsing: [])
     fileprivate(set) var modules: [ModuleMap.Mapping: ModuleImage] = [:]
+    fileprivate var vdso: [UInt8]?
 
     /// Reads the process only if it has not seen the modules of all addresses yet.
     mutating func add(_ addresses: [UInt], of process: ProcessDirectory) {
@@ -30,6 +37,7 @@ struct RememberedModules: Sendable {
         map = image.map
         for mapping in addresses.compactMap(map.headerMapping) where modules[mapping] == nil {
             modules[mapping] = image.module(at: mapping)
+            if mapping.isVDSO { vdso = image.vdso(at: mapping) }
         }
     }
 

@@ -104,9 +104,7 @@ struct SymbolCache {
     ) -> ModuleSymbols? {
         let key = Key(path: mapping.path, firstPage: image.firstPage)
         if let known = modules[key] { return known.symbols }
-        let size = min(mapping.range.upperBound - mapping.range.lowerBound, 1 << 20)
-        guard let bytes = owner.memory.read(mapping.range.lowerBound, count: Int(size)),
-            let file = FileImage(bytes: bytes, name: mapping.path),
+        guard let bytes = owner.vdso(at: mapping), let file = FileImage(bytes: bytes, name: mapping.path),
             let symbols = ModuleSymbols(image: file, allowance)
         else { return nil }
         keep(symbols, key)

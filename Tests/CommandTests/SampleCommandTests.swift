@@ -159,7 +159,7 @@ struct SampleCommandTests {
         let target = try TargetProcess("threads", "1")
         let run = try RunningCommand("sample", "\(target.processID)", "--for", "1h", "--format", "json")
         // Before the command has installed its handler the signal ends it.
-        while !Self.handlesInterrupt(run.pid) { usleep(1000) }
+        while !Self.handles(signal, run.pid) { usleep(1000) }
         run.send(signal)
         #expect(try run.line()?.contains(#""ended":"interrupted""#) == true)
         #expect(run.status() == 128 + signal)
@@ -187,10 +187,10 @@ struct SampleCommandTests {
         #expect(caught == 3)
     }
 
-    private static func handlesInterrupt(_ process: Int32) -> Bool {
+    private static func handles(_ signal: Int32, _ process: Int32) -> Bool {
         let status = (try? String(contentsOfFile: "/proc/\(process)/status", encoding: .utf8)) ?? ""
         let mask = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last
-        return mask.flatMap { UInt64($0, radix: 16) }.map { $0 & 1 << (SIGINT - 1) != 0 } ?? false
+        return mask.flatMap { UInt64($0, radix: 16) }.map { $0 & 1 << (signal - 1) != 0 } ?? false
     }
 
     @Test("killed while it holds a thread, it leaves that thread running")

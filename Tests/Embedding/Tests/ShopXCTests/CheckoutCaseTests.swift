@@ -1,7 +1,7 @@
+// Quoted by the documentation of StallTesting.
+
 import StallTestingXCTest
 import XCTest
-
-// Quoted by the documentation of StallTesting.
 
 final class CheckoutCaseTests: StallFreeTestCase {
     func testPassesWithATotal() async {
