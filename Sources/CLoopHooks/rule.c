@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 // A thread's loop is the wait to which it returns: the second wait for the same epoll set, or the second poll at the same place in the code and
-// the same height of the stack, or of the same descriptor alone, if it waits for what loops wait for. Calls with a timeout of 0 do not count.
+// the same height of the stack, or anywhere of one descriptor that only loops poll, if it waits for what loops wait for. Calls with a timeout of 0
+// do not count.
 //
 // A thread has one loop. If the thread returns to a wait further out on its stack, that wait becomes the loop: the former one ran within one of
 // its turns. A wait further in is a nested loop. It is not a rest, because what the loop serves has to wait meanwhile. Only if the thread waits
@@ -183,9 +184,12 @@ static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *pol
         begin(candidate, thread, wait);
         return false;
     }
+    bool is_same_place = candidate->wait.place == wait.place && candidate->wait.frame == wait.frame;
     candidate->wait = wait;
     if (thread->slot && !replaces(thread, candidate, wait)) return false;
-    return !polled || (is_examined(candidate) && is_of_a_loop(polled, is_unbounded));
+    if (!polled) return true;
+    // A descriptor of another kind may be polled at several places that have nothing in common.
+    return is_examined(candidate) && (is_same_place || kind_of(wait.only) == OWN_SET) && is_of_a_loop(polled, is_unbounded);
 }
 
 /// Makes the wait the thread's loop. The thread's data is also kept without a slot: for the next try, and for a child after fork(2), which then

@@ -14,7 +14,7 @@ typedef struct loop_wait {
     uintptr_t place;  ///< The call's return address.
     uintptr_t frame;  ///< The address of the call's frame. Higher for outer calls.
     int set;          ///< The epoll set; -1 for a poll.
-    int only;         ///< For a poll of one descriptor, that one; otherwise -1. Of a thread's loop, only if it is an epoll set.
+    int only;         ///< For a poll of one descriptor, that one; otherwise -1. Of a thread's loop, only if none but loops poll its kind.
 } loop_wait;
 
 /// What a poll waits for: an array of descriptors, or two sets with descriptors below `count`.
