@@ -20,6 +20,8 @@ final class Poller: Sendable {
     /// The events of one wait; valid for the duration of the call that receives it.
     @safe struct Events: ~Copyable {
         fileprivate let harvested: UnsafeBufferPointer<epoll_event>
+        /// The kernel may have more, those of the main queue among them.
+        let isFull: Bool
 
         var indices: Range<Int> { unsafe harvested.indices }
 
@@ -181,7 +183,8 @@ extension Poller {
                 count == capacity ? Poller.capacities.greatest : Poller.capacities.usual,
                 ordering: .relaxed
             )
-            unsafe receive(Events(harvested: UnsafeBufferPointer(start: start, count: max(0, Int(count)))))
+            let harvested = unsafe UnsafeBufferPointer(start: start, count: max(0, Int(count)))
+            unsafe receive(Events(harvested: harvested, isFull: count == capacity))
         }
     }
 

@@ -204,6 +204,8 @@ extension EventRunLoop {
                 }
             }
             if ofDescriptors > 0 { note(events, in: mode) }
+            // The main queue does not wait for the delivery of so many descriptors.
+            if events.isFull, !isBlind, !mainQueue.isReady, servesMainQueue(in: mode) { mainQueue.check() }
         }
     }
 
