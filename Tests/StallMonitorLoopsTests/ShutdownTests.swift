@@ -36,6 +36,8 @@ struct ShutdownTests {
         _ isReady: (ReportReader) throws -> Bool
     ) throws -> ([String], ReportReader.Contents) {
         let directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        // The host's monitor makes it too, but on a thread of its own, perhaps after the first look of `reader`.
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
         let host = try TargetProcess(directory.path, loop, executable: Self.host)
         let reader = ReportReader(path: directory.path)
