@@ -101,7 +101,7 @@ private struct ProfileThread {
         var weighted = WeightedStacks()
         weighted.add(report)
         let samples = weighted.sorted.map { key, weight in
-            (stack: stack(key.calls.map { weighted.calls[$0] }, &libraries), nanoseconds: weight.nanoseconds)
+            (stack: stack(key.calls.map { weighted.calls[$0] }, &libraries), nanoseconds: weight.amount)
         }
         stalls.append(
             Stall(

@@ -11,22 +11,26 @@ struct FlameGraph {
         var place: String?
         var module: String?
         var isOwn: Bool
-        var nanoseconds: Int64 = 0
+        /// In the stacks' unit.
+        var amount: Int64 = 0
         /// The same in the earlier one of two compared sets.
         var before: Int64 = 0
-        var both: Int64 { nanoseconds.addingSaturated(before) }
+        var both: Int64 { amount.addingSaturated(before) }
         var children: [Node] = []
     }
 
-    private(set) var root = Node(name: "all stalls", isOwn: false)
+    private(set) var root: Node
+    let unit: WeightedStacks.Unit
 
     /// The number of levels below the root.
     var depth: Int { Self.depth(of: root) - 1 }
 
     init(_ stacks: WeightedStacks) {
         let merging = Merging(stacks)
+        unit = stacks.unit
+        root = Node(name: unit == .samples ? "all samples" : "all stalls", isOwn: false)
         root.children = merging.roots
-        root.nanoseconds = root.children.map(\.nanoseconds).saturatingSum()
+        root.amount = root.children.map(\.amount).saturatingSum()
         root.before = root.children.map(\.before).saturatingSum()
     }
 
@@ -57,7 +61,7 @@ private struct Merging {
         }
     }
 
-    /// One for each watched loop.
+    /// One for each watched loop or sampled thread.
     var roots: [FlameGraph.Node] {
         boxes(of: Array(stacks.indices), depth: 0) { [stacks] in
             Self.name(of: stacks[$0].key)
@@ -86,7 +90,7 @@ private struct Merging {
     ) -> [FlameGraph.Node] {
         Dictionary(grouping: members, by: group).values.map { members in
             var box = node(members[0])
-            box.nanoseconds = members.map { stacks[$0].weight.nanoseconds }.saturatingSum()
+            box.amount = members.map { stacks[$0].weight.amount }.saturatingSum()
             box.before = members.map { stacks[$0].weight.before }.saturatingSum()
             box.children = children(of: members, depth: depth)
             return box
@@ -108,62 +112,54 @@ private struct Merging {
 }
 
 /// A flame graph as a picture, the outermost call at the bottom. Each box shows its full name, place and share on hover.
-struct FlameGraphPicture: ReportExporter {
+struct FlameGraphPicture {
     private static let (width, lineHeight, margin) = (1200.0, 17.0, 24.0)
     /// The width, in pixels, below which boxes are left out.
     private static let least = 0.3
 
-    private var stacks = WeightedStacks()
+    private let graph: FlameGraph
 
-    mutating func add(_ report: StallReport) -> [UInt8] {
-        stacks.add(report)
-        return []
-    }
-
-    func end() -> [UInt8] {
+    static func file(of stacks: WeightedStacks, _ subject: String) -> [UInt8] {
         let graph = FlameGraph(stacks)
-        let height = Double(graph.depth + 1) * Self.lineHeight + 2 * Self.margin
+        let height = Double(graph.depth + 1) * lineHeight + 2 * margin
+        let title =
+            switch stacks.unit {
+            case .nanoseconds: "Where the time of \(stacks.unit.text(graph.root.amount)) of \(subject) went"
+            case .samples: "\(stacks.unit.text(graph.root.amount)) of \(subject)"
+            }
         var text = """
             <?xml version="1.0" encoding="UTF-8"?>
-            <svg xmlns="http://www.w3.org/2000/svg" width="\(Int(Self.width))" height="\(Int(height))" \
-            viewBox="0 0 \(Int(Self.width)) \(Int(height))" font-family="ui-monospace, monospace" font-size="11">
+            <svg xmlns="http://www.w3.org/2000/svg" width="\(Int(width))" height="\(Int(height))" \
+            viewBox="0 0 \(Int(width)) \(Int(height))" font-family="ui-monospace, monospace" font-size="11">
             <rect width="100%" height="100%" fill="#fff"/>
-            <text x="8" y="16" fill="#444">Where the time of \(Self.length(graph.root)) of stalls went</text>
+            <text x="8" y="16" fill="#444">\(escaped(plain(title)))</text>
 
             """
-        Self.draw(graph.root, x: 0, y: height - Self.margin - Self.lineHeight, of: graph.root, into: &text)
+        Self(graph: graph).draw(graph.root, x: 0, y: height - margin - lineHeight, into: &text)
         return Array((text + "</svg>\n").utf8)
     }
 
-    private static func draw(
-        _ node: FlameGraph.Node,
-        x: Double,
-        y: Double,
-        of root: FlameGraph.Node,
-        into text: inout String
-    ) {
-        let share = root.nanoseconds > 0 ? Double(node.nanoseconds) / Double(root.nanoseconds) : 0
+    private func draw(_ node: FlameGraph.Node, x: Double, y: Double, into text: inout String) {
+        let share = graph.root.amount > 0 ? Double(node.amount) / Double(graph.root.amount) : 0
         let width = share * Self.width
-        guard width >= least else { return }
+        guard width >= Self.least else { return }
         let percent = Double(Int(share * 1000)) / 10
         let place = node.place.map { "\n\($0)" } ?? ""
         let letters = Int((width - 6) / 6.7)
         let label = letters < 3 ? "" : VisibleText.of(node.name, limit: letters)
         text += """
-            <g><title>\(escaped("\(node.name)\(place)\n\(length(node)), \(percent) %"))</title>\
-            <rect x="\(rounded(x))" y="\(rounded(y))" width="\(rounded(max(width - 0.5, 0.3)))" height="\(Int(lineHeight) - 1)" rx="1" \
+            <g><title>\(Self.escaped("\(node.name)\(place)\n\(graph.unit.text(node.amount)), \(percent) %"))</title>\
+            <rect x="\(Self.rounded(x))" y="\(Self.rounded(y))" width="\(Self.rounded(max(width - 0.5, 0.3)))" height="\(Int(Self.lineHeight) - 1)" rx="1" \
             fill="\(node.isOwn ? "#e8833a" : "#e5d9c3")"/>\
-            <text x="\(rounded(x + 3))" y="\(rounded(y + 12))">\(escaped(label))</text></g>
+            <text x="\(Self.rounded(x + 3))" y="\(Self.rounded(y + 12))">\(Self.escaped(label))</text></g>
 
             """
         var left = x
         for child in node.children {
-            draw(child, x: left, y: y - lineHeight, of: root, into: &text)
-            left += root.nanoseconds > 0 ? Double(child.nanoseconds) / Double(root.nanoseconds) * Self.width : 0
+            draw(child, x: left, y: y - Self.lineHeight, into: &text)
+            left += graph.root.amount > 0 ? Double(child.amount) / Double(graph.root.amount) * Self.width : 0
         }
     }
-
-    private static func length(_ node: FlameGraph.Node) -> String { DurationText(nanoseconds: node.nanoseconds).short }
 
     private static func rounded(_ value: Double) -> Double { (value * 10).rounded() / 10 }
 

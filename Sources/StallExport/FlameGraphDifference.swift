@@ -71,7 +71,7 @@ package struct FlameGraphDifference {
 
 extension FlameGraph.Node {
     fileprivate mutating func scale(by factors: (after: Double, before: Double)) {
-        nanoseconds = Int64(saturating: Double(nanoseconds) * factors.after)
+        amount = Int64(saturating: Double(amount) * factors.after)
         before = Int64(saturating: Double(before) * factors.before)
         for index in children.indices { children[index].scale(by: factors) }
     }

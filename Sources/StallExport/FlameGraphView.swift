@@ -28,9 +28,21 @@ public struct FlameGraphView: ReportExporter {
         Array(String(decoding: json, as: UTF8.self).replacing("<", with: "\\u003c").utf8)
     }
 
+    /// The data of samples: the page shows the graph without a table.
+    static func data(of stacks: WeightedStacks, _ subject: String, _ summary: String) throws(ReportError) -> [UInt8] {
+        let words = Words(title: plain(subject), summary: plain(summary))
+        return embedded(try ReportJSON.encode(Content(graph: Box(FlameGraph(stacks).root), stalls: [], samples: words)))
+    }
+
     private struct Content: Encodable {
         var graph: Box
         var stalls: [Row]
+        var samples: Words?
+    }
+
+    private struct Words: Encodable {
+        var title: String
+        var summary: String
     }
 
     /// With short keys, because a large graph has many.
@@ -44,7 +56,7 @@ public struct FlameGraphView: ReportExporter {
         var c: [Box]?
 
         init(_ node: FlameGraph.Node, isCompared: Bool = false) {
-            (n, p, o, t) = (node.name, node.place, node.isOwn ? 1 : nil, node.nanoseconds)
+            (n, p, o, t) = (node.name, node.place, node.isOwn ? 1 : nil, node.amount)
             b = isCompared ? node.before : nil
             c = node.children.isEmpty ? nil : node.children.map { Box($0, isCompared: isCompared) }
         }
@@ -124,6 +136,8 @@ public struct FlameGraphView: ReportExporter {
         const data = JSON.parse(document.getElementById("data").textContent);
         const element = id => document.getElementById(id);
         const time = ns => ns >= 1e9 ? (ns / 1e9).toFixed(2) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
+        // Weights are nanoseconds of blocked time, or samples.
+        const amount = value => data.samples ? value + (value === 1 ? " sample" : " samples") : time(value);
         const share = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
         // Boxes of a comparison have the time of the earlier set too. They are as wide as both together, and coloured by the change.
         const sides = data.sides, weight = node => node.t + (node.b || 0);
@@ -133,7 +147,7 @@ public struct FlameGraphView: ReportExporter {
 
         function describe(node) {
           const name = node.n + (node.p ? "\n" + node.p : "") + "\n";
-          if (!sides) return name + time(node.t) + ", " + share(node.t, data.graph.t) + " of all";
+          if (!sides) return name + amount(node.t) + ", " + share(node.t, data.graph.t) + " of all";
           return name + time(node.b) + " → " + time(node.t) + (sides.rate ? " per hour watched" : "");
         }
 
@@ -177,11 +191,11 @@ public struct FlameGraphView: ReportExporter {
           box(top, shown, 0, 1, shown.length - 1, false);
           graph.style.height = 18 * (depth + 1) + "px";
           const sum = node => matches(node.n) || (node.p && matches(node.p)) ? weight(node) : (node.c || []).reduce((all, child) => all + sum(child), 0);
-          element("found").textContent = words === "" ? "" : share(sum(data.graph), weight(data.graph)) + " of the time is in matching calls";
+          element("found").textContent = words === "" ? "" : share(sum(data.graph), weight(data.graph)) + (data.samples ? " of the samples" : " of the time") + " is in matching calls";
         }
 
         const most = 1000;
-        const columns = sides ? sides.columns.map((name, index) => [index, name]) : [["started", "Started"], ["ns", "Length"], ["kind", "Kind"], ["verdict", "Why"], ["service", "Service"], ["label", "Watched"], ["culprit", "Culprit"], ["cause", "Cause"], ["id", "Report"]];
+        const columns = data.samples ? [] : sides ? sides.columns.map((name, index) => [index, name]) : [["started", "Started"], ["ns", "Length"], ["kind", "Kind"], ["verdict", "Why"], ["service", "Service"], ["label", "Watched"], ["culprit", "Culprit"], ["cause", "Cause"], ["id", "Report"]];
 
         function list() {
           const rows = data.stalls.filter(stall => words === "" || columns.some(([key]) => matches(String(stall[key]))));
@@ -211,7 +225,8 @@ public struct FlameGraphView: ReportExporter {
         }
         element("heads").append(head);
         if (sides) document.querySelector("h1").textContent = document.title = sides.before + " → " + sides.after;
-        element("summary").textContent = sides ? sides.summary : data.stalls.length + (data.stalls.length === 1 ? " stall, " : " stalls, ") + time(data.graph.t) + " together. Orange is the server's own code. Times are UTC.";
+        if (data.samples) document.querySelector("h1").textContent = document.title = data.samples.title;
+        element("summary").textContent = data.samples ? data.samples.summary : sides ? sides.summary : data.stalls.length + (data.stalls.length === 1 ? " stall, " : " stalls, ") + time(data.graph.t) + " together. Orange is the server's own code. Times are UTC.";
         element("search").addEventListener("input", event => { words = event.target.value.trim().toLowerCase(); draw(); list(); });
         element("reset").addEventListener("click", () => { shown = [data.graph]; draw(); });
         draw();

@@ -54,10 +54,10 @@ public enum ExportFormat: String, CaseIterable, Sendable {
     public func makeExporter() -> any ReportExporter {
         switch self {
         case .html: FlameGraphPage()
-        case .svg: FlameGraphPicture()
-        case .speedscope: SpeedscopeExporter()
-        case .pprof: PprofExporter()
-        case .collapsed: CollapsedExporter()
+        case .svg: StackExporter(.svg)
+        case .speedscope: StackExporter(.speedscope)
+        case .pprof: StackExporter(.pprof)
+        case .collapsed: StackExporter(.collapsed)
         case .chrome: TraceEventExporter()
         case .firefox: FirefoxExporter()
         case .otlpLogs: TelemetryLogExporter()

@@ -1,4 +1,5 @@
 import StallReading
+import StallExport
 import StallReports
 import Testing
 
@@ -68,7 +69,7 @@ struct RenderingTests {
     }
 
     @Test("sample, collapsed: functions that await another are printed as if they had called it")
-    func collapsedAwaiting() {
+    func collapsedAwaiting() throws {
         let frame = { StallReport.Frame(address: 1, function: $0) }
         let document = SampleDocument(
             process: .init(id: 4711),
@@ -100,7 +101,8 @@ struct RenderingTests {
                 samplerCPUNs: 0
             )
         )
-        #expect(CollapsedStacks(document: document).text == "4711 main;serve();handle(_:);load();read 2\n")
+        let collapsed = try StackFormat.collapsed.file(of: document.merged, document.subject)
+        #expect(String(decoding: collapsed, as: UTF8.self) == "4711 main;serve();handle(_:);load();read 2\n")
         let page = SamplePage(document: document).lines.map(\.plain).joined(separator: "\n")
         #expect(
             page.contains(

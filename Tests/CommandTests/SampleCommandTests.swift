@@ -101,6 +101,31 @@ struct SampleCommandTests {
         }
     }
 
+    @Test("flame graphs: a picture, a page and two profiles, into a file that is written only if there is a result")
+    func flames() throws {
+        let target = try TargetProcess("compute", "4")
+        let directory = FileManager.default.temporaryDirectory.appending(path: "sampled-\(UUID())")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        for format in ["svg", "html", "speedscope", "pprof"] {
+            let path = directory.appending(path: format).path
+            let run = try sample(target, "--every", "5ms", "--for", "100ms", "--format", format, "-o", path)
+            #expect(run.status == 0 && run.output.isEmpty, "\(run.errors)")
+            let text = String(decoding: try Data(contentsOf: URL(filePath: path)), as: UTF8.self)
+            for name in ["\(target.processID) sample-target", "compute", "descend", "spin"] {
+                #expect(text.contains(name), "\(name) in \(format)")
+            }
+        }
+        let missing = try sample(target, "--format", "svg", "-o", directory.path + "/none/x.svg")
+        #expect(missing.status == 1 && missing.errors.contains("its folder does not exist"), "\(missing.errors)")
+        #expect(try sample(target, "-o", directory.path + "/text").status == 64)
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == [
+                "html", "pprof", "speedscope", "svg",
+            ]
+        )
+    }
+
     @Test("it says what it cost the process")
     func cost() throws {
         let target = try TargetProcess("compute", "4")

@@ -179,4 +179,61 @@ struct StackFormatTests {
         #expect(dom.components(separatedBy: "<tr>").count - 1 == 4)
         #expect(!dom.contains("<img"))
     }
+
+    /// Three samples in two stacks of one thread, one of another, with a name from outside.
+    private var samples: WeightedStacks {
+        var stacks = WeightedStacks(unit: .samples)
+        let calls = ["main", "serve", "parse"].map { WeightedStacks.Call(name: $0, module: "/srv/shop", isOwn: true) }
+        stacks.add(2, of: "7 main", calls, at: ExportSample.start)
+        stacks.add(1, of: "7 main", calls.dropLast(), at: ExportSample.start)
+        stacks.add(1, of: "8 <b>worker", [WeightedStacks.Call(name: "</script>")], at: ExportSample.start)
+        return stacks
+    }
+
+    @Test("Samples are counted, not timed: in each format a stack's weight is the number of its samples")
+    func sampled() throws {
+        let file = { (format: StackFormat) in try Data(format.file(of: samples, "shop (7)", summary: "4 samples")) }
+        let collapsed = try String(decoding: file(.collapsed), as: UTF8.self)
+        #expect(collapsed == "7 main;main;serve;parse 2\n7 main;main;serve 1\n8 <b>worker;</script> 1\n")
+
+        let speedscope = try ExportSample.json(file(.speedscope))
+        let profiles = try #require(speedscope["profiles"] as? [[String: Any]])
+        #expect(speedscope["name"] as? String == "shop (7)")
+        #expect(profiles.map { $0["name"] as? String } == ["7 main", "8 <b>worker"])
+        #expect(profiles.map { $0["unit"] as? String } == ["none", "none"])
+        #expect(profiles.map { $0["weights"] as? [Int] } == [[2, 1], [1]])
+
+        let picture = try String(decoding: file(.svg), as: UTF8.self)
+        #expect(picture.contains(">4 samples of shop (7)</text>"))
+        #expect(picture.contains("<title>parse\n/srv/shop\n2 samples, 50.0 %</title>"))
+        #expect(picture.contains("<title>8 &lt;b&gt;worker\n1 sample, 25.0 %</title>"))
+    }
+
+    @Test(
+        "pprof: its own tool counts samples",
+        .enabled(if: Tool.exists("go"), "go is not installed: apt-get install golang-go")
+    )
+    func sampledPprof() throws {
+        let file = try Tool.File(Data(StackFormat.pprof.file(of: samples, "shop (7)")), suffix: "pb")
+        let top = try Tool.run("go", ["tool", "pprof", "-top", "-tagfocus", "label=7 main", file.path])
+        #expect(top.status == 0 && top.output.contains("Type: samples"), "\(top.output)")
+        #expect(top.output.contains("2 50.00% 50.00%          2 50.00%  parse"), "\(top.output)")
+    }
+
+    @Test(
+        "A page of samples has the graph and no table of stalls",
+        .enabled(if: Tool.exists("chromium"), "chromium is not installed")
+    )
+    func sampledPage() throws {
+        let bytes = try StackFormat.html.file(of: samples, "shop (7)", summary: "4 samples, one every 10ms")
+        let page = try Tool.File(Data(bytes), suffix: "html")
+        let dom = try Tool.run(
+            "chromium",
+            ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom", page.path]
+        ).output
+        #expect(dom.contains("<title>shop (7)</title>") && dom.contains("4 samples, one every 10ms</p>"))
+        #expect(dom.contains("3 samples, 75.0 % of all\">main</button>"), "\(dom)")
+        #expect(dom.components(separatedBy: "class=\"box").count - 1 == 7)
+        #expect(!dom.contains("<td") && !dom.contains("<b>"))
+    }
 }

@@ -73,6 +73,32 @@ struct IndexOption: ParsableArguments {
     }
 }
 
+/// Where a command writes a document in another tool's format.
+struct OutputOption: ParsableArguments {
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp(
+            "Write to this file, which is replaced at the end. (default: standard output, as with '-')",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var output: String?
+
+    /// Nil for standard output.
+    var file: String? { output == "-" ? nil : output }
+
+    func validate() throws {
+        if output?.isEmpty == true { throw ValidationError("the output's name is empty") }
+    }
+
+    /// For binary formats.
+    func refuseTerminal(for format: String) throws {
+        guard file == nil, isatty(STDOUT_FILENO) == 1 else { return }
+        throw ValidationError("\(format) is binary: give --output FILE, or pipe it to a program")
+    }
+}
+
 extension ColourChoice: ExpressibleByArgument {}
 
 /// How text is shown.

@@ -30,28 +30,12 @@ struct ExportCommand: ParsableCommand {
     @Option(help: ArgumentHelp("The format; see above.", valueName: "format"))
     var format: ExportFormat
 
-    @Option(
-        name: .shortAndLong,
-        help: ArgumentHelp(
-            "Write to this file, which is replaced at the end. (default: standard output, as with '-')",
-            valueName: "file"
-        ),
-        completion: .file()
-    )
-    var output: String?
+    @OptionGroup var output: OutputOption
 
     @OptionGroup(title: "Choosing") var selection: Selection
 
-    /// Nil for standard output.
-    private var file: String? { output == "-" ? nil : output }
-
     func validate() throws {
-        if file == nil && format.isBinary && isatty(STDOUT_FILENO) == 1 {
-            throw ValidationError(
-                "\(format.rawValue) is binary: give --output FILE, or pipe it to a program"
-            )
-        }
-        if output?.isEmpty == true { throw ValidationError("the output's name is empty") }
+        if format.isBinary { try output.refuseTerminal(for: format.rawValue) }
     }
 
     func run() throws {
@@ -62,7 +46,7 @@ struct ExportCommand: ParsableCommand {
         let known = catalogs.runs()
         var failures = catalogs.failures + known.failures
         let runs = known.runs.compactMap { $0.chosen(by: chosen, names: names) }
-        let sink = try ExportSink(path: file)
+        let sink = try ExportSink(path: output.file)
         var exporter = format.makeExporter()
         var count = 0
         try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.begin(runs) })
@@ -77,7 +61,7 @@ struct ExportCommand: ParsableCommand {
         }
         try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.end() })
         try sink.finish()
-        if let file {
+        if let file = output.file {
             Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(file)")
         } else if count == 0, failures.isEmpty {
             Output.note(chosen.nothingFound(among: catalogs.stalls.count, known.runs))

@@ -3,6 +3,7 @@ import Dispatch
 import Glibc
 import ProcessWatch
 import StackCapture
+import StallExport
 import StallReports
 import Synchronization
 
@@ -16,7 +17,8 @@ struct SampleCommand: ParsableCommand {
               stall-monitor sample 4711 --all                  every thread
               stall-monitor sample --name redis-server         the process of that name
               stall-monitor sample 4711 --every 10ms --for 5s  how often which stack
-              stall-monitor sample 4711 --for 10s --format collapsed | flamegraph.pl >svg
+              stall-monitor sample 4711 --for 10s --format html -o flames.html
+              stall-monitor sample 4711 --for 10s --format pprof -o samples.pb    # go tool pprof samples.pb
               stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0]'
 
             A sleeping thread is read without disturbing it. A running thread is stopped while its stack is copied: some tens of \
@@ -33,12 +35,15 @@ struct SampleCommand: ParsableCommand {
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE.
 
             Threads are sampled one after the other. JSON is one object, schema stall-sample/1. Collapsed is one line per stack: \
-            thread;outermost;…;innermost count.
+            thread;outermost;…;innermost count. In flame graphs, the width of a stack is the number of its samples.
             """
     )
 
     enum Format: String, ExpressibleByArgument, CaseIterable {
-        case text, json, collapsed
+        case text, json, collapsed, svg, html, speedscope, pprof
+
+        /// Nil for text and JSON, which show more than the stacks.
+        var ofStacks: StackFormat? { StackFormat(rawValue: rawValue) }
     }
 
     @Argument(help: ArgumentHelp("The process id.", valueName: "pid"), completion: Completions.processes)
@@ -77,8 +82,13 @@ struct SampleCommand: ParsableCommand {
     @OptionGroup var quiet: QuietOption
     @OptionGroup var colour: ColourOption
 
-    @Option(help: "Text for people, JSON for programs, or collapsed stacks for flame graphs.")
+    @Option(
+        help:
+            "Text for people, JSON for programs; svg (a picture) and html (a page to search and zoom in) are flame graphs, the others are for tools that draw them."
+    )
     var format: Format = .text
+
+    @OptionGroup var output: OutputOption
 
     func validate() throws {
         if let given, given <= 0 { throw ValidationError("a process id is 1 or higher") }
@@ -91,10 +101,16 @@ struct SampleCommand: ParsableCommand {
         if let deadline, !(1_000_000...3_600_000_000_000).contains(deadline.nanoseconds) {
             throw ValidationError("--deadline is from 1ms to 1h")
         }
+        if format == .text, output.file != nil {
+            throw ValidationError("--output is for the other formats: give --format")
+        }
+        if format.ofStacks?.isBinary == true { try output.refuseTerminal(for: format.rawValue) }
     }
 
     func run() throws {
         let processID = try given ?? onlyProcess(named: name ?? "")
+        // Before the sampling: a file that cannot be written is reported at once.
+        let sink = try ExportSink(path: output.file)
         let pause = InterruptibleWait(endsAtOnce: schedule == nil)
         do {
             var run = try SampleRun(
@@ -104,7 +120,8 @@ struct SampleCommand: ParsableCommand {
                 isQuiet: quiet.isQuiet
             )
             let ending = try run.sample(schedule, pause)
-            try show(run.document(ending))
+            try show(run.document(ending), in: sink)
+            try sink.finish()
             if ending == .interrupted { throw pause.exitCode }
             try finish(run, processID, ending)
         } catch let error as CaptureError {
@@ -120,14 +137,18 @@ struct SampleCommand: ParsableCommand {
         )
     }
 
-    private func show(_ document: SampleDocument) throws {
+    private func show(_ document: SampleDocument, in sink: borrowing ExportSink) throws {
         switch format {
-        case .json: try Output.write(JSONText.escaped(String(decoding: ReportJSON.encode(document), as: UTF8.self)))
-        case .collapsed: try Output.write(CollapsedStacks(document: document).text)
         case .text:
             let terminal = colour.terminal()
             let page = SamplePage(document: document, showsCost: !quiet.isQuiet, width: terminal.width)
             try Output.write(page.lines, on: terminal)
+        case .json:
+            let text = try JSONText.escaped(String(decoding: ReportJSON.encode(document), as: UTF8.self))
+            try sink.write(Array(text.utf8))
+        case .collapsed, .svg, .html, .speedscope, .pprof:
+            let format = format.ofStacks ?? .collapsed
+            try sink.write(format.file(of: document.merged, document.subject, summary: document.summary))
         }
     }
 
@@ -155,7 +176,7 @@ struct SampleCommand: ParsableCommand {
     private func finish(_ run: SampleRun, _ processID: Int32, _ ending: SampleDocument.Ending) throws {
         // Text and JSON contain the failure.
         if let failure = run.failure {
-            throw format == .collapsed ? CommandFailure("not all of it: \(failure)") : ExitCode.failure
+            throw format.ofStacks != nil ? CommandFailure("not all of it: \(failure)") : ExitCode.failure
         }
         if ending == .processEnded, !quiet.isQuiet {
             Output.note("process \(processID) ended after \(run.rounds) samples")

@@ -32,20 +32,7 @@ struct SamplePage {
         return ["Its first thread has ended; the others live on, and these are shown."]
     }
 
-    private var counts: [StyledText] {
-        guard let interval = document.intervalNs else { return [] }
-        let times = [interval, document.durationNs].map { DurationText(nanoseconds: $0).short }
-        let due = document.samples + document.missed
-        let missed = document.missed > 0 ? " of \(due) that were due" : ""
-        let ending: String =
-            switch document.ended {
-            case .complete: ""
-            case .interrupted: "; interrupted"
-            case .processEnded: "; then the process ended"
-            }
-        let samples = "\(document.samples) sample\(due == 1 ? "" : "s")\(missed)"
-        return ["\(samples), one every \(times[0]), in \(times[1])\(ending)"]
-    }
+    private var counts: [StyledText] { isCounted ? ["\(document.summary)"] : [] }
 
     private func lines(of stack: SampleDocument.Stack) -> [StyledText] {
         let shown = StallReport.Stack(
@@ -128,39 +115,19 @@ struct SamplePage {
     }
 }
 
-/// One line per thread and stack, as flame-graph tools read it: `thread;outermost;…;innermost count`. An asynchronous function is
-/// listed below the functions that await it, in place of the executor's frames.
-struct CollapsedStacks {
-    let document: SampleDocument
-
-    var text: String {
-        document.stacks.flatMap { stack in
-            let calls = Self.calls(of: stack).reversed().map { Self.plain(name(of: $0)) }
-            return stack.threads.map { sighting in
-                ([Self.plain(sighting.thread.numberAndName)] + calls).joined(separator: ";")
-                    + " \(sighting.count)\n"
+extension SampleDocument {
+    /// `500 samples, one every 10ms, in 5s`.
+    var summary: String {
+        let due = samples + missed
+        let count = "\(samples) sample\(due == 1 ? "" : "s")\(missed > 0 ? " of \(due) that were due" : "")"
+        guard let intervalNs else { return count }
+        let times = [intervalNs, durationNs].map { DurationText(nanoseconds: $0).short }
+        let ending: String =
+            switch ended {
+            case .complete: ""
+            case .interrupted: "; interrupted"
+            case .processEnded: "; then the process ended"
             }
-        }.joined()
+        return "\(count), one every \(times[0]), in \(times[1])\(ending)"
     }
-
-    /// Innermost first.
-    private static func calls(of stack: SampleDocument.Stack) -> [StallReport.Frame] {
-        guard let async = stack.async else { return stack.frames }
-        return stack.frames.prefix(async.from + 1) + async.frames
-    }
-
-    private func name(of frame: StallReport.Frame) -> String {
-        if let name = frame.function ?? frame.symbol { return name }
-        guard let module = frame.module, let offset = frame.offset else { return "\(frame.address)" }
-        return "\(document.modules[module].fileName)+\(offset)"
-    }
-
-    /// Replaces the characters that end a frame or a line.
-    private static func plain(_ name: String) -> String {
-        VisibleText.of(name.replacing(";", with: ":"), limit: 500).replacing("\n", with: " ")
-    }
-}
-
-extension StallReport.Module {
-    var fileName: String { path.split(separator: "/").last.map(String.init) ?? path }
 }

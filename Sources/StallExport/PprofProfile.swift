@@ -1,26 +1,31 @@
 import StallReports
 
-/// pprof's profile.proto, uncompressed: readers accept both. Values: stalls, and nanoseconds; labels: the watched loop, the
-/// service and the verdict, for `-tagfocus`.
-struct PprofExporter: ReportExporter {
-    private var stacks = WeightedStacks()
-    private var earliest: Int64?
-    private var blocked: Int64 = 0
+/// pprof's profile.proto, uncompressed: readers accept both. Values of stalls: their number, and nanoseconds; labels: the watched
+/// loop or thread, the service and the verdict, for `-tagfocus`.
+struct PprofProfile {
+    private let stacks: WeightedStacks
 
-    mutating func add(_ report: StallReport) -> [UInt8] {
-        stacks.add(report)
-        let began = report.startedAt.unixNanoseconds
-        earliest = earliest.map { min($0, began) } ?? began
-        blocked.addSaturated(report.durationNs)
-        return []
+    static func bytes(of stacks: WeightedStacks) -> [UInt8] { Self(stacks: stacks).bytes }
+
+    /// The types and units of a sample's values. The last one is shown first.
+    private var values: [(type: String, unit: String)] {
+        switch stacks.unit {
+        case .nanoseconds: [("stalls", "count"), ("blocked", "nanoseconds")]
+        case .samples: [("samples", "count")]
+        }
     }
 
-    func end() -> [UInt8] {
+    private func values(of weight: WeightedStacks.Weight) -> [Int64] {
+        switch stacks.unit {
+        case .nanoseconds: [weight.stalls, weight.amount]
+        case .samples: [weight.amount]
+        }
+    }
+
+    private var bytes: [UInt8] {
         var texts = Texts()
         var profile = ProtocolBuffer()
-        for (type, unit) in [("stalls", "count"), ("blocked", "nanoseconds")] {
-            profile.message(1, texts.valueType(type, unit))
-        }
+        for value in values { profile.message(1, texts.valueType(value)) }
         for (key, weight) in stacks.sorted { profile.message(2, sample(key, weight, &texts)) }
         let modules = Self.modules(of: stacks.calls)
         for (path, module) in modules.sorted(by: { $0.value.number < $1.value.number }) {
@@ -33,14 +38,14 @@ struct PprofExporter: ReportExporter {
             profile.message(4, Self.location(number, of: call, in: mapping))
             profile.message(5, Self.function(number, of: call, &texts))
         }
-        let kind = texts.valueType("blocked", "nanoseconds")
-        let blockedText = texts.number(of: "blocked")
+        let shown = values[values.count - 1]
+        let (kind, name) = (texts.valueType(shown), texts.number(of: shown.type))
         for text in texts.all { profile.text(6, text) }
-        profile.number(9, earliest ?? 0)
-        profile.number(10, blocked)
+        profile.number(9, stacks.earliest ?? 0)
+        if stacks.unit == .nanoseconds { profile.number(10, stacks.total) }
         profile.message(11, kind)
         profile.number(12, 1)
-        profile.number(14, blockedText)
+        profile.number(14, name)
         return profile.bytes
     }
 
@@ -83,7 +88,7 @@ struct PprofExporter: ReportExporter {
     {
         var sample = ProtocolBuffer()
         sample.numbers(1, key.calls.reversed().map { Int64($0) + 1 })
-        sample.numbers(2, [weight.stalls, weight.nanoseconds])
+        sample.numbers(2, values(of: weight))
         for (name, value) in [("label", key.label), ("service", key.service), ("verdict", key.verdict)]
         where !value.isEmpty {
             var label = ProtocolBuffer()
@@ -116,10 +121,10 @@ struct PprofExporter: ReportExporter {
             return Int64(all.count) - 1
         }
 
-        mutating func valueType(_ type: String, _ unit: String) -> ProtocolBuffer {
+        mutating func valueType(_ value: (type: String, unit: String)) -> ProtocolBuffer {
             var message = ProtocolBuffer()
-            message.number(1, number(of: type))
-            message.number(2, number(of: unit))
+            message.number(1, number(of: value.type))
+            message.number(2, number(of: value.unit))
             return message
         }
     }

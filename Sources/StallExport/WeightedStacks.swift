@@ -1,0 +1,171 @@
+package import StallReports
+
+/// Merged stacks with their weights: the blocked time of many reports, which adds up to the duration of the stalls, or samples of
+/// a process.
+package struct WeightedStacks {
+    /// What a weight counts.
+    package enum Unit: Sendable {
+        case nanoseconds, samples
+
+        /// `1.2 s`, or `12 samples`.
+        func text(_ amount: Int64) -> String {
+            switch self {
+            case .nanoseconds: DurationText(nanoseconds: amount).short
+            case .samples: "\(amount) \(amount == 1 ? "sample" : "samples")"
+            }
+        }
+    }
+
+    /// One function at one source line.
+    package struct Call: Hashable {
+        package var name: String
+        /// The path of the executable or library.
+        package var module: String?
+        package var buildID: String?
+        package var file: String?
+        package var line: Int?
+        package var isOwn = false
+
+        package init(
+            name: String,
+            module: String? = nil,
+            buildID: String? = nil,
+            file: String? = nil,
+            line: Int? = nil,
+            isOwn: Bool = false
+        ) {
+            (self.name, self.module, self.buildID, self.file, self.line) = (name, module, buildID, file, line)
+            self.isOwn = isOwn
+        }
+    }
+
+    /// Equal for stalls that are shown as one.
+    package struct Key: Hashable {
+        /// The label of the watched loop, or the sampled thread.
+        package var label: String
+        package var service = ""
+        package var verdict = ""
+        /// Indices in `calls`, the outermost first.
+        package var calls: [Int]
+
+        fileprivate var texts: (String, String, String) { (label, service, verdict) }
+    }
+
+    package struct Weight {
+        /// In the set's unit.
+        package var amount: Int64 = 0
+        /// The same in the earlier one of two compared sets.
+        package var before: Int64 = 0
+        /// The number of stalls in which it was seen.
+        package var stalls: Int64 = 0
+    }
+
+    package let unit: Unit
+    /// Unix time of the earliest stall or sample, in nanoseconds.
+    private(set) var earliest: Int64?
+
+    package private(set) var calls: [Call] = []
+    package private(set) var weights: [Key: Weight] = [:]
+    private var numbers: [Call: Int] = [:]
+
+    package init(unit: Unit = .nanoseconds) { self.unit = unit }
+
+    /// Heaviest first; equal ones in a deterministic order.
+    package var sorted: [(key: Key, weight: Weight)] {
+        weights.map { (key: $0.key, weight: $0.value) }.sorted { one, other in
+            guard one.weight.amount == other.weight.amount else {
+                return one.weight.amount > other.weight.amount
+            }
+            let (texts, others) = (one.key.texts, other.key.texts)
+            if texts != others { return texts < others }
+            return one.key.calls.lexicographicallyPrecedes(other.key.calls)
+        }
+    }
+
+    /// All weights together.
+    var total: Int64 { weights.values.map(\.amount).saturatingSum() }
+
+    /// Adds samples of one stack.
+    ///
+    /// - Parameters:
+    ///   - thread: The name under which the stack appears.
+    ///   - calls: Outermost first.
+    ///   - moment: When the first sample was taken.
+    package mutating func add(_ samples: Int, of thread: String, _ calls: [Call], at moment: Timestamp) {
+        let key = Key(label: plain(thread), calls: calls.map { number(of: $0) })
+        weights[key, default: Weight()].amount.addSaturated(Int64(samples))
+        note(moment)
+    }
+
+    /// - Parameter isBefore: Whether the report is of the earlier one of two compared sets.
+    package mutating func add(_ report: StallReport, isBefore: Bool = false) {
+        let stalled = report.stacks.filter { $0.role == .stalled }
+        let parts = stalled.isEmpty ? [nil] : stalled.map(Optional.some)
+        let shares = Self.shares(of: parts, in: report.durationNs)
+        note(report.startedAt)
+        for (stack, share) in zip(parts, shares) {
+            let key = Key(
+                label: plain(report.watched.label),
+                service: plain(report.service?.name ?? ""),
+                verdict: report.cause.verdict.canonical.rawValue,
+                calls: stack.map { callNumbers(of: $0, in: report) } ?? [number(of: Call(name: "(no stack)"))]
+            )
+            if isBefore {
+                weights[key, default: Weight()].before.addSaturated(share)
+            } else {
+                weights[key, default: Weight()].amount.addSaturated(share)
+            }
+            weights[key, default: Weight()].stalls.addSaturated(1)
+        }
+    }
+
+    private mutating func note(_ moment: Timestamp) {
+        earliest = min(moment.unixNanoseconds, earliest ?? moment.unixNanoseconds)
+    }
+
+    /// The stalls' time divided in proportion to the time that each stack represents; evenly if that was not counted.
+    private static func shares(of stacks: [StallReport.Stack?], in duration: Int64) -> [Int64] {
+        let times = stacks.map { max(0, $0?.sampledNs ?? 0) }
+        let sum = Double(times.saturatingSum())
+        let parts = sum > 0 ? times.map { Double($0) / sum } : times.map { _ in 1 / Double(times.count) }
+        return parts.map { Int64(saturating: Double(duration) * $0) }
+    }
+
+    private mutating func callNumbers(of stack: StallReport.Stack, in report: StallReport) -> [Int] {
+        var frames = stack.callers(from: 0).map { call($0, in: report) }
+        if frames.isEmpty { return [number(of: Call(name: "(no stack)"))] }
+        // After an awaited function there is no gap: its callers are not on the stack.
+        if let gap = stack.leftOut, gap.count > 0, gap.after >= 0,
+            gap.after <= min(frames.count, stack.async?.from ?? .max)
+        {
+            frames.insert(Call(name: "… \(gap.count) frames left out"), at: gap.after)
+        }
+        return frames.reversed().map { number(of: $0) }
+    }
+
+    private func call(_ frame: StallReport.Frame, in report: StallReport) -> Call {
+        let module = frame.module.flatMap { report.modules.indices.contains($0) ? report.modules[$0] : nil }
+        return Call(
+            name: plain(frame.function ?? frame.symbol ?? frame.placeName(in: module?.path)),
+            module: module.map { plain($0.path) },
+            buildID: module?.buildID.map { plain($0) },
+            file: frame.file.map { plain($0) },
+            line: frame.line.flatMap { $0 > 0 ? $0 : nil },
+            isOwn: frame.own
+        )
+    }
+
+    private mutating func number(of call: Call) -> Int {
+        if let known = numbers[call] { return known }
+        numbers[call] = calls.count
+        calls.append(call)
+        return calls.count - 1
+    }
+}
+
+/// Without characters that other programs would interpret.
+func plain(_ text: String) -> String { VisibleText.of(text, limit: 500) }
+
+extension Int64 {
+    mutating func addSaturated(_ other: Int64) { self = addingSaturated(other) }
+}
