@@ -33,6 +33,8 @@ package final class TargetProcess {
         process.standardInput = input
         try process.run()
         announced = Self.line(of: output.fileHandleForReading).split(separator: " ").dropFirst().joined()
+        // It announces itself when its other threads rest, just before its first one does.
+        if arguments.contains("threads") { while !isInCall, process.isRunning { usleep(1000) } }
     }
 
     package var processID: Int32 { process.processIdentifier }

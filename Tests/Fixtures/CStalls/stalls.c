@@ -369,6 +369,8 @@ static void *run_briefly(void *context) {
 /// There can be hundreds of threads that need no pipe.
 static bool needs_pipe(stall_kind kind) { return kind != STALL_LOCK && kind != STALL_SPIN; }
 
+static bool spins(stall_kind kind) { return kind == STALL_SPIN || kind == STALL_SPIN_MASKED || kind == STALL_BARE_SPIN; }
+
 static stall *start(stall *s, void *(*body)(void *)) {
     s->pipe[0] = s->pipe[1] = -1;
     require(!needs_pipe(s->kind) || pipe2(s->pipe, O_CLOEXEC) == 0);
@@ -381,6 +383,9 @@ static stall *start(stall *s, void *(*body)(void *)) {
     require(pthread_create(&s->handle, &attributes, body, s) == 0);
     pthread_attr_destroy(&attributes);
     while (!atomic_load(&s->ready))
+        sched_yield();
+    // It is ready just before it spins.
+    while (spins(s->kind) && atomic_load(&s->rounds) == 0)
         sched_yield();
     return s;
 }

@@ -12,6 +12,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -371,28 +372,35 @@ static int call_flock(void) {
         close(second);
         flock(file, LOCK_EX);
         struct timespec rest = length();
-        rest.tv_nsec += 50000000;
         nanosleep(&rest, NULL);
         _exit(0);
     }
     close(file);
-    usleep(50000);
+    // Until the child has the lock, however late it runs. Without a call that waits: only the last one is tested.
+    while (flock(second, LOCK_EX | LOCK_NB) == 0) {
+        flock(second, LOCK_UN);
+        sched_yield();
+    }
     return flock(second, LOCK_EX);
 }
 
 static int call_fcntl_lock(void) {
     char path[] = "/tmp/sample-target-XXXXXX";
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, found;
     int file = mkstemp(path);
     unlink(path);
     if (fork() == 0) {
         fcntl(file, F_SETLK, &lock);
         struct timespec rest = length();
-        rest.tv_nsec += 50000000;
         nanosleep(&rest, NULL);
         _exit(0);
     }
-    usleep(50000);
+    // As above.
+    do {
+        sched_yield();
+        found = lock;
+        fcntl(file, F_GETLK, &found);
+    } while (found.l_type == F_UNLCK);
     return fcntl(file, F_SETLKW, &lock);
 }
 

@@ -2,6 +2,7 @@
 #include "target.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -82,9 +83,35 @@ static int compute(int depth) {
 
 // Threads.
 
+/// Whether a thread or a process waits in a system call: the file begins with the call's number then (proc(5)).
+static bool is_in_call(pid_t thread) {
+    char path[64], first = 0;
+    snprintf(path, sizeof path, "/proc/%d/syscall", thread);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    ssize_t count = read(file, &first, 1);
+    close(file);
+    return count == 1 && first >= '0' && first <= '9';
+}
+
+/// Returns when a thread or a process waits in a call, at the latest after ten seconds. The machine may be busy.
+static void await_call(_Atomic pid_t *thread) {
+    uint64_t until = now_ns() + 10000000000;
+    while ((*thread == 0 || !is_in_call(*thread)) && now_ns() < until)
+        usleep(1000);
+}
+
+enum { MAX_WAITERS = 64 };
+static _Atomic pid_t waiters[MAX_WAITERS];
+static atomic_int waiter_count;
+
 static void *wait_forever(void *argument) {
     (void)argument;
     prctl(PR_SET_NAME, "waiter");
+    int number = waiter_count++;
+    if (number < MAX_WAITERS)
+        waiters[number] = gettid();
     for (;;)
         pause();
 }
@@ -100,7 +127,8 @@ static int keep_threads(int number) {
     pthread_t thread;
     for (int i = 0; i < number; i++)
         pthread_create(&thread, NULL, wait_forever, NULL);
-    usleep(50000);
+    for (int i = 0; i < number && i < MAX_WAITERS; i++)
+        await_call(&waiters[i]);
     ready();
     while (!is_ended)
         pause();
@@ -117,6 +145,7 @@ static void *compute_on(void *argument) {
 static int end_first_thread(void) {
     pthread_t thread;
     pthread_create(&thread, NULL, wait_forever, NULL);
+    await_call(&waiters[0]);
     pthread_create(&thread, NULL, compute_on, NULL);
     getchar();
     pthread_exit(NULL);
@@ -198,7 +227,7 @@ static int wait_often(void) {
 
 /// Traces a child that computes or sleeps.
 static int trace_child(bool computes) {
-    pid_t child = fork();
+    _Atomic pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         while (computes)
@@ -206,7 +235,8 @@ static int trace_child(bool computes) {
         for (;;)
             pause();
     }
-    usleep(20000);
+    if (!computes)
+        await_call(&child);
     if (ptrace(PTRACE_SEIZE, child, 0, 0) != 0)
         return 1;
     printf("READY %d\n", child);
