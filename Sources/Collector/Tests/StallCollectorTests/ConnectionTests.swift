@@ -9,7 +9,7 @@ import Testing
 
 @testable import StallCollector
 
-@Suite("Connections that take too long", .serialized)
+@Suite("Connections that take too long", .serialized, .timeLimit(.minutes(5)))
 struct ConnectionTests {
     @Test("A client that sends more after a refusal gets the answer and the end of the connection")
     func refused() async throws {

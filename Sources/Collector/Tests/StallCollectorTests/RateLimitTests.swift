@@ -6,7 +6,7 @@ import Testing
 
 @testable import StallCollector
 
-@Suite("The rate limit of each token")
+@Suite("The rate limit of each token", .timeLimit(.minutes(5)))
 struct RateLimitTests {
     @Test("A key has its burst at once, then its rate, and waits until a debt is paid")
     func bucket() {
