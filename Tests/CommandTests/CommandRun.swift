@@ -31,7 +31,7 @@ struct CommandRun {
         let files = try (0..<2).map { _ in try TemporaryFile() }
         (process.standardOutput, process.standardError) = (files[0].handle, files[1].handle)
         try process.runWithSignals()
-        process.waitUntilExit()
+        process.waitUntilExit(atMost: .seconds(600))
         (output, errors) = (try files[0].text(), try files[1].text())
         status = Self.status(of: process)
     }
@@ -66,6 +66,14 @@ extension Process {
         unsafe pthread_sigmask(SIG_SETMASK, &none, &before)
         defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
         try run()
+    }
+
+    /// Kills it if it goes on for longer: its test fails instead of waiting without end.
+    func waitUntilExit(atMost limit: Duration) {
+        let deadline = ContinuousClock.now + limit
+        while isRunning, ContinuousClock.now < deadline { usleep(1_000) }
+        if isRunning { kill(processIdentifier, SIGKILL) }
+        waitUntilExit()
     }
 }
 

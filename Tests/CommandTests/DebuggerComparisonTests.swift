@@ -19,7 +19,8 @@ struct DebuggerComparisonTests {
     )
     func sameFrames(_ stall: String, _ function: String) throws {
         let host = try StallHostRun(directory: fixture.path)
-        try host.stall(stall, milliseconds: 12_000)
+        // Longer than three runs of gdb take on a busy machine.
+        try host.stall(stall, milliseconds: 240_000)
         defer {
             host.send(SIGKILL)
             _ = host.status()

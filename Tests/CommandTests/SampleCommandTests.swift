@@ -202,11 +202,11 @@ struct SampleCommandTests {
             // It waits for the thread to stop, unless it has been quicker.
             while target.tracer == "0", run.isRunning { usleep(200) }
             run.send(SIGINT)
-            // It shows a result only if it was quicker.
+            // It shows a result only if it was quicker. The signal may come between that and its end.
             let line = try run.line()
             let status = run.status()
-            #expect(status == (line == nil ? 130 : 0))
-            caught += status == 130 ? 1 : 0
+            #expect(status == 130 || line != nil && status == 0, "\(status) \(line ?? "")")
+            caught += line == nil ? 1 : 0
             #expect(target.tracer == "0" && target.state == "R")
         }
         #expect(caught == 3)
@@ -239,9 +239,13 @@ struct SampleCommandTests {
 
     @Test("if the process ends it shows what it has")
     func ended() throws {
-        let target = try TargetProcess("call", "nanosleep", "0.3")
-        let run = try sample(target, "--for", "1m", "--format", "json")
-        #expect(run.status == 0)
+        func sampled(lasting seconds: String) throws -> CommandRun {
+            try sample(TargetProcess("call", "nanosleep", seconds), "--for", "1m", "--format", "json")
+        }
+        var run = try sampled(lasting: "0.3")
+        // On a busy machine it may have ended before the command has begun.
+        for seconds in ["3", "20"] where run.status != 0 { run = try sampled(lasting: seconds) }
+        #expect(run.status == 0, "\(run.errors)")
         #expect(run.output.contains(#""ended":"process_ended""#))
         #expect(run.errors.contains("ended after"))
         // It lasted at least until the sample that found the process ended was due.

@@ -211,7 +211,10 @@ struct WatchCommandTests {
         #expect(run.output == "")
     }
 
-    @Test("it passes signals on to the command, whose input and output stay its own")
+    @Test(
+        "it passes signals on to the command, whose input and output stay its own",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
     func command() throws {
         let watch = try watch("--", TargetProcess.executable.path, "loop")
         #expect(try watch.line() == "READY")
@@ -366,7 +369,10 @@ struct WatchCommandTests {
         #expect(sample.output.contains("JS:made at run time"), "\(sample.output)")
     }
 
-    @Test("--name finds processes by their own name and by their program's file")
+    @Test(
+        "--name finds processes by their own name and by their program's file",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
     func names() throws {
         let name = "named-\(UUID().uuidString.prefix(8))"
         let program = URL(filePath: NSTemporaryDirectory()).appending(path: name + "-by-its-file")
