@@ -20,7 +20,8 @@ struct LiveMemoryTests {
         defer { unsafe _ = stall_finish(stall) }
         let thread = unsafe stall_thread(stall)
         let bounds = unsafe UInt(stall_stack_low(stall))..<UInt(stall_stack_high(stall))
-        // A thread that has just been started may not have reached its stall yet.
+        // A thread that has just been started may not have reached its call yet.
+        while kind == STALL_READ, StackCapturer.sighting(ofThread: thread)?.systemCall?.name != "read" { sched_yield() }
         let (known, found) = (capturer.capture(threadID: thread, stack: bounds), capturer.capture(threadID: thread))
         let (a, b) = (try known.get(), try found.get())
         #expect(a.isComplete && b.isComplete)

@@ -14,7 +14,7 @@ enum ProcessTests {
             arguments: ["poll", "futex", "vfork"]
         )
         func asleep(_ call: String) throws {
-            let target = try TargetProcess("call", call, "5")
+            let target = try TargetProcess("call", call, "15")
             let sampler = try ProcessSampler(processID: target.processID)
             var stack = try sampler.capture().get()
             while stack.systemCall?.name != call { stack = try sampler.capture().get() }
