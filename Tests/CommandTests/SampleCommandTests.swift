@@ -164,7 +164,7 @@ struct SampleCommandTests {
     func withoutFirst(_ options: [String]) throws {
         let target = try TargetProcess("headless")
         try target.proceed()
-        while target.state != "Z" { usleep(1000) }
+        while target.state != "Z", target.state != nil { usleep(1000) }
         let run = try CommandRun(arguments: ["sample", "\(target.processID)", "--deadline", "1m"] + options)
         #expect(run.status == 0, "\(run.errors)")
         #expect(run.errors == "")
@@ -184,7 +184,7 @@ struct SampleCommandTests {
         let target = try TargetProcess("threads", "1")
         let run = try RunningCommand("sample", "\(target.processID)", "--for", "1h", "--format", "json")
         // Before the command has installed its handler the signal ends it.
-        while !Self.handles(signal, run.pid) { usleep(1000) }
+        while !Self.handles(signal, run.pid), run.isRunning { usleep(1000) }
         run.send(signal)
         #expect(try run.line()?.contains(#""ended":"interrupted""#) == true)
         #expect(run.status() == 128 + signal)
