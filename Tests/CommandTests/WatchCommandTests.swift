@@ -249,7 +249,7 @@ struct WatchCommandTests {
         usleep(150_000)
         // Another fault: a repetition of the same would only be counted.
         try target.tell("sleep 30000")
-        usleep(500_000)
+        try watch.waitForReport { $0.state != .recovered }
         target.send(SIGKILL)
         #expect(try watch.status() == 0)
         #expect(watch.notes.contains { $0.contains("has ended") })
@@ -266,7 +266,7 @@ struct WatchCommandTests {
             let directory = "\(fixture.path)-\(follows)"
             let watch = try WatchRunning(["\(target.pid)"] + (follows ? ["--follow"] : []), directory: directory)
             try watch.waitForLoops(follows ? 2 : 1)
-            if follows { try watch.waitForReport(of: child) }
+            if follows { try watch.waitForReport { $0.process.pid == child } }
             let reports = try watch.finish()
             #expect(reports.contains { $0.process.pid == child } == follows)
             #expect(watch.notes.contains { $0.contains("process \(child) ") } == follows)
@@ -358,7 +358,8 @@ struct WatchCommandTests {
         defer { _ = unsafe unlink("/tmp/perf-\(target.pid).map") }
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
-        try target.tell("made 500")
+        // Long enough for the command to begin on a busy machine.
+        try target.tell("made 2000")
         usleep(100_000)
         let sample = try CommandRun("sample", "\(target.pid)")
         _ = try target.answer()
@@ -486,12 +487,12 @@ extension StallReport {
 }
 
 extension WatchRunning {
-    /// Waits up to 30 s for a report of a process.
-    func waitForReport(of process: Int32) throws {
+    /// Waits up to 30 s for a report.
+    func waitForReport(where condition: (StallReport) -> Bool) throws {
         for _ in 0..<600 {
-            if try reports().contains(where: { $0.process.pid == process }) { return }
+            if try reports().contains(where: condition) { return }
             usleep(50_000)
         }
-        Issue.record("no report of process \(process)")
+        Issue.record("there is no such report: \(notes)")
     }
 }
