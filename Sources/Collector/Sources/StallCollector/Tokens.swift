@@ -110,12 +110,15 @@ final class TokenFile: Service {
         var modifiedAt: Date?
         var number: Int?
         var size: Int?
+        /// A file that was refused because others may read it is read again after chmod.
+        var mode: Int?
 
         init?(_ path: String) {
             guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else { return nil }
             modifiedAt = attributes[.modificationDate] as? Date
             number = attributes[.systemFileNumber] as? Int
             size = attributes[.size] as? Int
+            mode = attributes[.posixPermissions] as? Int
         }
     }
 

@@ -31,12 +31,11 @@ struct OperationTests {
     func tokens() async throws {
         try await Samples.withStore { store, directory in
             let file = directory + "/tokens"
-            // It gets its name when nobody else may read it: otherwise it could be refused in between, and read again only
-            // when it is written again.
-            @Sendable func write(_ text: String) throws {
+            // It gets its name when it has its mode: otherwise it could be refused in between.
+            @Sendable func write(_ text: String, mode: Int = 0o600) throws {
                 let next = file + ".next"
                 try text.write(toFile: next, atomically: false, encoding: .utf8)
-                try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: next)
+                try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: next)
                 try #require(unsafe rename(next, file) == 0)
             }
             try write("red read,write red-token-0123456789\nops metrics ops-token-0123456789\n")
@@ -57,9 +56,9 @@ struct OperationTests {
                 #expect(try await get("/api/v1/faults", "ops") == .forbidden)
                 #expect(try await get("/api/v1/faults", "red") == .ok)
                 // Not by requests with the new token: of an address that sends many wrong ones, they are no longer judged.
-                func awaitOutcome(_ outcome: String) async throws {
-                    while try !String(contentsOfFile: directory + "/audit", encoding: .utf8)
-                        .contains("\"outcome\":\"\(outcome)\"")
+                func awaitOutcome(_ outcome: String, times: Int = 1) async throws {
+                    while try String(contentsOfFile: directory + "/audit", encoding: .utf8)
+                        .components(separatedBy: "\"outcome\":\"\(outcome)\"").count <= times
                     { try await Task.sleep(for: .milliseconds(10)) }
                 }
                 try write("blue read,write blue-token-0123456789\n")
@@ -70,6 +69,12 @@ struct OperationTests {
                 try write("nonsense\n")
                 try await awaitOutcome("refused")
                 #expect(try await get("/api/v1/faults", "blue") == .ok)
+                // One that everybody may read is taken once its mode is mended.
+                try write("green read green-token-0123456789\n", mode: 0o644)
+                try await awaitOutcome("refused", times: 2)
+                try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
+                try await awaitOutcome("read", times: 2)
+                #expect(try await get("/api/v1/faults", "green") == .ok)
             }
         }
     }
