@@ -13,13 +13,13 @@ package struct Fixture {
 
     /// - Parameters:
     ///   - environment: Assignments in shell syntax.
-    ///   - seconds: The time after which it is killed.
+    ///   - seconds: The time after which it is killed. Far more than it takes beside other load.
     package static func run(
         _ name: String,
         _ argument: String = "",
         unlimitedStack: Bool = false,
         environment: String = "",
-        seconds: Int = 30
+        seconds: Int = 150
     ) throws -> Fixture {
         let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
         let program = try directory() + "/" + name
