@@ -1,5 +1,6 @@
 import Glibc
 import LoopTestSupport
+import TestSupport
 import Testing
 
 /// The loop's behaviour in a misused process. Each case is a separate process, because limits, signals and clocks are per
@@ -103,13 +104,19 @@ struct FaultTests {
 
     // MARK: Signals, clocks, suspension
 
-    @Test("R17, R49: thousands of signals a second end no run early, lose no timer and cause no turns")
+    @Test(
+        "R17, R49: thousands of signals a second end no run early, lose no timer and cause no turns",
+        .repeatedWhenLate(by: .milliseconds(20))
+    )
     func signals() throws {
         let lines = ["the late timer", "timedOut, in time: true", "signals: true, turns: true, fires: true"]
         #expect(try scenario("signals") == lines)
     }
 
-    @Test("R44: the fires that a stopped process misses become one on the grid; a run that slept through has timed out")
+    @Test(
+        "R44: the fires that a stopped process misses become one on the grid; a run that slept through has timed out",
+        .repeatedWhenLate(by: .milliseconds(20))
+    )
     func suspended() throws {
         let lines = ["timedOut, turns: 1", "timedOut, in time: true"]
         #expect(try scenario("suspended") == lines + ["no burst: true, on the grid: true, fires: true"])
@@ -117,7 +124,8 @@ struct FaultTests {
 
     @Test(
         "R49: steps of the wall clock by hours, there and back, neither move a timer nor cause spinning",
-        .enabled(if: hasFaketime)
+        .enabled(if: hasFaketime),
+        .repeatedWhenLate(by: .milliseconds(20))
     )
     func wallClockSteps() throws {
         let steps = ["+5h", "-3h", "+0"].map { "\($0): stepped: true, stopped, fires: true, no spin: true" }
