@@ -1,3 +1,4 @@
+import Dispatch
 package import Foundation
 
 /// A running `sample-target`. It ends with this process at the latest.
@@ -50,8 +51,13 @@ package final class TargetProcess {
         return rest()
     }
 
-    /// Waits for its end without requesting it.
+    /// Waits for its end without requesting it. A process that goes on for three minutes is killed: its test fails instead of
+    /// waiting without end.
     package func rest() -> String {
+        let identifier = process.processIdentifier
+        let end = DispatchWorkItem { kill(identifier, SIGKILL) }
+        DispatchQueue.global().asyncAfter(deadline: .now() + .seconds(180), execute: end)
+        defer { end.cancel() }
         let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
         return text.trimmingCharacters(in: .newlines)

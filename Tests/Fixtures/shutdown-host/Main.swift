@@ -23,7 +23,11 @@ import StallReports
             say("ended in order")
             exit(0)
         }
+        // A thread of libdispatch registers it: a signal that came before would be lost.
+        let registered = DispatchSemaphore(value: 0)
+        termination.setRegistrationHandler { @Sendable in registered.signal() }
         termination.resume()
+        registered.wait()
         say("ready")
         stallMainQueue(after: 20)
         if usesRunLoop { RunLoop.main.run() } else { dispatchMain() }
