@@ -17,10 +17,16 @@ struct ReloadTests {
 
     init() throws { try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true) }
 
-    /// Replaces the file atomically, as an editor or a deployment does, with a new modification time.
+    /// Replaces the file atomically, as an editor or a deployment does, with a new modification time: the kernel's time of files
+    /// advances in steps, and only a change of it is seen.
     private func write(_ values: String) throws {
         let text = "stallMonitor:\n  directory: \(directory.path)/reports\n\(values)"
-        try Data(text.utf8).write(to: file, options: .atomic)
+        let before = try? modificationDate()
+        repeat { try Data(text.utf8).write(to: file, options: .atomic) } while try modificationDate() == before
+    }
+
+    private func modificationDate() throws -> Date? {
+        try FileManager.default.attributesOfItem(atPath: file.path)[.modificationDate] as? Date
     }
 
     /// The log lines about the configuration.

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Logging
 import MetricsTestKit
@@ -6,7 +7,8 @@ import StallMonitor
 import StallMonitorService
 import UnixSignals
 
-/// A server in a service group that stalls its main actor for the given time: service-host DIRECTORY MILLISECONDS.
+/// A server in a service group that stalls its main actor until the group has ended, and at most for the given time: service-host
+/// DIRECTORY MILLISECONDS.
 @main struct Main {
     static func main() async throws {
         let arguments = CommandLine.arguments
@@ -19,8 +21,9 @@ import UnixSignals
         )
         var logger = Logger(label: "service-host") { StreamLogHandler.standardError(label: $0) }
         logger.logLevel = .error
+        let isOver = DispatchSemaphore(value: 0)
         let group = ServiceGroup(
-            services: [stalls, Worker(milliseconds: UInt32(arguments[2])!)],
+            services: [stalls, Worker(milliseconds: Int(arguments[2])!, isOver: isOver)],
             gracefulShutdownSignals: [.sigterm],
             logger: logger
         )
@@ -28,6 +31,7 @@ import UnixSignals
         say("ended \(stalls.monitor.isRunning ? "and still watched" : "in order")")
         let longest = backend.meters(label: "stall.ongoing.longest.seconds").flatMap(\.values).max() ?? 0
         say("counted \(backend.counterTotal(label: "stall.count")), saw one under way: \(longest > 0.2)")
+        isOver.signal()
     }
 
     @Sendable static func tell(_ event: StallEvent) {
@@ -41,7 +45,8 @@ import UnixSignals
 
 /// Stalls the main actor, and prints the end.
 struct Worker: Service {
-    let milliseconds: UInt32
+    let milliseconds: Int
+    let isOver: DispatchSemaphore
 
     func run() async throws {
         say("ready")
@@ -53,7 +58,7 @@ struct Worker: Service {
         say("worker ended")
     }
 
-    @MainActor func stall() { usleep(milliseconds * 1000) }
+    @MainActor func stall() { _ = isOver.wait(timeout: .now() + .milliseconds(milliseconds)) }
 }
 
 /// Flushed immediately, because standard output may not be a terminal.
