@@ -12,9 +12,10 @@ struct LoopHostRun {
     private static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
         .deletingLastPathComponent().appending(path: "loop-host")
 
-    /// Runs the scene, on a separate thread; a host that hangs is killed after a minute.
+    /// Runs the scene, on a separate thread; a host that hangs is killed after three minutes.
     init(_ scene: String) async throws {
-        let directory = FileManager.default.temporaryDirectory.appending(path: "loop-host-\(UUID())").path
+        // In memory: on a busy machine a disk can take longer than the monitor waits for it.
+        let directory = "/dev/shm/loop-host-\(UUID())"
         (lines, status) = try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread { continuation.resume(with: Result { try Self.play(scene, directory) }) }
         }
@@ -24,7 +25,7 @@ struct LoopHostRun {
     private static func play(_ scene: String, _ directory: String) throws -> ([String], Int32) {
         let (process, output) = (Process(), Pipe())
         process.executableURL = URL(filePath: "/usr/bin/timeout")
-        process.arguments = ["--signal=KILL", "60", executable.path, directory, scene]
+        process.arguments = ["--signal=KILL", "180", executable.path, directory, scene]
         process.standardOutput = output
         try process.run()
         let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)

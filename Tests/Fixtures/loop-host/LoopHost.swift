@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import StallMonitor
 import StallMonitorLoops
@@ -25,6 +26,15 @@ struct LoopHost {
             default: break
             }
         }
+    }
+
+    /// Ends the monitor once it has reported every stall that is over: beside other load the names on the stacks can take longer than
+    /// `stop` waits.
+    static func stop(_ monitor: StallMonitor) {
+        let reported = DispatchSemaphore(value: 0)
+        monitor.settle { reported.signal() }
+        _ = reported.wait(timeout: .now() + .seconds(30))
+        monitor.stop()
     }
 }
 

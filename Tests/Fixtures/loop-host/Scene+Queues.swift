@@ -67,7 +67,7 @@ extension Scene {
         inactive.activate()
         done.wait()
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
     }
 
     /// The queues' addresses are invalid: they are never dereferenced.
@@ -107,7 +107,7 @@ extension Scene {
         RunLoop.main.add(turns, forMode: .default)
         RunLoop.main.add(stall, forMode: .default)
         RunLoop.main.run(until: Date(timeIntervalSinceNow: 1.6))
-        monitor.stop()
+        LoopHost.stop(monitor)
     }
 
     private func onThread(_ done: DispatchGroup, _ body: @escaping @Sendable () -> Void) {

@@ -81,7 +81,7 @@ extension Scene {
         for _ in 0..<3 { brief.runToEnd { usleep(100_000) } }
         for (loop, _) in stalled { loop.runToEnd {} }
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         for loop in stalled.map(\.0) + [idle, brief, resting, refused] { loop.end() }
     }
 
@@ -99,7 +99,7 @@ extension Scene {
         third.run(sleepInEpoll)
         third.runToEnd {}
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         second.end()
         third.end()
     }
@@ -111,7 +111,7 @@ extension Scene {
         for loop in loops { loop.run(sleepInEpoll) }
         for loop in loops { loop.runToEnd {} }
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         for loop in loops { loop.end() }
     }
 
@@ -129,7 +129,7 @@ extension Scene {
             say("child \(waitForChild(child))")
         }
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         loop.end()
     }
 
@@ -164,7 +164,7 @@ extension Scene {
         late.run(sleepInEpoll)
         late.runToEnd {}
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         late.end()
     }
 
@@ -176,7 +176,7 @@ extension Scene {
         alone.run(sleepInEpoll)
         alone.runToEnd {}
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         alone.end()
     }
 
@@ -192,7 +192,7 @@ extension Scene {
         next.runToEnd {}
         left.end()
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         next.end()
     }
 
@@ -204,7 +204,7 @@ extension Scene {
         early.run(sleepInEpoll)
         early.runToEnd {}
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         early.end()
     }
 
@@ -229,7 +229,7 @@ extension Scene {
         loops[0].run(sleepInEpoll)
         loops[0].runToEnd {}
         usleep(300_000)
-        monitor.stop()
+        LoopHost.stop(monitor)
         for loop in loops { loop.end() }
     }
 }
