@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_GATES = 256 };
+enum { MOST_GATES = 512 };
 
 static int gates[MOST_GATES][2];
 static atomic_bool opened[MOST_GATES];
@@ -169,27 +169,25 @@ void lock_join_last(void) {
 /// libdispatch's function: the Swift runtime includes the library, but not its header.
 void dispatch_once_f(long *predicate, void *_Nullable context, void (*function)(void *_Nullable));
 
-static atomic_int once_gate;
-static atomic_bool once_begun;
+static atomic_bool once_begun[MOST_GATES];
 
-bool lock_once_has_begun(void) { return once_begun; }
+bool lock_once_has_begun(int gate) { return once_begun[gate]; }
 
-__attribute__((noinline)) static void lock_initialize(void) {
-    once_begun = true;
-    gate_wait(once_gate);
+__attribute__((noinline)) static void lock_initialize(int gate) {
+    once_begun[gate] = true;
+    gate_wait(gate);
     __asm__ volatile("");
 }
 
-static void initialize_for_dispatch(void *unused) {
-    (void)unused;
-    lock_initialize();
+static void initialize_for_dispatch(void *gate) {
+    lock_initialize((int)(intptr_t)gate);
     __asm__ volatile("");
 }
 
 void lock_run_dispatch_once(int gate) {
-    static long predicate;
-    once_gate = gate;
-    dispatch_once_f(&predicate, NULL, initialize_for_dispatch);
+    // One for each gate: a test that is repeated needs a fresh one.
+    static long predicates[MOST_GATES];
+    dispatch_once_f(&predicates[gate], (void *)(intptr_t)gate, initialize_for_dispatch);
     __asm__ volatile("");
 }
 

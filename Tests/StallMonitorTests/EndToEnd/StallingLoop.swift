@@ -59,7 +59,7 @@ extension StallingLoop {
         let isReported = log.wait { $0.began.contains { $0.cause.lock != nil } }
         release()
         let id = log.began.first { $0.cause.lock != nil }?.id
-        let isOver = log.wait { $0.ended.contains { $0.id == id } }
+        let isOver = isReported && log.wait { $0.ended.contains { $0.id == id } }
         monitor.stop()
         end()
         #expect(isReported && isOver, "\(log.began.map(\.cause))")

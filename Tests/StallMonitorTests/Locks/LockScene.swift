@@ -106,11 +106,12 @@ extension LockScene {
         holdsIn: "initializeSlowly",
         hold: { gate in
             SlowGlobal.gate.store(gate, ordering: .relaxed)
+            let number = SlowGlobal.current.wrappingAdd(1, ordering: .relaxed).newValue
             let owner = holder { ready in
                 ready()
                 _ = SlowGlobal.value
             }
-            while !SlowGlobal.hasBegun.load(ordering: .relaxed) { usleep(1_000) }
+            while SlowGlobal.begun.load(ordering: .relaxed) < min(number, SlowGlobal.count) { usleep(1_000) }
             return owner
         },
         wait: { _ = SlowGlobal.value }
@@ -127,7 +128,7 @@ extension LockScene {
                 ready()
                 lock_run_dispatch_once(gate)
             }
-            while !lock_once_has_begun() { usleep(1_000) }
+            while !lock_once_has_begun(gate) { usleep(1_000) }
             return owner
         },
         wait: { lock_run_dispatch_once(onceGate.load(ordering: .relaxed)) }
@@ -229,16 +230,34 @@ final class MutexBox: Sendable {
     let mutex = Mutex(0)
 }
 
+/// Globals with a slow initialization. It happens only once, and a test that is repeated needs a fresh one.
 enum SlowGlobal {
+    static let count = 5
     static let gate = Atomic<Int32>(0)
-    /// Later threads now have to wait.
-    static let hasBegun = Atomic<Bool>(false)
+    /// The number of the present one, from 1.
+    static let current = Atomic<Int>(0)
+    /// How many initializations have begun: later threads now have to wait.
+    static let begun = Atomic<Int>(0)
 
-    static let value: Int = initializeSlowly()
+    private static let first: Int = initializeSlowly()
+    private static let second: Int = initializeSlowly()
+    private static let third: Int = initializeSlowly()
+    private static let fourth: Int = initializeSlowly()
+    private static let fifth: Int = initializeSlowly()
+
+    static var value: Int {
+        switch current.load(ordering: .relaxed) {
+        case 1: first
+        case 2: second
+        case 3: third
+        case 4: fourth
+        default: fifth
+        }
+    }
 
     @inline(never)
     private static func initializeSlowly() -> Int {
-        hasBegun.store(true, ordering: .relaxed)
+        begun.wrappingAdd(1, ordering: .relaxed)
         gate_wait(gate.load(ordering: .relaxed))
         return Int(gate.load(ordering: .relaxed))
     }

@@ -60,12 +60,12 @@ pid_t lock_start_joined(int gate, const char *name);
 /// Waits for the end of the last thread started by lock_start_joined.
 void lock_join_last(void);
 
-/// Runs a function that waits at the gate, lock_initialize, once in the process,
+/// Runs a function that waits at the gate, lock_initialize, once for each gate,
 /// through dispatch_once: callers that arrive during this time wait for its end.
 void lock_run_dispatch_once(int gate);
 
 /// Whether that function has begun.
-bool lock_once_has_begun(void);
+bool lock_once_has_begun(int gate);
 
 /// Names the calling thread, 15 bytes at most. \returns its number.
 pid_t lock_name_thread(const char *name);
