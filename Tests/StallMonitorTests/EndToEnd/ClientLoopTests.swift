@@ -65,7 +65,7 @@ struct ClientLoopTests {
         .repeatedWhenLate(by: .milliseconds(50))
     )
     func publicAPI() throws {
-        let (directory, log, loop) = (TemporaryDirectory(), EventLog(), PipeLoop())
+        let (directory, log, loop) = (TemporaryDirectory(inMemory: true), EventLog(), PipeLoop())
         let monitor = StallMonitor.start(
             StallMonitor.Configuration(directory: directory.path + "/reports", repeats: .everyStall),
             watching: .loops([loop]),

@@ -17,7 +17,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct CulpritTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
 
     /// The report of a stall with a stack that also satisfies `isWanted`. On a machine that gives the thread no CPU
     /// time a report may not; then the stall is repeated.

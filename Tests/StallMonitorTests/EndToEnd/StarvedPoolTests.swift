@@ -15,7 +15,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(10))
 )
 struct StarvedPoolTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
 
     private func play(_ scenes: String...) async throws -> PoolHostRun {
         let run = try await onThread { [directory] in try PoolHostRun(scenes, in: directory.path) }

@@ -13,7 +13,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct StarvedProcessTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
 
     /// The lines that the host printed.
     private func run(

@@ -4,7 +4,7 @@ import Testing
 /// Stalls just above the threshold, in a process whose main loop and main actor are watched.
 @Suite("Stalls of 250 to 300 ms", .serialized, .timeLimit(.minutes(10)))
 struct ThresholdStallTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
 
     @Test(
         "Every way to run code on a loop is reported as blocked once, in time, with its culprit"

@@ -11,7 +11,7 @@ import Testing
 struct VictimTests {
     @Test("Clients that connect during the stall are in its report", .repeatedWhenLate(by: .milliseconds(50)))
     func clients() throws {
-        let (directory, log, worker) = (TemporaryDirectory(), EventLog(), StallingLoop())
+        let (directory, log, worker) = (TemporaryDirectory(inMemory: true), EventLog(), StallingLoop())
         let monitor = StallMonitor.start(
             .init(directory: directory.path + "/reports", repeats: .everyStall),
             watching: [worker.loop],

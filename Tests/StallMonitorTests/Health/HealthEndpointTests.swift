@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Health probes on a port")
 struct HealthEndpointTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
 
     /// Stands for a request that is longer than any probe's.
     private static let endless = "endless"

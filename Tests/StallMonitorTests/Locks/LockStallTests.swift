@@ -20,7 +20,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(20))
 )
 struct LockStallTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
     private let log = EventLog()
     private let worker = StallingLoop()
 

@@ -19,7 +19,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(20))
 )
 struct PortStallTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
     private let log = EventLog()
     private let worker = StallingLoop()
     private let replies = EventRunLoop.Mode("replies")

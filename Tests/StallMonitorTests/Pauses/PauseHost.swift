@@ -11,7 +11,7 @@ import Testing
 
 /// A running `pause-host`. It ends with this value. Waiting for it blocks no thread.
 final class PauseHost: Sendable {
-    let directory = TemporaryDirectory()
+    let directory = TemporaryDirectory(inMemory: true)
     private let process = Process()
     private let input = Pipe()
     private let lines = Lines()

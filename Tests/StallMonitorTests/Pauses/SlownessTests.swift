@@ -17,7 +17,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct SlownessTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
     private let log = EventLog()
     private let worker = StallingLoop()
 

@@ -16,7 +16,7 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct RepeatedStallTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
     private let log = EventLog()
     private let worker = StallingLoop()
 

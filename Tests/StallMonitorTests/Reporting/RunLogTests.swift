@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Making the run record")
 struct RunLogTests {
-    private let directory = TemporaryDirectory()
+    private let directory = TemporaryDirectory(inMemory: true)
     private let notices = Mailbox<StallNotice>(capacity: 2)
 
     /// The record that a reporter writes after the notices in the mailbox.
