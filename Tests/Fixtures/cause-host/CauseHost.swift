@@ -31,6 +31,9 @@ struct CauseHost {
         done.wait()
         // The end of the stall is detected at the next sample, and the report is written after that.
         usleep(300_000)
+        let reported = DispatchSemaphore(value: 0)
+        monitor.settle { reported.signal() }
+        _ = reported.wait(timeout: .now() + .seconds(30))
         monitor.stop()
         worker.stop()
 

@@ -39,6 +39,7 @@ struct MortalHost {
         victim.stall(for: .seconds(1))
         guard unsafe chdir("elsewhere") == 0 else { fail("no other directory") }
         victim.stall(for: .seconds(1))
+        victim.settle()
         victim.monitor.stop()
         tell("done", isLast: true)
     }
@@ -48,6 +49,9 @@ struct MortalHost {
         let victim = Victim(directory: directory)
         startThread { victim.stallAgainAndAgain() }
         sleep(.milliseconds(milliseconds))
+        // On a busy machine the first report can take longer.
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while !hasPromised.load(ordering: .relaxed), MonotonicInstant.now < deadline { sleep(.milliseconds(20)) }
         victim.monitor.stop()
         // The data that the run log's last fsync was for is safe now.
         tell("done", isLast: true)

@@ -56,6 +56,14 @@ final class Victim: Sendable {
         }
     }
 
+    /// Returns when everything known now is reported, or after half a minute.
+    func settle() {
+        let isSettled = Atomic(false)
+        monitor.settle { isSettled.store(true, ordering: .relaxed) }
+        let deadline = MonotonicInstant.now + .seconds(30)
+        while !isSettled.load(ordering: .relaxed), MonotonicInstant.now < deadline { sleep(.milliseconds(20)) }
+    }
+
     func stallAgainAndAgain() {
         while true {
             stall(for: .milliseconds(Int.random(in: 50...900)))
@@ -133,10 +141,14 @@ final class Victim: Sendable {
     }
 }
 
+/// Whether a report was recorded as promised.
+let hasPromised = Atomic(false)
+
 /// Writes the report under another id, and records it as promised once the write has returned.
 private func writeAgain(_ report: StallReport, in directory: String) {
     var copy = report
     copy.id = .make()
     guard (try? ReportDirectory(path: directory).write(copy)) != nil else { fail("the report was not written") }
     unsafe write_log_promise(ReportFileName(.stall, copy.id).description)
+    hasPromised.store(true, ordering: .relaxed)
 }

@@ -145,7 +145,7 @@ final class Told: Sendable {
 
     /// The reports up to a moment at which no further one can arrive: waits for the first one.
     func take() -> [StallReport] {
-        _ = arrived.wait(timeout: .now() + .seconds(3))
+        _ = arrived.wait(timeout: .now() + .seconds(10))
         usleep(120_000)
         while arrived.wait(timeout: .now()) == .success {}
         return reports.withLock { reports in
