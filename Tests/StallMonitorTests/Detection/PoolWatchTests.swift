@@ -7,7 +7,8 @@ import Testing
 
 @testable import StallMonitor
 
-/// A pool as the watchdog sees it, look by look: the jobs begin and end now, the looks have simulated times.
+/// A pool as the watchdog sees it, look by look: the jobs begin and end now, the looks have simulated times. A tick lasts so long
+/// that the test's own time does not count.
 @Suite("When a task pool is starved")
 struct PoolDetectionTests {
     private let pool = TaskPoolHeartbeat(label: "workers", width: 2)
@@ -15,7 +16,7 @@ struct PoolDetectionTests {
     private let start = MonotonicInstant.now
 
     private func watched(
-        _ rule: StallRule = StallRule(repeated: nil, congested: nil),
+        _ rule: StallRule = StallRule(tick: .seconds(50), repeated: nil, congested: nil),
         oneByOne: Bool = false
     ) -> WatchedLoop {
         let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
@@ -32,7 +33,7 @@ struct PoolDetectionTests {
 
     /// What the look after this many ticks finds. Nothing dismisses a candidate.
     private func look(_ watched: WatchedLoop, after ticks: Int) -> [StallFinding] {
-        let findings = watched.look(at: start + .milliseconds(50) * ticks + .milliseconds(40), late: false).1
+        let findings = watched.look(at: start + .seconds(50) * ticks + .seconds(40), late: false).1
         for finding in findings { if case .candidate = finding.decision { watched.confirm(finding.category) } }
         return findings
     }
@@ -53,7 +54,7 @@ struct PoolDetectionTests {
         for tick in 0..<5 { #expect(look(watched, after: tick) == []) }
         let span = try #require(begins(look(watched, after: 5)))
         #expect(span.isExact == false || span.earliestStart.nanoseconds == since)
-        #expect(span.earliestStart.nanoseconds == since && span.length >= .milliseconds(250))
+        #expect(span.earliestStart.nanoseconds == since && span.length >= .seconds(250))
         for tick in 6..<40 { #expect(look(watched, after: tick).allSatisfy { begins([$0]) == nil }) }
         for job in jobs { pool.didRun(job) }
     }
@@ -138,7 +139,7 @@ struct PoolDetectionTests {
 
     @Test("The tick and the threshold are those of the rule")
     func rule() {
-        let watched = watched(StallRule(tick: .milliseconds(50), ticks: 20, repeated: nil, congested: nil))
+        let watched = watched(StallRule(tick: .seconds(50), ticks: 20, repeated: nil, congested: nil))
         let jobs = [pool.willRun(), pool.willRun()]
         for tick in 0..<20 { #expect(look(watched, after: tick) == []) }
         #expect(begins(look(watched, after: 20)) != nil)

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import RunLoopKit
 import StallReports
@@ -27,8 +28,12 @@ struct VictimTests {
         // Now the loop has slept with the source.
         worker.perform {}
         usleep(100_000)
-        worker.loop.perform { _ = stallInSleep(600) }
-        usleep(50_000)
+        let begun = DispatchSemaphore(value: 0)
+        worker.loop.perform {
+            begun.signal()
+            _ = stallInSleep(600)
+        }
+        begun.wait()
         let clients = (0..<3).map { _ in Self.connect(to: listener) }
         #expect(log.wait { !$0.ended.isEmpty })
         monitor.stop()

@@ -21,9 +21,10 @@ import Testing
 struct WaitingStallTests {
     private let directory = TemporaryDirectory()
 
-    /// The report of a stall by `work`, closed.
+    /// The report of a stall by `work`, closed. Calls `whenBegun` once the stall is reported.
     private func report(
         _ change: (inout StallMonitor.Configuration) -> Void = { _ in },
+        whenBegun: @escaping @Sendable () -> Void = {},
         of work: @escaping @Sendable () -> Void
     ) async throws -> StallReport {
         var configuration = StallMonitor.Configuration(directory: directory.path + "/reports", repeats: .everyStall)
@@ -32,7 +33,10 @@ struct WaitingStallTests {
         // Checked on the test's own task: an expectation on another thread would not belong to the test.
         let report = try await onThread { [configuration] in
             let (log, worker) = (EventLog(), StallingLoop())
-            let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+            let monitor = StallMonitor.start(configuration, watching: [worker.loop]) { event in
+                if case .began = event { whenBegun() }
+                log.handler(event)
+            }
             worker.perform(work)
             let isReported = log.wait { !$0.ended.isEmpty }
             monitor.stop()
@@ -92,7 +96,7 @@ struct WaitingStallTests {
 
     @Test("waitpid(2) is reported with the child's id and name")
     func child() async throws {
-        let report = try await report { _ = stallInWait(seconds: "0.7") }
+        let report = try await report { _ = stallInWait(seconds: "2") }
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "wait4")
         #expect(report.cause.summary.contains(" (sleep) to end in wait4(2)"), "\(report.cause.summary)")
     }
@@ -103,12 +107,16 @@ struct WaitingStallTests {
         _ = FileManager.default.createFile(atPath: path, contents: nil)
         let holder = Process()
         holder.executableURL = URL(filePath: "/usr/bin/flock")
-        holder.arguments = [path, "sh", "-c", "echo locked; sleep 1"]
-        let output = Pipe()
-        holder.standardOutput = output
+        holder.arguments = [path, "sh", "-c", "echo locked; exec timeout 60 head -c 1"]
+        let (input, output) = (Pipe(), Pipe())
+        (holder.standardInput, holder.standardOutput) = (input, output)
         try holder.run()
         _ = try await onThread { [reading = output.fileHandleForReading] in try reading.read(upToCount: 7) }
-        let report = try await report { _ = stallInFileLock(path) }
+        // However late the machine is, the lock is held until the holder is known.
+        let release: @Sendable () -> Void = { [writing = input.fileHandleForWriting] in
+            try? writing.write(contentsOf: Data([10]))
+        }
+        let report = try await report(whenBegun: release) { _ = stallInFileLock(path) }
         // The process has ended with its lock.
         let descriptor = try #require(report.cause.systemCall?.descriptors?.first)
         #expect(argument("operation", report) == "LOCK_EX" && descriptor.target == path)
@@ -221,9 +229,10 @@ struct WaitingStallTests {
                 readSmallFile("/proc/\(pid)/stat")?.split(separator: ")").last?.dropFirst().first
             }
             let sleep = (0..<600).first { SystemCall(number: $0, arguments: []).name == "clock_nanosleep" } ?? 0
-            while calls().first != "\(sleep)", state() != "Z" { sched_yield() }
+            func isAlive() -> Bool { state().map { $0 != "Z" } ?? false }
+            while calls().first != "\(sleep)", isAlive() { sched_yield() }
             kill(pid, SIGSTOP)
-            while state() != "T", state() != "Z" { sched_yield() }
+            while state() != "T", isAlive() { sched_yield() }
             kill(pid, SIGCONT)
             return String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
                 .split(separator: "\n").map(String.init)

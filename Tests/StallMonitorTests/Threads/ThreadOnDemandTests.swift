@@ -34,13 +34,14 @@ struct ThreadOnDemandTests {
     @Test("A thread that finds work when about to end continues")
     func staysForWork() throws {
         let left = Mutex<[Bool]>([])
+        let ended = TickSemaphore()
         thread.demand {
             let first = thread.leave { false }
             let second = thread.leave { true }
             left.withLock { $0 = [first, second] }
+            ended.signal()
         }
-        let deadline = MonotonicInstant.now + .seconds(60)
-        while left.withLock({ $0.isEmpty }), MonotonicInstant.now < deadline { #expect(thread.join(by: deadline)) }
+        try #require(ended.wait(until: .now + .seconds(60)))
         #expect(left.withLock { $0 } == [false, true])
     }
 

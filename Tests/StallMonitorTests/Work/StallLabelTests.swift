@@ -162,7 +162,7 @@ struct StallLabelTests {
             children += 1
             let child = fork()
             if child == 0 {
-                alarm(5)
+                alarm(60)
                 table.end(.thread(1))
                 _exit(0)
             }
