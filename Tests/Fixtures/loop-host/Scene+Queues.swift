@@ -106,8 +106,9 @@ extension Scene {
         }
         RunLoop.main.add(turns, forMode: .default)
         RunLoop.main.add(stall, forMode: .default)
-        RunLoop.main.run(until: Date(timeIntervalSinceNow: 1.6))
-        LoopHost.stop(monitor)
+        // The loop turns until the end: while this thread waited for the report, it would be stalled.
+        RunLoop.main.run(until: Date(timeIntervalSinceNow: 3))
+        monitor.stop()
     }
 
     private func onThread(_ done: DispatchGroup, _ body: @escaping @Sendable () -> Void) {
