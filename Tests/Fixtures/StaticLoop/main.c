@@ -73,12 +73,12 @@ static void try_interrupted(int way) {
 }
 
 static void try_time_left(void) {
-    struct timeval left = {.tv_sec = 3};
+    struct timeval left = {.tv_sec = 60};
     fd_set readable;
     FD_ZERO(&readable);
     FD_SET(file, &readable);
     expect("select", "ready", select(file + 1, &readable, NULL, NULL, &left), 1);
-    expect("select", "time left", left.tv_sec == 2 && left.tv_usec > 0, 1);
+    expect("select", "time left", left.tv_sec >= 30 && left.tv_sec < 60, 1);
     left = (struct timeval){.tv_sec = -1};
     expect("select", "negative time", select(0, NULL, NULL, NULL, &left) < 0 && errno == EINVAL, 1);
 }

@@ -22,6 +22,19 @@ struct HealthEndpointTests {
         return StallMonitor.start(configuration, watching: loops.map(\.loop))
     }
 
+    /// The answer to a request, repeated until it is due: a probe that a busy machine delays by two seconds is closed without a
+    /// word. The time limit only ends a hang.
+    private func answer(
+        _ request: String = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
+        on port: Int,
+        until isDue: (String) -> Bool = { !$0.isEmpty }
+    ) throws -> String {
+        var answer = ""
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while !isDue(answer), MonotonicInstant.now < deadline { answer = try Probe(port).answer(request) }
+        return answer
+    }
+
     @Test(
         "a stalled loop makes the answer a failure after a while, until the loop turns again"
     )
@@ -33,18 +46,18 @@ struct HealthEndpointTests {
             worker.end()
         }
         let port = try #require(monitor.healthPort)
-        let healthy = try Probe(port).answer("GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        let healthy = try answer(on: port)
         #expect(healthy.hasPrefix("HTTP/1.1 200 OK\r\n") && healthy.contains(#""state":"healthy""#), "\(healthy)")
         let end = DispatchSemaphore(value: 0)
         worker.loop.perform { end.wait() }
-        var answer = ""
         // However late the machine is, the answer comes.
-        while !answer.hasPrefix("HTTP/1.1 503 ") { answer = try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n") }
-        #expect(answer.contains(#""state":"stalled""#) && answer.contains(#""type":"run_loop""#), "\(answer)")
-        let head = try Probe(port).answer("HEAD /health?x=1 HTTP/1.0\n\n")
+        let stalled = try answer(on: port) { $0.hasPrefix("HTTP/1.1 503 ") }
+        #expect(stalled.contains(#""state":"stalled""#) && stalled.contains(#""type":"run_loop""#), "\(stalled)")
+        let head = try answer("HEAD /health?x=1 HTTP/1.0\n\n", on: port)
         #expect(head.hasPrefix("HTTP/1.1 503 ") && head.hasSuffix("\r\n\r\n"), "\(head)")
         end.signal()
-        while !answer.hasPrefix("HTTP/1.1 200 ") { answer = try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n") }
+        let last = try answer(on: port) { $0.hasPrefix("HTTP/1.1 200 ") }
+        #expect(last.hasPrefix("HTTP/1.1 200 "), "\(last)")
     }
 
     @Test(
@@ -60,9 +73,9 @@ struct HealthEndpointTests {
         let monitor = monitor()
         defer { monitor.stop() }
         let port = try #require(monitor.healthPort)
-        let answer = try Probe(port).answer(request == Self.endless ? String(repeating: "a", count: 10_000) : request)
-        #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(answer)")
-        #expect(try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
+        let refusal = try answer(request == Self.endless ? String(repeating: "a", count: 10_000) : request, on: port)
+        #expect(refusal.hasPrefix("HTTP/1.1 \(status) "), "\(refusal)")
+        #expect(try answer(on: port).hasPrefix("HTTP/1.1 200 "))
     }
 
     @Test("clients that send nothing block others only briefly, and a request may arrive in pieces")
@@ -71,21 +84,20 @@ struct HealthEndpointTests {
         defer { monitor.stop() }
         let port = try #require(monitor.healthPort)
         let silent = try (0..<40).map { _ in try Probe(port) }
-        var probed = ""
-        while probed.isEmpty { probed = try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n") }
-        #expect(probed.hasPrefix("HTTP/1.1 200 "))
+        #expect(try answer(on: port).hasPrefix("HTTP/1.1 200 "))
         for probe in silent { #expect(probe.rest().isEmpty, "closed without a word") }
         // A probe that a busy machine delays by two seconds is closed: the next one is not.
-        var answer = ""
-        while answer.isEmpty {
+        var whole = ""
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while whole.isEmpty, MonotonicInstant.now < deadline {
             let slow = try Probe(port)
             for piece in ["GET /hea", "lth HTTP/1.1\r", "\n\r"] {
                 slow.send(piece)
                 sched_yield()
             }
-            answer = try slow.answer("\n")
+            whole = try slow.answer("\n")
         }
-        #expect(answer.hasPrefix("HTTP/1.1 200 "))
+        #expect(whole.hasPrefix("HTTP/1.1 200 "))
     }
 
     @Test("if the port cannot be opened, that is reported, and the monitor watches anyway")
@@ -97,7 +109,12 @@ struct HealthEndpointTests {
             let second = monitor(port: port, address: address)
             #expect(second.healthPort == nil && second.isRunning)
             // The reporter reports it, a moment later.
-            while !second.health.problems.contains(where: { $0.code == .healthEndpointUnavailable }) { sched_yield() }
+            func isReported() -> Bool {
+                second.health.problems.contains { $0.code == .healthEndpointUnavailable }
+            }
+            let deadline = MonotonicInstant.now + .seconds(60)
+            while !isReported(), MonotonicInstant.now < deadline { sched_yield() }
+            #expect(isReported())
             second.stop()
         }
     }

