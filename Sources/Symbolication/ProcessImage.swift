@@ -1,3 +1,5 @@
+import Glibc
+
 /// What the addresses of a process are resolved with: where its modules are, and their first pages. Of a process that has ended,
 /// this is what was remembered.
 struct ProcessImage: ~Copyable {
@@ -44,5 +46,94 @@ struct RememberedModules: Sendable {
     private func knows(_ address: UInt) -> Bool {
         guard map.contains(address) else { return false }
         return map.headerMapping(around: address).map { modules[$0] != nil } ?? true
+    }
+}
+
+/// A process's memory, read without ever faulting: reading an unmapped address from `/proc/PID/mem` returns an error.
+struct ProcessMemory: ~Copyable {
+    private let file: Int32
+
+    /// Without `/proc`, or if the other process's memory may not be read, nothing can be read.
+    init(of process: ProcessDirectory) { file = unsafe open(process.path + "/mem", O_RDONLY | O_CLOEXEC) }
+
+    deinit {
+        if file >= 0 { close(file) }
+    }
+
+    /// - Returns: `count` bytes, or as many as are mapped from `address` on, or nil if not even the first is.
+    func read(_ address: UInt, count: Int) -> [UInt8]? {
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
+            initialized = unsafe max(0, pread(file, buffer.baseAddress, count, off_t(bitPattern: address)))
+        }
+        return bytes.isEmpty ? nil : bytes
+    }
+}
+
+/// The directory of a process in `/proc`.
+struct ProcessDirectory: Sendable, Hashable {
+    private let processID: Int32?
+
+    static let own = ProcessDirectory(processID: nil)
+
+    init(processID: Int32) { self.init(processID: Optional(processID)) }
+
+    private init(processID: Int32?) { self.processID = processID }
+
+    /// For a process whose first thread has ended, the directory of another thread: the first one's files show a process
+    /// without memory.
+    var path: String {
+        guard let processID else { return "/proc/self" }
+        let whole = "/proc/\(processID)"
+        if Self.hasMemory(whole) { return whole }
+        return directoryNames(whole + "/task").map { "\(whole)/task/\($0)" }.first(where: Self.hasMemory) ?? whole
+    }
+
+    /// A thread with memory has an executable.
+    private static func hasMemory(_ path: String) -> Bool {
+        var byte: CChar = 0
+        return unsafe readlink(path + "/exe", &byte, 1) > 0
+    }
+
+    /// The same file as the process itself sees it: it may be in another mount namespace or have another root directory.
+    func file(_ path: String) -> String { self == .own ? path : "\(self.path)/root\(path)" }
+
+    /// The kernel's path of the running executable, with its mark if it was deleted.
+    var executable: String? {
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, initialized in
+            initialized = unsafe buffer.withMemoryRebound(to: CChar.self) {
+                unsafe max(0, readlink(path + "/exe", $0.baseAddress!, $0.count))
+            }
+        }
+        return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
+    }
+}
+
+/// The names in a directory, without `.` and `..`. Empty if it cannot be read.
+func directoryNames(_ path: String, limit: Int = .max) -> [String] {
+    guard let directory = unsafe opendir(path) else { return [] }
+    defer { unsafe closedir(directory) }
+    var names: [String] = []
+    while names.count < limit, let entry = unsafe readdir(directory) {
+        let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
+            unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+        }
+        if name != ".", name != ".." { names.append(name) }
+    }
+    return names
+}
+
+/// - Returns: The whole of a file whose size is not known in advance, or nil. Retries EINTR.
+func readWholeFile(_ path: String) -> [UInt8]? {
+    let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    var whole: [UInt8] = []
+    var part = [UInt8](repeating: 0, count: 64 * 1024)
+    while true {
+        let count = unsafe part.withUnsafeMutableBytes { unsafe Glibc.read(file, $0.baseAddress, $0.count) }
+        if count < 0 && errno == EINTR { continue }
+        if count < 0 { return nil }
+        if count == 0 { return whole }
+        whole += part[..<count]
     }
 }
