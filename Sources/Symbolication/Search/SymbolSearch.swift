@@ -1,3 +1,7 @@
+import CElf
+import Glibc
+import Synchronization
+
 /// Where symbol files are searched. A file is used only if its build id is the module's.
 public struct SymbolSearch: Sendable {
     /// Directories to search first. In each: `.build-id/xx/yyyy.debug`, the module's file name with and without `.debug`, and
@@ -74,7 +78,7 @@ extension SymbolSearch {
         }
         if let link = try module?.debugLink(allowance) {
             for path in paths(of: link, for: sought) where seen.insert(path).inserted {
-                if let file = try accepted(path, link, sought, allowance, &problems) { return file }
+                if let file = try accepted(path, by: link, sought, allowance, &problems) { return file }
             }
         }
         return try download(sought, allowance, &problems)
@@ -99,45 +103,26 @@ extension SymbolSearch {
     }
 
     /// Nil without a problem if there is no file, and with a problem if it is the wrong one.
+    ///
+    /// - Parameter link: The link in the module that names the file, if one does.
     private func accepted(
         _ path: String,
+        by link: DebugLink? = nil,
         _ sought: SoughtModule,
         _ allowance: Allowance,
         _ problems: inout [SymbolProblem]
     ) throws(SymbolProblem) -> ELFFile? {
         do throws(SymbolProblem) {
             let file = try ELFFile(path: path, allowance)
-            try sought.check(file, allowance)
+            if let link { try sought.check(file, by: link, allowance) } else { try sought.check(file, allowance) }
             return file
         } catch {
             if error.isOfBudget { throw error }
             // A directory of symbol files is not a symbol file, and a given file may belong to another module.
             let isGiven =
-                directories.contains(path) && !sought.candidates.contains(path)
+                link == nil && directories.contains(path) && !sought.candidates.contains(path)
                 && [.notAFile, .otherBuild, .noBuildID].contains(error.code)
-            let isPassedOver = error.code == .missingFile || isGiven
-            if !isPassedOver { problems.append(error) }
-            return nil
-        }
-    }
-
-    private func accepted(
-        _ path: String,
-        _ link: DebugLink,
-        _ sought: SoughtModule,
-        _ allowance: Allowance,
-        _ problems: inout [SymbolProblem]
-    ) throws(SymbolProblem) -> ELFFile? {
-        do throws(SymbolProblem) {
-            let file = try ELFFile(path: path, allowance)
-            guard file.buildID == sought.buildID else { throw SymbolProblem(.otherBuild, path: path) }
-            guard try file.image.checksum(allowance) == link.checksum else {
-                throw SymbolProblem(.checksum, path: path)
-            }
-            return file
-        } catch {
-            if error.isOfBudget { throw error }
-            if error.code != .missingFile { problems.append(error) }
+            if error.code != .missingFile, !isGiven { problems.append(error) }
             return nil
         }
     }
@@ -150,12 +135,8 @@ extension SymbolSearch {
         guard let server, let id = sought.buildID, sought.isSearchable else { return nil }
         do throws(SymbolProblem) {
             let path = try server.symbolFile(buildID: id, within: allowance.timeLeft)
-            return try accepted(
-                path,
-                SoughtModule(path: sought.path, buildID: id, candidates: []),
-                allowance,
-                &problems
-            )
+            let module = SoughtModule(path: sought.path, buildID: id, candidates: [])
+            return try accepted(path, module, allowance, &problems)
         } catch {
             problems.append(SymbolProblem(error.code, path: sought.path, detail: error.detail))
             return nil
@@ -176,11 +157,91 @@ extension SoughtModule {
         guard buildID == file.buildID else { throw SymbolProblem(.otherBuild, path: file.image.path) }
         guard buildID != nil || firstPage != nil else { throw SymbolProblem(.noBuildID, path: file.image.path) }
     }
+
+    /// Throws unless it is the file that the module's link names.
+    func check(_ file: ELFFile, by link: DebugLink, _ allowance: Allowance) throws(SymbolProblem) {
+        guard buildID == file.buildID else { throw SymbolProblem(.otherBuild, path: file.image.path) }
+        guard try file.image.checksum(allowance) == link.checksum else {
+            throw SymbolProblem(.checksum, path: file.image.path)
+        }
+    }
 }
 
 extension ELFFile {
     /// Whether it has more symbols than a stripped module.
     fileprivate var isSymbolFile: Bool {
         hasDebugInformation || section(".symtab").map { !$0.range.isEmpty } == true
+    }
+}
+
+/// The contents of directories of symbol files, by build id: each directory is scanned once, when a module was not found there
+/// by its name.
+final class SymbolFolders: Sendable {
+    private let found = Mutex<[String: [String: [String]]]>([:])
+
+    /// The number of entries read in one directory including its subdirectories, and the greatest depth.
+    private static let entryLimit = 20_000
+    private static let depthLimit = 6
+
+    /// The files of the module's build. Empty without a build id.
+    func files(
+        of sought: SoughtModule,
+        in directories: [String],
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> [String] {
+        guard let id = sought.buildID, sought.isSearchable else { return [] }
+        var files: [String] = []
+        for directory in directories {
+            var known = found.withLock { $0[directory] }
+            if known == nil { known = try Self.index(directory, allowance) }
+            found.withLock { $0[directory] = known }
+            files += known?[id] ?? []
+        }
+        return files
+    }
+
+    /// - Returns: Paths by build id, those in higher directories first.
+    private static func index(
+        _ directory: String,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> [String: [String]] {
+        var files: [String: [String]] = [:]
+        var folders = [(path: directory, depth: 0)]
+        var left = entryLimit
+        while left > 0, !folders.isEmpty {
+            let folder = folders.removeFirst()
+            // Sorted, so that the same file is used each time.
+            for name in directoryNames(folder.path, limit: left).sorted() {
+                try allowance.checkTime()
+                left -= 1
+                let path = "\(folder.path)/\(name)"
+                if isFolder(path) {
+                    if folder.depth < depthLimit { folders.append((path, folder.depth + 1)) }
+                } else if let id = try buildID(of: path, allowance) {
+                    files[id, default: []].append(path)
+                }
+            }
+        }
+        return files
+    }
+
+    /// Does not follow links: they could form a cycle.
+    private static func isFolder(_ path: String) -> Bool {
+        var status = stat()
+        return unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+    }
+
+    /// Nil if the file is not a program, library or symbol file, or cannot be read.
+    private static func buildID(of path: String, _ allowance: Allowance) throws(SymbolProblem) -> String? {
+        do throws(SymbolProblem) {
+            let image = try FileImage(path: path, allowance)
+            guard let header = try image.value(Elf64_Ehdr.self, at: 0, allowance), header.e_ident.0 == 0x7f,
+                header.e_type == UInt16(ET_EXEC) || header.e_type == UInt16(ET_DYN)
+            else { return nil }
+            return try ELFFile(image, allowance).buildID
+        } catch {
+            if error.isOfBudget { throw error }
+            return nil
+        }
     }
 }
