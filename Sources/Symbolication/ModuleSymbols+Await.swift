@@ -69,3 +69,44 @@ extension ELFFile {
         return (try image.passingBytes(first + low..<first + high, allowance), section.address + UInt64(low))
     }
 }
+
+/// Finds where an asynchronous function awaits.
+///
+/// The captured address of an awaiting function is that of the function that resumes it, a part that the compiler has split
+/// off. In optimised code that part begins with what follows the `await`, often on another line. The line of the `await` itself
+/// is where the part before it stored the resume function's address. This finds that place in the surrounding code.
+public enum Suspension {
+    /// The greatest distance in practice between the resume function and the other parts of its function, in bytes.
+    public static let reach: UInt64 = 1 << 18
+
+    /// The addresses of the instructions that compute the address `resume`, lowest first. x86-64 only: empty on other
+    /// architectures.
+    ///
+    /// - Parameters:
+    ///   - resume: A resume function's first byte, in the same address space as `start`.
+    ///   - code: Machine code.
+    ///   - start: The address of the first byte of `code`.
+    public static func places(of resume: UInt64, in code: [UInt8], at start: UInt64) -> [UInt64] {
+        var places: [UInt64] = []
+        guard code.count >= leaLength else { return places }
+        for index in 0...(code.count - leaLength) where code[index + 1] == 0x8d && isLea(code[index], code[index + 2]) {
+            let next = start &+ UInt64(index + leaLength)
+            if next &+ UInt64(bitPattern: Int64(offset(in: code, at: index + 3))) == resume {
+                places.append(start &+ UInt64(index))
+            }
+        }
+        return places
+    }
+
+    /// `lea offset(%rip), %register`: REX.W [.R], 0x8d, mod 0 with r/m 5, a 32-bit offset from the next instruction.
+    private static let leaLength = 7
+
+    private static func isLea(_ prefix: UInt8, _ operands: UInt8) -> Bool {
+        prefix & 0xfb == 0x48 && operands & 0xc7 == 0x05
+    }
+
+    private static func offset(in code: [UInt8], at index: Int) -> Int32 {
+        let bits = (0..<4).reduce(UInt32(0)) { $0 | UInt32(code[index + $1]) << UInt32(8 * $1) }
+        return Int32(bitPattern: bits)
+    }
+}
