@@ -1,4 +1,108 @@
-import StallReports
+public import StallReports
+
+extension StallOutline {
+    /// Creates an outline from a report's JSON without parsing most of its stacks, which is many times as fast as reading the
+    /// report.
+    ///
+    /// - Throws: The reason why it is not a report, as `StallReport.init(json:)` does.
+    public init(checking bytes: [UInt8]) throws(ReportError) {
+        try ReportJSON.checkShape(of: bytes)
+        if let outline = StallOutline(json: bytes) {
+            guard outline.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
+            self = outline
+        } else {
+            self.init(try StallReport(json: bytes))
+        }
+    }
+
+    /// Creates an outline from a report's JSON; nil if that lacks data for an outline.
+    ///
+    /// Reports in the monitor's own format are read without a parser. The largest parts are parsed only if the outline needs
+    /// them: if the culprit has no name.
+    init?(json bytes: [UInt8]) {
+        let members = JSONMembers(bytes)
+        if let members, let outline = try? StallOutline(members) {
+            self = outline
+            return
+        }
+        let brief = members?.json(without: ["modules", "stacks"]) ?? bytes
+        guard let outline: StallOutline = (try? ReportJSON.decode(brief)) ?? (try? ReportJSON.decode(bytes)) else {
+            return nil
+        }
+        self = outline
+    }
+
+    /// Throws if the report is not in the monitor's format, or if its culprit has no name: a parser must read it then.
+    private init(_ report: JSONMembers) throws {
+        guard ReportJSON.reads(try required(report.text("schema")), as: StallReport.currentSchema) else {
+            throw JSONMembers.Irregular()
+        }
+        let share = try required(report.object("cause")).object("evidence").flatMap { evidence in
+            try Evidence(runDelayNs: evidence.number("run_delay_ns"), windowNs: evidence.number("window_ns"))
+                .runDelayShare
+        }
+        self.init(
+            id: try required(report.value("id") { ULID($0) }),
+            startedAt: try required(report.value("started_at") { Timestamp(rfc3339: $0) }),
+            endedAt: try report.value("ended_at") { Timestamp(rfc3339: $0) },
+            durationNs: try required(report.number("duration_ns")),
+            runDelayShare: share,
+            traits: Shared(try OutlineTraits(report)),
+            origin: Shared(try OutlineOrigin(report)),
+            suppressed: Int(clamping: try required(report.number("suppressed"))),
+            repeats: try report.json("repeats").map { try ReportJSON.decode($0) }
+        )
+    }
+}
+
+extension OutlineTraits {
+    fileprivate init(_ report: JSONMembers) throws {
+        let watched = try required(report.object("watched"))
+        let culprit = try StallReport.Culprit(required(report.object("culprit")))
+        self.init(
+            kind: StallKind(rawValue: try required(report.text("kind"))),
+            state: StallState(rawValue: try required(report.text("state"))),
+            severity: Severity(rawValue: try required(report.text("severity"))),
+            type: WatchedType(rawValue: try required(watched.text("type"))),
+            label: try required(watched.text("label")),
+            verdict: Verdict(rawValue: try required(required(report.object("cause")).text("verdict"))),
+            culprit: culprit,
+            culpritName: try required(culprit.function ?? culprit.symbol),
+            stackError: nil,
+            fingerprint: try required(report.value("fingerprint") { Fingerprint(rawValue: $0) }),
+            aliases: try report.json("aliases").map { try ReportJSON.decode($0) }
+        )
+    }
+}
+
+extension OutlineOrigin {
+    fileprivate init(_ report: JSONMembers) throws {
+        let identity = try report.object("service")
+        self.init(
+            run: try report.value("run") { ULID($0) },
+            host: try required(required(report.object("host")).text("name")),
+            service: try identity.map { try required($0.text("name")) },
+            release: try identity?.text("version")
+        )
+    }
+}
+
+extension StallReport.Culprit {
+    fileprivate init(_ culprit: JSONMembers) throws {
+        self.init(
+            function: try culprit.text("function"),
+            symbol: try culprit.text("symbol"),
+            module: try culprit.text("module"),
+            file: try culprit.text("file"),
+            line: try culprit.number("line").map { Int(clamping: $0) },
+            stack: Int(clamping: try required(culprit.number("stack"))),
+            frame: Int(clamping: try required(culprit.number("frame"))),
+            isAwaiting: try culprit.flag("awaiting")
+        )
+    }
+}
+
+// MARK: - With a parser
 
 extension StallOutline: Decodable {
     /// Decodes the needed parts of a report's JSON. Other parts are not checked.
