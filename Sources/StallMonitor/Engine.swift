@@ -168,7 +168,7 @@ struct EngineParts: Sendable {
         return Reporter(
             notices: notices,
             composer: composer,
-            publisher: ReportPublisher(writer: writer, notifier: FaultNotifier(tell)),
+            publisher: ReportPublisher(writer: writer, tell: tell),
             log: log,
             costs: StallCosts(meter: meter, ledger: ledger),
             throttle: ReportThrottle(rule: configuration.repeats),

@@ -83,31 +83,6 @@ public indirect enum StallEvent: Sendable {
     case mended(StallMonitorError)
 }
 
-/// Passes each fault to the handler once, and its end once.
-struct FaultNotifier {
-    private var reported: [StallMonitorError.Code: StallMonitorError] = [:]
-    private let handler: @Sendable (StallEvent) -> Void
-
-    init(_ handler: @escaping @Sendable (StallEvent) -> Void) {
-        self.handler = handler
-    }
-
-    mutating func notify(_ error: StallMonitorError) {
-        guard reported[error.code] == nil else { return }
-        reported[error.code] = error
-        handler(.fault(error))
-    }
-
-    mutating func mended(_ code: StallMonitorError.Code) {
-        if let error = reported.removeValue(forKey: code) { handler(.mended(error)) }
-    }
-
-    /// Reports it even if it was reported before.
-    func notifyAgain(_ error: StallMonitorError) {
-        handler(.fault(error))
-    }
-}
-
 /// Prints faults to standard error, for a server without a handler.
 enum StandardError {
     @Sendable static func log(_ event: StallEvent) {

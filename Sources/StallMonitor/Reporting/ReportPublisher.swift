@@ -1,12 +1,11 @@
 import RunLoopKit
 import StallReports
 
-/// The reporter's side of writing. The directory may be missing, full, read-only or not responding, and work again later.
-/// Confined to the reporter's thread, which waits for a working disk, so that a handler finds the report on disk. It does not
-/// wait for one that hangs.
+/// Hands reports and the run record to the writer. Confined to the reporter's thread, which waits for a working disk, so that a
+/// handler finds the report on disk. It does not wait for one that hangs.
 struct ReportPublisher {
     private let writer: ReportWriter
-    private var notifier: FaultNotifier
+    private var faults: WritingFaults
     /// Whether the disk did not answer in time. The reporter does not wait for it until it answers.
     private var isBehind = false
     /// Whether only the run record is still written. Waiting reports are lost then.
@@ -15,9 +14,10 @@ struct ReportPublisher {
     /// Numbers of the stalls that were not handled when `stop` could wait no longer.
     private var abandoned: Set<Int> = [] { didSet { noteUnmade() } }
 
-    init(writer: ReportWriter, notifier: FaultNotifier) {
+    /// - Parameter tell: Called when the reports cannot be written, and when they can be written again.
+    init(writer: ReportWriter, tell: @escaping @Sendable (StallEvent) -> Void) {
         self.writer = writer
-        self.notifier = notifier
+        faults = WritingFaults(of: writer.sinkName, FaultNotifier(tell))
     }
 
     /// Reports that will not reach the disk, or only in an old version. After `settle`, waiting reports are included.
@@ -80,8 +80,7 @@ struct ReportPublisher {
         let moment = MonotonicInstant.now + .milliseconds(200)
         isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.writeTimeout))
         isSettled = true
-        let lost = lostWrites
-        if lost > 0 { notifier.notifyAgain(StallMonitorError(.reportsLost, Self.losses(lost, writer.status.problem))) }
+        faults.noteFinalLoss(of: lostWrites, writer.status)
     }
 
     /// The last order to the writer.
@@ -109,34 +108,8 @@ struct ReportPublisher {
             isBehind = !writer.wait(until: .now + ReportWriter.writeTimeout)
         }
         let status = writer.status
-        if status.hangs(at: .now) {
-            notifier.notify(StallMonitorError(.reportDirectoryHangs, detail(of: status)))
-        } else if status.busy == nil, status.lastStep < ReportWriter.writeTimeout {
-            notifier.mended(.reportDirectoryHangs)
-        }
-        if let problem = status.problem {
-            let detail = "\(writer.sinkName): \(problem). \(detail(of: status))"
-            notifier.notify(StallMonitorError(.reportNotWritten, errno: problem.errorNumber, detail))
-        } else {
-            notifier.mended(.reportNotWritten)
-        }
-        notify(status.concerns, [.link, .openToOthers], as: .reportDirectoryExposed)
-        notify(status.concerns, [.filled], as: .reportDirectoryFilled)
-        if lost(status) > 0, !isSettled {
-            notifier.notify(StallMonitorError(.reportsLost, Self.losses(lost(status), status.problem)))
-        }
-    }
-
-    /// Reports a problem of the directory once, and its end once.
-    private mutating func notify(
-        _ concerns: Set<ReportDirectory.Concern>,
-        _ kinds: [ReportDirectory.Concern],
-        as code: StallMonitorError.Code
-    ) {
-        let found = kinds.filter(concerns.contains)
-        guard !found.isEmpty else { return notifier.mended(code) }
-        let path = writer.sinkName
-        notifier.notify(StallMonitorError(code, found.map { $0.advice(for: path) }.joined(separator: " Also: ")))
+        // At the end the losses are reported once more, all together.
+        faults.note(status, lost: isSettled ? 0 : lost(status))
     }
 
     private func lost(_ status: ReportWriter.Status) -> Int64 {
@@ -145,19 +118,4 @@ struct ReportPublisher {
 
     /// Makes the number visible to other threads.
     private func noteUnmade() { writer.note(unmade: unencodable + abandoned.count) }
-
-    private func detail(of status: ReportWriter.Status) -> String {
-        let path = writer.sinkName
-        return switch status.waitingReports {
-        case 0: "What comes is kept in memory, and written when \(path) can be written again."
-        case 1: "1 report of this run waits in memory, and is written when \(path) can be written again."
-        case let count:
-            "\(count) reports of this run wait in memory, and are written when \(path) can be written again."
-        }
-    }
-
-    private static func losses(_ count: Int64, _ problem: ReportError?) -> String {
-        let reason = problem?.description ?? "there was no time left, or the disk did not answer"
-        return "\(count) \(count == 1 ? "report is" : "reports are") lost: \(reason)."
-    }
 }

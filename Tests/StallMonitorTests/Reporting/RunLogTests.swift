@@ -25,7 +25,7 @@ struct RunLogTests {
         let reporter = Reporter(
             notices: notices,
             composer: ReportComposer(run: run, ownCode: OwnCode()),
-            publisher: ReportPublisher(writer: writer, notifier: FaultNotifier { _ in }),
+            publisher: ReportPublisher(writer: writer, tell: { _ in }),
             log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
             costs: StallCosts(meter: meter, ledger: ledger),
             tell: { _ in }

@@ -20,7 +20,7 @@ struct ReportPublisherTests {
 
     @Test("When stop can wait no longer, each remaining stall is counted once and reported as lost")
     func noTimeLeft() {
-        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        var publisher = ReportPublisher(writer: writer, tell: log.handler)
         let now = MonotonicInstant.now
         let span = StallSpan(earliestStart: now, latestStart: now, earliestEnd: now, latestEnd: now)
         let notices = [StallNotice.ended(7, span, nil), .ended(8, span, nil), .ended(7, span, nil), .checkpoint]
@@ -35,7 +35,7 @@ struct ReportPublisherTests {
 
     @Test("A waiting report is lost only after the end, not before")
     func waiting() {
-        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        var publisher = ReportPublisher(writer: writer, tell: log.handler)
         let name = ReportFileName(.stall, .make())
         writer.order { $0.put(PendingDocument(name: name, bytes: [1], isFinal: true)) }
         #expect(publisher.lostWrites == 0 && publisher.record.waiting == 1 && publisher.record.waitingBytes == 1)
@@ -70,7 +70,7 @@ struct ReportPublisherTests {
             changed: {}
         )
         let thread = try MonitorThread(name: "stall-writer") { writer.run() }
-        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        var publisher = ReportPublisher(writer: writer, tell: log.handler)
         publisher.prepare()
         writeThrice(&publisher, writer)
         let told = log.faults.filter { $0.code == .reportDirectoryExposed }
@@ -95,7 +95,7 @@ struct ReportPublisherTests {
         let store = ReportDirectory(path: directory.path, limits: .init(reports: 2))
         let writer = ReportWriter(sink: DirectorySink(store), limits: .init(), meter: CostMeter(), changed: {})
         let thread = try MonitorThread(name: "stall-writer") { writer.run() }
-        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        var publisher = ReportPublisher(writer: writer, tell: log.handler)
         publisher.prepare()
         #expect(!log.faults.contains { $0.code == .reportDirectoryFilled })
         writeThrice(&publisher, writer)
@@ -113,7 +113,7 @@ struct ReportPublisherTests {
         let (sink, log) = (DistantSink(), EventLog())
         let writer = ReportWriter(sink: sink, limits: .init(), meter: CostMeter(), changed: {})
         let thread = try MonitorThread(name: "stall-writer") { writer.run() }
-        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        var publisher = ReportPublisher(writer: writer, tell: log.handler)
         let name = ReportFileName(.stall, .make())
         for version: UInt8 in 1...2 {
             writer.order { $0.put(PendingDocument(name: name, bytes: [version], isFinal: version == 2)) }
