@@ -102,7 +102,7 @@ struct EngineParts: Sendable {
     /// Where reports are written, wherever the server's working directory will be.
     private let directory: String
     private let run: RunIdentity
-    private let meter = CostMeter()
+    let meter = CostMeter()
     private let supply = SupplyLocation()
 
     init(_ configuration: StallMonitor.Configuration) {

@@ -173,7 +173,12 @@ extension OutsideReporter {
             costs.permits(isSample ? .sample : .detection, at: .now) ? nil : costs.refusal
         }
         if let refusal { return .refused(refusal) }
-        switch parts.measure({ process.sampler.capture(threadID: threadID, within: patience) }) {
+        let result = parts.meter.measure {
+            process.sampler.capture(threadID: threadID, within: patience)
+        } costs: {
+            (try? $0.get()).map { [$0.cost] } ?? []
+        }
+        switch result {
         case .success(let stack): return .taken(stack)
         case .failure(let error): return .failed(error)
         }
@@ -190,7 +195,7 @@ extension OutsideReporter {
             return (state.lastStall, loop.identity, loop.process)
         }
         guard let (number, identity, process) = found else { return nil }
-        let observation = observation(stall, number, identity, process)
+        let observation = StallObservation(stall, number, identity, configuration.rule, of: process, parts.meter)
         parts.ledger.update { [observation] counts in
             if let pool = observation.pool {
                 counts.captures += pool.costs.count
@@ -201,63 +206,6 @@ extension OutsideReporter {
         parts.live.begin(observation)
         parts.notices.add(.began(observation))
         return number
-    }
-
-    private func observation(
-        _ stall: OutsideStall,
-        _ number: Int,
-        _ identity: WatchIdentity,
-        _ process: OutsideProcess
-    ) -> StallObservation {
-        let loop = SilentLoop(label: identity.name.label)
-        let sample = stall.pool == nil ? stall.stack.sample : nil
-        let lock = parts.measure {
-            sample.flatMap { process.lock(holding: stall.threadID, $0.stack) }
-        } costs: {
-            $0?.costs ?? []
-        }
-        return StallObservation(
-            number: number,
-            reportID: .make(),
-            watch: identity,
-            loop: .loop(loop),
-            category: stall.category,
-            rule: configuration.rule,
-            pulse: loop.heartbeat.pulse,
-            span: stall.span.span,
-            detectedAt: stall.detectedAt,
-            threadID: stall.threadID,
-            evidence: stall.account.flatMap { account in
-                process.window(
-                    since: account,
-                    threadID: stall.threadID,
-                    at: stall.detectedAt,
-                    leavingOut: stall.span.excluded
-                )
-            },
-            stack: StackOutcome(stall.stack),
-            samples: stall.samples.map(\.sample),
-            pool: stall.pool.map { observation(of: $0, stall, process) },
-            busy: stall.busy,
-            site: sample?.site,
-            others: nil,
-            lock: lock,
-            watchdogCPU: nil,
-            otherProcess: process,
-            awaited: stall.awaited,
-            loopFrame: sample?.loopFrame
-        )
-    }
-
-    private func observation(of pool: OutsidePool, _ stall: OutsideStall, _ process: OutsideProcess) -> PoolObservation
-    {
-        var found = PoolObservation(pool, of: process, at: stall.detectedAt, leavingOut: stall.span.excluded)
-        found.locks = parts.measure {
-            found.locks(in: process)
-        } costs: {
-            $0.flatMap(\.costs)
-        }
-        return found
     }
 
     /// The stall continues. Cheap: only the live record is updated.
@@ -305,27 +253,5 @@ extension OutsideReporter {
             at: now,
             leavingOut: span.excluded + afterEnd
         )
-    }
-}
-
-/// A loop that publishes nothing.
-private final class SilentLoop: WatchableLoop {
-    let label: String
-    let heartbeat = LoopHeartbeat()
-    let thread: LoopThread? = nil
-
-    init(label: String) { self.label = label }
-
-    func modeName(at index: Int) -> String? { nil }
-}
-
-extension StackOutcome {
-    fileprivate init(_ stack: OutsideStack) {
-        switch stack {
-        case .taken(let sample): self = .captured(sample.stack)
-        case .failed(let error): self = .failed(error)
-        case .refused(let reason): self = .unavailable(reason)
-        case .raced: self = .raced
-        }
     }
 }

@@ -46,6 +46,38 @@ package struct OutsideStall: Sendable {
     }
 }
 
+/// The workers of another process's task pool when no worker was free any more.
+package struct OutsidePool: Sendable {
+    /// The number of jobs that the pool runs at once.
+    package var width: Int
+    /// The worker that has been at its job for longest first.
+    package var workers: [Worker]
+
+    package init(width: Int, workers: [Worker]) { (self.width, self.workers) = (width, workers) }
+
+    /// A worker that stays at one job.
+    package struct Worker: Sendable {
+        package var threadID: Int32
+        /// Since when at the latest.
+        package var since: MonotonicInstant
+        /// The kernel's counts from when it had been at that job for a short time.
+        package var account: OutsideProcess.Account?
+        package var stack: OutsideStack
+
+        package init(
+            threadID: Int32,
+            since: MonotonicInstant,
+            account: OutsideProcess.Account?,
+            stack: OutsideStack
+        ) {
+            (self.threadID, self.since, self.account, self.stack) = (threadID, since, account, stack)
+        }
+    }
+
+    /// How many workers have their stacks taken at detection, and how many before and after it.
+    package static let (workerLimit, sampleLimit) = (PoolObservation.workerLimit, PoolObservation.sampleLimit)
+}
+
 /// The result of a capture.
 package enum OutsideCapture: Sendable {
     case taken(CapturedStack)

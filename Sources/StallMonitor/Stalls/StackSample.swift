@@ -17,6 +17,13 @@ struct StackSample: Sendable {
     var lock: LockFinding?
     /// The index of the loop's own frame, if it is not recognised by its name. The loop called the frames before it.
     var loopFrame: Int?
+
+    /// The same, as one of a pool.
+    func ofWorker(_ threadID: Int32?) -> StackSample {
+        var sample = self
+        sample.threadID = threadID
+        return sample
+    }
 }
 
 extension WaitProfile {
