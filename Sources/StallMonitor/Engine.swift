@@ -30,7 +30,7 @@ struct Engine: Sendable {
         self.parts = parts
         slowness = ExpectedSlowness(ledger: parts.ledger)
         startup = ExpectedSlowness(kind: .startup, ledger: parts.ledger)
-        reporterThread = try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }
+        reporterThread = try MonitorThread(name: "stall-reporter") { Reporter(parts, tell).run() }
         if configuration.keepsLiveRecord { parts.startRecording() } else { parts.live.close() }
         if configuration.keepsLiveRecord { ExitNotes.add(parts.live) }
         let stackSource = parts.makeStackSource()
@@ -98,12 +98,12 @@ struct EngineParts: Sendable {
     let ledger = WatchdogLedger()
     let live: LiveBoard
     let writer: ReportWriter
-    private let configuration: StallMonitor.Configuration
+    let configuration: StallMonitor.Configuration
+    let run: RunIdentity
+    let meter = CostMeter()
+    let supply = SupplyLocation()
     /// Where reports are written, wherever the server's working directory will be.
     private let directory: String
-    private let run: RunIdentity
-    let meter = CostMeter()
-    private let supply = SupplyLocation()
 
     init(_ configuration: StallMonitor.Configuration) {
         self.configuration = configuration
@@ -120,9 +120,6 @@ struct EngineParts: Sendable {
             startsThread: true
         )
     }
-
-    /// What the monitor has cost so far.
-    var totals: CostMeter.Totals { meter.totals }
 
     /// Installs the capture signal. If stacks cannot be taken, this is reported as a fault.
     func makeStackSource() -> StackSource {
@@ -154,41 +151,6 @@ struct EngineParts: Sendable {
         CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger)
     }
 
-    func makeReporter(_ handler: @escaping @Sendable (StallEvent) -> Void) -> Reporter {
-        let tell = meter.exempting(handler)
-        let composer = ReportComposer(run: run, ownCode: configuration.ownCode)
-        let log = RunLog(
-            run: run,
-            ledger: ledger,
-            meter: meter,
-            notices: notices,
-            longJob: configuration.longJob,
-            nameOfJob: composer.symbols.nameOfJob
-        )
-        return Reporter(
-            notices: notices,
-            composer: composer,
-            publisher: ReportPublisher(writer: writer, tell: tell),
-            log: log,
-            costs: StallCosts(meter: meter, ledger: ledger),
-            throttle: ReportThrottle(rule: configuration.repeats),
-            details: DetailsSource(labels: configuration.metadata, ask: configuration.details),
-            live: live,
-            supply: supply,
-            tell: tell
-        )
-    }
-
-    /// Takes a stack, and counts what that costs.
-    func measure(_ capture: () -> Result<CapturedStack, CaptureError>) -> Result<CapturedStack, CaptureError> {
-        meter.measure(capture) { (try? $0.get()).map { [$0.cost] } ?? [] }
-    }
-
-    /// The same for an operation that takes several stacks.
-    func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
-        meter.measure(capture, costs: costs)
-    }
-
     /// Keeps the live record from now on.
     ///
     /// - Parameter patience: The recorder's thread ends after this long without news. Nil: it stays.
@@ -196,6 +158,27 @@ struct EngineParts: Sendable {
         let recorder = ForkSafeMutex(LiveRecorder(board: live, run: run, directory: directory))
         // Held by one thread at a time: the next one starts after the previous one has left.
         live.record { recorder.withLock { $0.work(patience: patience) } }
+    }
+}
+
+/// The origin of reports. The same in every report of a run.
+struct RunIdentity: Sendable {
+    let id: ULID
+    let host: HostIdentity
+    let service: ServiceIdentity
+    let process: ProcessIdentity
+    let startedAt: Timestamp
+
+    /// The calling process.
+    ///
+    /// - Parameter service: Nil: named after its executable.
+    init(service: ServiceIdentity?) {
+        id = .make()
+        host = .current()
+        process = .current()
+        startedAt = .now()
+        let executable = process.executable?.split(separator: "/").last.map(String.init)
+        self.service = service ?? ServiceIdentity(name: executable ?? "unknown")
     }
 }
 

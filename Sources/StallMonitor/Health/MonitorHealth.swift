@@ -115,7 +115,7 @@ extension Engine {
     private func cost(isOver: Bool) -> StallMonitor.Cost {
         let status = parts.writer.status
         let lost = status.lost + status.unmade + (isOver ? status.waitingReports : 0)
-        let totals = parts.totals
+        let totals = parts.meter.totals
         let processor = totals.watching &+ totals.reporting &+ totals.writing
         return StallMonitor.Cost(
             processor: .nanoseconds(Int64(clamping: processor)),

@@ -69,7 +69,7 @@ package final class OutsideReporter: Sendable {
         let parts = EngineParts(own)
         self.parts = parts
         costs = Mutex(parts.makeCostGuard())
-        reporter = try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }
+        reporter = try MonitorThread(name: "stall-reporter") { Reporter(parts, tell).run() }
         // The recorder stays: there is no watchdog here to start it again when the process ends.
         parts.startRecording(patience: nil)
     }

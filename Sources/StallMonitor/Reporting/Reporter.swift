@@ -27,21 +27,24 @@ struct Reporter: ~Copyable {
     /// The stalls that have a report and are not over, by number.
     private var open: [Int: StallCase] = [:]
 
-    init(
-        notices: Mailbox<StallNotice>,
-        composer: ReportComposer,
-        publisher: ReportPublisher,
-        log: RunLog,
-        costs: StallCosts,
-        throttle: ReportThrottle = .init(rule: .init()),
-        details: DetailsSource = DetailsSource(),
-        live: LiveBoard = LiveBoard(),
-        supply: SupplyLocation = .init(),
-        tell: @escaping @Sendable (StallEvent) -> Void
-    ) {
-        (self.notices, self.composer, self.publisher, self.log) = (notices, composer, publisher, log)
-        (self.live, self.supply, self.costs, self.throttle) = (live, supply, costs, throttle)
-        (self.details, self.tell) = (details, tell)
+    /// - Parameter handler: Called with each event, on the reporter's thread. Its time does not count as the monitor's cost.
+    init(_ parts: EngineParts, _ handler: @escaping @Sendable (StallEvent) -> Void) {
+        let (configuration, meter) = (parts.configuration, parts.meter)
+        (notices, live, supply) = (parts.notices, parts.live, parts.supply)
+        tell = meter.exempting(handler)
+        composer = ReportComposer(run: parts.run, ownCode: configuration.ownCode)
+        publisher = ReportPublisher(writer: parts.writer, tell: tell)
+        log = RunLog(
+            run: parts.run,
+            ledger: parts.ledger,
+            meter: meter,
+            notices: notices,
+            longJob: configuration.longJob,
+            nameOfJob: composer.symbols.nameOfJob
+        )
+        costs = StallCosts(meter: meter, ledger: parts.ledger)
+        throttle = ReportThrottle(rule: configuration.repeats)
+        details = DetailsSource(labels: configuration.metadata, ask: configuration.details)
     }
 
     /// The body of the thread. Returns when the mailbox is closed and all its notices are handled.

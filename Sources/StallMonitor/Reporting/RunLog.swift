@@ -26,8 +26,8 @@ struct RunLog {
         ledger: WatchdogLedger,
         meter: CostMeter,
         notices: Mailbox<StallNotice>,
-        longJob: Duration = StallRule().threshold,
-        nameOfJob: @escaping ([UInt]) -> String? = { _ in nil }
+        longJob: Duration,
+        nameOfJob: @escaping ([UInt]) -> String?
     ) {
         (self.longJob, self.nameOfJob) = (longJob, nameOfJob)
         (self.meter, self.notices, self.run, self.ledger) = (meter, notices, run, ledger)
@@ -153,25 +153,4 @@ struct RecordPace {
 
     /// Notes that the record was written.
     mutating func wrote(at time: MonotonicInstant) { (isDue, next) = (false, time + .seconds(1)) }
-}
-
-/// The origin of reports. The same in every report of a run.
-struct RunIdentity: Sendable {
-    let id: ULID
-    let host: HostIdentity
-    let service: ServiceIdentity
-    let process: ProcessIdentity
-    let startedAt: Timestamp
-
-    /// The calling process.
-    ///
-    /// - Parameter service: Nil: named after its executable.
-    init(service: ServiceIdentity?) {
-        id = .make()
-        host = .current()
-        process = .current()
-        startedAt = .now()
-        let executable = process.executable?.split(separator: "/").last.map(String.init)
-        self.service = service ?? ServiceIdentity(name: executable ?? "unknown")
-    }
 }
