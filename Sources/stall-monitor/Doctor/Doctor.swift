@@ -11,7 +11,19 @@ struct DoctorFinding: Hashable, Encodable {
     let check: String
     let found: String
     /// Nil if nothing needs to be done.
-    var fix: String?
+    let fix: String?
+
+    static func ok(_ check: String, _ found: String) -> Self {
+        Self(level: .ok, check: check, found: found, fix: nil)
+    }
+
+    static func note(_ check: String, _ found: String, fix: String) -> Self {
+        Self(level: .note, check: check, found: found, fix: fix)
+    }
+
+    static func problem(_ check: String, _ found: String, fix: String) -> Self {
+        Self(level: .problem, check: check, found: found, fix: fix)
+    }
 }
 
 /// Derives findings from facts. Pure.
@@ -24,10 +36,9 @@ struct Doctor {
     var reports: [DoctorFinding] {
         guard let directory = facts.directory else {
             return [
-                DoctorFinding(
-                    level: .problem,
-                    check: "directory",
-                    found: facts.directoryError ?? "the report directory cannot be read",
+                .problem(
+                    "directory",
+                    facts.directoryError ?? "the report directory cannot be read",
                     fix: "Give the directory that the server writes to, or set STALL_MONITOR_DIRECTORY."
                 )
             ]
@@ -45,18 +56,12 @@ struct Doctor {
                 facts.isRoot
                 ? "run as root: 'sample' and 'watch' reach every process"
                 : "'sample' and 'watch' reach processes of the same user"
-            return DoctorFinding(
-                level: scope3 ? .note : .ok,
-                check: "ptrace",
-                found: "\(limit); \(reach)",
-                fix: scope3 ? Self.ptraceFix : nil
-            )
+            let text = "\(limit); \(reach)"
+            return scope3 ? .note("ptrace", text, fix: Self.ptraceFix) : .ok("ptrace", text)
         }
-        return DoctorFinding(
-            level: .note,
-            check: "ptrace",
-            found:
-                "\(limit): 'sample' and 'watch' reach only their own children; a monitor inside a server is not affected",
+        return .note(
+            "ptrace",
+            "\(limit): 'sample' and 'watch' reach only their own children; a monitor inside a server is not affected",
             fix: Self.ptraceFix
         )
     }
@@ -71,28 +76,25 @@ struct Doctor {
         let limit =
             facts.perfEventParanoid.map { "kernel.perf_event_paranoid is \($0)" } ?? "perf events are not available"
         guard let level = facts.perfEventParanoid, level <= 2 || facts.isRoot else {
-            return DoctorFinding(
-                level: .note,
-                check: "perf",
-                found:
-                    "\(limit): 'watch' has no breakpoints and finds fewer stalls; a monitor inside a server is not affected",
+            return .note(
+                "perf",
+                "\(limit): 'watch' has no breakpoints and finds fewer stalls; a monitor inside a server is not affected",
                 fix: facts.perfEventParanoid == nil
                     ? "Use a kernel with CONFIG_PERF_EVENTS."
                     : "sysctl -w kernel.perf_event_paranoid=2, or run as root or with CAP_PERFMON."
             )
         }
-        return DoctorFinding(level: .ok, check: "perf", found: "\(limit): 'watch' can set breakpoints")
+        return .ok("perf", "\(limit): 'watch' can set breakpoints")
     }
 
     private var clock: DoctorFinding {
         let source = facts.clockSource ?? "unknown"
         guard ["hpet", "acpi_pm", "jiffies", "refined-jiffies"].contains(source) else {
-            return DoctorFinding(level: .ok, check: "clock", found: "clock source \(source)")
+            return .ok("clock", "clock source \(source)")
         }
-        return DoctorFinding(
-            level: .note,
-            check: "clock",
-            found: "clock source \(source): each reading of the clock is a system call",
+        return .note(
+            "clock",
+            "clock source \(source): each reading of the clock is a system call",
             fix: "Choose tsc or kvm-clock (/sys/devices/system/clocksource/clocksource0/available_clocksource)."
         )
     }
@@ -103,16 +105,11 @@ struct Doctor {
         if !facts.hasPressure { missing.append("pressure (/proc/pressure; boot with psi=1)") }
         if facts.countsDiskWaits == false { missing.append("waits for disks (sysctl kernel.task_delayacct=1)") }
         guard !missing.isEmpty else {
-            return DoctorFinding(
-                level: .ok,
-                check: "kernel",
-                found: "the kernel provides all figures that verdicts need"
-            )
+            return .ok("kernel", "the kernel provides all figures that verdicts need")
         }
-        return DoctorFinding(
-            level: .note,
-            check: "kernel",
-            found: "not counted by this kernel: \(missing.joined(separator: ", "))",
+        return .note(
+            "kernel",
+            "not counted by this kernel: \(missing.joined(separator: ", "))",
             fix: "Verdicts work without it, with fewer figures; turn it on if that matters."
         )
     }
@@ -124,27 +121,20 @@ extension Doctor {
     private func permissions(_ directory: Directory) -> DoctorFinding {
         let mode = String(directory.mode, radix: 8)
         if directory.mode & 0o022 != 0, directory.mode & 0o1000 == 0 {
-            return DoctorFinding(
-                level: .problem,
-                check: "mode",
-                found: "others can write to the directory (mode \(mode)): reports could be forged or removed",
+            return .problem(
+                "mode",
+                "others can write to the directory (mode \(mode)): reports could be forged or removed",
                 fix: "chmod go-w \(directory.path)"
             )
         }
         if directory.mode & 0o077 != 0 {
-            return DoctorFinding(
-                level: .note,
-                check: "mode",
-                found:
-                    "others can read the directory (mode \(mode)); reports contain paths, peers and function names",
+            return .note(
+                "mode",
+                "others can read the directory (mode \(mode)); reports contain paths, peers and function names",
                 fix: "chmod 700 \(directory.path), unless this is intended"
             )
         }
-        return DoctorFinding(
-            level: .ok,
-            check: "mode",
-            found: "mode \(mode)\(directory.isOurs ? "" : ", of another user")"
-        )
+        return .ok("mode", "mode \(mode)\(directory.isOurs ? "" : ", of another user")")
     }
 
     private func disk(_ directory: Directory) -> DoctorFinding {
@@ -154,60 +144,51 @@ extension Doctor {
         guard !isFull, directory.lostWrites == 0 else {
             let lost = directory.lostWrites > 0 ? "; \(directory.lostWrites) reports could not be written" : ""
             let inodes = directory.freeInodes.map { ", \($0) inodes" } ?? ""
-            return DoctorFinding(
-                level: .problem,
-                check: "disk",
-                found: "\(free)\(inodes)\(lost)",
+            return .problem(
+                "disk",
+                "\(free)\(inodes)\(lost)",
                 fix: "Free space, lower the report limits, or choose a directory on another disk."
             )
         }
-        return DoctorFinding(level: .ok, check: "disk", found: free)
+        return .ok("disk", free)
     }
 
     private func files(_ directory: Directory) -> DoctorFinding {
         guard directory.unreadable > 0 else {
-            return DoctorFinding(level: .ok, check: "files", found: "every file can be read")
+            return .ok("files", "every file can be read")
         }
-        return DoctorFinding(
-            level: .problem,
-            check: "files",
-            found: directory.unreadable == 1 ? "1 file cannot be read" : "\(directory.unreadable) files cannot be read",
+        return .problem(
+            "files",
+            directory.unreadable == 1 ? "1 file cannot be read" : "\(directory.unreadable) files cannot be read",
             fix: "'stall-monitor list' names each with its reason."
         )
     }
 
     private func runs(_ directory: Directory) -> DoctorFinding {
         if !directory.disarmed.isEmpty {
-            return DoctorFinding(
-                level: .problem,
-                check: "monitor",
-                found: "a monitor has switched itself off: \(VisibleText.of(directory.disarmed[0], limit: 300))",
+            return .problem(
+                "monitor",
+                "a monitor has switched itself off: \(VisibleText.of(directory.disarmed[0], limit: 300))",
                 fix: "Remove the reason, and restart the server."
             )
         }
         guard directory.runs > 0 else {
-            return DoctorFinding(
-                level: .problem,
-                check: "monitor",
-                found: "no monitor has ever written here",
+            return .problem(
+                "monitor",
+                "no monitor has ever written here",
                 fix: "Start the server with StallMonitor.start(), or set its report directory to this one."
             )
         }
-        return DoctorFinding(
-            level: .ok,
-            check: "monitor",
-            found: directory.runs == 1 ? "1 run of a monitor" : "\(directory.runs) runs of a monitor"
-        )
+        return .ok("monitor", directory.runs == 1 ? "1 run of a monitor" : "\(directory.runs) runs of a monitor")
     }
 
     private func records(_ directory: Directory) -> DoctorFinding {
         guard directory.stale > 0 else {
-            return DoctorFinding(level: .ok, check: "live_records", found: "no live record of a dead process")
+            return .ok("live_records", "no live record of a dead process")
         }
-        return DoctorFinding(
-            level: .note,
-            check: "live_records",
-            found: directory.stale == 1
+        return .note(
+            "live_records",
+            directory.stale == 1
                 ? "1 live record belongs to a dead process"
                 : "\(directory.stale) live records belong to dead processes",
             fix: "The next start of a monitor in the directory closes their reports and removes them."
@@ -216,16 +197,11 @@ extension Doctor {
 
     private func signal(_ directory: Directory) -> DoctorFinding {
         guard let pid = directory.signalBlocked.first else {
-            return DoctorFinding(
-                level: .ok,
-                check: "signal",
-                found: "no watched process blocks SIGPROF in its main thread"
-            )
+            return .ok("signal", "no watched process blocks SIGPROF in its main thread")
         }
-        return DoctorFinding(
-            level: .problem,
-            check: "signal",
-            found: "process \(pid) blocks SIGPROF in its main thread: running threads' stacks cannot be taken",
+        return .problem(
+            "signal",
+            "process \(pid) blocks SIGPROF in its main thread: running threads' stacks cannot be taken",
             fix: "Unblock it (pthread_sigmask), or give the monitor another signal."
         )
     }
@@ -263,32 +239,25 @@ extension Doctor {
     private func lacking(_ count: Int, of all: Int, _ check: String, _ what: String, _ fix: String) -> DoctorFinding {
         let name = check.replacing("_", with: " ")
         guard count > 0 else {
-            return DoctorFinding(
-                level: .ok,
-                check: check,
-                found: all == 0
+            return .ok(
+                check,
+                all == 0
                     ? "no reports, so \(name) cannot be checked"
                     : "none of the latest \(all) reports lacks \(name)"
             )
         }
-        return DoctorFinding(
-            level: .note,
-            check: check,
-            found: "\(count) of the latest \(all) reports \(what)",
-            fix: fix
-        )
+        return .note(check, "\(count) of the latest \(all) reports \(what)", fix: fix)
     }
 
     private func versions(_ directory: Directory) -> DoctorFinding {
         let others = directory.versions.subtracting([facts.version]).sorted().prefix(4)
             .map { VisibleText.of($0, limit: 40) }
         guard !others.isEmpty else {
-            return DoctorFinding(level: .ok, check: "versions", found: "command and monitors: \(facts.version)")
+            return .ok("versions", "command and monitors: \(facts.version)")
         }
-        return DoctorFinding(
-            level: .note,
-            check: "versions",
-            found: "this command is \(facts.version), monitors here were \(others.joined(separator: ", "))",
+        return .note(
+            "versions",
+            "this command is \(facts.version), monitors here were \(others.joined(separator: ", "))",
             fix: "Reports of a later version may contain more than this command shows: use the same version."
         )
     }
