@@ -3,7 +3,6 @@ import Glibc
 import StallReading
 import StallReports
 import StallShipping
-import Synchronization
 
 struct ShipCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -178,25 +177,5 @@ extension Substring {
     fileprivate var trimmed: Substring {
         let start = drop { $0 == " " }
         return start.lastIndex { $0 != " " }.map { start[...$0] } ?? ""
-    }
-}
-
-/// The first SIGINT or SIGTERM ends the run in an orderly way, the second one ends the process.
-private final class StopSignals {
-    private let sources: SignalSources
-    private let interruption = Interruption()
-
-    var wasInterrupted: Bool { interruption.hasCome.load(ordering: .relaxed) }
-
-    init(_ cancellation: Cancellation) {
-        sources = SignalSources([SIGINT, SIGTERM]) { [interruption] number in
-            if number == SIGINT { interruption.hasCome.store(true, ordering: .relaxed) }
-            signal(number, SIG_DFL)
-            cancellation.cancel()
-        }
-    }
-
-    private final class Interruption: Sendable {
-        let hasCome = Atomic(false)
     }
 }

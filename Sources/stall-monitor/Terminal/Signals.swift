@@ -1,0 +1,98 @@
+import Dispatch
+import Glibc
+import StallReading
+import Synchronization
+
+/// Signals that a command handles itself. Those that arrive after `init` has returned are handled: libdispatch registers a source on a
+/// thread of its own, and until then a signal would be lost if it were ignored meanwhile.
+final class SignalSources: @unchecked Sendable {
+    // Sendable: the sources are only kept alive.
+    private let sources: [any DispatchSourceSignal]
+
+    /// - Parameter handle: Called with the number of each signal that arrives, on a thread of libdispatch.
+    init(
+        _ numbers: [Int32],
+        qos: DispatchQoS.QoSClass = .default,
+        _ handle: @escaping @Sendable (_ number: Int32) -> Void
+    ) {
+        let registered = DispatchSemaphore(value: 0)
+        sources = numbers.map { number in
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global(qos: qos))
+            source.setRegistrationHandler { registered.signal() }
+            source.setEventHandler { handle(number) }
+            source.activate()
+            return source
+        }
+        for _ in numbers { _ = registered.wait(timeout: .now() + .seconds(5)) }
+    }
+}
+
+/// Waits that Ctrl-C interrupts. While this exists, the signal does not end the process by itself.
+///
+/// It still ends at once if there is nothing to show yet, and always at the second signal: the kernel resumes every thread
+/// that this process has stopped (ptrace(2)).
+struct InterruptibleWait {
+    private let interruption: Interruption
+    /// Kept alive, so that the signals are handled.
+    private let sources: SignalSources
+
+    private final class Interruption: Sendable {
+        let semaphore = DispatchSemaphore(value: 0)
+        let count = Atomic<Int>(0)
+        /// The first signal's number.
+        let number = Atomic<Int32>(0)
+    }
+
+    /// - Parameter endsAtOnce: end at the first signal, because there are no partial results.
+    init(endsAtOnce: Bool) {
+        let interruption = Interruption()
+        self.interruption = interruption
+        // Not on the main queue: the main thread is busy with the target.
+        sources = SignalSources([SIGINT, SIGTERM, SIGHUP], qos: .userInteractive) { number in
+            _ = interruption.number.compareExchange(expected: 0, desired: number, ordering: .relaxed)
+            // Whoever sees the count sees the number, too.
+            let before = interruption.count.add(1, ordering: .releasing).oldValue
+            if endsAtOnce || before > 0 { _exit(128 + number) }
+            interruption.semaphore.signal()
+        }
+    }
+
+    /// Whether a signal has arrived.
+    var isInterrupted: Bool { interruption.count.load(ordering: .acquiring) > 0 }
+
+    /// The exit code after a signal, as shells report it. Meaningful once a wait was interrupted.
+    var exitCode: Int32 { 128 + interruption.number.load(ordering: .relaxed) }
+
+    /// Whether no signal has arrived, as a closure for other threads.
+    var goesOn: @Sendable () -> Bool { { [interruption] in interruption.count.load(ordering: .relaxed) == 0 } }
+
+    /// - Parameter moment: A time on the clock of `now`. It may be in the past.
+    /// - Returns: True at that moment; false if a signal arrived before.
+    func wait(until moment: Int64) -> Bool {
+        let moment = DispatchTime(uptimeNanoseconds: UInt64(max(0, moment)))
+        return interruption.semaphore.wait(timeout: moment) == .timedOut
+    }
+
+    /// Nanoseconds, monotonic.
+    static var now: Int64 { Int64(DispatchTime.now().uptimeNanoseconds) }
+}
+
+/// The first SIGINT or SIGTERM ends the run in an orderly way, the second one ends the process.
+final class StopSignals {
+    private let sources: SignalSources
+    private let interruption = Interruption()
+
+    var wasInterrupted: Bool { interruption.hasCome.load(ordering: .relaxed) }
+
+    init(_ cancellation: Cancellation) {
+        sources = SignalSources([SIGINT, SIGTERM]) { [interruption] number in
+            if number == SIGINT { interruption.hasCome.store(true, ordering: .relaxed) }
+            signal(number, SIG_DFL)
+            cancellation.cancel()
+        }
+    }
+
+    private final class Interruption: Sendable {
+        let hasCome = Atomic(false)
+    }
+}
