@@ -16,7 +16,7 @@ struct SampleCommand: ParsableCommand {
               stall-monitor sample --name redis-server         the process of that name
               stall-monitor sample 4711 --every 10ms --for 5s  how often which stack
               stall-monitor sample 4711 --for 10s --format html -o flames.html
-              stall-monitor sample 4711 --for 10s --format pprof -o samples.pb    # go tool pprof samples.pb
+              stall-monitor sample 4711 --for 10s --format pprof -o samples.pb
               stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0]'
 
             A sleeping thread is read without disturbing it. A running thread is stopped while its stack is copied: some tens of \
