@@ -32,10 +32,14 @@ let package = Package(
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
     ],
     targets: [
+        // Decodes very many reports, by simdjson.
+        .target(name: "CSimdjson", linkerSettings: [.linkedLibrary("simdjson")]),
+        .target(name: "TapeDecoding", dependencies: ["CSimdjson"], swiftSettings: swift),
         // Stores what monitors sent, in SQLite, and answers questions about it.
         .target(
             name: "StallStore",
             dependencies: [
+                "TapeDecoding",
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GzipCompression", package: "stall-monitor"),
                 .product(name: "StallReports", package: "stall-monitor"),
@@ -92,6 +96,20 @@ let package = Package(
             swiftSettings: swift
         ),
 
+        .executableTarget(
+            name: "DecodingFigures",
+            dependencies: ["StallStore"],
+            path: "Tests/DecodingFigures",
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "TapeDecodingTests",
+            dependencies: [
+                "StallStore", "TapeDecoding",
+                .product(name: "StallReports", package: "stall-monitor"),
+            ],
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "StallStoreTests",
             dependencies: [
@@ -118,5 +136,6 @@ let package = Package(
             ],
             swiftSettings: swift
         ),
-    ]
+    ],
+    cxxLanguageStandard: .cxx17
 )

@@ -112,13 +112,12 @@ extension Arrival {
     /// - Throws: Why the document is refused.
     public init(json: [UInt8], team: String, now: Timestamp = .now()) throws(RefusedArrival) {
         do throws(ReportError) {
-            do throws(ReportError) {
-                // The whole report is decoded, not only what queries use, so that everything that is accepted can be shown later.
-                let report = try StallReport(json: json)
+            // The whole report is decoded, not only what queries use, so that everything that is accepted can be shown later.
+            switch try ArrivedDocument(json: json) {
+            case .stall(let report):
                 guard report.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
                 self = .stall(try ArrivedStall(StallOutline(report), json, team, now))
-            } catch  where error.code == .unsupportedSchema {
-                self = .run(try ArrivedRun(RunRecord(json: json), json, team, now))
+            case .run(let run): self = .run(try ArrivedRun(run, json, team, now))
             }
         } catch {
             throw RefusedArrival(error.detail.map { "\(error.code.name): \($0)" } ?? error.code.name)

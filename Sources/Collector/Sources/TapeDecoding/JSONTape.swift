@@ -1,0 +1,123 @@
+import CSimdjson
+import Synchronization
+
+// Safe: this object owns the parser and its memory. Nothing is read beyond a document that simdjson accepted.
+
+/// A document parsed by simdjson. Its values follow each other on a tape (simdjson's `doc/tape.md`). For one thread at a time.
+@safe final class JSONTape {
+    /// A parser keeps 15 times the bytes of its longest document, so at most 4 MB.
+    private static let maximumBytes = 1 << 18
+
+    private let parser: Parser
+    private let values: UnsafePointer<UInt64>
+    private let texts: UnsafePointer<UInt8>
+
+    /// Nil if it is not JSON, exceeds a limit, or has a number beyond 64 bits.
+    init?(_ bytes: [UInt8]) {
+        guard bytes.count <= Self.maximumBytes, let parser = Parser.takeUnused() ?? Parser(Self.maximumBytes) else {
+            return nil
+        }
+        let isRead = unsafe bytes.withUnsafeBufferPointer { source in
+            guard let start = source.baseAddress else { return false }
+            return unsafe json_tape_parse(parser.tape, start, source.count)
+        }
+        guard isRead else {
+            parser.putBack()
+            return nil
+        }
+        self.parser = parser
+        unsafe values = json_tape_values(parser.tape)
+        unsafe texts = json_tape_texts(parser.tape)
+    }
+
+    deinit { parser.putBack() }
+
+    // MARK: Values
+
+    /// The first letter of a value, or what kind of number it is.
+    struct Kind: Equatable {
+        let letter: UInt8
+        static let object = Kind(letter: UInt8(ascii: "{"))
+        static let array = Kind(letter: UInt8(ascii: "["))
+        static let text = Kind(letter: UInt8(ascii: "\""))
+        static let yes = Kind(letter: UInt8(ascii: "t"))
+        static let no = Kind(letter: UInt8(ascii: "f"))
+        static let null = Kind(letter: UInt8(ascii: "n"))
+        static let signed = Kind(letter: UInt8(ascii: "l"))
+        static let unsigned = Kind(letter: UInt8(ascii: "u"))
+        static let fraction = Kind(letter: UInt8(ascii: "d"))
+    }
+
+    /// The index of the outermost value.
+    static let root = 1
+
+    func kind(_ index: Int) -> Kind { Kind(letter: UInt8(truncatingIfNeeded: unsafe values[index] >> 56)) }
+
+    /// The 64 bits of a number.
+    func number(_ index: Int) -> UInt64 { unsafe values[index + 1] }
+
+    func text(_ index: Int) -> String { unsafe String(decoding: bytes(index), as: UTF8.self) }
+
+    /// The bytes of a text, which are valid UTF-8.
+    private func bytes(_ index: Int) -> UnsafeBufferPointer<UInt8> {
+        let start = unsafe texts + Int(unsafe values[index] & 0xff_ffff_ffff_ffff)
+        let count = unsafe UnsafeRawPointer(start).loadUnaligned(as: UInt32.self)
+        return unsafe UnsafeBufferPointer(start: start + 4, count: Int(count))
+    }
+
+    /// The index of the value of an object's first member of this name. Nil if there is none.
+    func member(_ name: String, of object: Int) -> Int? {
+        var name = name
+        return name.withUTF8 { name in
+            var (index, end) = (object + 1, next(object) - 1)
+            while index < end {
+                let found = unsafe bytes(index)
+                if found.count == name.count, unsafe found.elementsEqual(name) { return index + 1 }
+                index = next(index + 1)
+            }
+            return nil
+        }
+    }
+
+    /// The index of the first value after this one and all that it contains.
+    func next(_ index: Int) -> Int {
+        switch kind(index) {
+        case .object, .array: Int(unsafe values[index] & 0xffff_ffff)
+        case .signed, .unsigned, .fraction: index + 2
+        default: index + 1
+        }
+    }
+
+    /// The number of members or elements, at most 16,777,215.
+    func count(_ index: Int) -> Int { Int(unsafe values[index] >> 32 & 0xff_ffff) }
+}
+
+extension JSONTape {
+    // Safe: this object owns the parser. Sendable: only the thread that made it, or took it from the unused ones, uses it.
+
+    /// A parser with its memory. Some are kept.
+    @safe private final class Parser: @unchecked Sendable {
+        private static let kept = 4
+        /// As deep as the reports' own decoder accepts.
+        private static let maximumDepth = 64
+        private static let unused = Mutex<[Parser]>([])
+
+        let tape: OpaquePointer
+
+        /// Nil if there is not enough memory.
+        init?(_ maximumBytes: Int) {
+            guard let tape = unsafe json_tape_create(maximumBytes, Self.maximumDepth) else { return nil }
+            unsafe self.tape = tape
+        }
+
+        deinit { unsafe json_tape_free(tape) }
+
+        static func takeUnused() -> Parser? { unused.withLock { $0.popLast() } }
+
+        func putBack() {
+            Self.unused.withLock { unused in
+                if unused.count < Self.kept { unused.append(self) }
+            }
+        }
+    }
+}

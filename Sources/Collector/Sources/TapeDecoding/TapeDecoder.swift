@@ -1,0 +1,191 @@
+/// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
+///
+/// What it decodes, `JSONDecoder` decodes to an equal value. Whatever it does not decode may still be right: it knows no errors but
+/// ``Irregular``, and leaves what is wrong or unusual to `JSONDecoder`, which decides, and says why. A type that catches an error and
+/// goes on must not be decoded by it. For one thread at a time.
+public struct TapeDecoder: Decoder {
+    /// The document must be decoded by `JSONDecoder`.
+    struct Irregular: Error {}
+
+    /// The largest number of members of an object: each is searched among all others.
+    private static let maximumMembers = 64
+
+    fileprivate let tape: JSONTape
+    fileprivate let index: Int
+
+    /// Nil if the document must be decoded by `JSONDecoder`.
+    public init?(json bytes: [UInt8]) {
+        guard let tape = JSONTape(bytes) else { return nil }
+        self.init(tape: tape, index: JSONTape.root)
+    }
+
+    fileprivate init(tape: JSONTape, index: Int) { (self.tape, self.index) = (tape, index) }
+
+    public var codingPath: [any CodingKey] { [] }
+    public var userInfo: [CodingUserInfoKey: Any] { [:] }
+
+    public func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
+        guard tape.kind(index) == .object, tape.count(index) <= Self.maximumMembers else { throw Irregular() }
+        return KeyedDecodingContainer(TapeMembers(tape: tape, object: index))
+    }
+
+    public func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
+        guard tape.kind(index) == .array else { throw Irregular() }
+        return TapeElements(tape: tape, array: index)
+    }
+
+    public func singleValueContainer() -> any SingleValueDecodingContainer { self }
+}
+
+extension TapeDecoder: SingleValueDecodingContainer {
+    public func decodeNil() -> Bool { tape.kind(index) == .null }
+
+    public func decode(_ type: Bool.Type) throws -> Bool {
+        switch tape.kind(index) {
+        case .yes: true
+        case .no: false
+        default: throw Irregular()
+        }
+    }
+
+    public func decode(_ type: String.Type) throws -> String {
+        guard tape.kind(index) == .text else { throw Irregular() }
+        return tape.text(index)
+    }
+
+    public func decode(_ type: Double.Type) throws -> Double {
+        let bits = tape.number(index)
+        switch tape.kind(index) {
+        // What is nearly zero is zero here, and refused by JSONDecoder.
+        case .fraction where Double(bitPattern: bits).isNormal: return Double(bitPattern: bits)
+        case .signed: return Double(Int64(bitPattern: bits))
+        case .unsigned: return Double(bits)
+        default: throw Irregular()
+        }
+    }
+
+    public func decode(_ type: Float.Type) throws -> Float { throw Irregular() }
+
+    // A whole number that is written as a fraction is unusual.
+    public func decode<Number: FixedWidthInteger & Decodable>(_ type: Number.Type) throws -> Number {
+        let bits = tape.number(index)
+        switch tape.kind(index) {
+        case .signed: if let number = Number(exactly: Int64(bitPattern: bits)) { return number }
+        case .unsigned: if let number = Number(exactly: bits) { return number }
+        default: break
+        }
+        throw Irregular()
+    }
+
+    public func decode<Value: Decodable>(_ type: Value.Type) throws -> Value { try Value(from: self) }
+}
+
+/// The members of an object.
+private struct TapeMembers<Key: CodingKey>: KeyedDecodingContainerProtocol {
+    let tape: JSONTape
+    let object: Int
+
+    var codingPath: [any CodingKey] { [] }
+
+    /// Without those whose names occurred before.
+    var allKeys: [Key] {
+        var (keys, names): ([Key], Set<String>) = ([], [])
+        var (name, end) = (object + 1, tape.next(object) - 1)
+        while name < end {
+            let text = tape.text(name)
+            if names.insert(text).inserted, let key = Key(stringValue: text) { keys.append(key) }
+            name = tape.next(name + 1)
+        }
+        return keys
+    }
+
+    /// The first member of this name. Nil if there is none.
+    private func find(_ key: Key) -> TapeDecoder? {
+        tape.member(key.stringValue, of: object).map { TapeDecoder(tape: tape, index: $0) }
+    }
+
+    private func value(_ key: Key) throws -> TapeDecoder {
+        guard let value = find(key) else { throw TapeDecoder.Irregular() }
+        return value
+    }
+
+    /// Nil if it is missing or null.
+    private func present(_ key: Key) -> TapeDecoder? {
+        guard let value = find(key), !value.decodeNil() else { return nil }
+        return value
+    }
+
+    func contains(_ key: Key) -> Bool { find(key) != nil }
+    func decodeNil(forKey key: Key) throws -> Bool { try value(key).decodeNil() }
+    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try value(key).decode(type) }
+    func decode(_ type: String.Type, forKey key: Key) throws -> String { try value(key).decode(type) }
+    func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try value(key).decode(type) }
+    func decode<Number: FixedWidthInteger & Decodable>(_ type: Number.Type, forKey key: Key) throws -> Number {
+        try value(key).decode(type)
+    }
+    func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value { try Value(from: value(key)) }
+
+    // The protocol's own versions look for the member three times. These are the types of which reports have many.
+    func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try present(key)?.decode(type) }
+    func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? { try present(key)?.decode(type) }
+    func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? { try present(key)?.decode(type) }
+    func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? { try present(key)?.decode(type) }
+    func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? { try present(key)?.decode(type) }
+    func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? { try present(key)?.decode(type) }
+    func decodeIfPresent<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value? {
+        guard let value = present(key) else { return nil }
+        return try Value(from: value)
+    }
+
+    func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type, forKey key: Key) throws
+        -> KeyedDecodingContainer<Nested>
+    {
+        try value(key).container(keyedBy: type)
+    }
+    func nestedUnkeyedContainer(forKey key: Key) throws -> any UnkeyedDecodingContainer {
+        try value(key).unkeyedContainer()
+    }
+    func superDecoder() throws -> any Decoder { throw TapeDecoder.Irregular() }
+    func superDecoder(forKey key: Key) throws -> any Decoder { throw TapeDecoder.Irregular() }
+}
+
+/// The elements of an array, one after the other.
+private struct TapeElements: UnkeyedDecodingContainer {
+    private let tape: JSONTape
+    private let end: Int
+    private var index: Int
+    private(set) var currentIndex = 0
+
+    init(tape: JSONTape, array: Int) { (self.tape, index, end) = (tape, array + 1, tape.next(array) - 1) }
+
+    var codingPath: [any CodingKey] { [] }
+    var count: Int? { nil }
+    var isAtEnd: Bool { index >= end }
+
+    private mutating func next() throws -> TapeDecoder {
+        guard !isAtEnd else { throw TapeDecoder.Irregular() }
+        let value = TapeDecoder(tape: tape, index: index)
+        index = tape.next(index)
+        currentIndex += 1
+        return value
+    }
+
+    mutating func decodeNil() throws -> Bool {
+        guard !isAtEnd, tape.kind(index) == .null else { return false }
+        _ = try next()
+        return true
+    }
+
+    mutating func decode(_ type: Bool.Type) throws -> Bool { try next().decode(type) }
+    mutating func decode(_ type: String.Type) throws -> String { try next().decode(type) }
+    mutating func decode<Number: FixedWidthInteger & Decodable>(_ type: Number.Type) throws -> Number {
+        try next().decode(type)
+    }
+    mutating func decode<Value: Decodable>(_ type: Value.Type) throws -> Value { try Value(from: next()) }
+    mutating func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type) throws -> KeyedDecodingContainer<Nested>
+    {
+        try next().container(keyedBy: type)
+    }
+    mutating func nestedUnkeyedContainer() throws -> any UnkeyedDecodingContainer { try next().unkeyedContainer() }
+    mutating func superDecoder() throws -> any Decoder { throw TapeDecoder.Irregular() }
+}

@@ -1,0 +1,111 @@
+import Foundation
+import StallReports
+import StallStore
+import Testing
+
+/// Where the decoder of the tape and `JSONDecoder` do not agree about a document.
+enum Difference: Hashable {
+    case accepts(String)
+    case anotherValue
+    case anotherReason(String, String)
+
+    /// Nil if they agree: the tape decides nothing, or the same; and what is refused is refused with the same words.
+    init?(of bytes: [UInt8]) {
+        let thorough = Result { () throws(ReportError) in try ArrivedDocument.thoroughly(bytes) }
+        let both = Result { () throws(ReportError) in try ArrivedDocument(json: bytes) }
+        switch (thorough, both) {
+        case (.success(let one), .success(let other)) where one == other: return nil
+        case (.success, .success): self = .anotherValue
+        case (.failure(let error), .success): self = .accepts("\(error)")
+        case (.failure(let one), .failure(let other)) where "\(one)" == "\(other)": return nil
+        case (.success, .failure(let error)): self = .anotherReason("", "\(error)")
+        case (.failure(let one), .failure(let other)): self = .anotherReason("\(one)", "\(other)")
+        }
+    }
+}
+
+@Suite("Random documents are accepted and refused as JSONDecoder does")
+struct FuzzTests {
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent().path + "/../../../.."
+    private static let environment = ProcessInfo.processInfo.environment
+
+    /// Documents that the schemas permit, half of them damaged, and documents of a few letters that a parser could mistake.
+    ///
+    /// - Returns: How many of them the tape decided.
+    private static func compare(_ rounds: Int) throws -> (quick: Int, all: Int) {
+        let seed = environment["TEST_SEED"].flatMap { UInt64($0) } ?? .random(in: 1...1_000_000_000)
+        print("seed: \(seed)")
+        let samplers = try Samplers(root + "/config")
+        var (quick, all) = (0, 0)
+        for round in 0..<rounds {
+            var dice = Dice(seed: seed &+ UInt64(round))
+            let whole = (dice.happens(1, in: 4) ? samplers.run : samplers.report).document(&dice, isShort: true)
+            for bytes in [whole, Mutator.broken(whole, &dice), Splinters.inserted(into: whole, &dice)] {
+                if ArrivedDocument.quickly(bytes) != nil { quick += 1 }
+                all += 1
+                if let difference = Difference(of: bytes) {
+                    Issue.record(
+                        "seed \(seed), round \(round): \(difference): \(String(decoding: bytes, as: UTF8.self))"
+                    )
+                }
+            }
+        }
+        return (quick, all)
+    }
+
+    @Test("Some hundred documents")
+    func some() throws {
+        let (quick, all) = try Self.compare(300)
+        // All that the schemas permit, and some of the others.
+        #expect(quick > all / 4 && quick < all)
+    }
+
+    @Test(
+        "A hundred thousand documents",
+        .enabled(if: environment["TEST_ALL"] != nil, "a long form: scripts/test --all")
+    )
+    func many() throws {
+        let (quick, all) = try Self.compare(33_000)
+        #expect(quick > all / 4 && quick < all)
+    }
+}
+
+/// Pieces of JSON about which parsers differ.
+enum Splinters {
+    private static let texts = [
+        #"\u0000"#, #"\ud800"#, #"\ud83d\ude00"#, #"\udc00\ud800"#, #"\u00"#, #"\/"#, #"\'"#, "\u{FEFF}", "\u{212A}",
+        "e\u{301}",
+    ]
+    private static let numbers = [
+        "-0", "0.0", "-0.0", "1E5", "1e+5", "1e-5", "00", "1.", ".1", "1e", "0e0", "1e308", "1e309", "2e-324", "1e-324",
+        "1e-99999",
+        "9007199254740993", "0.1e1", "18446744073709551615", "123456789012345678901234567890", "1.7976931348623159e308",
+        "Infinity",
+        "-", "--1", "0x10", "1_000", "007",
+    ]
+    private static let bytes: [[UInt8]] = [
+        [0], [0x0b], [0x7f], [0xff], [0xc2], [0xe2, 0x80], [0xed, 0xa0, 0x80], [0xc0, 0x80],
+    ]
+
+    /// The document with one of them in place of a part of a number or a text, or anywhere.
+    static func inserted(into document: [UInt8], _ dice: inout Dice) -> [UInt8] {
+        var copy = document
+        let digits = UInt8(ascii: "0")...UInt8(ascii: "9")
+        switch dice.below(3) {
+        case 0:
+            let starts = document.indices.dropFirst().filter {
+                digits.contains(document[$0]) && document[$0 - 1] == UInt8(ascii: ":")
+            }
+            guard !starts.isEmpty else { return copy }
+            let start = dice.pick(starts)
+            let end = document[start...].firstIndex { !digits.contains($0) } ?? document.endIndex
+            copy.replaceSubrange(start..<end, with: dice.pick(numbers).utf8)
+        case 1:
+            let quotes = document.indices.filter { document[$0] == UInt8(ascii: "\"") }
+            copy.insert(contentsOf: dice.pick(texts).utf8, at: dice.pick(quotes) + dice.below(2))
+        default:
+            copy.insert(contentsOf: dice.pick(bytes), at: dice.below(document.count))
+        }
+        return copy
+    }
+}

@@ -1,0 +1,1 @@
+../../../../../Tests/Fixtures/reader-fuzz/Mutator.swift

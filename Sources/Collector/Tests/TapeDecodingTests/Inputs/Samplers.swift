@@ -1,0 +1,1 @@
+../../../../../Tests/Fixtures/reader-fuzz/Samplers.swift

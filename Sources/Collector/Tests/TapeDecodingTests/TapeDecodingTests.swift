@@ -1,0 +1,173 @@
+import Foundation
+import StallReports
+import StallStore
+import TapeDecoding
+import Testing
+
+@Suite("Documents are decoded from simdjson's tape as JSONDecoder decodes them")
+struct TapeDecodingTests {
+    private static let report: String = {
+        let moment = Timestamp(seconds: 1_700_000_000)
+        let frame = StallReport.Frame(address: 0x7f12, module: 0, function: "total()", own: true)
+        let report = StallReport(
+            kind: .blocked,
+            startedAt: moment,
+            detectedAt: moment,
+            durationNs: 7,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            host: .init(name: "web1"),
+            process: .init(pid: 7),
+            watched: .init(label: "main"),
+            thread: .init(id: 7),
+            cause: .init(verdict: .onCPU, summary: "SUMMARY"),
+            stacks: [.init(thread: .init(id: 7), capturedAt: moment, frames: [frame])],
+            fingerprint: .make(kind: .blocked, frames: [frame], modules: []),
+            metadata: ["key": "value"]
+        )
+        return (try? report.json()).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    }()
+
+    private static func with(_ old: String, _ new: String) -> [UInt8] {
+        #expect(report.contains(old))
+        return Array(report.replacing(old, with: new).utf8)
+    }
+
+    /// - Parameter isQuick: Whether the tape decides. Otherwise `JSONDecoder` does.
+    private static func check(_ bytes: [UInt8], isQuick: Bool, _ what: String) {
+        #expect((ArrivedDocument.quickly(bytes) != nil) == isQuick, "\(what)")
+        #expect(Difference(of: bytes) == nil, "\(what)")
+    }
+
+    @Test("Reports and run records as monitors write them are decoded from the tape")
+    func usual() throws {
+        Self.check(Array(Self.report.utf8), isQuick: true, "a report")
+        let run = RunRecord(
+            startedAt: .now(),
+            updatedAt: .now(),
+            host: .init(name: "web1"),
+            process: .init(pid: 7),
+            monitorVersion: "1"
+        )
+        Self.check(try run.json(), isQuick: true, "a run record")
+        Self.check(Array(Self.report.replacing(",", with: " ,\n\t\r ").utf8), isQuick: true, "blanks")
+    }
+
+    @Test(
+        "Texts: escapes are decoded; half a surrogate pair, a wrong escape or a control character is left to JSONDecoder"
+    )
+    func texts() {
+        let texts: [(String, Bool)] = [
+            ("", true), ("é 日本 \u{1F600}", true), (#"\"\\\/\b\f\n\r\t"#, true), (#"\u0041\u00e9\u65e5"#, true),
+            (#"\u0000"#, true), (#"a\u002fb"#, true), (#"\ud83d\ude00"#, true), (#"\ud83d"#, false),
+            (#"\ud83dx"#, false), (#"\ud83d\u0041"#, false), (#"\ude00x"#, false), (#"\ude00\ud83d"#, false),
+            (#"\u12"#, false), (#"\x41"#, false), (#"\u00g0"#, false), ("a\nb", false), ("a\u{1F}", false),
+            ("\u{7F}", true), (#"\"#, false),
+        ]
+        for (text, isQuick) in texts {
+            // At each place of a block that is read at once.
+            for length in 0...65 {
+                let padded = String(repeating: "x", count: length) + text
+                Self.check(Self.with("SUMMARY", padded), isQuick: isQuick, padded)
+            }
+        }
+    }
+
+    @Test("UTF-8 that is not valid is left to JSONDecoder, also where nothing is decoded")
+    func encoding() {
+        let wrong: [[UInt8]] = [
+            [0x80], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0xe6, 0x97], [0xff],
+        ]
+        let text = Self.report.replacing(#"{"cause""#, with: #"{"unknown":"UNKNOWN","cause""#)
+        for bytes in wrong {
+            for place in ["SUMMARY", "UNKNOWN"] {
+                let parts = text.split(separator: place).map { Array($0.utf8) }
+                #expect(parts.count == 2)
+                Self.check(parts[0] + bytes + parts[parts.count - 1], isQuick: false, "\(bytes)")
+            }
+        }
+    }
+
+    @Test("Numbers: whole ones in the range of their type are decoded from the tape")
+    func numbers() {
+        let numbers: [(String, Bool)] = [
+            ("0", true), ("9223372036854775807", true), ("-1", true), ("-9223372036854775808", true), ("-0", true),
+            ("9223372036854775808", false), ("18446744073709551616", false), ("-9223372036854775809", false),
+            ("01", false), ("1.0", false), ("1e3", false), ("1.", false), (".5", false), ("+1", false), ("-", false),
+            ("0x1", false), ("1e999", false), ("NaN", false), ("\"1\"", false), ("null", false), ("true", false),
+            ("1 2", false), (String(repeating: "9", count: 400), false),
+        ]
+        for (number, isQuick) in numbers {
+            Self.check(Self.with(#""duration_ns":7"#, #""duration_ns":\#(number)"#), isQuick: isQuick, number)
+        }
+        for (number, isQuick) in [("2147483647", true), ("2147483648", false), ("-2147483648", true)] {
+            Self.check(Self.with(#""pid":7"#, #""pid":\#(number)"#), isQuick: isQuick, number)
+        }
+    }
+
+    private struct Numbers: Decodable, Equatable {
+        var large: UInt64?
+        var small: UInt8?
+        var fraction: Double?
+        var list: [Int64?]?
+    }
+
+    @Test("Numbers of other types, and null among them")
+    func types() throws {
+        let documents: [(String, Bool)] = [
+            (#"{"large":18446744073709551615}"#, true), (#"{"large":-1}"#, false), (#"{"small":255}"#, true),
+            (#"{"small":256}"#, false), (#"{"fraction":0.1}"#, true), (#"{"fraction":-1.5e-300}"#, true),
+            (#"{"fraction":7}"#, true), (#"{"fraction":9007199254740993}"#, true),
+            (#"{"fraction":18446744073709551615}"#, true), (#"{"fraction":1.7976931348623157e308}"#, true),
+            (#"{"fraction":1.7976931348623159e308}"#, false), (#"{"fraction":1e-400}"#, false),
+            (#"{"fraction":5e-324}"#, false), (#"{"fraction":"1"}"#, false), (#"{"large":null,"list":null}"#, true),
+            (#"{"list":[]}"#, true), (#"{"list":[1,null,-2]}"#, true), (#"{"list":[1,"2"]}"#, false),
+            (#"{"list":{}}"#, false), ("[]", false),
+        ]
+        for (json, isQuick) in documents {
+            let quick = TapeDecoder(json: Array(json.utf8)).flatMap { try? Numbers(from: $0) }
+            #expect((quick != nil) == isQuick, "\(json)")
+            if let quick { #expect(try JSONDecoder().decode(Numbers.self, from: Data(json.utf8)) == quick, "\(json)") }
+        }
+    }
+
+    @Test("Of a name that occurs twice the first value counts; objects with very many members are left to JSONDecoder")
+    func names() {
+        let members = [
+            #""kei":"x""#, #""key":"x""#, #""k\u0065y":"x""#, #""é":"x","e\#u{301}":"y""#, #""":"x""#,
+            #""":"x","":"y""#,
+        ]
+        for member in members {
+            Self.check(Self.with(#"{"key":"value"}"#, #"{"key":"value",\#(member)}"#), isQuick: true, member)
+        }
+        Self.check(Self.with(#"{"key":"value"}"#, #"{"key":"value","key":7}"#), isQuick: true, "a number, not first")
+        Self.check(Self.with(#"{"key":"value"}"#, #"{"key":7,"key":"value"}"#), isQuick: false, "a number, first")
+        Self.check(Self.with(#"{"cause""#, #"{"kind":"blocked","cause""#), isQuick: true, "a kind twice")
+        Self.check(Self.with(#"{"cause""#, #"{"k\u0069nd":"waiting","cause""#), isQuick: true, "a kind with an escape")
+        for (count, isQuick) in [(63, true), (64, false), (5000, false)] {
+            let many = (0..<count).map { #","k\#($0)":"x""# }.joined()
+            Self.check(
+                Self.with(#"{"key":"value"}"#, #"{"key":"value"\#(many)}"#),
+                isQuick: isQuick,
+                "\(count + 1) members"
+            )
+        }
+    }
+
+    @Test("Depth, size, cuts and what follows the document")
+    func limits() {
+        for (depth, isQuick) in [(60, true), (63, true), (64, false), (100_000, false)] {
+            let nest = String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
+            Self.check(Self.with(#"{"cause""#, #"{"unknown":\#(nest),"cause""#), isQuick: isQuick, "depth \(depth + 1)")
+        }
+        for (count, isQuick) in [(250_000, true), (300_000, false)] {
+            Self.check(Self.with("SUMMARY", String(repeating: "x", count: count)), isQuick: isQuick, "\(count) bytes")
+        }
+        let bytes = Array(Self.report.utf8.dropLast())
+        for count in 0..<bytes.count { Self.check(Array(bytes[..<count]), isQuick: false, "the first \(count) bytes") }
+        for rest in ["x", "{}", "\0", ",", "\u{FEFF}"] { Self.check(bytes + Array(rest.utf8), isQuick: false, rest) }
+        Self.check(Array("\u{FEFF}".utf8) + bytes, isQuick: false, "a byte order mark")
+        let others = ["", " ", "null", "[]", "{}", "7", "\"", "{", #"{"schema":7}"#, #"{"schema":"other"}"#]
+        for json in others { Self.check(Array(json.utf8), isQuick: false, json) }
+        Self.check(Self.with("stall-report/1", "stall-report/1.2"), isQuick: false, "a later version")
+    }
+}
