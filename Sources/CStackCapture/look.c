@@ -10,12 +10,16 @@
 
 enum { LOOKS_AT_REST = 16 };
 
-/// Reads a file of a thread into `text`, NUL-terminated. \returns 0 or an errno.
-static int read_file(int tasks, pid_t thread, const char *name, char *text, size_t size) {
+static int open_file(int tasks, pid_t thread, const char *name) {
     char path[64];
     const char *own = tasks == AT_FDCWD ? "/proc/self/task/" : "";
     snprintf(path, sizeof path, "%s%d/%s", own, thread, name);
-    int file = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+    return openat(tasks, path, O_RDONLY | O_CLOEXEC);
+}
+
+/// Reads a file of a thread into `text`, NUL-terminated. \returns 0 or an errno.
+static int read_file(int tasks, pid_t thread, const char *name, char *text, size_t size) {
+    int file = open_file(tasks, thread, name);
     if (file < 0)
         return errno;
     ssize_t count = read(file, text, size - 1);
@@ -91,14 +95,42 @@ stackcap_outcome stackcap_look_in(int tasks, pid_t thread, stackcap_look *look) 
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-/// A thread's status. The counts that we need are at its end, after the list of the process's groups, of which there can be
-/// many.
+/// A thread's status, without the ends of long lines: the lists of groups and processors can have hundreds of kilobytes, and some
+/// of what we need is after them.
 struct status {
     char text[16384];
 };
 
+/// Cuts all lines to what we need of them. \returns the new length. A line that goes on behind the text can be cut again.
+static size_t cut_lines(char *text, size_t length) {
+    enum { LONGEST = 128 };
+    size_t kept = 0, column = 0;
+    for (size_t at = 0; at < length; at++) {
+        column = text[at] == '\n' ? 0 : column + 1;
+        if (column <= LONGEST)
+            text[kept++] = text[at];
+    }
+    return kept;
+}
+
+/// One read(2) unless the file is long: the kernel returns all that there is room for.
 static int read_status(int tasks, pid_t thread, struct status *status) {
-    return read_file(tasks, thread, "status", status->text, sizeof status->text);
+    enum { ROOM = sizeof status->text - 1 };
+    int file = open_file(tasks, thread, "status"), error = 0;
+    if (file < 0)
+        return errno;
+    size_t length = 0;
+    for (bool is_full = true; is_full && length < ROOM && !error;) {
+        ssize_t count = read(file, status->text + length, ROOM - length);
+        error = count < 0 ? errno : 0;
+        length += count < 0 ? 0 : (size_t)count;
+        is_full = length == ROOM;
+        if (is_full)
+            length = cut_lines(status->text, length);
+    }
+    close(file);
+    status->text[length] = 0;
+    return error ? error : length == 0 ? ESRCH : 0;
 }
 
 /// Finds the number after "name:". \returns whether it is there.

@@ -1,3 +1,4 @@
+import CStackCapture
 import Foundation
 import TestSupport
 import Testing
@@ -31,6 +32,25 @@ extension ProcessTests {
             let target = try TargetProcess("threads", "1")
             let second = try #require(try ProcessSampler(processID: target.processID).threads().last?.threadID)
             #expect(code(second) == .notAProcess)
+        }
+
+        /// The list of groups has 40 kilobytes, and comes before most other lines.
+        @Test("a process of many groups is read completely", .enabled(if: getuid() == 0, "needs root"))
+        func groups() throws {
+            let groups = (0..<5000).map { String(1_000_000 + $0) }.joined(separator: ",")
+            let target = try TargetProcess(
+                arguments: ["--groups", groups, TargetProcess.executable.path, "threads", "1"],
+                executable: URL(filePath: "/usr/bin/setpriv")
+            )
+            let status = try #require(ProcessFile("/proc/\(target.processID)/status"))
+            #expect(status.words(of: "Groups").count == 5000 && status.number(of: "Threads") == 2)
+            var opened: OpaquePointer?
+            #expect(unsafe stackcap_process_open(target.processID, false, &opened).status == STACKCAP_OK)
+            let process = try unsafe #require(opened)
+            defer { unsafe stackcap_process_close(process) }
+            var sleeps: UInt64 = 0
+            let outcome = unsafe stackcap_process_count_sleeps(process, target.processID, &sleeps)
+            #expect(outcome.status == STACKCAP_OK && sleeps > 0)
         }
 
         @Test("a zombie")

@@ -194,7 +194,8 @@ extension DoctorFacts {
 
     /// Whether the main thread blocks SIGPROF (proc(5), `SigBlk`): the monitor's signal would never arrive.
     private static func blocksSignal(_ pid: Int32) -> Bool {
-        guard let status = text("/proc/\(pid)/status", limit: 8192) else { return false }
+        // The list of the process's groups before that line can have hundreds of kilobytes.
+        guard let status = readFile("/proc/\(pid)/status", limit: 4 << 20) else { return false }
         for line in status.split(separator: "\n") where line.hasPrefix("SigBlk:") {
             let mask = UInt64(line.dropFirst(7).drop { $0 == "\t" || $0 == " " }, radix: 16) ?? 0
             return mask & (1 << UInt64(SIGPROF - 1)) != 0
