@@ -35,17 +35,15 @@ bool monitor_semaphore_wait_until(sem_t *semaphore, uint64_t deadline_ns) {
     return result == 0;
 }
 
-int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void *), void *context) {
+int monitor_thread_start(const char *name, void (*body)(void *), void *context) {
     sigset_t mask;
     sigfillset(&mask);
     // Signals that a thread raises by its own faults stay unblocked: a trap
     // in the host's event handler must reach the host's crash handler.
     static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&mask, own[i]);
-    return run_loop_start_thread(thread, name, &mask, body, context);
-}
-
-int monitor_thread_join(pthread_t thread, uint64_t deadline_ns) {
-    struct timespec deadline = timespec_from(deadline_ns);
-    return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &deadline);
+    pthread_t thread;
+    int error = run_loop_start_thread(&thread, name, &mask, body, context);
+    if (error == 0) pthread_detach(thread);
+    return error;
 }

@@ -198,6 +198,12 @@ stackcap_outcome stackcap_count_sleeps(int tasks, pid_t thread, uint64_t *sleeps
     return error ? outcome_of(error) : (stackcap_outcome){STACKCAP_OK, 0};
 }
 
+pid_t stackcap_tracer_of(int tasks, pid_t thread) {
+    struct status status;
+    uint64_t tracer = 0;
+    return read_status(tasks, thread, &status) == 0 && number_in(&status, "\nTracerPid:", 10, &tracer) ? (pid_t)tracer : 0;
+}
+
 bool stackcap_is_stopped(int tasks, pid_t thread) {
     struct status status;
     return read_status(tasks, thread, &status) == 0 && strstr(status.text, "\nState:\tT ") != NULL;

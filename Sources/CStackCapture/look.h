@@ -13,6 +13,9 @@ stackcap_outcome stackcap_count_sleeps(int tasks, pid_t thread, uint64_t *sleeps
 /// Whether a signal has stopped the thread: the kernel shows only two of its registers then.
 bool stackcap_is_stopped(int tasks, pid_t thread);
 
+/// The thread that traces the thread; 0 if none does, or the thread is gone.
+pid_t stackcap_tracer_of(int tasks, pid_t thread);
+
 /// Copies the stack of a sleeping thread, with an unwinder whose reader is prepared. See stackcap_copy_blocked.
 stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pid_t thread, uint64_t low, uint64_t high,
                                       const stackcap_look *seen);

@@ -16,12 +16,11 @@ struct stackcap_waits {
 /// The one thread that may stop threads of the other process. The kernel ties a stopped thread to the thread that stopped it,
 /// and releases it when that thread ends: however a stop fails, ending this thread cleans up.
 struct stackcap_tracer {
-    pthread_t handle;
     bool exists;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum { TRACER_RESTS, TRACER_WANTED, TRACER_ANSWERED, TRACER_DISMISSED } turn;
-    bool leaves;   ///< The thread ends with this answer, and releases what it still holds.
+    bool leaves;   ///< The thread ends with this answer, and uses nothing of this from then on. The kernel then releases what it holds.
     bool is_left;  ///< The capturer has closed the process while the thread had a request: the thread frees it.
     pid_t thread;
     bool wants_halted;

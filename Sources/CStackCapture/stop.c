@@ -12,6 +12,7 @@
 /// which may wait for a file on a server that does not answer. The capturer waits for the answer until shortly after its
 /// deadline. Until the answer arrives, nothing else may use the process object; if the capturer closes it before, the tracer
 /// frees it.
+#include "look.h"
 #include "process.h"
 
 #include <errno.h>
@@ -179,6 +180,24 @@ static int open_of(const stackcap_process *process, const char *name) {
     return openat(process->tasks, path, O_RDONLY | O_CLOEXEC);
 }
 
+/// Attaches to the thread, without stopping it. A tracer of ours that held it ends after its last answer: until the kernel has
+/// released the thread, it refuses the next tracer. \returns 0 or an errno.
+static int seize(const stackcap_process *process) {
+    const struct stackcap_tracer *tracer = &process->tracer;
+    for (bool was_ours = true;;) {
+        if (ptrace(PTRACE_SEIZE, tracer->thread, 0, 0) == 0)
+            return 0;
+        int error = errno;
+        pid_t other = error == EPERM ? stackcap_tracer_of(process->tasks, tracer->thread) : 0;
+        bool is_ours = other != 0 && tgkill(getpid(), other, 0) == 0;
+        // It may have released the thread since the refusal: then the next try counts.
+        if (error != EPERM || (!is_ours && (other != 0 || !was_ours)) || stackcap_now_ns() > tracer->deadline_ns)
+            return error;
+        was_ours = is_ours;
+        rest_after(0);
+    }
+}
+
 /// Whether the kernel has held the tracer for so long that nothing waits for a stop any more.
 static bool seized_too_late(stackcap_process *process) {
     bool is_late = stackcap_now_ns() > process->tracer.deadline_ns;
@@ -191,10 +210,9 @@ static bool serve(stackcap_process *process) {
     struct stackcap_thread_files files = {open_of(process, "syscall"), open_of(process, "schedstat")};
     bool is_free = true;
     tracer->has_let_go = false;
-    if (files.call < 0)
-        tracer->outcome = status_only(STACKCAP_GONE);
-    else if (ptrace(PTRACE_SEIZE, tracer->thread, 0, 0) != 0)
-        tracer->outcome = (stackcap_outcome){errno == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, errno};
+    int error = files.call < 0 ? ESRCH : seize(process);
+    if (error)
+        tracer->outcome = (stackcap_outcome){error == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, error};
     else if (seized_too_late(process)) {
         tracer->outcome = status_only(STACKCAP_NOT_STOPPED);
         is_free = false;
@@ -261,7 +279,8 @@ void stackcap_tracer_free(struct stackcap_tracer *tracer) {
     pthread_mutex_destroy(&tracer->lock);
 }
 
-/// Waits until the tracer has answered, and joins its thread if that ends with the answer.
+/// Waits until the tracer has answered. A thread that ends with its answer is not joined: of the calls that join a thread, the one
+/// with a deadline is not known to the thread sanitizer.
 /// \returns whether the tracer uses nothing of the process object any more.
 static bool settle(struct stackcap_tracer *tracer, uint64_t deadline_ns) {
     struct timespec end = {(time_t)(deadline_ns / 1000000000), (long)(deadline_ns % 1000000000)};
@@ -269,10 +288,10 @@ static bool settle(struct stackcap_tracer *tracer, uint64_t deadline_ns) {
     for (int error = 0; has_request(tracer) && error == 0;)
         error = pthread_cond_clockwait(&tracer->changed, &tracer->lock, CLOCK_MONOTONIC, &end);
     bool has_answered = !has_request(tracer);
+    if (has_answered && tracer->leaves)
+        tracer->exists = false;
     pthread_mutex_unlock(&tracer->lock);
-    if (has_answered && tracer->exists && tracer->leaves)
-        tracer->exists = pthread_clockjoin_np(tracer->handle, NULL, CLOCK_MONOTONIC, &end) != 0;
-    return has_answered && !(tracer->exists && tracer->leaves);
+    return has_answered;
 }
 
 bool stackcap_tracer_is_held(struct stackcap_tracer *tracer) {
@@ -288,8 +307,11 @@ static int start(stackcap_process *process) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     process->tracer.turn = TRACER_RESTS;
     process->tracer.leaves = false;
-    int error = pthread_create(&process->tracer.handle, NULL, trace, process);
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, trace, process);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        pthread_detach(thread);
     process->tracer.exists = error == 0;
     return error;
 }
@@ -323,11 +345,9 @@ bool stackcap_tracer_finish(struct stackcap_tracer *tracer) {
         return true;
     pthread_mutex_lock(&tracer->lock);
     bool is_over = tracer->turn == TRACER_ANSWERED && tracer->leaves;
-    pthread_t handle = tracer->handle;
     tracer->is_left = !is_over;
     pthread_cond_broadcast(&tracer->changed);
     // From the unlock on the tracer may free all this.
-    pthread_detach(handle);
     pthread_mutex_unlock(&tracer->lock);
     return is_over;
 }

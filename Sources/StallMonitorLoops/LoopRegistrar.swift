@@ -31,7 +31,7 @@ final class LoopRegistrar: LoopDiscovery {
         guard loop_hooks_are_called() else { throw StallMonitorError(.loopsNotFound, Self.notCalled) }
         let (number, loops, faults) = try state.withLock { state throws(StallMonitorError) in
             if !state.hasThread {
-                try MonitorThread(name: "stall-loops") { [self] in run() }.detach()
+                _ = try MonitorThread(name: "stall-loops") { [self] in run() }
                 state.hasThread = true
             }
             return (state.listeners.add(found), state.loops, state.faults)

@@ -175,7 +175,7 @@ final class QueueWatcher: Sendable {
     func add(_ queue: SerialQueue) throws(StallMonitorError) {
         try state.withLock { state throws(StallMonitorError) in
             if !state.hasThread {
-                try MonitorThread(name: "stall-queues") { [self] in run() }.detach()
+                _ = try MonitorThread(name: "stall-queues") { [self] in run() }
                 state.hasThread = true
             }
             guard queue.begin() else {

@@ -6,6 +6,24 @@ import Testing
 extension ProcessTests {
     @Suite("A process that the kernel lets nobody stop")
     struct HeldTracerTests {
+        /// A tracer that has attached to a thread that then does not run ends, and the kernel releases the thread a moment later.
+        @Test("a thread that does not run is given up each time, and refused to no attempt because of the one before")
+        func tracersInARow() throws {
+            let target = try TargetProcess("threads", "1")
+            var opened: OpaquePointer?
+            #expect(unsafe stackcap_process_open(target.processID, false, &opened).status == STACKCAP_OK)
+            let process = try unsafe #require(opened)
+            defer { unsafe stackcap_process_close(process) }
+            while !target.isInCall { usleep(1000) }
+            var statuses: [UInt32: Int] = [:]
+            for _ in 0..<500 {
+                let end = stackcap_now_ns() + 60_000_000_000
+                let outcome = unsafe stackcap_process_copy_stopped(process, target.processID, end)
+                statuses[outcome.status.rawValue, default: 0] += 1
+            }
+            #expect(statuses == [STACKCAP_MOVED.rawValue: 500])
+        }
+
         /// An execve(2) that waits for another thread's end keeps PTRACE_SEIZE waiting.
         @Test("a capture is given up after its deadline, and so are later ones; closing does not wait either")
         func execve() throws {

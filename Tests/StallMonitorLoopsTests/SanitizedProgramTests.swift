@@ -4,14 +4,7 @@ import Testing
 
 /// A sanitizer brings definitions of its own for the calls that loops wait in, and the thread sanitizer also for those by which jobs are submitted.
 /// The fixtures are linked once more with a sanitizer, from the objects that they were built of.
-// The thread sanitizer does not know pthread_clockjoin_np(3). On a busy machine it ends a program in which a later thread gets the handle of one
-// that was joined by it ("CHECK failed: sanitizer_thread_registry").
-@Suite(
-    "The hooks in a program with a sanitizer",
-    .serialized,
-    .timeLimit(.minutes(10)),
-    .repeatedWhenLate(by: .milliseconds(10))
-)
+@Suite("The hooks in a program with a sanitizer", .serialized, .timeLimit(.minutes(10)))
 struct SanitizedProgramTests {
     enum Sanitizer: String, CaseIterable {
         case address, thread

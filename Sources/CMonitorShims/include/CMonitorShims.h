@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <sys/types.h>
 
@@ -19,12 +18,9 @@ void monitor_semaphore_wait(sem_t *semaphore);
 /// Waits until `deadline_ns`. Returns true if it was posted, false if the deadline passed. Retries after EINTR.
 bool monitor_semaphore_wait_until(sem_t *semaphore, uint64_t deadline_ns);
 
-/// Starts a joinable thread that blocks every signal except those that its own faults raise, so that no handler of the host runs
+/// Starts a detached thread that blocks every signal except those that its own faults raise, so that no handler of the host runs
 /// on it. `name` is truncated to 15 bytes, the kernel's limit. Returns 0 or an errno.
-int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void *context), void *context);
-/// Joins the thread, waiting until `deadline_ns` at most. Returns 0,
-/// or ETIMEDOUT: then the thread is still running and stays joinable.
-int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
+int monitor_thread_start(const char *name, void (*body)(void *context), void *context);
 
 /// The lower half of the calling task's number in Swift's concurrency runtime, which is the part in a captured stack. 0 outside a
 /// task, and if the runtime does not provide it.

@@ -5,18 +5,20 @@ import Locking
 import RunLoopKit
 import Synchronization
 
-/// A named thread of the monitor that blocks all signals. It must be joined or detached.
+/// A named thread of the monitor that blocks all signals.
+///
+/// The thread is detached, and signals its end itself. The thread sanitizer does not know the calls that join a thread by a
+/// deadline: it ends a program in which a later thread gets the handle of one that was joined so.
 package struct MonitorThread: Sendable {
-    private let handle: pthread_t
+    /// Signalled once the body has returned. A caller that has taken the signal signals it again, for the next one.
+    private let ended = TickSemaphore()
 
     /// Starts a thread. `name` is shown by `ps -L` and in captured stacks; at most 15 bytes.
     ///
     /// - Throws: ``StallMonitorError`` with the code `threadNotStarted` if the system cannot start a thread (EAGAIN).
     package init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
-        let box = unsafe Unmanaged.passRetained(ThreadBody(body))
-        var handle = pthread_t()
+        let box = unsafe Unmanaged.passRetained(ThreadBody(body, ended))
         let error = unsafe monitor_thread_start(
-            &handle,
             name,
             { context in unsafe Unmanaged<ThreadBody>.fromOpaque(context).takeRetainedValue().run() },
             box.toOpaque()
@@ -25,25 +27,28 @@ package struct MonitorThread: Sendable {
             unsafe box.release()
             throw StallMonitorError(.threadNotStarted, errno: error)
         }
-        self.handle = handle
     }
 
-    /// Waits until the thread has ended, or until the deadline. Returns whether it has ended.
+    /// Waits until the thread has returned from its body and released it, or until the deadline. Returns whether it has. Any
+    /// thread, and any number of them.
     func join(by deadline: MonotonicInstant) -> Bool {
-        monitor_thread_join(handle, deadline.nanoseconds) == 0
-    }
-
-    /// Lets the thread end without being joined.
-    package func detach() {
-        pthread_detach(handle)
+        guard ended.wait(until: deadline) else { return false }
+        ended.signal()
+        return true
     }
 }
 
 private final class ThreadBody {
-    let run: @Sendable () -> Void
+    private var body: (@Sendable () -> Void)?
+    private let ended: TickSemaphore
 
-    init(_ run: @escaping @Sendable () -> Void) {
-        self.run = run
+    init(_ body: @escaping @Sendable () -> Void, _ ended: TickSemaphore) { (self.body, self.ended) = (body, ended) }
+
+    func run() {
+        body?()
+        // What only the thread uses is released before others hear of its end.
+        body = nil
+        ended.signal()
     }
 }
 
@@ -124,17 +129,13 @@ final class TimedLookup: Sendable {
         guard !isBusy.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
         let (slot, answered) = (Slot<Answer>(), TickSemaphore())
         do throws(StallMonitorError) {
-            let thread = try MonitorThread(name: "stall-lookup") { [self] in
+            _ = try MonitorThread(name: "stall-lookup") { [self] in
                 let answer = question()
                 slot.answer.withLock { $0 = answer }
                 isBusy.store(false, ordering: .releasing)
                 answered.signal()
             }
-            let deadline = MonotonicInstant.now + time
-            guard answered.wait(until: deadline), thread.join(by: deadline + .seconds(1)) else {
-                thread.detach()
-                return slot.answer.withLock { $0 }
-            }
+            _ = answered.wait(until: .now + time)
             return slot.answer.withLock { $0 }
         } catch {
             isBusy.store(false, ordering: .releasing)

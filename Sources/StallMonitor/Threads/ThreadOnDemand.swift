@@ -47,9 +47,7 @@ final class ThreadOnDemand: Sendable {
     /// - Returns: Whether the body must return now. Otherwise there is more work.
     func leave(if isIdle: () -> Bool) -> Bool {
         state.withLock { state in
-            guard case .running(let thread) = state, isIdle() else { return false }
-            // No thread is going to join it.
-            thread.detach()
+            guard case .running = state, isIdle() else { return false }
             state = .absent
             return true
         }

@@ -22,6 +22,27 @@ struct MonitorThreadTests {
         #expect(![SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP].contains(where: isBlocked))
     }
 
+    @Test("all that wait for a thread's end hear of it, also later; what only the thread had is released by then")
+    func ends() throws {
+        final class Held: Sendable {}
+        let mayEnd = TickSemaphore()
+        let waiters = Mutex(0)
+        var held: Held? = Held()
+        weak let seen = held
+        let thread = try MonitorThread(name: "ends") { [held] in withExtendedLifetime(held) { mayEnd.wait() } }
+        held = nil
+        #expect(!thread.join(by: .now) && seen != nil)
+        let others = try (0..<2).map { _ in
+            try MonitorThread(name: "waits") {
+                if thread.join(by: .now + .seconds(60)) { waiters.withLock { $0 += 1 } }
+            }
+        }
+        mayEnd.signal()
+        #expect(thread.join(by: .now + .seconds(60)) && seen == nil)
+        #expect(others.allSatisfy { $0.join(by: .now + .seconds(60)) } && waiters.withLock { $0 } == 2)
+        #expect(thread.join(by: .now))
+    }
+
     private static func blockedSignals() -> UInt64? {
         let status = try? String(contentsOfFile: "/proc/thread-self/status", encoding: .utf8)
         let line = status?.split(separator: "\n").first { $0.hasPrefix("SigBlk:") }
