@@ -85,6 +85,18 @@ struct ForkTests {
         #expect(try scenario("contention") == ["blocks: 20000", "child: exit 0"])
     }
 
+    @Test("A task pool's jobs of other threads have ended in the child; the forking thread's goes on in both processes")
+    func taskPool() throws {
+        let child = [
+            "child: 1 run, also its own, 0 wait, 3 begun", "next job: 1 run, also its own, 0 wait, 4 begun",
+            "child's end: 0 run, not its own, 0 wait, 4 begun", "child: exit 0",
+        ]
+        let parent = [
+            "parent: 3 run, also its own, 2 wait, 3 begun", "parent's end: 2 run, not its own, 2 wait, 3 begun",
+        ]
+        #expect(try scenario("task-pool") == child + parent)
+    }
+
     @Test("R1: a child's child has a working loop, too")
     func grandchild() throws {
         #expect(try scenario("grandchild") == works + ["child: exit 0", "child: exit 0"])

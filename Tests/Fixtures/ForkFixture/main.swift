@@ -62,6 +62,37 @@ func wait(for child: pid_t) {
     say("child: \(status & 0x7F == 0 ? "exit \(status >> 8)" : "signal \(status & 0x7F)")")
 }
 
+/// A pool of three workers, all busy, forks in a job of its third.
+func taskPool() {
+    let (pool, begun) = (TaskPoolHeartbeat(label: "pool", width: 3), Counter())
+    for _ in 0..<2 {
+        startThread {
+            let job = pool.willRun()
+            begun.increment()
+            while begun.value > 0 { pause() }
+            pool.didRun(job)
+        }
+    }
+    while begun.value < 2 { sched_yield() }
+    let tell = { (who: String) in
+        let own = pool.runningJobs?.contains { $0.threadID == run_loop_current_tid() }
+        say(
+            "\(who): \(pool.runningCount) run, \(own == true ? "also" : "not") its own, \(pool.waitingCount) wait, \(pool.begunCount) begun"
+        )
+    }
+    let job = pool.willRun()
+    for _ in 0..<5 { pool.didEnqueue() }
+    inChild {
+        tell("child")
+        pool.didRun(job)
+        pool.run { tell("next job") }
+        tell("child's end")
+    }
+    tell("parent")
+    pool.didRun(job)
+    tell("parent's end")
+}
+
 /// Each child of `body` has a parent that sleeps in its loop with a source, a distant timer and a wake-up descriptor.
 /// At the end the parent must still have all three, and must not have been woken once.
 func undisturbed(onMain: Bool, _ body: @escaping @Sendable (EventRunLoop, DescriptorSource) -> Void) {
@@ -328,6 +359,7 @@ case "ports": try portsInherited()
 case "main-queue": mainQueueAfter()
 case "daemon": daemon()
 case "close-in-child": closeInChild()
+case "task-pool": taskPool()
 case "grandchild": inChild { inChild { useLoop(.main) } }
 case "worker-forks": undisturbed(onMain: true) { loop, source in refused(loop, source) }
 case "main-forks": undisturbed(onMain: false) { loop, source in refused(loop, source) }
