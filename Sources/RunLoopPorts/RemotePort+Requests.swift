@@ -64,7 +64,7 @@ extension RemotePort {
             case .finished, .timedOut:
                 if channel.leave(number) != nil { return .failure(RunLoopError(.receiveTimeout)) }
                 // Another thread has the outcome and is about to deliver it.
-                waiter.spinUntilFinished()
+                waiter.waitUntilFinished()
             case .handledSource: break
             }
             left = deadline == .distantFuture ? nil : MonotonicInstant.now.duration(to: deadline)
@@ -124,9 +124,10 @@ private final class LoopWaiter: RemoteChannel.Waiter {
         loop.wakeUpFromElsewhere()
     }
 
-    /// Spins for the few instructions that another thread needs.
-    func spinUntilFinished() {
-        while !completion.isSet { sched_yield() }
+    /// Waits for the few instructions that another thread needs, and first for the other requests that it ends, whose executors
+    /// are foreign code. Sleeps, so that a thread of a lower priority also gets the processor.
+    func waitUntilFinished() {
+        while !completion.isSet { usleep(200) }
     }
 }
 

@@ -38,6 +38,48 @@ struct PortRequestTests {
         try? message.reply(PortMessage(id: message.id, components: message.components))
     }
 
+    @Test("R56: a request whose outcome another thread is slow to deliver uses no processor until then")
+    func slowDelivery() async throws {
+        /// Another request on the same connection: its end is foreign code, here a slow one.
+        final class Slow: RemoteChannel.Waiter {
+            let mayEnd: Counter
+            init(_ mayEnd: Counter) { self.mayEnd = mayEnd }
+            func finish(_ outcome: RemoteChannel.Outcome) { while mayEnd.value == 0 { usleep(1000) } }
+        }
+        try await onLoop { _ in
+            let server = Server { _ in }
+            let remote = try RemotePort(to: server.port)
+            let mayEnd = Counter()
+            // So many that the request is hardly ever the first one to be ended.
+            for _ in 0..<50 { _ = try remote.channel.enter(Slow(mayEnd)) }
+            let closer = Box<TestThread?>(nil)
+            EventRunLoop.current.perform(in: "reply") {
+                closer.value = TestThread { remote.invalidate() }
+                _ = TestThread {
+                    usleep(500_000)
+                    mayEnd.increment()
+                }
+            }
+            let before = processorTime()
+            do throws(RunLoopError) {
+                _ = try remote.request(PortMessage(), receiveTimeout: .milliseconds(100), mode: "reply")
+                Issue.record("nobody replies")
+            } catch {
+                #expect([.portBecameInvalid, .receiveTimeout].contains(error.code))
+            }
+            #expect(processorTime() - before < .milliseconds(200))
+            mayEnd.increment()
+            closer.value?.join()
+            server.end()
+        }
+    }
+
+    private func processorTime() -> Duration {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+    }
+
     @Test("R56: a request gets its reply and leaves the mode as it was")
     func success() async throws {
         let server = Server(Self.echo)
