@@ -46,18 +46,28 @@ struct LastResort {
     }
 
     /// Ends the process by SIGKILL later if SIGABRT does not: its handler may wait for a lock that the stalled thread holds, and
-    /// standard error may be a pipe that nobody reads.
+    /// standard error may be a pipe that nobody reads. Without a timer a thread does it; without either, it ends at once.
     private func killLater() {
+        guard !startTimer() else { return }
+        let thread = try? MonitorThread(name: "stall-abort") { [abortPatience] in
+            _ = TickSemaphore().wait(until: .now + abortPatience)
+            kill(getpid(), SIGKILL)
+        }
+        if thread == nil { kill(getpid(), SIGKILL) }
+    }
+
+    /// Fails if the user's processes have as many timers and queued signals as they may (RLIMIT_SIGPENDING).
+    private func startTimer() -> Bool {
         var event = unsafe sigevent()
         unsafe event.sigev_notify = Int32(SIGEV_SIGNAL)
         unsafe event.sigev_signo = SIGKILL
         var timer: timer_t?
         // The first timer of a process is null, but valid.
-        guard unsafe timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 else { return }
+        guard unsafe timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 else { return false }
         var time = itimerspec()
         let (seconds, rest) = abortPatience.nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
         time.it_value = timespec(tv_sec: Int(seconds), tv_nsec: Int(rest))
-        _ = unsafe timer_settime(timer, 0, &time, nil)
+        return unsafe timer_settime(timer, 0, &time, nil) == 0
     }
 
     private func print(_ line: String) { _ = unsafe write(STDERR_FILENO, line, line.utf8.count) }

@@ -31,7 +31,10 @@ final class Victim: Sendable {
         if let death = CommandLine.arguments.last, death.hasPrefix("last-resort") {
             configuration.abortsAfter = .seconds(1)
             configuration.abortPatience = .seconds(1)
-            if death == "last-resort-hung" { signal(SIGABRT) { _ in while true { pause() } } }
+            if death.hasPrefix("last-resort-hung") { signal(SIGABRT) { _ in while true { pause() } } }
+            // Timers count as queued signals.
+            var none = rlimit(rlim_cur: 0, rlim_max: 0)
+            if death == "last-resort-hung-without-timer" { unsafe setrlimit(__rlimit_resource_t(11), &none) }
         }
         monitor = StallMonitor.start(configuration, watching: [loop]) { event in
             switch event {

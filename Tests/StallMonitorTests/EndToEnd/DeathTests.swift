@@ -111,7 +111,10 @@ struct DeathTests {
         "a stall of the longest permitted length ends the process after its report was written"
     )
     func lastResort() async throws {
-        for (death, signal) in [("last-resort", SIGABRT), ("last-resort-hung", SIGKILL)] {
+        let deaths = [
+            ("last-resort", SIGABRT), ("last-resort-hung", SIGKILL), ("last-resort-hung-without-timer", SIGKILL),
+        ]
+        for (death, signal) in deaths {
             try? FileManager.default.removeItem(atPath: path)
             let process = try MortalProcess(death, in: path)
             let id = try #require(await process.word(after: "began").flatMap(ULID.init))
