@@ -44,7 +44,7 @@ struct Engine: Sendable {
             Self.end(parts, reporterThread, capturer, by: .now + .seconds(5))
             throw error
         }
-        WorkTable.addReader(1)
+        WorkTable.addReader()
     }
 
     /// Passes the changes to each part. Any thread; returns at once.
@@ -64,7 +64,8 @@ struct Engine: Sendable {
     /// Waits for the end that was ordered. A thread that does not end by the deadline continues, and the capture signal stays
     /// installed for it.
     func end(by deadline: MonotonicInstant) {
-        WorkTable.addReader(-1)
+        // The reporter still looks for the work of the last stalls.
+        defer { WorkTable.removeReader() }
         guard watchdogThread.join(by: deadline) else { return }
         Self.end(parts, reporterThread, capturer, by: deadline)
     }

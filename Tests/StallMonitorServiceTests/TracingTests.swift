@@ -96,8 +96,8 @@
             "The span is in the stalled request's trace, with links to at most 32 requests waiting on its thread"
         )
         func requests() async throws {
-            WorkTable.addReader(1)
-            defer { WorkTable.addReader(-1) }
+            WorkTable.addReader()
+            defer { WorkTable.removeReader() }
             let table = WorkTable.current
             let requests = (0..<41).map { tracer.startSpan("request \($0)", context: .topLevel) }
             // All but the first are waiting: other tasks began them on the thread.
@@ -126,8 +126,8 @@
 
         @Test("A task's context is found by the task, also without an argument")
         func ofTask() async throws {
-            WorkTable.addReader(1)
-            defer { WorkTable.addReader(-1) }
+            WorkTable.addReader()
+            defer { WorkTable.removeReader() }
             let number = UInt64(try #require(WorkKey.currentTaskNumber))
             try await tracer.withSpan("request") { span in
                 try await withStallContext {

@@ -42,6 +42,7 @@ package final class WorkTable: Sendable {
     private let generation = ForkGeneration.current
     /// A shorter closure cannot be the cause of a stall, however low the threshold.
     static let shortestPast = Duration.milliseconds(10)
+    /// Per shard. One more replaces the oldest: a report may then lack the labels of that one.
     static let pastCapacity = 32
 
     // MARK: The table of the process
@@ -57,7 +58,13 @@ package final class WorkTable: Sendable {
     /// Whether a monitor runs that reads the table.
     package static var isRead: Bool { readers.load(ordering: .relaxed) > 0 }
 
-    static func addReader(_ count: Int) { readers.wrappingAdd(count, ordering: .relaxed) }
+    static func addReader() { readers.wrappingAdd(1, ordering: .relaxed) }
+
+    /// With the last reader go the contexts of work that has ended: nobody looks for them any more, and they are the server's.
+    static func removeReader() {
+        guard readers.wrappingSubtract(1, ordering: .relaxed).newValue == 0 else { return }
+        current.forgetEnded()
+    }
 
     // MARK: The server's threads
 
@@ -121,6 +128,15 @@ extension WorkTable {
         withExtendedLifetime(former) {}
     }
 
+    /// Releases what the table keeps of work that has ended and of stalls.
+    func forgetEnded() {
+        let former = (
+            shards.map { shard in shard.contents.withLock { $0.forgetPast() } }, stalled.withLock { $0.take() }
+        )
+        // A context may have a deinit of the server, so it is released after the locks.
+        withExtendedLifetime(former) {}
+    }
+
     /// The contexts of a stall that has ended: of the stalled work, and of work that had begun on the stalled thread and had to
     /// wait. Nil if none is known. A second call for the same stall returns nil.
     package func takeContexts(ofStall report: ULID) -> (stood: (any WorkContext)?, waiting: [any WorkContext])? {
@@ -132,6 +148,12 @@ extension WorkTable {
 }
 
 extension WorkTable.Contents {
+    /// Returns what was forgotten.
+    fileprivate mutating func forgetPast() -> [WorkTable.Past] {
+        nextPast = 0
+        return past.take()
+    }
+
     /// Returns the entry that was replaced.
     fileprivate mutating func keep(_ ended: WorkTable.Past, _ capacity: Int) -> WorkTable.Past? {
         guard past.count >= capacity else {

@@ -37,8 +37,8 @@ struct StallLabelTests {
 
     /// As while a monitor runs.
     private func watching<Value>(_ body: () async throws -> Value) async rethrows -> Value {
-        WorkTable.addReader(1)
-        defer { WorkTable.addReader(-1) }
+        WorkTable.addReader()
+        defer { WorkTable.removeReader() }
         return try await body()
     }
 
@@ -112,6 +112,33 @@ struct StallLabelTests {
         for _ in 0..<20 { table.begin(WorkNote(label: String(repeating: "é", count: 100)), as: .thread(3)) }
         let found = StalledWork(of: report(thread: 3), at: .now, in: table).labels
         #expect(found.count == 16 && found.allSatisfy { $0.utf8.count == 128 })
+    }
+
+    private final class Request: WorkContext {
+        let trace: StallReport.Trace? = nil
+    }
+
+    private struct Ended {
+        weak var request: Request?
+    }
+
+    @Test("Of work that has ended 512 contexts are kept, and none when the last monitor has ended")
+    func contextsKept() {
+        let (table, keys) = (WorkTable(), (0..<600).map { WorkKey.task($0) })
+        var ended: [Ended] = []
+        for key in keys {
+            let request = Request()
+            ended.append(Ended(request: request))
+            table.begin(WorkNote(context: request), as: key)
+        }
+        let begun = MonotonicInstant.now
+        while MonotonicInstant.now - begun < WorkTable.shortestPast { usleep(1000) }
+        for key in keys { table.end(key) }
+        #expect(ended.count { $0.request != nil } == 512)
+        // The latest ones.
+        #expect(ended.suffix(500).allSatisfy { $0.request != nil })
+        table.forgetEnded()
+        #expect(ended.allSatisfy { $0.request == nil })
     }
 
     @Test("Without a running monitor nothing is recorded", .enabled(if: !WorkTable.isRead))
