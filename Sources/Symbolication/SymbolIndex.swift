@@ -96,7 +96,6 @@ extension SymbolIndex {
         isFull = full != nil
         names = file.sections[table.link].range
         entries = try file.functions(in: table, allowance)
-        try allowance.spend(byteCount)
         entries.sort { $0.address < $1.address }
         keepBestKnown()
     }
@@ -126,9 +125,12 @@ extension ELFFile {
         let stride = MemoryLayout<Elf64_Sym>.stride
         let piece = 2048 * stride
         var bytes: [UInt8] = []
-        // Reserved memory that is not written uses no pages; growing the array would write all of it again.
-        found.reserveCapacity(table.range.count / stride)
+        // Reserved memory that is not written uses no pages; growing the array would write all of it again. A damaged file can
+        // claim a table of any size.
+        let entrySize = MemoryLayout<SymbolIndex.Entry>.stride
+        found.reserveCapacity(min(table.range.count / stride, allowance.memoryLeft / entrySize))
         for start in Swift.stride(from: table.range.lowerBound, to: table.range.upperBound, by: piece) {
+            let before = found.count
             try image.passBytes(start..<min(start + piece, table.range.upperBound), into: &bytes, allowance)
             unsafe bytes.withUnsafeBytes { bytes in
                 for offset in Swift.stride(from: 0, through: bytes.count - stride, by: stride) {
@@ -136,6 +138,7 @@ extension ELFFile {
                     if symbol.isDefinedFunction { found.append(SymbolIndex.Entry(symbol)) }
                 }
             }
+            try allowance.spend((found.count - before) * entrySize)
         }
         return found
     }

@@ -29,7 +29,7 @@ final class Allowance {
     private let start = ContinuousClock.now
     private let processorStart = processorTime()
     private let time: Duration
-    private var memoryLeft: Int
+    private(set) var memoryLeft: Int
     let inflates: Bool
     private var steps = 0
 

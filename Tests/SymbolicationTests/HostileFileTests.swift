@@ -83,6 +83,36 @@ struct HostileFileTests {
         #expect(!result.problems.contains { $0.isOfBudget })
     }
 
+    @Test("A symbol table of any claimed length reserves no more memory than the budget permits")
+    func symbolTableLength() async {
+        await #expect(processExitsWith: .success) {
+            let workshop = try Workshop()
+            try workshop.makeProgram()
+            let path = workshop.path("program")
+            let symbolTable: UInt32 = 2  // SHT_SYMTAB
+            let sections = try ELFFile(path: path, Allowance(.tool)).sections
+            let index = try #require(sections.firstIndex { $0.type == symbolTable })
+            var bytes = try Data(contentsOf: URL(filePath: path))
+            // elf(5): where the section headers are; 64 bytes each, with the size at 32.
+            let headers = (0..<8).reduce(0) { $0 | Int(bytes[40 + $1]) << (8 * $1) }
+            let (place, claimed) = (headers + 64 * index + 32, 15 << 30)
+            bytes.replaceSubrange(
+                place..<place + 8,
+                with: (0..<8).map { UInt8(truncatingIfNeeded: claimed >> (8 * $0)) }
+            )
+            try bytes.write(to: URL(filePath: path))
+            try workshop.run("truncate", ["-s", "15G", "program"])
+            // Enough for the file's image, and not for ten more.
+            let pages = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8).split(separator: " ")[0]
+            let room = rlim_t(pages)! * 4096 + 16 << 30
+            var limit = rlimit(rlim_cur: room, rlim_max: room)
+            try #require(unsafe setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit) == 0)
+            let file = try ELFFile(path: path, Allowance(.server))
+            let brief = SymbolicationBudget(time: .milliseconds(20), memory: 1 << 20, inflates: false)
+            #expect(throws: SymbolProblem(.outOfTime)) { try SymbolIndex(file, Allowance(brief)) }
+        }
+    }
+
     @Test("Sections that claim the largest possible size when inflated exceed the budget")
     func inflatedSizes() throws {
         let workshop = try Workshop()
