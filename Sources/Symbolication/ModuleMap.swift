@@ -70,7 +70,7 @@ extension ModuleMap.Mapping {
         let bounds = "\(String(range.lowerBound, radix: 16))-\(String(range.upperBound, radix: 16))"
         let exact = "\(process.path)/map_files/\(bounds)"  // needs a privilege
         // A process with another root directory inside our own tree has its paths relative to our root.
-        return process == .own ? [plainPath, exact] : [process.file(plainPath), plainPath, exact]
+        return process.isOwn ? [plainPath, exact] : [process.file(plainPath), plainPath, exact]
     }
 }
 

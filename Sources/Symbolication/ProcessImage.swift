@@ -69,21 +69,34 @@ struct ProcessMemory: ~Copyable {
     }
 }
 
-/// The directory of a process in `/proc`.
-struct ProcessDirectory: Sendable, Hashable {
-    private let processID: Int32?
+/// The directory of a process in `/proc`. Of another process it is held open: so it stays that process's directory, and can no
+/// longer be read once the process has ended, even if a later process gets its number.
+struct ProcessDirectory: Sendable {
+    /// Nil for this process.
+    private let directory: OpenDirectory?
 
-    static let own = ProcessDirectory(processID: nil)
+    static let own = ProcessDirectory(nil)
 
-    init(processID: Int32) { self.init(processID: Optional(processID)) }
+    /// If there is no such process now, nothing can be read.
+    init(processID: Int32) { self.init(OpenDirectory("/proc/\(processID)")) }
 
-    private init(processID: Int32?) { self.processID = processID }
+    private init(_ directory: OpenDirectory?) { self.directory = directory }
+
+    private final class OpenDirectory: Sendable {
+        let descriptor: Int32
+
+        init(_ path: String) { descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+
+        deinit { if descriptor >= 0 { close(descriptor) } }
+    }
+
+    var isOwn: Bool { directory == nil }
 
     /// For a process whose first thread has ended, the directory of another thread: the first one's files show a process
     /// without memory.
     var path: String {
-        guard let processID else { return "/proc/self" }
-        let whole = "/proc/\(processID)"
+        guard let directory else { return "/proc/self" }
+        let whole = "/proc/self/fd/\(directory.descriptor)"
         if Self.hasMemory(whole) { return whole }
         return directoryNames(whole + "/task").map { "\(whole)/task/\($0)" }.first(where: Self.hasMemory) ?? whole
     }
@@ -95,7 +108,7 @@ struct ProcessDirectory: Sendable, Hashable {
     }
 
     /// The same file as the process itself sees it: it may be in another mount namespace or have another root directory.
-    func file(_ path: String) -> String { self == .own ? path : "\(self.path)/root\(path)" }
+    func file(_ path: String) -> String { isOwn ? path : "\(self.path)/root\(path)" }
 
     /// The kernel's path of the running executable, with its mark if it was deleted.
     var executable: String? {

@@ -24,9 +24,19 @@ public final class Symbolicator: Sendable {
     }
 
     /// For any process whose memory may be read; otherwise nothing gets a name. Finds its files also if it runs in a container,
-    /// and the names of functions generated at run time in its `/tmp/perf-PID.map`. Reads nothing yet.
-    public init(processID: Int32, search: SymbolSearch = SymbolSearch()) {
-        process = ProcessDirectory(processID: processID)
+    /// and the names of functions generated at run time in its `/tmp/perf-PID.map`. Reads nothing yet, but holds the process's
+    /// directory in `/proc` open: a later process with the same number gives no names.
+    public convenience init(processID: Int32, search: SymbolSearch = SymbolSearch()) {
+        self.init(of: ProcessDirectory(processID: processID), search)
+    }
+
+    /// For a process that runs another program now. Reads nothing yet.
+    package convenience init(ofSameProcessAs former: Symbolicator) {
+        self.init(of: former.process, former.cache.withLock(\.search))
+    }
+
+    private init(of process: ProcessDirectory, _ search: SymbolSearch) {
+        self.process = process
         cache = Mutex(SymbolCache(search: search, limit: 64 << 20, process: process))
     }
 
@@ -44,7 +54,7 @@ public final class Symbolicator: Sendable {
         return cache.withLock { cache in
             var work = OwnResolution(allowance: Allowance(budget))
             for address in addresses { work.add(address, image, &cache) }
-            if process != .own { name(&work.frames, addresses) }
+            if !process.isOwn { name(&work.frames, addresses) }
             cache.trim()
             return Resolution(frames: work.frames, modules: work.modules, problems: work.problems.unique)
         }

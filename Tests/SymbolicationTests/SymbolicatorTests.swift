@@ -149,6 +149,51 @@ struct SymbolicatorTests {
     }
 }
 
+@Suite("Addresses of another process", .serialized, .timeLimit(.minutes(10)))
+struct OtherProcessTests {
+    private static let latestNumber = "/proc/sys/kernel/ns_last_pid"
+
+    private func startSleep() throws -> Process {
+        try Process.run(URL(filePath: "/usr/bin/sleep"), arguments: ["600"])
+    }
+
+    private func end(_ process: Process) {
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+
+    /// The start of the executable's code.
+    private func code(of process: Process) -> UInt? {
+        let map = ModuleMap(of: ProcessDirectory(processID: process.processIdentifier))
+        return map.mappings.first { $0.path.hasSuffix("/sleep") && $0.fileOffset > 0 }?.range.lowerBound
+    }
+
+    @Test(
+        "A later process with the same number gives no names",
+        .enabled(if: unsafe access(Self.latestNumber, W_OK) == 0, "needs a writable ns_last_pid")
+    )
+    func reusedNumber() throws {
+        let first = try startSleep()
+        let number = first.processIdentifier
+        let symbolicator = Symbolicator(processID: number)
+        end(first)
+        var second = try startSleep()
+        // Another process of this machine may get the number first.
+        for _ in 0..<2000 where second.processIdentifier != number {
+            end(second)
+            try "\(number - 1)".write(toFile: Self.latestNumber, atomically: false, encoding: .utf8)
+            second = try startSleep()
+        }
+        defer { end(second) }
+        try #require(second.processIdentifier == number)
+        var address: UInt?
+        while address == nil { address = code(of: second) }
+        let sought = [ResolvableAddress(address: try #require(address), kind: .exact)]
+        #expect(symbolicator.resolve(sought).frames[0].moduleIndex == nil)
+        #expect(Symbolicator(processID: number).resolve(sought).frames[0].moduleIndex == 0)
+    }
+}
+
 @Suite("The module map")
 struct ModuleMapTests {
     private static let text = """

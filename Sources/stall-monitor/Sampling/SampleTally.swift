@@ -108,21 +108,17 @@ struct SampledCalls {
 
 /// Names the frames of one process. Each address is named once, without delay: after the process has ended, that is impossible.
 struct SampleNames {
-    private let processID: Int32
     private var symbolicator: Symbolicator
     private var known: [CapturedStack.Frame: [StallReport.Frame]] = [:]
     /// The awaiting functions by their resumption address.
     private var awaits: [UInt: [StallReport.Frame]] = [:]
     private(set) var modules: [StallReport.Module] = []
 
-    init(processID: Int32) {
-        self.processID = processID
-        symbolicator = Symbolicator(processID: processID)
-    }
+    init(processID: Int32) { symbolicator = Symbolicator(processID: processID) }
 
     /// Call this when the process runs another program: then addresses have other meanings.
     mutating func forgetAddresses() {
-        symbolicator = Symbolicator(processID: processID)
+        symbolicator = Symbolicator(ofSameProcessAs: symbolicator)
         (known, awaits) = ([:], [:])
     }
 
