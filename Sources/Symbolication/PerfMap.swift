@@ -3,6 +3,9 @@ import Glibc
 /// Names of functions that were generated at run time, as their generator has written them to `/tmp/perf-PID.map` for perf:
 /// node with `--perf-basic-prof`, Python 3.12 with `-X perf`, agents of the JVM. Pure except for `Source.read(limit:)`.
 ///
+/// Such files grow as long as the process runs. Of a long one the end is used: names that it gives are right, because later lines
+/// replace earlier ones, but older functions have none.
+///
 /// A line is `START SIZE NAME`, both numbers in hexadecimal. If several lines cover an address, the last one is valid, because
 /// new code is generated in the place of old code. The file is not trusted: invalid lines are ignored.
 struct PerfMap: Sendable {
@@ -13,25 +16,33 @@ struct PerfMap: Sendable {
         var name: Range<Int>
         /// The highest end of this entry and all that start before it.
         var reach: UInt
+        /// Higher for a later line.
         var line: Int
     }
 
     private let text: [UInt8]
     /// Sorted by start.
     private let entries: [Entry]
+    /// The size of the file if not all of it is used.
+    let sizeIfCut: Int?
 
     /// The greatest number of entries kept, of bytes of a name, and of entries tried for one address.
     static let limits = (entries: 400_000, name: 512, steps: 1000)
 
-    init(parsing text: [UInt8]) {
+    /// - Parameters:
+    ///   - text: The end of the file, or all of it.
+    ///   - size: The file's size; by default that of the text.
+    init(parsing text: [UInt8], ofFileOf size: Int? = nil, limit: Int = limits.entries) {
         var found: [Entry] = []
-        var at = 0
-        while at < text.count {
-            let end = text[at...].firstIndex(of: UInt8(ascii: "\n")) ?? text.count
-            if let entry = Self.entry(text, at..<end, found.count) { found.append(entry) }
-            if found.count >= Self.limits.entries { break }
-            at = end + 1
+        // From the end: the last lines are the valid ones.
+        var end = text.count
+        while end > 0, found.count < limit {
+            let start = text[..<end].lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
+            if let entry = Self.entry(text, start..<end, -found.count) { found.append(entry) }
+            end = start - 1
         }
+        let fileSize = size ?? text.count
+        sizeIfCut = end > 0 || fileSize > text.count ? fileSize : nil
         found.sort { ($0.start, $0.line) < ($1.start, $1.line) }
         var reach: UInt = 0
         for index in found.indices {
@@ -54,7 +65,7 @@ struct PerfMap: Sendable {
         var best: Entry?
         for entry in entries[..<low].suffix(Self.limits.steps).reversed() {
             guard entry.reach > address else { break }
-            if entry.end > address, entry.line > best?.line ?? -1 { best = entry }
+            if entry.end > address, best.map({ entry.line > $0.line }) ?? true { best = entry }
         }
         return best.map { (Self.plain(String(decoding: text[$0.name].map(Self.printable), as: UTF8.self)), $0.start) }
     }
@@ -163,7 +174,7 @@ extension PerfMap {
             }
             // The first line of a partial file is incomplete.
             if from > 0 { text.removeFirst(text.firstIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? text.count) }
-            return PerfMap(parsing: text)
+            return PerfMap(parsing: text, ofFileOf: size)
         }
     }
 }
@@ -183,24 +194,23 @@ extension ProcessDirectory {
     }
 }
 
-/// The latest contents of one process's file. It is read again if it has changed, and at most once a second.
+/// The latest contents of one process's file. It is read again if it has changed, at most once a second, and for at most 5 % of
+/// the time: reading a file of the greatest size takes a third of a second.
 struct PerfMapCache: Sendable {
     private var stamp: FileStamp?
     private var map: PerfMap?
-    private var readAt: UInt64 = 0
+    private var isValidUntil: ContinuousClock.Instant?
 
     /// Nil for a process without a file.
     mutating func map(of process: ProcessDirectory) -> PerfMap? {
-        var now = timespec()
-        unsafe _ = clock_gettime(CLOCK_MONOTONIC, &now)
-        let seconds = UInt64(clamping: now.tv_sec)
-        if map != nil, seconds <= readAt { return map }
+        let now = ContinuousClock.now
+        if map != nil, let isValidUntil, now < isValidUntil { return map }
         guard let source = PerfMap.Source(of: process) else {
             (stamp, map) = (nil, nil)
             return nil
         }
         if source.stamp != stamp { (stamp, map) = (source.stamp, source.read()) }
-        readAt = seconds
+        isValidUntil = .now + max(.seconds(1), (.now - now) * 19)
         return map
     }
 }

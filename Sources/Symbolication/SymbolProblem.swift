@@ -66,6 +66,15 @@ extension SymbolProblem: CustomStringConvertible {
 }
 
 extension SymbolProblem {
+    /// Only the end of a generator's file is used.
+    static func cutMap(of size: Int) -> SymbolProblem {
+        SymbolProblem(
+            .outOfMemory,
+            path: "/tmp/perf-PID.map",
+            detail: "of \(size >> 20) MiB the newest \(PerfMap.sizeLimit >> 20) are used"
+        )
+    }
+
     /// Whether the same request may succeed with another budget.
     public var isOfBudget: Bool { [.outOfTime, .outOfMemory, .compressed].contains(code) }
 }

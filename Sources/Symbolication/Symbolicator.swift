@@ -54,20 +54,27 @@ public final class Symbolicator: Sendable {
         return cache.withLock { cache in
             var work = OwnResolution(allowance: Allowance(budget))
             for address in addresses { work.add(address, image, &cache) }
-            if !process.isOwn { name(&work.frames, addresses) }
+            if !process.isOwn { name(&work.frames, addresses, &work.problems) }
             cache.trim()
             return Resolution(frames: work.frames, modules: work.modules, problems: work.problems.unique)
         }
     }
 
     /// Names code that was generated at run time, from the file that its generator writes for perf: ``PerfMap``.
-    private func name(_ frames: inout [SymbolicatedFrame], _ addresses: [ResolvableAddress]) {
+    private func name(
+        _ frames: inout [SymbolicatedFrame],
+        _ addresses: [ResolvableAddress],
+        _ problems: inout [SymbolProblem]
+    ) {
         guard frames.contains(where: { $0.moduleIndex == nil }),
             let map = made.withLock({ $0.map(of: process) })
         else { return }
         for (index, address) in addresses.enumerated() where frames[index].moduleIndex == nil {
             let place = address.kind == .returnAddress ? address.address &- 1 : address.address
-            guard let (name, start) = map.function(at: place) else { continue }
+            guard let (name, start) = map.function(at: place) else {
+                if let size = map.sizeIfCut { problems.append(.cutMap(of: size)) }
+                continue
+            }
             (frames[index].symbol, frames[index].function) = (name, name)
             frames[index].functionOffset = address.address &- start
         }

@@ -81,6 +81,15 @@ struct PerfMapTests {
         }
     }
 
+    @Test("Of too many entries the last ones are kept: their names are valid, those of the first ones may not be")
+    func tooMany() {
+        let text = "1000 10 old\n2000 10 first\n1000 10 new\n3000 10 last\n"
+        let map = PerfMap(parsing: Array(text.utf8), limit: 2)
+        #expect(map.function(at: 0x1001)?.name == "new" && map.function(at: 0x3001)?.name == "last")
+        #expect(map.function(at: 0x2001) == nil && map.sizeIfCut == text.utf8.count)
+        #expect(PerfMap(parsing: Array(text.utf8), limit: 4).sizeIfCut == nil)
+    }
+
     @Test("Ten thousand overlapping entries do not make a lookup slow")
     func overlapping() {
         let text = (0..<20_000).map { "\(String($0, radix: 16)) ffffff f\($0)\n" }.joined()
@@ -151,5 +160,24 @@ struct PerfMapFileTests {
         close(file)
         let map = PerfMap.Source(of: ProcessDirectory(processID: getpid()))?.read(limit: text.utf8.count + 4)
         #expect(map?.function(at: 0x1001)?.name == "made" && map?.function(at: 0x2001) == nil)
+        #expect(map?.sizeIfCut == lines.utf8.count)
+    }
+
+    @Test("Of a file of 50 MB only the end is read; that is said once, if a name is missing")
+    func huge() {
+        unsafe unlink(path)
+        defer { unsafe unlink(path) }
+        let file = unsafe open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+        let lines = "3000 10 old\n" + text
+        _ = unsafe pwrite(file, lines, lines.utf8.count, 0)
+        _ = unsafe pwrite(file, "\n" + text, text.utf8.count + 1, 50 << 20)
+        close(file)
+        let symbolicator = Symbolicator(processID: getpid())
+        let known = symbolicator.resolve([.init(address: 0x1001, kind: .exact)])
+        #expect(known.frames.first?.function == "made" && known.problems.isEmpty)
+        let unknown = symbolicator.resolve([0x1001, 0x3001, 0x3002].map { .init(address: $0, kind: .exact) })
+        #expect(unknown.frames.map(\.function) == ["made", nil, nil])
+        #expect(unknown.problems.map(\.code) == [.outOfMemory])
+        #expect(unknown.problems.first?.description.contains("of 50 MiB the newest 32 are used") == true)
     }
 }
