@@ -127,7 +127,7 @@ package func readFile(_ path: String, limit: Int, isWhole: Bool = true) -> Strin
     // The kernel returns at most a page at a time. One byte more than the limit shows that the file is longer.
     while bytes.count <= limit {
         let start = bytes.count
-        let size = min(16384, limit + 1 - start)
+        let size = min(4096, limit + 1 - start)
         bytes += repeatElement(0, count: size)
         let count = unsafe bytes.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress! + start, size) }
         bytes.removeLast(size - max(0, count))

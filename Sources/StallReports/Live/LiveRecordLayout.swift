@@ -41,7 +41,11 @@ enum LiveRecordLayout {
         for (index, byte) in block(of: status).enumerated() { head.set(byte, at: statusRange.lowerBound + index) }
         head.set(checksumOfHead(head), at: 504)
         let place = block(of: nil)
-        return head.bytes + (0..<placeCount).flatMap { _ in place }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(size)
+        bytes += head.bytes
+        for _ in 0..<placeCount { bytes += place }
+        return bytes
     }
 
     private static func checksumOfHead(_ head: FixedBytes) -> UInt64 {
