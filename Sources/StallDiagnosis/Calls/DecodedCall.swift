@@ -52,8 +52,11 @@ package struct DecodedCall: Hashable, Sendable {
     private static func selected(_ address: UInt, count: UInt, _ read: (UInt, Int) -> [UInt8]?) -> [Int32] {
         let count = Int(min(count, 1024))
         guard address != 0, count > 0, let bytes = read(address, (count + 63) / 64 * 8) else { return [] }
-        let set = (0..<count).filter { bytes[$0 / 8] >> ($0 % 8) & 1 != 0 }
-        return set.prefix(descriptorLimit).map(Int32.init)
+        let set = (0..<count).filter { (number: Int) -> Bool in
+            let mask: UInt8 = 1 << UInt8(number % 8)
+            return bytes[number / 8] & mask != 0
+        }
+        return set.prefix(descriptorLimit).map { Int32($0) }
     }
 
     private static func text(

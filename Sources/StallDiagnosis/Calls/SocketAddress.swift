@@ -29,7 +29,9 @@ struct SocketAddress: Hashable, Sendable {
         if bytes[..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xff, bytes[11] == 0xff {
             return "\(four(bytes[12...])):\(port)"
         }
-        let groups = stride(from: 0, to: 16, by: 2).map { Int(bytes[$0]) << 8 | Int(bytes[$0 + 1]) }
+        let groups = stride(from: 0, to: 16, by: 2).map { (index: Int) -> Int in
+            Int(bytes[index]) << 8 | Int(bytes[index + 1])
+        }
         var longest = 0..<0
         for start in groups.indices {
             let length = groups[start...].prefix { $0 == 0 }.count

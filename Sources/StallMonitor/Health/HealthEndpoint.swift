@@ -154,8 +154,11 @@ private struct HealthService {
         let isFull = connections.count >= HealthEndpoint.mostConnections
         var polled = [pollfd(fd: listener.descriptor, events: isFull ? 0 : Int16(POLLIN), revents: 0)]
         polled += connections.map { pollfd(fd: $0.descriptor, events: $0.awaited, revents: 0) }
-        let next = connections.map(\.deadline).min().map { max(0, ($0 - .now).nanoseconds / 1_000_000 + 1) }
-        _ = unsafe poll(&polled, nfds_t(polled.count), next.map { Int32(clamping: $0) } ?? -1)
+        var timeout: Int32 = -1
+        if let next = connections.map(\.deadline).min() {
+            timeout = Int32(clamping: max(0, (next - .now).nanoseconds / 1_000_000 + 1))
+        }
+        _ = unsafe poll(&polled, nfds_t(polled.count), timeout)
         // While all connections are in use nothing is accepted, and poll would report the same again at once.
         if polled[0].revents & Int16(POLLHUP | POLLNVAL) != 0 { hasEnded = true }
     }

@@ -181,9 +181,7 @@ extension OutsideProcess {
         // struct pollfd: the number, and four bytes of events.
         let count = Int(min(call.arguments[1], UInt(Self.pollLimit)))
         let bytes = read(call.arguments[0], count * 8) ?? []
-        return stride(from: 0, to: bytes.count - 7, by: 8).map { index in
-            Int32(bitPattern: (0..<4).reduce(0) { $0 | UInt32(bytes[index + $1]) << (UInt32($1) * 8) })
-        }
+        return stride(from: 0, to: bytes.count - 7, by: 8).map { Int32(truncatingIfNeeded: bytes.number(at: $0, 4)) }
     }
 
     /// What a poll or select waits for, by its arguments. Call it while a thread sleeps in that call: the memory may be reused
@@ -225,8 +223,6 @@ extension LockThreads {
     }
 
     private static func words(_ bytes: [UInt8]) -> [UInt32] {
-        stride(from: 0, to: bytes.count - 3, by: 4).map { index in
-            (0..<4).reduce(0) { $0 | UInt32(bytes[index + $1]) << (UInt32($1) * 8) }
-        }
+        stride(from: 0, to: bytes.count - 3, by: 4).map { UInt32(truncatingIfNeeded: bytes.number(at: $0, 4)) }
     }
 }

@@ -49,11 +49,17 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
         var memoryKillsBefore: UInt64?
         var memoryKillsNow: UInt64?
         var lastSeenAt: Timestamp?
+
+        /// How many processes of its cgroup were killed for lack of memory as it ended.
+        fileprivate var memoryKills: UInt64 {
+            guard let before = memoryKillsBefore, let now = memoryKillsNow, now > before else { return 0 }
+            return now - before
+        }
     }
 
     /// Decides how the process ended. Pure.
     init(_ clues: Clues) {
-        let memoryKills = zip(clues.memoryKillsBefore, clues.memoryKillsNow).map { $1 > $0 ? $1 - $0 : 0 } ?? 0
+        let memoryKills = clues.memoryKills
         if let status = clues.exitStatus {
             let status = status & 0xff
             self.init(cause: .exit, summary: "The process called exit with status \(status).", exitStatus: status)
@@ -76,10 +82,4 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
         }
         lastSeenAt = clues.lastSeenAt
     }
-}
-
-/// Returns both values, or nil if one is missing.
-private func zip<A, B>(_ a: A?, _ b: B?) -> (A, B)? {
-    guard let a, let b else { return nil }
-    return (a, b)
 }
