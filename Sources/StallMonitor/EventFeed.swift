@@ -83,6 +83,26 @@ public indirect enum StallEvent: Sendable {
     case mended(StallMonitorError)
 }
 
+/// A stall that was only counted. The monitor finds out no more about it than this.
+public struct SuppressedStall: Hashable, Sendable {
+    /// Its fault.
+    public var fingerprint: Fingerprint
+    /// The rule by which it was a stall.
+    public var kind: StallKind
+    /// Why it was not reported.
+    public var reason: SuppressionReason
+    /// The type of the watched loop.
+    public var type: WatchedType
+    /// The label of the watched loop.
+    public var label: String
+    /// The last transition before the stall.
+    public var startedAt: Timestamp
+    /// How long it lasted, in nanoseconds.
+    public var durationNs: Int64
+    /// The sum of its fault since the last report, including this stall.
+    public var repeats: StallReport.Repeats
+}
+
 /// Prints faults to standard error, for a server without a handler.
 enum StandardError {
     @Sendable static func log(_ event: StallEvent) {
