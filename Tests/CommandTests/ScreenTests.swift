@@ -74,7 +74,7 @@ struct ScreenTests {
                 now: now,
                 width: width
             ).lines
-        case .stall: return StallBrief(report: reports[1], now: now, width: width).lines
+        case .stall: return StallBrief(report: reports[1], now: now, style: .init(width: width)).lines
         case .full: return StallPage(report: reports[0]).lines.flatMap { $0.wrapped(to: width, hanging: 14) }
         case .fault: return page(width).lines
         case .diff:
@@ -164,7 +164,13 @@ struct ScreenTests {
         let same = reports.filter { $0.fingerprint == fault.fingerprint }
         for report in same { evidence.add(StallOutline(report)) }
         evidence.read { id in same.first { $0.id == id } }
-        return FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(same.map(\.id)), now: now, width: width)
+        return FaultPage(
+            fault: fault,
+            evidence: evidence,
+            ids: ShortIDs(same.map(\.id)),
+            now: now,
+            style: .init(width: width)
+        )
     }
 }
 

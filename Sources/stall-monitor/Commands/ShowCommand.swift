@@ -107,8 +107,7 @@ struct ShowCommand: ParsableCommand {
         let report = try withNames(found)
         guard format == .text else { return try Output.write(JSONText.of(report) + "\n") }
         let terminal = screen.terminal()
-        var brief = StallBrief(report: report, repeats: catalog.repeats(of: found), showsAllFrames: full)
-        (brief.width, brief.showsFlame, brief.hasColours) = (terminal.width, flame, terminal.hasColours)
+        var brief = StallBrief(report: report, repeats: catalog.repeats(of: found), style: style(on: terminal))
         brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
         var lines = brief.lines
         if full {
@@ -117,6 +116,10 @@ struct ShowCommand: ParsableCommand {
             lines += [""] + page.lines.flatMap { $0.wrapped(to: terminal.width, hanging: 14) }
         }
         try screen.write(lines, on: terminal)
+    }
+
+    private func style(on terminal: Terminal) -> PageStyle {
+        PageStyle(showsAllFrames: full, showsFlame: flame, hasColours: terminal.hasColours, width: terminal.width)
     }
 
     private func show(_ fingerprint: FingerprintPrefix, _ catalog: Catalogs) throws {
@@ -136,8 +139,7 @@ struct ShowCommand: ParsableCommand {
         evidence.read { try? catalog.report($0) }
         let terminal = screen.terminal()
         let ids = ShortIDs(catalog.stalls, elides: terminal.width != nil)
-        var page = FaultPage(fault: fault, evidence: evidence, ids: ids, showsAllFrames: full)
-        (page.width, page.showsFlame, page.hasColours) = (terminal.width, flame, terminal.hasColours)
+        var page = FaultPage(fault: fault, evidence: evidence, ids: ids, style: style(on: terminal))
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
         try screen.write(page.lines, on: terminal)
         try ReportSources.report(survey.failures)

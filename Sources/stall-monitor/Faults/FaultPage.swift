@@ -9,18 +9,13 @@ struct FaultPage {
     var now: Timestamp = .now()
     /// Lines of the culprit's source file, if it is on this machine.
     var source: [StyledText] = []
-    var showsAllFrames = false
-    /// Show the stacks as a flame graph.
-    var showsFlame = false
-    var hasColours = false
-    /// The terminal's width. Nil: unlimited.
-    var width: Int?
+    var style = PageStyle()
 
     var lines: [StyledText] {
         ([headline, ""] + rows.map { "\(StyledText($0, .dim).padded(to: 10))\($1)" } + [""]).flatMap {
-            $0.wrapped(to: width, hanging: 10)
+            $0.wrapped(to: style.width, hanging: 10)
         }
-            + stacks.flatMap { $0.wrapped(to: width, hanging: 12) } + days + [""] + reports
+            + stacks.flatMap { $0.wrapped(to: style.width, hanging: 12) } + days + [""] + reports
     }
 
     private var headline: StyledText {
@@ -76,16 +71,16 @@ struct FaultPage {
 
     private var stacks: [StyledText] {
         let count = evidence.treeReports == 1 ? "1 report" : "\(evidence.treeReports) reports"
-        if showsFlame {
+        if style.showsFlame {
             return FlameChart(
                 tree: evidence.tree,
                 title: count,
-                showsAllFrames: showsAllFrames,
-                hasColours: hasColours,
-                width: width
+                showsAllFrames: style.showsAllFrames,
+                hasColours: style.hasColours,
+                width: style.width
             ).lines + [""]
         }
-        let listing = StackTreeListing(tree: evidence.tree, showsAllFrames: showsAllFrames).lines
+        let listing = StackTreeListing(tree: evidence.tree, showsAllFrames: style.showsAllFrames).lines
         guard !listing.isEmpty else { return ["No stack was captured.", ""] }
         return ["\("Stacks", .bold) of \(count) by blocked time, outermost call first" as StyledText] + listing + [""]
     }
@@ -118,7 +113,7 @@ struct FaultPage {
         let older = fault.reports - Int64(evidence.recent.count)
         let more: [StyledText] =
             older > 0 ? ["\("… \(older) older ones: stall-monitor list --fingerprint \(fault.fingerprint)", .dim)"] : []
-        return table.lines(width: width) + more.flatMap { $0.wrapped(to: width, hanging: 2) }
+        return table.lines(width: style.width) + more.flatMap { $0.wrapped(to: style.width, hanging: 2) }
     }
 }
 

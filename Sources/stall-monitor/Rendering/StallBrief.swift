@@ -2,6 +2,16 @@ import Glibc
 import StallReading
 import StallReports
 
+/// How a page is shown.
+struct PageStyle {
+    var showsAllFrames = false
+    /// Show the stacks as a flame graph.
+    var showsFlame = false
+    var hasColours = false
+    /// The terminal's width. Nil: unlimited.
+    var width: Int?
+}
+
 /// A stall's page for the operator on call: what, where, why, what to do, where the time went. `--full` shows the rest.
 struct StallBrief {
     let report: StallReport
@@ -10,17 +20,12 @@ struct StallBrief {
     var now: Timestamp = .now()
     /// Lines of the culprit's source file, if it is on this machine.
     var source: [StyledText] = []
-    var showsAllFrames = false
-    /// Show the stalled thread's stacks as a flame graph.
-    var showsFlame = false
-    var hasColours = false
-    /// The terminal's width. Nil: unlimited.
-    var width: Int?
+    var style = PageStyle()
 
     var lines: [StyledText] {
-        ([headline, ""] + rows.flatMap(row) + [""]).flatMap { $0.wrapped(to: width, hanging: 10) }
-            + (stackLines + [""]).flatMap { $0.wrapped(to: width, hanging: 12) }
-            + context.flatMap(row).flatMap { $0.wrapped(to: width, hanging: 10) }
+        ([headline, ""] + rows.flatMap(row) + [""]).flatMap { $0.wrapped(to: style.width, hanging: 10) }
+            + (stackLines + [""]).flatMap { $0.wrapped(to: style.width, hanging: 12) }
+            + context.flatMap(row).flatMap { $0.wrapped(to: style.width, hanging: 10) }
     }
 
     /// `612ms warning stall of main in shop 1.2: waiting, recovered 3d ago`
@@ -84,26 +89,26 @@ struct StallBrief {
 
     /// A single stack as a list, several stacks as one tree; then the stack of the lock's owner.
     private var stackLines: [StyledText] {
-        if let pool = report.pool { return PoolTable(report: report, pool: pool, width: width).lines + owners }
+        if let pool = report.pool { return PoolTable(report: report, pool: pool, width: style.width).lines + owners }
         let stalled = report.stacks.filter { $0.role == .stalled }
         var tree = StackTree()
         tree.add(report, weight: report.durationNs)
-        if showsFlame { return flame(tree) + [""] + owners }
+        if style.showsFlame { return flame(tree) + [""] + owners }
         guard stalled.count > 1 else { return stalled.flatMap(listing) + owners }
         let samples = stalled.map { Int64($0.count) }.saturatingSum()
         let head =
             "\("Stacks", .bold) of thread \(report.thread.numberAndName), \(samples) samples, outermost call first"
             as StyledText
-        return [head] + StackTreeListing(tree: tree, showsAllFrames: showsAllFrames).lines + [""] + owners
+        return [head] + StackTreeListing(tree: tree, showsAllFrames: style.showsAllFrames).lines + [""] + owners
     }
 
     private func flame(_ tree: StackTree) -> [StyledText] {
         FlameChart(
             tree: tree,
             title: "thread \(report.thread.numberAndName)",
-            showsAllFrames: showsAllFrames,
-            hasColours: hasColours,
-            width: width
+            showsAllFrames: style.showsAllFrames,
+            hasColours: style.hasColours,
+            width: style.width
         ).lines
     }
 
@@ -119,7 +124,7 @@ struct StallBrief {
             stack: stack,
             modules: report.modules,
             isOfPool: report.pool != nil,
-            showsAllFrames: showsAllFrames
+            showsAllFrames: style.showsAllFrames
         ).lines
     }
 

@@ -138,9 +138,11 @@ struct TopRun {
                 order: state.faultOrder,
                 stallOrder: state.stallOrder,
                 page: state.page,
-                showsFlame: state.showsFlame,
-                hasColours: terminal.hasColours,
-                width: terminal.width ?? 80
+                style: PageStyle(
+                    showsFlame: state.showsFlame,
+                    hasColours: terminal.hasColours,
+                    width: terminal.width ?? 80
+                )
             )
         )
     }

@@ -15,9 +15,7 @@ final class TopReader: Sendable {
         var order: FaultOrder
         var stallOrder: ListOrder
         var page: TopState.Row?
-        var showsFlame: Bool
-        var hasColours: Bool
-        var width: Int
+        var style: PageStyle
     }
 
     private struct State {
@@ -166,8 +164,7 @@ struct TopPage {
         let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
         do throws(ReportError) {
             let report = try catalogs.report(id)
-            var brief = StallBrief(report: report, repeats: catalogs.repeats(of: report))
-            (brief.width, brief.showsFlame, brief.hasColours) = (request.width, request.showsFlame, request.hasColours)
+            var brief = StallBrief(report: report, repeats: catalogs.repeats(of: report), style: request.style)
             brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
             return brief.lines
         } catch {
@@ -185,8 +182,8 @@ struct TopPage {
         }
         guard let fault = survey.faults(by: request.order).first else { return ["The fault has no stalls any more."] }
         evidence.read { try? catalogs.report($0) }
-        var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalogs.stalls, elides: true))
-        (page.width, page.showsFlame, page.hasColours) = (request.width, request.showsFlame, request.hasColours)
+        let ids = ShortIDs(catalogs.stalls, elides: true)
+        var page = FaultPage(fault: fault, evidence: evidence, ids: ids, style: request.style)
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
         return page.lines
     }
@@ -219,7 +216,7 @@ struct TopPage {
                 as StyledText
         }
         return (facts + (stalls.isEmpty ? [] : ["", "\("Ongoing stalls", .bold)"] + stalls)).flatMap {
-            $0.wrapped(to: request.width, hanging: 10)
+            $0.wrapped(to: request.style.width, hanging: 10)
         }
     }
 }

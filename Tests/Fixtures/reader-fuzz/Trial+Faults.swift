@@ -26,8 +26,7 @@ extension Trial {
                 evidence: evidence,
                 ids: ShortIDs(stalls.map(\.id)),
                 now: now,
-                showsAllFrames: dice.happens(1, in: 2),
-                width: width
+                style: .init(showsAllFrames: dice.happens(1, in: 2), width: width)
             )
             check("fault page", page.lines)
         }

@@ -121,7 +121,7 @@ struct Trial {
 
     private mutating func showBriefly(_ report: StallReport) {
         let repeats = dice.happens(1, in: 2) ? report.repeats : nil
-        check("show", StallBrief(report: report, repeats: repeats, width: 1 + dice.below(200)).lines)
+        check("show", StallBrief(report: report, repeats: repeats, style: .init(width: 1 + dice.below(200))).lines)
     }
 
     /// Written, and read again.
