@@ -71,7 +71,7 @@ extension SymbolProblem {
         SymbolProblem(
             .outOfMemory,
             path: "/tmp/perf-PID.map",
-            detail: "of \(size >> 20) MiB the newest \(PerfMap.sizeLimit >> 20) are used"
+            detail: "only the end of its \(size >> 20) MiB is used"
         )
     }
 

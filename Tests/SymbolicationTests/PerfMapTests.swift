@@ -178,6 +178,6 @@ struct PerfMapFileTests {
         let unknown = symbolicator.resolve([0x1001, 0x3001, 0x3002].map { .init(address: $0, kind: .exact) })
         #expect(unknown.frames.map(\.function) == ["made", nil, nil])
         #expect(unknown.problems.map(\.code) == [.outOfMemory])
-        #expect(unknown.problems.first?.description.contains("of 50 MiB the newest 32 are used") == true)
+        #expect(unknown.problems.first?.description.contains("only the end of its 50 MiB is used") == true)
     }
 }

@@ -1,5 +1,4 @@
 public import ArgumentParser
-import Glibc
 public import StallExport
 import StallReports
 

@@ -194,7 +194,7 @@ extension DoctorFacts {
 
     /// Whether the main thread blocks SIGPROF (proc(5), `SigBlk`): the monitor's signal would never arrive.
     private static func blocksSignal(_ pid: Int32) -> Bool {
-        // The list of the process's groups before that line can have hundreds of kilobytes.
+        // The list of the process's groups before that line can be hundreds of kilobytes long.
         guard let status = readFile("/proc/\(pid)/status", limit: 4 << 20) else { return false }
         for line in status.split(separator: "\n") where line.hasPrefix("SigBlk:") {
             let mask = UInt64(line.dropFirst(7).drop { $0 == "\t" || $0 == " " }, radix: 16) ?? 0

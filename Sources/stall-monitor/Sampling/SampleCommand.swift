@@ -41,7 +41,7 @@ struct SampleCommand: ParsableCommand {
         case text, json, collapsed, svg, html, speedscope, pprof
 
         /// Nil for text and JSON, which show more than the stacks.
-        var ofStacks: StackFormat? { StackFormat(rawValue: rawValue) }
+        var stackFormat: StackFormat? { StackFormat(rawValue: rawValue) }
     }
 
     @Argument(help: ArgumentHelp("The process id.", valueName: "pid"), completion: Completions.processes)
@@ -102,7 +102,7 @@ struct SampleCommand: ParsableCommand {
         if format == .text, output.file != nil {
             throw ValidationError("--output is for the other formats: give --format")
         }
-        if format.ofStacks?.isBinary == true { try output.refuseTerminal(for: format.rawValue) }
+        if format.stackFormat?.isBinary == true { try output.refuseTerminal(for: format.rawValue) }
     }
 
     func run() throws {
@@ -136,17 +136,15 @@ struct SampleCommand: ParsableCommand {
     }
 
     private func show(_ document: SampleDocument, in sink: borrowing ExportSink) throws {
-        switch format {
-        case .text:
+        if let format = format.stackFormat {
+            try sink.write(format.file(of: document.merged, document.subject, summary: document.summary))
+        } else if format == .json {
+            let text = try JSONText.escaped(String(decoding: ReportJSON.encode(document), as: UTF8.self))
+            try sink.write(Array(text.utf8))
+        } else {
             let terminal = colour.terminal()
             let page = SamplePage(document: document, showsCost: !quiet.isQuiet, width: terminal.width)
             try Output.write(page.lines, on: terminal)
-        case .json:
-            let text = try JSONText.escaped(String(decoding: ReportJSON.encode(document), as: UTF8.self))
-            try sink.write(Array(text.utf8))
-        case .collapsed, .svg, .html, .speedscope, .pprof:
-            let format = format.ofStacks ?? .collapsed
-            try sink.write(format.file(of: document.merged, document.subject, summary: document.summary))
         }
     }
 
@@ -174,7 +172,7 @@ struct SampleCommand: ParsableCommand {
     private func finish(_ run: SampleRun, _ processID: Int32, _ ending: SampleDocument.Ending) throws {
         // Text and JSON contain the failure.
         if let failure = run.failure {
-            throw format.ofStacks != nil ? CommandFailure("not all of it: \(failure)") : ExitCode.failure
+            throw format.stackFormat != nil ? CommandFailure("not all of it: \(failure)") : ExitCode.failure
         }
         if ending == .processEnded, !quiet.isQuiet {
             Output.note("process \(processID) ended after \(run.rounds) samples")
