@@ -95,13 +95,13 @@ stackcap_outcome stackcap_look_in(int tasks, pid_t thread, stackcap_look *look) 
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-/// A thread's status, without the ends of long lines: the lists of groups and processors can have hundreds of kilobytes, and some
-/// of what we need is after them.
+/// A thread's status, without the ends of long lines: the lists of groups and processors can be hundreds of kilobytes long, and
+/// some of what we need is after them.
 struct status {
     char text[16384];
 };
 
-/// Cuts all lines to what we need of them. \returns the new length. A line that goes on behind the text can be cut again.
+/// Cuts all lines to what we need of them. \returns the new length. A line that continues after the text may be cut again.
 static size_t cut_lines(char *text, size_t length) {
     enum { LONGEST = 128 };
     size_t kept = 0, column = 0;

@@ -180,8 +180,8 @@ static int open_of(const stackcap_process *process, const char *name) {
     return openat(process->tasks, path, O_RDONLY | O_CLOEXEC);
 }
 
-/// Attaches to the thread, without stopping it. A tracer of ours that held it ends after its last answer: until the kernel has
-/// released the thread, it refuses the next tracer. \returns 0 or an errno.
+/// Attaches to the thread, without stopping it. If an earlier tracer of ours held the thread and has just ended, the kernel refuses
+/// the next tracer until it has released the thread. \returns 0 or an errno.
 static int seize(const stackcap_process *process) {
     const struct stackcap_tracer *tracer = &process->tracer;
     for (bool was_ours = true;;) {
@@ -190,7 +190,7 @@ static int seize(const stackcap_process *process) {
         int error = errno;
         pid_t other = error == EPERM ? stackcap_tracer_of(process->tasks, tracer->thread) : 0;
         bool is_ours = other != 0 && tgkill(getpid(), other, 0) == 0;
-        // It may have released the thread since the refusal: then the next try counts.
+        // The other tracer may have released the thread since the refusal: then one more attempt decides.
         if (error != EPERM || (!is_ours && (other != 0 || !was_ours)) || stackcap_now_ns() > tracer->deadline_ns)
             return error;
         was_ours = is_ours;
@@ -279,8 +279,8 @@ void stackcap_tracer_free(struct stackcap_tracer *tracer) {
     pthread_mutex_destroy(&tracer->lock);
 }
 
-/// Waits until the tracer has answered. A thread that ends with its answer is not joined: of the calls that join a thread, the one
-/// with a deadline is not known to the thread sanitizer.
+/// Waits until the tracer has answered. A thread that ends with its answer is not joined: the thread sanitizer does not know the
+/// call that joins a thread with a deadline.
 /// \returns whether the tracer uses nothing of the process object any more.
 static bool settle(struct stackcap_tracer *tracer, uint64_t deadline_ns) {
     struct timespec end = {(time_t)(deadline_ns / 1000000000), (long)(deadline_ns % 1000000000)};

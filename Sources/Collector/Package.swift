@@ -32,7 +32,7 @@ let package = Package(
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
     ],
     targets: [
-        // Decodes very many reports, by simdjson.
+        // Decodes reports with simdjson, because the collector decodes very many.
         .target(name: "CSimdjson", linkerSettings: [.linkedLibrary("simdjson")]),
         .target(name: "TapeDecoding", dependencies: ["CSimdjson"], swiftSettings: swift),
         // Stores what monitors sent, in SQLite, and answers questions about it.

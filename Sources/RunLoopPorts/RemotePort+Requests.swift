@@ -124,8 +124,8 @@ private final class LoopWaiter: RemoteChannel.Waiter {
         loop.wakeUpFromElsewhere()
     }
 
-    /// Waits for the few instructions that another thread needs, and first for the other requests that it ends, whose executors
-    /// are foreign code. Sleeps, so that a thread of a lower priority also gets the processor.
+    /// Waits until the other thread has delivered the outcome. It needs only a few instructions for that, but may end other
+    /// requests first, whose executors can run any code. Sleeps, so that a thread of a lower priority also gets the processor.
     func waitUntilFinished() {
         while !completion.isSet { usleep(200) }
     }

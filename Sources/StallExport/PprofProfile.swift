@@ -1,7 +1,7 @@
 import StallReports
 
-/// pprof's profile.proto, uncompressed: readers accept both. Values of stalls: their number, and nanoseconds; labels: the watched
-/// loop or thread, the service and the verdict, for `-tagfocus`.
+/// pprof's profile.proto, uncompressed: readers accept both. The values are the number and the nanoseconds of stalls, or the number
+/// of samples. The labels, for `-tagfocus`, are the watched loop or thread, the service and the verdict.
 struct PprofProfile {
     private let stacks: WeightedStacks
 

@@ -7,7 +7,7 @@ package struct WeightedStacks {
     package enum Unit: Sendable {
         case nanoseconds, samples
 
-        /// `1.2 s`, or `12 samples`.
+        /// `600ms`, or `12 samples`.
         func text(_ amount: Int64) -> String {
             switch self {
             case .nanoseconds: DurationText(nanoseconds: amount).short

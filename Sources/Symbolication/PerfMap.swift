@@ -3,8 +3,8 @@ import Glibc
 /// Names of functions that were generated at run time, as their generator has written them to `/tmp/perf-PID.map` for perf:
 /// node with `--perf-basic-prof`, Python 3.12 with `-X perf`, agents of the JVM. Pure except for `Source.read(limit:)`.
 ///
-/// Such files grow as long as the process runs. Of a long one the end is used: names that it gives are right, because later lines
-/// replace earlier ones, but older functions have none.
+/// Such files grow as long as the process runs. Of a long file only the end is used. Its names are right, because later lines
+/// replace earlier ones; functions that only the beginning names get no name.
 ///
 /// A line is `START SIZE NAME`, both numbers in hexadecimal. If several lines cover an address, the last one is valid, because
 /// new code is generated in the place of old code. The file is not trusted: invalid lines are ignored.

@@ -69,8 +69,8 @@ struct ProcessMemory: ~Copyable {
     }
 }
 
-/// The directory of a process in `/proc`. Of another process it is held open: so it stays that process's directory, and can no
-/// longer be read once the process has ended, even if a later process gets its number.
+/// The directory of a process in `/proc`. The directory of another process is held open: it then stays that process's directory,
+/// and cannot be read after the process has ended, even if a later process gets its number.
 struct ProcessDirectory: Sendable {
     /// Nil for this process.
     private let directory: OpenDirectory?

@@ -101,7 +101,7 @@ struct SampleCommandTests {
         }
     }
 
-    @Test("flame graphs: a picture, a page and two profiles, into a file that is written only if there is a result")
+    @Test("it writes a picture, a page and two kinds of profiles into a file, which appears only if there is a result")
     func flames() throws {
         let target = try TargetProcess("compute", "4")
         let directory = FileManager.default.temporaryDirectory.appending(path: "sampled-\(UUID())")

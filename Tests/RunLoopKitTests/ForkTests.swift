@@ -85,7 +85,7 @@ struct ForkTests {
         #expect(try scenario("contention") == ["blocks: 20000", "child: exit 0"])
     }
 
-    @Test("A task pool's jobs of other threads have ended in the child; the forking thread's goes on in both processes")
+    @Test("In a fork's child a task pool has only the job of the forking thread, which continues in both processes")
     func taskPool() throws {
         let child = [
             "child: 1 run, also its own, 0 wait, 3 begun", "next job: 1 run, also its own, 0 wait, 4 begun",

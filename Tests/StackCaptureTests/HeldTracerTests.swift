@@ -6,8 +6,8 @@ import Testing
 extension ProcessTests {
     @Suite("A process that the kernel lets nobody stop")
     struct HeldTracerTests {
-        /// A tracer that has attached to a thread that then does not run ends, and the kernel releases the thread a moment later.
-        @Test("a thread that does not run is given up each time, and refused to no attempt because of the one before")
+        /// A tracer ends if the thread to which it has attached does not run. The kernel releases that thread a moment later.
+        @Test("each attempt to stop a resting thread is given up, and none is refused because of the one before")
         func tracersInARow() throws {
             let target = try TargetProcess("threads", "1")
             var opened: OpaquePointer?

@@ -46,7 +46,8 @@ struct LastResort {
     }
 
     /// Ends the process by SIGKILL later if SIGABRT does not: its handler may wait for a lock that the stalled thread holds, and
-    /// standard error may be a pipe that nobody reads. Without a timer a thread does it; without either, it ends at once.
+    /// standard error may be a pipe that nobody reads. If there can be no timer, a thread does that; if there can be no thread
+    /// either, the process ends at once.
     private func killLater() {
         guard !startTimer() else { return }
         let thread = try? MonitorThread(name: "stall-abort") { [abortPatience] in

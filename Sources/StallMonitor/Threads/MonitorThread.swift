@@ -7,8 +7,8 @@ import Synchronization
 
 /// A named thread of the monitor that blocks all signals.
 ///
-/// The thread is detached, and signals its end itself. The thread sanitizer does not know the calls that join a thread by a
-/// deadline: it ends a program in which a later thread gets the handle of one that was joined so.
+/// The thread is detached, and signals its end itself. The thread sanitizer does not know the calls that join a thread with a
+/// deadline: it ends a program in which a later thread gets the handle of a thread that was joined by one of them.
 package struct MonitorThread: Sendable {
     /// Signalled once the body has returned. A caller that has taken the signal signals it again, for the next one.
     private let ended = TickSemaphore()

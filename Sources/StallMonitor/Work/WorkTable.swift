@@ -60,7 +60,8 @@ package final class WorkTable: Sendable {
 
     static func addReader() { readers.wrappingAdd(1, ordering: .relaxed) }
 
-    /// With the last reader go the contexts of work that has ended: nobody looks for them any more, and they are the server's.
+    /// When the last reader has gone, the contexts of work that has ended are released: they belong to the server, and nobody looks
+    /// for them any more.
     static func removeReader() {
         guard readers.wrappingSubtract(1, ordering: .relaxed).newValue == 0 else { return }
         current.forgetEnded()

@@ -98,7 +98,6 @@ extension ReportCatalog {
     ///
     /// - Parameters:
     ///   - known: Only its first `count` elements are used.
-    ///   - next: The first of them that may be among the stalls.
     ///   - next: The first of them that can be among the stalls.
     private static func window(
         of rest: ArraySlice<ULID>,

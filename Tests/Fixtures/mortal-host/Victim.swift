@@ -32,7 +32,7 @@ final class Victim: Sendable {
             configuration.abortsAfter = .seconds(1)
             configuration.abortPatience = .seconds(1)
             if death.hasPrefix("last-resort-hung") { signal(SIGABRT) { _ in while true { pause() } } }
-            // Timers count as queued signals.
+            // 11 is RLIMIT_SIGPENDING: timers count as queued signals.
             var none = rlimit(rlim_cur: 0, rlim_max: 0)
             if death == "last-resort-hung-without-timer" { unsafe setrlimit(__rlimit_resource_t(11), &none) }
         }

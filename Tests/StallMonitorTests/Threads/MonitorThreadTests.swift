@@ -22,7 +22,7 @@ struct MonitorThreadTests {
         #expect(![SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP].contains(where: isBlocked))
     }
 
-    @Test("all that wait for a thread's end hear of it, also later; what only the thread had is released by then")
+    @Test("every caller that waits for a thread's end learns of it; what only the thread held is released before")
     func ends() throws {
         final class Held: Sendable {}
         let mayEnd = TickSemaphore()

@@ -122,7 +122,7 @@ struct StallLabelTests {
         weak var request: Request?
     }
 
-    @Test("Of work that has ended 512 contexts are kept, and none when the last monitor has ended")
+    @Test("The contexts of 512 pieces of ended work are kept, and all are released when the last monitor ends")
     func contextsKept() {
         let (table, keys) = (WorkTable(), (0..<600).map { WorkKey.task($0) })
         var ended: [Ended] = []

@@ -1,8 +1,8 @@
 /// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
 ///
-/// What it decodes, `JSONDecoder` decodes to an equal value. Whatever it does not decode may still be right: it knows no errors but
-/// ``Irregular``, and leaves what is wrong or unusual to `JSONDecoder`, which decides, and says why. A type that catches an error and
-/// goes on must not be decoded by it. For one thread at a time.
+/// What it decodes, `JSONDecoder` decodes to an equal value. What it does not decode may still be valid: its only error is
+/// ``Irregular``, and `JSONDecoder` must then decide, and give the reason. Do not use it for a type that catches an error while it
+/// is decoded, and continues. For one thread at a time.
 public struct TapeDecoder: Decoder {
     /// The document must be decoded by `JSONDecoder`.
     struct Irregular: Error {}
@@ -56,7 +56,7 @@ extension TapeDecoder: SingleValueDecodingContainer {
     public func decode(_ type: Double.Type) throws -> Double {
         let bits = tape.number(index)
         switch tape.kind(index) {
-        // What is nearly zero is zero here, and refused by JSONDecoder.
+        // simdjson rounds what is nearly zero to zero, and JSONDecoder refuses it.
         case .fraction where Double(bitPattern: bits).isNormal: return Double(bitPattern: bits)
         case .signed: return Double(Int64(bitPattern: bits))
         case .unsigned: return Double(bits)

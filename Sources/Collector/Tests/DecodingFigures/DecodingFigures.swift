@@ -18,7 +18,7 @@ import StallStore
         let bytes = [UInt8](try Data(contentsOf: URL(filePath: arguments[1])))
         let report = try ArrivedDocument.thoroughly(bytes)
         guard ArrivedDocument.quickly(bytes) == report else {
-            FileHandle.standardError.write(Data("it is not decoded from the tape, or to another report\n".utf8))
+            FileHandle.standardError.write(Data("the report is not decoded from the tape, or not equally\n".utf8))
             exit(1)
         }
         var (quick, thorough): ([Double], [Double]) = ([], [])

@@ -55,7 +55,7 @@ struct OperationTests {
                 #expect(try await get("/metrics", "ops") == .ok)
                 #expect(try await get("/api/v1/faults", "ops") == .forbidden)
                 #expect(try await get("/api/v1/faults", "red") == .ok)
-                // Not by requests with the new token: of an address that sends many wrong ones, they are no longer judged.
+                // Does not try the new token meanwhile: an address that sends many wrong ones is answered by 429.
                 func awaitOutcome(_ outcome: String, times: Int = 1) async throws {
                     while try String(contentsOfFile: directory + "/audit", encoding: .utf8)
                         .components(separatedBy: "\"outcome\":\"\(outcome)\"").count <= times

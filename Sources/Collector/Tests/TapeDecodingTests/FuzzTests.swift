@@ -9,7 +9,7 @@ enum Difference: Hashable {
     case anotherValue
     case anotherReason(String, String)
 
-    /// Nil if they agree: the tape decides nothing, or the same; and what is refused is refused with the same words.
+    /// Nil if they agree: they accept the document with equal values, or refuse it with the same words.
     init?(of bytes: [UInt8]) {
         let thorough = Result { () throws(ReportError) in try ArrivedDocument.thoroughly(bytes) }
         let both = Result { () throws(ReportError) in try ArrivedDocument(json: bytes) }
@@ -29,7 +29,7 @@ struct FuzzTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().path + "/../../../.."
     private static let environment = ProcessInfo.processInfo.environment
 
-    /// Documents that the schemas permit, half of them damaged, and documents of a few letters that a parser could mistake.
+    /// Compares documents that the schemas permit, the same ones damaged, and the same ones with fragments that a parser could mistake.
     ///
     /// - Returns: How many of them the tape decided.
     private static func compare(_ rounds: Int) throws -> (quick: Int, all: Int) {
@@ -40,7 +40,7 @@ struct FuzzTests {
         for round in 0..<rounds {
             var dice = Dice(seed: seed &+ UInt64(round))
             let whole = (dice.happens(1, in: 4) ? samplers.run : samplers.report).document(&dice, isShort: true)
-            for bytes in [whole, Mutator.broken(whole, &dice), Splinters.inserted(into: whole, &dice)] {
+            for bytes in [whole, Mutator.broken(whole, &dice), Fragments.inserted(into: whole, &dice)] {
                 if ArrivedDocument.quickly(bytes) != nil { quick += 1 }
                 all += 1
                 if let difference = Difference(of: bytes) {
@@ -53,7 +53,7 @@ struct FuzzTests {
         return (quick, all)
     }
 
-    @Test("Some hundred documents")
+    @Test("A few hundred documents")
     func some() throws {
         let (quick, all) = try Self.compare(300)
         // All that the schemas permit, and some of the others.
@@ -71,7 +71,7 @@ struct FuzzTests {
 }
 
 /// Pieces of JSON about which parsers differ.
-enum Splinters {
+enum Fragments {
     private static let texts = [
         #"\u0000"#, #"\ud800"#, #"\ud83d\ude00"#, #"\udc00\ud800"#, #"\u00"#, #"\/"#, #"\'"#, "\u{FEFF}", "\u{212A}",
         "e\u{301}",
@@ -87,7 +87,7 @@ enum Splinters {
         [0], [0x0b], [0x7f], [0xff], [0xc2], [0xe2, 0x80], [0xed, 0xa0, 0x80], [0xc0, 0x80],
     ]
 
-    /// The document with one of them in place of a part of a number or a text, or anywhere.
+    /// The document with a fragment in place of a number, beside a quotation mark, or anywhere.
     static func inserted(into document: [UInt8], _ dice: inout Dice) -> [UInt8] {
         var copy = document
         let digits = UInt8(ascii: "0")...UInt8(ascii: "9")

@@ -111,7 +111,7 @@ struct TapeDecodingTests {
         var list: [Int64?]?
     }
 
-    @Test("Numbers of other types, and null among them")
+    @Test("Numbers of other types are decoded if they fit, also beside null")
     func types() throws {
         let documents: [(String, Bool)] = [
             (#"{"large":18446744073709551615}"#, true), (#"{"large":-1}"#, false), (#"{"small":255}"#, true),
@@ -153,7 +153,7 @@ struct TapeDecodingTests {
         }
     }
 
-    @Test("Depth, size, cuts and what follows the document")
+    @Test("What is too deep, too long, cut off or followed by something is left to JSONDecoder")
     func limits() {
         for (depth, isQuick) in [(60, true), (63, true), (64, false), (100_000, false)] {
             let nest = String(repeating: "[", count: depth) + String(repeating: "]", count: depth)

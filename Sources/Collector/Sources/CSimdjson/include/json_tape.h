@@ -20,8 +20,8 @@ void json_tape_free(json_tape *tape);
 
 /// Parses a document, of which nothing is trusted. The bytes are not needed afterwards. Allocates.
 ///
-/// False if it is not JSON as RFC 8259 has it in valid UTF-8, exceeds a limit, or has a whole number beyond 64 bits or a fraction
-/// beyond a double.
+/// False if it is not JSON as RFC 8259 defines it, is not valid UTF-8, exceeds a limit, or has a whole number beyond 64 bits or a
+/// fraction beyond a double.
 bool json_tape_parse(json_tape *tape, const uint8_t *bytes, size_t count);
 
 /// The values of the document that was parsed last, as simdjson's doc/tape.md describes them: the root is at 1. Owned by the tape, until
