@@ -181,20 +181,25 @@ static int open_of(const stackcap_process *process, const char *name) {
 }
 
 /// Attaches to the thread, without stopping it. If an earlier tracer of ours held the thread and has just ended, the kernel refuses
-/// the next tracer until it has released the thread. \returns 0 or an errno.
+/// the next tracer until it has released the thread. \returns 0 or an errno; ETIMEDOUT if a tracer of ours has it until the deadline.
 static int seize(const stackcap_process *process) {
     const struct stackcap_tracer *tracer = &process->tracer;
+    uint64_t began = stackcap_now_ns();
     for (bool was_ours = true;;) {
         if (ptrace(PTRACE_SEIZE, tracer->thread, 0, 0) == 0)
             return 0;
         int error = errno;
         pid_t other = error == EPERM ? stackcap_tracer_of(process->tasks, tracer->thread) : 0;
         bool is_ours = other != 0 && tgkill(getpid(), other, 0) == 0;
-        // The other tracer may have released the thread since the refusal: then one more attempt decides.
-        if (error != EPERM || (!is_ours && (other != 0 || !was_ours)) || stackcap_now_ns() > tracer->deadline_ns)
+        // The other tracer may have released the thread since the refusal, and ended since its number was read: then one more
+        // attempt decides.
+        if (error != EPERM || (!is_ours && !was_ours))
             return error;
+        uint64_t now = stackcap_now_ns();
+        if (now > tracer->deadline_ns)
+            return is_ours ? ETIMEDOUT : error;
         was_ours = is_ours;
-        rest_after(0);
+        rest_after(now - began);
     }
 }
 
@@ -211,7 +216,10 @@ static bool serve(stackcap_process *process) {
     bool is_free = true;
     tracer->has_let_go = false;
     int error = files.call < 0 ? ESRCH : seize(process);
-    if (error)
+    if (error == ETIMEDOUT) {
+        tracer->outcome = status_only(STACKCAP_NOT_STOPPED);
+        process->counters.given_up++;
+    } else if (error)
         tracer->outcome = (stackcap_outcome){error == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, error};
     else if (seized_too_late(process)) {
         tracer->outcome = status_only(STACKCAP_NOT_STOPPED);
