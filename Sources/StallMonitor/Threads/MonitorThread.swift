@@ -127,15 +127,15 @@ final class TimedLookup: Sendable {
         _ question: @escaping @Sendable () -> Answer
     ) -> Answer? {
         guard !isBusy.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
-        let (slot, answered) = (Slot<Answer>(), TickSemaphore())
+        let slot = Slot<Answer>()
         do throws(StallMonitorError) {
-            _ = try MonitorThread(name: "stall-lookup") { [self] in
+            let thread = try MonitorThread(name: "stall-lookup") { [self] in
                 let answer = question()
                 slot.answer.withLock { $0 = answer }
                 isBusy.store(false, ordering: .releasing)
-                answered.signal()
             }
-            _ = answered.wait(until: .now + time)
+            // By its end the thread has released the question, which may hold the server's objects.
+            _ = thread.join(by: .now + time)
             return slot.answer.withLock { $0 }
         } catch {
             isBusy.store(false, ordering: .releasing)
