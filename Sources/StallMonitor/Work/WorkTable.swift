@@ -40,15 +40,19 @@ package final class WorkTable: Sendable {
     private static let stalledCapacity = 64
     private let shards = (0..<16).map { _ in Shard() }
     private let generation = ForkGeneration.current
+    private let keepsEnded: @Sendable () -> Bool
     /// A shorter closure cannot be the cause of a stall, however low the threshold.
     static let shortestPast = Duration.milliseconds(10)
     /// Per shard. One more replaces the oldest: a report may then lack the labels of that one.
     static let pastCapacity = 32
 
+    /// - Parameter keepsEnded: Whether anybody may still look for work that ends now. Called under a lock.
+    init(keepsEnded: @escaping @Sendable () -> Bool = { true }) { self.keepsEnded = keepsEnded }
+
     // MARK: The table of the process
 
-    private static let first = WorkTable()
-    private static let ofChild = PerProcess { WorkTable() }
+    private static let first = WorkTable(keepsEnded: { WorkTable.isRead })
+    private static let ofChild = PerProcess { WorkTable(keepsEnded: { WorkTable.isRead }) }
     /// The number of running monitors. Without one nothing is recorded.
     private static let readers = Atomic(0)
 
@@ -84,7 +88,8 @@ package final class WorkTable: Sendable {
         let former: (Mark?, Past?) = shard(of: key).contents.withLock { contents in
             guard let mark = contents.open[key]?.popLast() else { return (nil, nil) }
             if contents.open[key]?.isEmpty == true { contents.open[key] = nil }
-            guard now - mark.since >= Self.shortestPast else { return (mark, nil) }
+            // Under the lock: work that ends after `forgetEnded` has looked here is not kept.
+            guard now - mark.since >= Self.shortestPast, keepsEnded() else { return (mark, nil) }
             return (mark, contents.keep(Past(key: key, mark: mark, until: now), Self.pastCapacity))
         }
         withExtendedLifetime(former) {}

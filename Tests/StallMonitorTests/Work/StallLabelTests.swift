@@ -141,6 +141,22 @@ struct StallLabelTests {
         #expect(ended.allSatisfy { $0.request == nil })
     }
 
+    @Test("The context of work that ends after the last monitor is not kept")
+    func contextNotKept() {
+        let (table, key) = (WorkTable(keepsEnded: { false }), WorkKey.task(7))
+        var ended = Ended()
+        do {
+            let request = Request()
+            ended.request = request
+            table.begin(WorkNote(context: request), as: key)
+        }
+        let begun = MonotonicInstant.now
+        while MonotonicInstant.now - begun < WorkTable.shortestPast { usleep(1000) }
+        #expect(ended.request != nil)
+        table.end(key)
+        #expect(ended.request == nil)
+    }
+
     @Test("Without a running monitor nothing is recorded", .enabled(if: !WorkTable.isRead))
     func nobodyReads() {
         withStallLabel("unseen") { #expect(labels(report(thread: LoopThread.current().id)).isEmpty) }
