@@ -123,12 +123,13 @@ extension ELFFile {
     fileprivate func functions(in table: Section, _ allowance: Allowance) throws(SymbolProblem) -> [SymbolIndex.Entry] {
         var found: [SymbolIndex.Entry] = []
         let stride = MemoryLayout<Elf64_Sym>.stride
-        let piece = 2048 * stride
+        let symbolsRead = 2048
+        let piece = symbolsRead * stride
         var bytes: [UInt8] = []
         // Reserved memory that is not written uses no pages; growing the array would write all of it again. A damaged file can
-        // claim a table of any size.
+        // claim a table of any size. What exceeds the budget is noticed one piece later, without growing.
         let entrySize = MemoryLayout<SymbolIndex.Entry>.stride
-        found.reserveCapacity(min(table.range.count / stride, allowance.memoryLeft / entrySize))
+        found.reserveCapacity(min(table.range.count / stride, allowance.memoryLeft / entrySize + symbolsRead))
         for start in Swift.stride(from: table.range.lowerBound, to: table.range.upperBound, by: piece) {
             let before = found.count
             try image.passBytes(start..<min(start + piece, table.range.upperBound), into: &bytes, allowance)
