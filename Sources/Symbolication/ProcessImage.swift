@@ -78,14 +78,22 @@ struct ProcessDirectory: Sendable {
     static let own = ProcessDirectory(nil)
 
     /// If there is no such process now, nothing can be read.
-    init(processID: Int32) { self.init(OpenDirectory("/proc/\(processID)")) }
+    init(processID: Int32) { self.init(OpenDirectory(of: processID)) }
 
     private init(_ directory: OpenDirectory?) { self.directory = directory }
 
     private final class OpenDirectory: Sendable {
-        let descriptor: Int32
+        private let descriptor: Int32
+        /// For readers.
+        let name: String
+        /// For opening files.
+        var path: String { "/proc/self/fd/\(descriptor)" }
 
-        init(_ path: String) { descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+        init(of processID: Int32) {
+            let name = "/proc/\(processID)"
+            self.name = name
+            descriptor = unsafe open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        }
 
         deinit { if descriptor >= 0 { close(descriptor) } }
     }
@@ -96,7 +104,7 @@ struct ProcessDirectory: Sendable {
     /// without memory.
     var path: String {
         guard let directory else { return "/proc/self" }
-        let whole = "/proc/self/fd/\(directory.descriptor)"
+        let whole = directory.path
         if Self.hasMemory(whole) { return whole }
         return directoryNames(whole + "/task").map { "\(whole)/task/\($0)" }.first(where: Self.hasMemory) ?? whole
     }
@@ -109,6 +117,16 @@ struct ProcessDirectory: Sendable {
 
     /// The same file as the process itself sees it: it may be in another mount namespace or have another root directory.
     func file(_ path: String) -> String { isOwn ? path : "\(self.path)/root\(path)" }
+
+    /// The same problem, in words that say something to a reader: the path through our descriptor does not.
+    func readable(_ problem: SymbolProblem) -> SymbolProblem {
+        guard let directory, let path = problem.path, path.hasPrefix(directory.path + "/") else { return problem }
+        return SymbolProblem(
+            problem.code,
+            path: "\(directory.name)\(path.dropFirst(directory.path.count))",
+            detail: problem.detail
+        )
+    }
 
     /// The kernel's path of the running executable, with its mark if it was deleted.
     var executable: String? {

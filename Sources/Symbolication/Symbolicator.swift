@@ -56,7 +56,8 @@ public final class Symbolicator: Sendable {
             for address in addresses { work.add(address, image, &cache) }
             if !process.isOwn { name(&work.frames, addresses, &work.problems) }
             cache.trim()
-            return Resolution(frames: work.frames, modules: work.modules, problems: work.problems.unique)
+            let problems = work.problems.map(process.readable).unique
+            return Resolution(frames: work.frames, modules: work.modules, problems: problems)
         }
     }
 
