@@ -10,14 +10,13 @@ import Synchronization
 /// The thread is detached, and signals its end itself. The thread sanitizer does not know the calls that join a thread with a
 /// deadline: it ends a program in which a later thread gets the handle of a thread that was joined by one of them.
 package struct MonitorThread: Sendable {
-    /// Signalled once the body has returned. A caller that has taken the signal signals it again, for the next one.
-    private let ended = TickSemaphore()
+    private let life = ThreadLife()
 
     /// Starts a thread. `name` is shown by `ps -L` and in captured stacks; at most 15 bytes.
     ///
     /// - Throws: ``StallMonitorError`` with the code `threadNotStarted` if the system cannot start a thread (EAGAIN).
     package init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
-        let box = unsafe Unmanaged.passRetained(ThreadBody(body, ended))
+        let box = unsafe Unmanaged.passRetained(ThreadBody(body, life))
         let error = unsafe monitor_thread_start(
             name,
             { context in unsafe Unmanaged<ThreadBody>.fromOpaque(context).takeRetainedValue().run() },
@@ -30,25 +29,37 @@ package struct MonitorThread: Sendable {
     }
 
     /// Waits until the thread has returned from its body and released it, or until the deadline. Returns whether it has. Any
-    /// thread, and any number of them.
+    /// thread, and any number of them. On the thread itself it returns false at once: a handler may stop its own monitor,
+    /// although it must not.
     func join(by deadline: MonotonicInstant) -> Bool {
-        guard ended.wait(until: deadline) else { return false }
-        ended.signal()
+        guard life.threadID.load(ordering: .relaxed) != run_loop_own_tid(), life.ended.wait(until: deadline) else {
+            return false
+        }
+        life.ended.signal()
         return true
     }
 }
 
+private final class ThreadLife: Sendable {
+    /// 0 before the body begins and after it has returned.
+    let threadID = Atomic<Int32>(0)
+    /// Signalled once the body has returned. A caller that has taken the signal signals it again, for the next one.
+    let ended = TickSemaphore()
+}
+
 private final class ThreadBody {
     private var body: (@Sendable () -> Void)?
-    private let ended: TickSemaphore
+    private let life: ThreadLife
 
-    init(_ body: @escaping @Sendable () -> Void, _ ended: TickSemaphore) { (self.body, self.ended) = (body, ended) }
+    init(_ body: @escaping @Sendable () -> Void, _ life: ThreadLife) { (self.body, self.life) = (body, life) }
 
     func run() {
+        life.threadID.store(run_loop_own_tid(), ordering: .relaxed)
         body?()
         // What only the thread uses is released before others hear of its end.
         body = nil
-        ended.signal()
+        life.threadID.store(0, ordering: .relaxed)
+        life.ended.signal()
     }
 }
 

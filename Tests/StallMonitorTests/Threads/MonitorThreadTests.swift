@@ -43,6 +43,23 @@ struct MonitorThreadTests {
         #expect(thread.join(by: .now))
     }
 
+    @Test("a thread does not wait for its own end")
+    func ownEnd() throws {
+        let own = Mutex<MonitorThread?>(nil)
+        let (mayJoin, hasTried) = (TickSemaphore(), TickSemaphore())
+        let hasEnded = Mutex<Bool?>(nil)
+        let thread = try MonitorThread(name: "joins-itself") {
+            mayJoin.wait()
+            let joined = own.withLock { $0 }?.join(by: .now + .seconds(600))
+            hasEnded.withLock { $0 = joined }
+            hasTried.signal()
+        }
+        own.withLock { $0 = thread }
+        mayJoin.signal()
+        #expect(hasTried.wait(until: .now + .seconds(60)) && hasEnded.withLock { $0 } == false)
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
     private static func blockedSignals() -> UInt64? {
         let status = try? String(contentsOfFile: "/proc/thread-self/status", encoding: .utf8)
         let line = status?.split(separator: "\n").first { $0.hasPrefix("SigBlk:") }
