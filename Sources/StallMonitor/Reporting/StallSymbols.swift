@@ -59,7 +59,12 @@ struct StallSymbols {
             frame.moduleIndex.flatMap { found.modules.indices.contains($0) ? found.modules[$0] : nil }
         }
         let own = named.first { ownCode.isOwn($0, module: module($0), executable: run.process.executable ?? "") }
-        let other = named.first { module($0)?.path.contains("/libswift_Concurrency") != true }
+        // Parts of the runtime are compiled into the executable, as copies for the types that they are used with.
+        let isRuntime = { (frame: SymbolicatedFrame) in
+            ["Swift", "_Concurrency"].contains(frame.swiftModule)
+                || module(frame)?.path.contains("/libswift_Concurrency") == true
+        }
+        let other = named.first { !isRuntime($0) }
         return (own ?? other).flatMap { $0.symbol.map(Demangler.shortName) ?? $0.function }
     }
 }
