@@ -99,7 +99,10 @@ struct WatchCommandTests {
         let expected = played.filter { $0.act.kind != nil }
         try #require(reports.count == expected.count, "\(reports.map { $0.culprit?.function })")
         for (report, (act, done)) in zip(reports, expected) {
-            #expect(report.kind == act.kind && report.state == .recovered, "\(act.order)")
+            #expect(
+                report.kind == act.kind && report.state == .recovered,
+                "\(act.order): \(report.kind) \(report.state)"
+            )
             let functions = report.stacks.first?.frames.compactMap(\.function) ?? []
             #expect(functions.contains(act.culprit), "\(act.order): \(functions)")
             #expect(report.waited == act.waits, "\(act.order): \(report.cause.summary)")

@@ -19,7 +19,13 @@ public final class LatenessWitness: Sendable {
         }
     }
 
-    /// The greatest delay of any of its threads so far.
+    /// The witness of the running test, if that is repeated when late.
+    @TaskLocal fileprivate static var current: LatenessWitness?
+
+    /// Notes a delay that the test itself measured, of a thread that starved although others woke up in time.
+    public static func note(_ lateness: Duration) { current?.note(lateness) }
+
+    /// The greatest delay so far, of any of its threads or noted by the test.
     public var longest: Duration { longestSoFar.withLock { $0 } }
 
     /// Ends its threads.
@@ -28,9 +34,10 @@ public final class LatenessWitness: Sendable {
     private func look() {
         let due = MonotonicInstant.now.advanced(by: Self.rest)
         usleep(UInt32(Self.rest / .microseconds(1)))
-        let lateness = due.duration(to: .now)
-        longestSoFar.withLock { $0 = max($0, lateness) }
+        note(due.duration(to: .now))
     }
+
+    private func note(_ lateness: Duration) { longestSoFar.withLock { $0 = max($0, lateness) } }
 }
 
 /// A failing test is repeated if the machine was late while it ran, a few times, and each time is printed. If the machine was
@@ -55,7 +62,7 @@ public struct RepetitionWhenLate: SuiteTrait, TestTrait, TestScoping {
             defer { witness.end() }
             let isExcused = Atomic(false)
             try await withKnownIssue("the machine was late", isIntermittent: true) {
-                try await function()
+                try await LatenessWitness.$current.withValue(witness) { try await function() }
             } matching: { [tolerance] _ in
                 guard witness.longest > tolerance else { return false }
                 isExcused.store(true, ordering: .relaxed)

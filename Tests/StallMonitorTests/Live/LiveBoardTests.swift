@@ -67,7 +67,7 @@ struct LiveBoardTests {
         board.record {
             repeat {
                 while let update = board.take(until: .now) { statuses.withLock { $0.append(update.exitStatus) } }
-            } while !board.leave()
+            } while !board.leave() && !board.isClosed
             left.signal()
         }
         try #require(left.wait(until: .now + .seconds(60)))

@@ -35,7 +35,18 @@ struct PortStallTests {
     private func ask(_ remote: RemotePort, on asking: WorkerThread, in mode: EventRunLoop.Mode) throws {
         asking.loop.perform { _ = try? remote.request(PortMessage(), receiveTimeout: nil, mode: mode) }
         let thread = try #require(asking.loop.thread).id
-        while asking.loop.currentMode != mode || !isInEpoll(thread) { sched_yield() }
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while asking.loop.currentMode != mode || !isInEpoll(thread) {
+            try #require(MonotonicInstant.now < deadline, "it does not wait for a reply")
+            sched_yield()
+        }
+    }
+
+    /// Occupies the thread until the gate opens, by the time that this returns: its loop serves no port meanwhile.
+    private func occupy(_ thread: WorkerThread, until gate: Int32) throws {
+        let isOccupied = TickSemaphore()
+        thread.loop.perform { _ = holdQueue(gate) { isOccupied.signal() } }
+        try #require(isOccupied.wait(until: .now + .seconds(60)))
     }
 
     private func isInEpoll(_ thread: Int32) -> Bool {
@@ -49,7 +60,7 @@ struct PortStallTests {
         let owner = try #require(answering.loop.thread).id
         let port = LocalPort { try? $0.reply(PortMessage()) }
         try answering.loop.add(port)
-        answering.loop.perform { _ = holdQueue(gate) {} }
+        try occupy(answering, until: gate)
         try ask(RemotePort(to: port), on: asking, in: replies)
         let report = try report(of: { _ = try? asking.loop.performAndWait { 1 } }) { gate_open(gate) }
         for thread in [asking, answering] { thread.stop() }
@@ -76,7 +87,7 @@ struct PortStallTests {
         let owner = try #require(receiver.loop.thread).id
         let port = LocalPort { _ in }
         try receiver.loop.add(port)
-        receiver.loop.perform { _ = holdQueue(gate) {} }
+        try occupy(receiver, until: gate)
         let remote = try RemotePort(to: port)
         let report = try report(of: { fill(remote) }) { gate_open(gate) }
         receiver.stop()
