@@ -25,18 +25,6 @@ package struct WeightedStacks {
         package var file: String?
         package var line: Int?
         package var isOwn = false
-
-        package init(
-            name: String,
-            module: String? = nil,
-            buildID: String? = nil,
-            file: String? = nil,
-            line: Int? = nil,
-            isOwn: Bool = false
-        ) {
-            (self.name, self.module, self.buildID, self.file, self.line) = (name, module, buildID, file, line)
-            self.isOwn = isOwn
-        }
     }
 
     /// Equal for stalls that are shown as one.
@@ -89,10 +77,16 @@ package struct WeightedStacks {
     ///
     /// - Parameters:
     ///   - thread: The name under which the stack appears.
-    ///   - calls: Outermost first.
+    ///   - modules: Those to which its frames refer.
     ///   - moment: When the first sample was taken.
-    package mutating func add(_ samples: Int, of thread: String, _ calls: [Call], at moment: Timestamp) {
-        let key = Key(label: plain(thread), calls: calls.map { number(of: $0) })
+    package mutating func add(
+        _ samples: Int,
+        of thread: String,
+        _ stack: StallReport.Stack,
+        _ modules: [StallReport.Module],
+        at moment: Timestamp
+    ) {
+        let key = Key(label: plain(thread), calls: callNumbers(of: stack, modules))
         weights[key, default: Weight()].amount.addSaturated(Int64(samples))
         note(moment)
     }
@@ -108,7 +102,7 @@ package struct WeightedStacks {
                 label: plain(report.watched.label),
                 service: plain(report.service?.name ?? ""),
                 verdict: report.cause.verdict.canonical.rawValue,
-                calls: stack.map { callNumbers(of: $0, in: report) } ?? [number(of: Call(name: "(no stack)"))]
+                calls: stack.map { callNumbers(of: $0, report.modules) } ?? [number(of: Call(name: "(no stack)"))]
             )
             if isBefore {
                 weights[key, default: Weight()].before.addSaturated(share)
@@ -131,8 +125,8 @@ package struct WeightedStacks {
         return parts.map { Int64(saturating: Double(duration) * $0) }
     }
 
-    private mutating func callNumbers(of stack: StallReport.Stack, in report: StallReport) -> [Int] {
-        var frames = stack.callers(from: 0).map { call($0, in: report) }
+    private mutating func callNumbers(of stack: StallReport.Stack, _ modules: [StallReport.Module]) -> [Int] {
+        var frames = stack.callers(from: 0).map { call($0, modules) }
         if frames.isEmpty { return [number(of: Call(name: "(no stack)"))] }
         // After an awaited function there is no gap: its callers are not on the stack.
         if let gap = stack.leftOut, gap.count > 0, gap.after >= 0,
@@ -143,8 +137,8 @@ package struct WeightedStacks {
         return frames.reversed().map { number(of: $0) }
     }
 
-    private func call(_ frame: StallReport.Frame, in report: StallReport) -> Call {
-        let module = frame.module.flatMap { report.modules.indices.contains($0) ? report.modules[$0] : nil }
+    private func call(_ frame: StallReport.Frame, _ modules: [StallReport.Module]) -> Call {
+        let module = frame.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
         return Call(
             name: plain(frame.function ?? frame.symbol ?? frame.placeName(in: module?.path)),
             module: module.map { plain($0.path) },

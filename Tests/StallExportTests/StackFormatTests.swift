@@ -183,10 +183,14 @@ struct StackFormatTests {
     /// Three samples in two stacks of one thread, one of another, with a name from outside.
     private var samples: WeightedStacks {
         var stacks = WeightedStacks(unit: .samples)
-        let calls = ["main", "serve", "parse"].map { WeightedStacks.Call(name: $0, module: "/srv/shop", isOwn: true) }
-        stacks.add(2, of: "7 main", calls, at: ExportSample.start)
-        stacks.add(1, of: "7 main", calls.dropLast(), at: ExportSample.start)
-        stacks.add(1, of: "8 <b>worker", [WeightedStacks.Call(name: "</script>")], at: ExportSample.start)
+        let calls = ["parse", "serve", "main"].map { ExportSample.frame($0, own: true) }
+        for (count, thread, frames) in [
+            (2, "7 main", calls), (1, "7 main", Array(calls.dropFirst())),
+            (1, "8 <b>worker", [ExportSample.frame("</script>")]),
+        ] {
+            let stack = StallReport.Stack(thread: .init(id: 7), capturedAt: ExportSample.start, frames: frames)
+            stacks.add(count, of: thread, stack, ExportSample.modules, at: ExportSample.start)
+        }
         return stacks
     }
 

@@ -35,15 +35,7 @@ struct SamplePage {
     private var counts: [StyledText] { isCounted ? ["\(document.summary)"] : [] }
 
     private func lines(of stack: SampleDocument.Stack) -> [StyledText] {
-        let shown = StallReport.Stack(
-            thread: stack.threads[0].thread,
-            capturedAt: document.startedAt,
-            complete: stack.complete,
-            frames: stack.frames,
-            leftOut: stack.leftOut,
-            error: stack.error,
-            async: stack.async
-        )
+        let shown = document.reported(stack)
         return [heading(of: stack)]
             + StackListing(stack: shown, modules: document.modules, showsAllFrames: true).frameLines + [""]
     }
@@ -116,6 +108,19 @@ struct SamplePage {
 }
 
 extension SampleDocument {
+    /// The stack as in a stall report.
+    func reported(_ stack: Stack) -> StallReport.Stack {
+        StallReport.Stack(
+            thread: stack.threads[0].thread,
+            capturedAt: startedAt,
+            complete: stack.complete,
+            frames: stack.frames,
+            leftOut: stack.leftOut,
+            error: stack.error,
+            async: stack.async
+        )
+    }
+
     /// `500 samples, one every 10ms, in 5s`.
     var summary: String {
         let due = samples + missed

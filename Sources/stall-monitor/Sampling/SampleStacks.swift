@@ -3,13 +3,17 @@ import StallReports
 
 extension SampleDocument {
     /// Merged stacks for flame graphs, by thread. An asynchronous function is shown above the functions that await it, in place of
-    /// the executor's frames.
+    /// the executor's frames. Code of the executable is own.
     var merged: WeightedStacks {
         var merged = WeightedStacks(unit: .samples)
         for stack in stacks {
-            let calls = shownFrames(of: stack).reversed().map(call)
+            var shown = reported(stack)
+            for index in shown.frames.indices {
+                let module = shown.frames[index].module.map { modules[$0].path }
+                shown.frames[index].own = module != nil && module == process.executable
+            }
             for sighting in stack.threads {
-                merged.add(sighting.count, of: sighting.thread.numberAndName, calls, at: startedAt)
+                merged.add(sighting.count, of: sighting.thread.numberAndName, shown, modules, at: startedAt)
             }
         }
         return merged
@@ -17,26 +21,4 @@ extension SampleDocument {
 
     /// `redis-server (4711)`.
     var subject: String { process.name.map { "\($0) (\(process.id))" } ?? "process \(process.id)" }
-
-    /// Innermost first.
-    private func shownFrames(of stack: Stack) -> [StallReport.Frame] {
-        guard let async = stack.async else { return stack.frames }
-        return stack.frames.prefix(async.from + 1) + async.frames
-    }
-
-    private func call(_ frame: StallReport.Frame) -> WeightedStacks.Call {
-        let module = frame.module.map { modules[$0] }
-        return WeightedStacks.Call(
-            name: VisibleText.of(name(of: frame, in: module), limit: 500),
-            module: module?.path,
-            buildID: module?.buildID,
-            isOwn: module != nil && module?.path == process.executable
-        )
-    }
-
-    private func name(of frame: StallReport.Frame, in module: StallReport.Module?) -> String {
-        if let name = frame.function ?? frame.symbol { return name }
-        guard let module, let offset = frame.offset else { return "\(frame.address)" }
-        return "\(module.path.split(separator: "/").last ?? "")+\(offset)"
-    }
 }
