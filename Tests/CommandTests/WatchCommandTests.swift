@@ -249,7 +249,8 @@ struct WatchCommandTests {
         try watch.waitForNote("runs another program")
         try watch.waitForLoops(2)
         _ = try target.stall("call read_pipe 350")
-        usleep(150_000)
+        // Else it could be taken for the stall that is waited for below, while it is still ongoing.
+        try watch.waitForReport { $0.state == .recovered }
         // Another fault: a repetition of the same would only be counted.
         try target.tell("sleep 30000")
         try watch.waitForReport { $0.state != .recovered }

@@ -66,6 +66,10 @@ struct RuleRow: Sendable, CustomTestStringConvertible {
         RuleRow("a nested loop that comes by rarely", .blocked, looksUntilBegin: 3) {
             $0.shortCalls(.milliseconds(600), each: .milliseconds(70), passing: .nestedTurn)
         },
+        RuleRow("a callout that computes after a short call", .blocked) {
+            $0.firstCall(.milliseconds(120))
+            $0.compute(.milliseconds(480))
+        },
         RuleRow("one turn of 600 callbacks", .congested) { $0.callbacks(600, each: .milliseconds(1)) },
         RuleRow("one turn of three callbacks", .congested) { $0.callbacks(3, each: .milliseconds(190)) },
         RuleRow("a turn each millisecond", .none) { $0.turns(.seconds(2), each: .milliseconds(1)) },

@@ -78,6 +78,12 @@ struct LoopStory: Sendable {
         pass(.callout)
     }
 
+    /// The beginning of a callout: it calls a function that returns after this time.
+    mutating func firstCall(_ duration: Duration) {
+        stay(.running, duration)
+        pass(.inner)
+    }
+
     /// One callout that calls many functions.
     mutating func callbacks(_ count: Int, each: Duration) {
         for _ in 0..<count {

@@ -99,13 +99,16 @@ struct LoopBreakpoints {
         return !turns.isEmpty
     }
 
-    /// Watches as many of the places as there are free debug registers, outermost first.
+    /// Watches as many of the places as there are free debug registers, outermost first, and no others.
     ///
-    /// - Returns: How many.
-    mutating func watchReturns(to places: [RestStack.Place]) -> Int {
+    /// - Parameter pending: How many breakpoints, from the outermost, have not been hit. Those at the same places stay as they are, so that
+    ///   they miss nothing.
+    /// - Returns: How many are watched.
+    mutating func watchReturns(to places: [RestStack.Place], keeping pending: Int) -> Int {
         var error: Int32 = 0
-        returns = []
-        for place in places {
+        let kept = zip(places, returns).prefix(pending).prefix { $0 == $1.place }.count
+        returns.removeSubrange(kept...)
+        for place in places.dropFirst(kept) {
             guard let breakpoint = Breakpoint(onThread: threadID, at: place, error: &error) else { break }
             returns.append((place, breakpoint))
         }

@@ -70,7 +70,7 @@ extension LoopRule {
         if standstill + slack >= threshold, span.since != nil {
             span.nextReport = standstill * 2
             state = .stalled(span)
-            return orders + [.began(isCongested: span.isCongested, span.times(until: look.time))]
+            return orders + [.began(isCongested: span.isCongested(at: look.time), span.times(until: look.time))]
         }
         let isDue = standstill + slack >= tick * 2
         // If a nested wait hits the breakpoint, only the callout's return can prove anything from then on.
@@ -78,7 +78,7 @@ extension LoopRule {
             span.isLocated = true
             orders.append(.locate)
         } else if isDue {
-            orders.append(.sample)
+            orders.append(span.hasReturned ? .locate : .sample)
         }
         state = .busy(span)
         if span.since == nil, look.time - span.rested >= threshold { orders.append(.unproven) }
@@ -128,7 +128,9 @@ extension LoopRule {
         for (index, hit) in look.returns.enumerated() where span.returns.indices.contains(index) {
             switch hit {
             case nil: break
-            case .own(let time): span.returns[index] = .returned(time)
+            case .own(let time):
+                span.returns[index] = .returned(time)
+                span.lastReturn = max(span.lastReturn ?? time, time)
             case .other:
                 span.returns[index] = .unknown
                 orders.append(.armReturn(index))
@@ -167,11 +169,14 @@ extension LoopRule.BusySpan {
         return .init(earliest: min(rested, since), proven: since...end)
     }
 
-    /// Whether the loop makes one callout after another in one turn: a watched function has returned, and the loop has not turned
-    /// since.
-    var isCongested: Bool {
-        guard callSince == nil else { return false }
-        return returns.contains { if case .returned = $0 { true } else { false } }
+    /// Whether a watched function has returned since the stack was last searched.
+    var hasReturned: Bool { returns.contains { if case .returned = $0 { true } else { false } } }
+
+    /// Whether the loop makes one call after another in one turn. A call that has lasted for half of the standstill or more is to
+    /// blame alone, whatever was called before it.
+    func isCongested(at time: MonotonicInstant) -> Bool {
+        guard callSince == nil, let lastReturn else { return false }
+        return (time - lastReturn) * 2 < standstill(at: time)
     }
 
     /// When the callout returned to the loop, if its breakpoint was hit in this look or the previous one.

@@ -43,6 +43,8 @@ struct LoopRule: Sendable {
         var isLocated = false
         /// The watched returns, outermost first: of the callout, and of the functions that it called.
         var returns: [Return] = []
+        /// When a watched function was last seen to return.
+        var lastReturn: MonotonicInstant?
         /// The part of the time since `since` for which there is no proof.
         var unproven = Duration.zero
         /// The standstill at which the stall is reported again.
@@ -142,7 +144,8 @@ extension LoopRule {
         case armReturn(Int)
         /// Read the kernel's counters of the thread: a stall may have begun.
         case account
-        /// Take the stack, find the callout in it, and watch the callout's return.
+        /// Take the stack, find the callout in it, and watch the returns of the callout and of what it has called. Again after one
+        /// of them has returned: what the thread does now decides what kind of stall it is.
         case locate
         /// Take a stack sample.
         case sample
@@ -177,7 +180,7 @@ extension LoopRule {
         }
     }
 
-    /// Sets the number of returns that are watched from now on, as found in the stack. 0 if the callout was not found.
+    /// Sets the number of returns that are watched from now on, as found in the stack.
     mutating func located(watching count: Int) {
         change { $0.returns = Array(repeating: .pending, count: count) }
     }

@@ -193,7 +193,9 @@ final class ObservedLoop {
         switch finding {
         case .inWait:
             for order in rule.foundInWait(at: time) { carryOut(order, time, LoopFinder(isMainThread: false), context) }
-        case .callout(let places, _): rule.located(watching: breakpoints.watchReturns(to: places))
+        case .callout(let places, _):
+            let pending = rule.span?.returns.prefix { $0 == .pending }.count ?? 0
+            rule.located(watching: breakpoints.watchReturns(to: places, keeping: pending))
         case .inLoop, .unknown: break
         }
     }
