@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -16,9 +17,14 @@ static ssize_t read_by_call(const struct stackcap_reader *reader, uint64_t addre
     return process_vm_readv(reader->process, &local, 1, &remote, 1, 0);
 }
 
+/// Not by pread(3), which is a cancellation point: in the handler, a thread that the application has cancelled would end there, in
+/// the middle of whatever was interrupted.
+static ssize_t read_by_file(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length) {
+    return (ssize_t)syscall(SYS_pread64, reader->file, to, length, (off_t)address);
+}
+
 ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length) {
-    ssize_t count = reader->file < 0 ? read_by_call(reader, address, to, length)
-                                     : pread(reader->file, to, length, (off_t)address);
+    ssize_t count = reader->file < 0 ? read_by_call(reader, address, to, length) : read_by_file(reader, address, to, length);
     return count < 0 ? -errno : count;
 }
 

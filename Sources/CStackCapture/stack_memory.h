@@ -62,7 +62,7 @@ int stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process,
 int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered);
 void stackcap_reader_finish(struct stackcap_reader *reader);
 
-/// Copies live memory. Async-signal-safe; changes errno; never faults.
+/// Copies live memory. Async-signal-safe; changes errno; never faults; no cancellation point.
 /// \returns the number of bytes read from the start, or −errno.
 ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length);
 

@@ -45,6 +45,7 @@ void coexist_spin_pinned(coexist_thread *thread);
 void coexist_wait(coexist_thread *thread);
 void coexist_sleep(coexist_thread *thread);
 void coexist_spin_masked(coexist_thread *thread);
+void coexist_spin_cancelled(coexist_thread *thread);
 void coexist_toggle_mask(coexist_thread *thread);
 void coexist_exit_soon(coexist_thread *thread);
 void coexist_poll_signal(coexist_thread *thread);

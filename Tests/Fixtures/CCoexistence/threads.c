@@ -13,6 +13,7 @@ static void (*const bodies[])(coexist_thread *) = {
     [COEXIST_WAIT] = coexist_wait,
     [COEXIST_SLEEP] = coexist_sleep,
     [COEXIST_SPIN_MASKED] = coexist_spin_masked,
+    [COEXIST_SPIN_CANCELLED] = coexist_spin_cancelled,
     [COEXIST_TOGGLE_MASK] = coexist_toggle_mask,
     [COEXIST_EXIT_SOON] = coexist_exit_soon,
     [COEXIST_POLL_SIGNAL] = coexist_poll_signal,
@@ -126,6 +127,13 @@ BODY void coexist_spin_masked(coexist_thread *thread) {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
+    MARK(thread);
+    coexist_spin(thread);
+    STAY(thread);
+}
+
+BODY void coexist_spin_cancelled(coexist_thread *thread) {
+    require(pthread_cancel(pthread_self()) == 0);
     MARK(thread);
     coexist_spin(thread);
     STAY(thread);

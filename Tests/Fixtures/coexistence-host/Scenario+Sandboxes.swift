@@ -43,6 +43,13 @@ extension Scenario {
             trial.captures(Subject(COEXIST_SPIN_SANDBOXED), capturer, method: .signal)
             both(trial, capturer)
         },
+        Scenario("seccomp-cancelled") { trial in
+            // Memory is read through a file, and a thread that was cancelled must not end before its next cancellation point.
+            guard forbid(trial, coexist_call_process_vm_readv, error) else { return }
+            let capturer = try StackCapturer.patient()
+            trial.captures(Subject(COEXIST_SPIN_CANCELLED), capturer, method: .signal)
+            both(trial, capturer)
+        },
         Scenario("seccomp-no-signal") { trial in
             let capturer = try StackCapturer.patient()
             guard forbid(trial, coexist_call_rt_tgsigqueueinfo, error) else { return }

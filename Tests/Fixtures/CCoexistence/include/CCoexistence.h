@@ -26,6 +26,7 @@ typedef enum coexist_body {
     COEXIST_WAIT,
     COEXIST_SLEEP,  ///< clock_nanosleep for an hour, which any signal with a handler interrupts, with or without SA_RESTART.
     COEXIST_SPIN_MASKED,
+    COEXIST_SPIN_CANCELLED,  ///< Has been cancelled, and reaches no cancellation point (pthreads(7)).
     COEXIST_TOGGLE_MASK,  ///< Blocks and unblocks every signal, continuously.
     COEXIST_EXIT_SOON,
     COEXIST_POLL_SIGNAL,  ///< Computes with SIGPROF blocked, and polls for it with sigtimedwait now and then.
