@@ -275,7 +275,9 @@ static int put_over(stackcap_session *session, const struct sigaction *current) 
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_SIGINFO | stackcap_flags_over(current);
-    sigfillset(&action.sa_mask);
+    // All signals: sigfillset(3) leaves out the C library's own two. By one of them a thread with asynchronous cancellation would
+    // end in the middle of its copy, and the request would stay with it for ever.
+    memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     if (sigaction(session->signal, &action, &found) != 0)
         return errno;
     if (handler_of(&found) != handler_of(current))  // another handler was installed in between

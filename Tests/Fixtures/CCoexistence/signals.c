@@ -88,6 +88,20 @@ bool coexist_handler_is_default(int signal) { return installed(signal).sa_handle
 bool coexist_handler_is_ignore(int signal) { return installed(signal).sa_handler == SIG_IGN; }
 bool coexist_handler_restarts(int signal) { return installed(signal).sa_flags & SA_RESTART; }
 
+bool coexist_handler_blocks_all(int signal) {
+    struct {
+        void (*handler)(int);
+        unsigned long flags;
+#if defined(__x86_64__)
+        void (*restorer)(void);
+#endif
+        uint64_t mask;
+    } action = {.mask = 0};  // as the kernel has it: rt_sigaction(2)
+    require(syscall(SYS_rt_sigaction, signal, NULL, &action, sizeof action.mask) == 0);
+    uint64_t unblockable = UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1);
+    return (action.mask | unblockable) == UINT64_MAX;
+}
+
 void coexist_send(pid_t thread, int signal) { require(syscall(SYS_tgkill, getpid(), thread, signal) == 0); }
 
 static bool is_pending(pid_t thread, int signal) {

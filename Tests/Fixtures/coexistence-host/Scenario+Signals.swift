@@ -251,6 +251,12 @@ extension Scenario {
             subject.finish()
             trial.expect(coexist_signals_taken() == 0, "the application was given our signal")
         },
+        Scenario("cancelled-asynchronously") { trial in
+            // The C library's own signals would end a thread in the middle of its copy.
+            let capturer = try StackCapturer.patient()
+            trial.captures(Subject(COEXIST_SPIN), capturer, method: .signal)
+            trial.expect(coexist_handler_blocks_all(SIGPROF), "a signal can interrupt the copy")
+        },
         Scenario("real-time-signal") { trial in
             let capturer = try StackCapturer.patient(40)
             let subject = Subject(COEXIST_SPIN)

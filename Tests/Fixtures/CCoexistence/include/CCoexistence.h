@@ -88,6 +88,9 @@ bool coexist_handler_is_default(int signal);
 bool coexist_handler_is_ignore(int signal);
 bool coexist_handler_restarts(int signal);  ///< The installed action has SA_RESTART.
 
+/// Whether the kernel blocks every signal while the installed handler runs, including the C library's own, 32 and 33.
+bool coexist_handler_blocks_all(int signal);
+
 /// Installs a handler over the current one, and forwards signals to it if `passes_on`.
 void coexist_cover(int signal, bool passes_on);
 void coexist_uncover(int signal);
