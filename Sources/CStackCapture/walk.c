@@ -140,9 +140,11 @@ static uint64_t state_of(const stackcap_unwinder *unwinder, struct stackcap_walk
 }
 
 static void add_frame(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
-    stackcap_found found = unwinder->frame_count == 0 ? STACKCAP_FOUND_REGISTER
-                           : unwinder->lacked_table   ? unwinder->found_behind_gap
-                                                     : STACKCAP_FOUND_TABLE;
+    // Not a return address: the thread is there, or was there when a signal came, or handles an exception there.
+    bool is_position = walk->lookup == walk->address;
+    stackcap_found found = unwinder->lacked_table ? unwinder->found_behind_gap
+                           : is_position          ? STACKCAP_FOUND_REGISTER
+                                                  : STACKCAP_FOUND_TABLE;
     if (unwinder->frame_count == 1 && unwinder->return_found)
         found = unwinder->return_found;
     if (was_scanned(unwinder, unwinder->frame_count))

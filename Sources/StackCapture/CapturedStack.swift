@@ -15,7 +15,8 @@ public struct CapturedStack: Sendable {
     public struct Frame: Sendable, Hashable {
         /// How the unwinder found the address, and so how reliable it is.
         public enum Found: Sendable, Hashable {
-            /// It is the program counter.
+            /// It is the program counter: in the innermost frame, in one that a signal has interrupted, and in one that is about
+            /// to handle an exception.
             case register
             /// Found through the module's unwind table.
             case unwindTable
@@ -30,10 +31,10 @@ public struct CapturedStack: Sendable {
             case scan
         }
 
-        /// The program counter in the innermost frame, the return address in the others. Look a return address up at
-        /// `address - 1`: the call may be its function's last instruction.
+        /// The program counter if `found` is `register`, otherwise a return address. Look a return address up at `address - 1`:
+        /// the call may be its function's last instruction.
         public var address: UInt
-        /// How reliable `address` is. Only the innermost frame has `register`.
+        /// How reliable `address` is.
         public var found: Found
         /// A hash of the callee-saved registers in this frame. If two captures have the same address here and different states,
         /// the function has run on in between; if both agree, it most likely has not. Nil: not known, for example for a thread

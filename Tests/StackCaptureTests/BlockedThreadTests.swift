@@ -149,6 +149,19 @@ extension CaptureTests {
             #expect(names.count { $0 == "stall_descend" } == 4, "\(names)")
         }
 
+        @Test("in the handler of a trap it shows the function that trapped, and not the one before it")
+        func inTrap() throws {
+            let stall = Stall(STALL_TRAP, depth: 3)
+            defer { stall.finish() }
+            let stack = try capturer.captureBlocked(stall)
+            let names = names(of: stack)
+            #expect(stack.isComplete)
+            #expect(names.contains("stall_read_in_trap"))
+            #expect(names.contains("stall_traps") && !names.contains("stall_before_trap"), "\(names)")
+            let trapped = stack.frames.enumerated().filter { names[$0.offset] == "stall_traps" }
+            #expect(trapped.map(\.element.found) == [.register], "it is no return address")
+        }
+
         /// The thread publishes its current depth; a capture during which that word did not change must show exactly that
         /// depth. The other frames of a stack depend only on the call: the first capture of each kind gives their number.
         @Test(

@@ -141,7 +141,7 @@ void stackcap_settle(stackcap_session *session);
 
 /// How a frame's address was found.
 typedef enum stackcap_found {
-    STACKCAP_FOUND_REGISTER = 0,   ///< The program counter itself.
+    STACKCAP_FOUND_REGISTER = 0,   ///< The program counter itself: of the first frame, and of one that a signal has interrupted.
     STACKCAP_FOUND_TABLE,          ///< By the module's unwind table.
     STACKCAP_FOUND_FRAME_POINTER,  ///< By the frame pointer: the code below it has no unwind table.
     STACKCAP_FOUND_SCAN,           ///< By a search of the stack for a frame record or a return address.
@@ -149,7 +149,7 @@ typedef enum stackcap_found {
 } stackcap_found;
 
 typedef struct stackcap_frame {
-    uint64_t address;  ///< Program counter of the first frame, return address of the others.
+    uint64_t address;  ///< A program counter or a return address: see `found`.
     uint64_t stack_pointer;
     uint64_t state;  ///< A hash of the function's callee-saved registers: if it differs, the function has run on. 0: unknown.
     stackcap_found found;

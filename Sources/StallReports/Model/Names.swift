@@ -133,7 +133,7 @@ public struct FrameOrigin: OpenName {
     /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// The thread's own program counter.
+    /// The program counter: the thread's own, or that of code which a signal has interrupted. The others are return addresses.
     public static let programCounter = FrameOrigin(rawValue: "program_counter")
     /// The module's unwind table.
     public static let unwindTable = FrameOrigin(rawValue: "unwind_table")

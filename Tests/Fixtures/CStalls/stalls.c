@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 struct stall {
@@ -292,6 +293,50 @@ __attribute__((noinline)) static int64_t stall_in_handler(stall *s) {
     return 0;
 }
 
+// Two functions directly after each other, so that the byte before the second one's first instruction, a trap, is the first one's.
+__asm__(".pushsection .text\n"
+        ".type stall_before_trap, %function\n"
+        "stall_before_trap: .cfi_startproc\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size stall_before_trap, .-stall_before_trap\n"
+        ".type stall_traps, %function\n"
+        "stall_traps: .cfi_startproc\n"
+#if defined(__x86_64__)
+        "ud2\n"
+#elif defined(__aarch64__)
+        "udf #0\n"
+#endif
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size stall_traps, .-stall_traps\n"
+        ".popsection\n");
+extern void stall_traps(void) __attribute__((visibility("hidden")));
+
+/// Reads, and continues after the trap.
+__attribute__((noinline)) static void stall_read_in_trap(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)info;
+    stall_in_read(struck);
+    ucontext_t *interrupted = context;
+#if defined(__x86_64__)
+    interrupted->uc_mcontext.gregs[REG_RIP] += 2;
+#elif defined(__aarch64__)
+    interrupted->uc_mcontext.pc += 4;
+#endif
+}
+
+__attribute__((noinline)) static int64_t stall_in_trap(stall *s) {
+    struct sigaction action, previous;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = stall_read_in_trap;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGILL, &action, &previous);
+    struck = s;
+    stall_traps();
+    sigaction(SIGILL, &previous, NULL);
+    return 0;
+}
+
 static int64_t (*const functions[])(stall *) = {
     [STALL_NANOSLEEP] = stall_in_nanosleep, [STALL_POLL] = stall_in_poll,         [STALL_EPOLL] = stall_in_epoll,
     [STALL_SEMAPHORE] = stall_in_semaphore, [STALL_RECEIVE] = stall_in_receive,   [STALL_READ] = stall_in_read,
@@ -299,7 +344,7 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_SPIN_MASKED] = stall_in_spin,    [STALL_ALLOCATE] = stall_in_allocate, [STALL_RELOAD] = stall_in_reload,
     [STALL_ITERATE] = stall_in_iterate,     [STALL_HOLD_LOADER] = stall_in_loader, [STALL_DOZE] = stall_in_doze,
     [STALL_SWING] = stall_in_swing,         [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
-    [STALL_HANDLER] = stall_in_handler,
+    [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,
     [STALL_LEFT] = stall_in_read,           [STALL_RIGHT] = stall_in_read,
 };
 
@@ -416,7 +461,7 @@ stall_end stall_finish(stall *s) {
     s->released = true;
     pthread_mutex_unlock(&s->lock);
     if (functions[s->kind] == stall_in_read || s->kind == STALL_HOLD_LOADER || s->kind == STALL_BARE_READ ||
-        s->kind == STALL_HANDLER)
+        s->kind == STALL_HANDLER || s->kind == STALL_TRAP)
         require(write(s->pipe[1], "", 1) == 1);
     pthread_join(s->handle, NULL);
     stall_end end = s->end;

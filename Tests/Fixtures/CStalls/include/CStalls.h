@@ -30,6 +30,7 @@ typedef enum stall_kind {
     STALL_BARE_SPIN,
     STALL_BARE_READ,
     STALL_HANDLER,      ///< Reads in a signal handler.
+    STALL_TRAP,         ///< Reads in the handler of a trap, the first instruction of stall_traps, which follows stall_before_trap.
     STALL_LEFT,         ///< Reads; all its frames are those of STALL_RIGHT except for the outermost ones.
     STALL_RIGHT,
 } stall_kind;
