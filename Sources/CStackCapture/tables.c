@@ -87,6 +87,7 @@ static bool find_indexed(stackcap_unwinder *unwinder, unw_word_t address, unw_dy
 int stackcap_find_procedure(stackcap_unwinder *unwinder, unw_word_t address, unw_proc_info_t *procedure, int needs_info) {
     unw_dyn_info_t table;
     memset(procedure, 0, sizeof *procedure);
+    unwinder->reads = 0;
     int result = -UNW_ENOINFO;
     if (find_table(unwinder, address, &table))
         result = search_table(unwinder->space, address, &table, procedure, needs_info, unwinder);

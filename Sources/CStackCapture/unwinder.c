@@ -26,6 +26,7 @@ static void unmap(void *_Nullable memory, size_t size) {
 
 int stackcap_unwinder_prepare(stackcap_unwinder *unwinder) {
     unwinder->reader.file = -1;
+    unwinder->walk_until_ns = UINT64_MAX;  // no limit before the first walk
     unwinder->copy.bytes = map(STACKCAP_MAX_COPY, STACKCAP_POPULATED);
     unwinder->pages.bytes = map((size_t)PAGE_SLOTS * PAGE_SIZE, 0);
     unwinder->rows.slots = map(ROW_SLOTS * sizeof *unwinder->rows.slots, 0);

@@ -47,6 +47,8 @@ typedef struct stackcap_unwinder {
     bool reads_middle;  ///< Memory between the two copied ends is read as it is now.
     bool read_middle;   ///< … and was read.
     uint64_t walk_until_ns;  ///< On the capturing thread's own clock.
+    bool is_late;            ///< That time has passed while libunwind was reading.
+    uint32_t reads, reads_in_all;  ///< libunwind's: of one row, since it was looked up; and ever.
     stackcap_frame *frames;  ///< The first half holds the innermost, the second half is a ring for the others: stackcap_frame_at.
     uint64_t trail;          ///< A hash of all frames: two walks with the same hash took the same path.
     size_t frame_count;      ///< Includes the frames that were dropped from the ring.

@@ -37,9 +37,25 @@ bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t 
     return true;
 }
 
+/// CPU time instead of elapsed time: a thread that waits for a processor makes no progress.
+static uint64_t own_time_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/// Limits libunwind, which has no limits of its own. An expression in a damaged row may jump back to its own start; a row may be as
+/// long as the memory around it, and save all registers once for each of its bytes.
+static bool may_read(stackcap_unwinder *unwinder) {
+    enum { MOST_READS = 1 << 18, READS_BETWEEN_LOOKS = 1 << 12 };  // the first for one row: no compiler writes such a long one
+    if (++unwinder->reads_in_all % READS_BETWEEN_LOOKS == 0)
+        unwinder->is_late |= own_time_ns() > unwinder->walk_until_ns;
+    return !unwinder->is_late && unwinder->reads++ < MOST_READS;
+}
+
 static int access_memory(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write, void *argument) {
     (void)space;
-    return !write && stackcap_read_word(argument, address, value) ? 0 : -UNW_EINVAL;
+    return !write && may_read(argument) && stackcap_read_word(argument, address, value) ? 0 : -UNW_EINVAL;
 }
 
 static int access_register(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write, void *argument) {
@@ -102,6 +118,8 @@ int stackcap_space_prepare(stackcap_unwinder *unwinder) {
 
 /// Why the walk ends after the last frame, from unw_step's result and what the accessors recorded.
 static stackcap_end judge_end(const stackcap_unwinder *unwinder, int step) {
+    if (unwinder->is_late)
+        return STACKCAP_END_TIME_LIMIT;
     if (unwinder->left_copy)
         return STACKCAP_END_COPY_LIMIT;
     if (unwinder->lacked_table)
@@ -165,17 +183,11 @@ static bool makes_sense(const stackcap_unwinder *unwinder, const struct stackcap
            stackcap_leads_home(unwinder, last->stack_pointer, walk->stack_pointer);
 }
 
-/// CPU time instead of elapsed time: a thread that waits for a processor makes no progress.
-static uint64_t own_time_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /// A step without a table may have searched for long: the time is checked after each of these, and occasionally after the
 /// others.
 static bool is_late(const stackcap_unwinder *unwinder) {
-    return (unwinder->lacked_table || unwinder->frame_count % 256 == 255) && own_time_ns() > unwinder->walk_until_ns;
+    bool is_checked = unwinder->lacked_table || unwinder->frame_count % 256 == 255;
+    return unwinder->is_late || (is_checked && own_time_ns() > unwinder->walk_until_ns);
 }
 
 /// An address that is not executable is not a return address. Checked only for another process, whose maps are read: generated
@@ -325,6 +337,7 @@ static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
     unwinder->registers = unwinder->start;
     unwinder->scanned_count = 0;
     unwinder->reads_middle = reads_middle;
+    unwinder->is_late = false;
     unwinder->walk_until_ns = own_time_ns() + STACKCAP_MAX_WALK_NS;
     return unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
 }

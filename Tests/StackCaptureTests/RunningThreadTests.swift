@@ -134,6 +134,19 @@ extension CaptureTests {
             }
         }
 
+        #if arch(x86_64)
+            @Test("at a damaged unwind row that is an endless loop the stack ends, and so does the capture")
+            func endlessRow() throws {
+                let stall = Stall(STALL_ENDLESS_ROW, depth: 2)
+                defer { stall.finish() }
+                for _ in 0..<3 {
+                    let stack = try capturer.capture(stall).get()
+                    #expect(names(of: stack) == ["stall_in_spin", "stall_below_endless_row"])
+                    #expect([.badFrame, .timeLimit].contains(stack.truncation))
+                }
+            }
+        #endif
+
         @Test("every capture is complete, whatever the thread is doing", arguments: [STALL_ALLOCATE, STALL_ITERATE])
         func storms(kind: stall_kind) throws {
             let stall = Stall(kind, depth: 4)

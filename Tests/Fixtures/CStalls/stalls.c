@@ -275,6 +275,33 @@ __attribute__((noinline)) static int64_t stall_in_bare_read(stall *s) {
     return call_through_bare_code(s, stall_in_read) + 1;
 }
 
+#if defined(__x86_64__)
+// A damaged row: where the caller's frame is shall be computed by an expression of one instruction, a jump to itself
+// (DW_CFA_def_cfa_expression of 3 bytes, DW_OP_skip −3). Calls its first argument with its second.
+__asm__(".pushsection .text\n"
+        ".type stall_below_endless_row, %function\n"
+        "stall_below_endless_row: .cfi_startproc\n"
+        ".cfi_escape 0x0f, 0x03, 0x2f, 0xfd, 0xff\n"
+        "subq $8, %rsp\n"
+        "movq %rdi, %rax\n"
+        "movq %rsi, %rdi\n"
+        "call *%rax\n"
+        "addq $8, %rsp\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size stall_below_endless_row, .-stall_below_endless_row\n"
+        ".popsection\n");
+extern int64_t stall_below_endless_row(int64_t (*function)(stall *), stall *s) __attribute__((visibility("hidden")));
+
+__attribute__((noinline)) static int64_t stall_in_endless_row(stall *s) {
+    return stall_below_endless_row(stall_in_spin, s) + 1;
+}
+#else
+static int64_t stall_in_endless_row(stall *s) {
+    return stall_in_spin(s);
+}
+#endif
+
 static _Thread_local stall *struck;
 
 __attribute__((noinline)) static void stall_read_in_handler(int signal) {
@@ -344,7 +371,7 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_SPIN_MASKED] = stall_in_spin,    [STALL_ALLOCATE] = stall_in_allocate, [STALL_RELOAD] = stall_in_reload,
     [STALL_ITERATE] = stall_in_iterate,     [STALL_HOLD_LOADER] = stall_in_loader, [STALL_DOZE] = stall_in_doze,
     [STALL_SWING] = stall_in_swing,         [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
-    [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,
+    [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,          [STALL_ENDLESS_ROW] = stall_in_endless_row,
     [STALL_LEFT] = stall_in_read,           [STALL_RIGHT] = stall_in_read,
 };
 
@@ -414,7 +441,9 @@ static void *run_briefly(void *context) {
 /// There can be hundreds of threads that need no pipe.
 static bool needs_pipe(stall_kind kind) { return kind != STALL_LOCK && kind != STALL_SPIN; }
 
-static bool spins(stall_kind kind) { return kind == STALL_SPIN || kind == STALL_SPIN_MASKED || kind == STALL_BARE_SPIN; }
+static bool spins(stall_kind kind) {
+    return kind == STALL_SPIN || kind == STALL_SPIN_MASKED || kind == STALL_BARE_SPIN || kind == STALL_ENDLESS_ROW;
+}
 
 static stall *start(stall *s, void *(*body)(void *)) {
     s->pipe[0] = s->pipe[1] = -1;
