@@ -113,6 +113,42 @@ struct HostileFileTests {
         }
     }
 
+    /// A file whose sections all have the same 64 KiB as name and as content.
+    private static func file(withSections count: Int, type: UInt8, filledWith byte: UInt8) throws -> FileImage {
+        let content = 65_536
+        func little(_ value: Int, _ size: Int) -> [UInt8] {
+            (0..<size).map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
+        }
+        // elf(5): the header of the file and those of sections have 64 bytes.
+        var bytes: [UInt8] = [0x7f, 0x45, 0x4c, 0x46, 2, 1, 1] + [UInt8](repeating: 0, count: 9)
+        bytes += little(3, 2) + little(62, 2) + little(1, 4) + little(0, 16) + little(64 + content, 8) + little(0, 10)
+        bytes += little(64, 2) + little(count, 2) + little(0, 2)
+        try #require(bytes.count == 64)
+        bytes += [UInt8](repeating: byte, count: content)
+        let section = little(0, 4) + [type] + little(0, 19) + little(64, 8) + little(content, 8) + little(0, 24)
+        try #require(section.count == 64)
+        for _ in 0..<count { bytes += section }
+        return try #require(FileImage(bytes: bytes, name: "file"))
+    }
+
+    @Test("The names of sections are part of the budget, and none is longer than needed")
+    func sectionNames() throws {
+        let image = try Self.file(withSections: 20_000, type: 1, filledWith: 0x61)
+        let poor = SymbolicationBudget(time: .seconds(60), memory: 1 << 20, inflates: true)
+        #expect(throws: SymbolProblem(.outOfMemory)) { try ELFFile(image, Allowance(poor)) }
+        let sections = try ELFFile(image, Allowance(.tool)).sections
+        #expect(sections.count == 20_000 && sections.allSatisfy { (1..<100).contains($0.name.utf8.count) })
+    }
+
+    @Test("The search for a build id in many notes without one ends when the time is over")
+    func notes() throws {
+        // Fewer than those between two looks at the clock, and all of it is in memory.
+        let image = try Self.file(withSections: 100, type: 7, filledWith: 0)
+        let brief = SymbolicationBudget(time: .zero, memory: 1 << 30, inflates: true)
+        #expect(throws: SymbolProblem(.outOfTime)) { try ELFFile(image, Allowance(brief)) }
+        #expect(try ELFFile(image, Allowance(.tool)).buildID == nil)
+    }
+
     @Test("Sections that claim the largest possible size when inflated exceed the budget")
     func inflatedSizes() throws {
         let workshop = try Workshop()

@@ -62,6 +62,9 @@ final class ELFFile {
         return isOver ? Int.max : end
     }
 
+    /// In bytes. Longer names of sections are cut: none of those that are read has one.
+    private static let longestName = 64
+
     private func readSections(_ header: Elf64_Ehdr, _ allowance: Allowance) throws(SymbolProblem) {
         let headers = try sectionHeaders(header, allowance)
         // A number that does not fit into the file's header is in the first section's: elf(5).
@@ -73,7 +76,10 @@ final class ELFFile {
             try allowance.step()
             let start = min(Int(clamping: header.sh_offset), image.size)
             let count = header.sh_type == UInt32(SHT_NOBITS) ? 0 : Int(clamping: header.sh_size)
-            let name = try image.text(at: Self.clamped(strings, Int(header.sh_name)), allowance) ?? ""
+            // A damaged file can give each of a million sections the same name of any length.
+            let place = Self.clamped(strings, Int(header.sh_name))
+            let name = try image.text(at: place, upTo: Self.longestName, allowance) ?? ""
+            try allowance.spend(MemoryLayout<Section>.stride + name.utf8.count)
             sections.append(
                 Section(
                     name: name,
@@ -118,6 +124,7 @@ final class ELFFile {
             }
         }
         for range in notes {
+            try allowance.checkTime()
             let end = min(range.upperBound, Self.clamped(range.lowerBound, 65_536))
             let bytes = try image.bytes(range.lowerBound..<end, allowance)
             if let found = Symbolication.buildID(inNotes: bytes) { return found }

@@ -195,10 +195,12 @@ extension FileImage {
         return unsafe (base + offset).loadUnaligned(as: type)
     }
 
-    /// Text up to a zero byte. The longest names of templates have some ten thousand bytes; longer ones are cut.
-    func text(at offset: Int, _ allowance: Allowance) throws(SymbolProblem) -> String? {
+    /// Text up to a zero byte.
+    ///
+    /// - Parameter longest: Longer text is cut. The longest names of templates have some ten thousand bytes.
+    func text(at offset: Int, upTo longest: Int = 65_536, _ allowance: Allowance) throws(SymbolProblem) -> String? {
         guard offset >= 0, offset < size else { return nil }
-        let limit = min(size, offset + 65_536)
+        let limit = min(size, offset + longest)
         var end = offset
         while end < limit {
             try load(end..<end + 1, allowance)
