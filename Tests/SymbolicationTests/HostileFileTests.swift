@@ -114,7 +114,14 @@ struct HostileFileTests {
     }
 
     /// A file whose sections all have the same 64 KiB as name and as content.
-    private static func file(withSections count: Int, type: UInt8, filledWith byte: UInt8) throws -> FileImage {
+    ///
+    /// - Parameter claimed: The number that the file claims to have, if it is not `count`.
+    private static func file(
+        withSections count: Int,
+        claiming claimed: Int? = nil,
+        type: UInt8 = 1,
+        filledWith byte: UInt8
+    ) throws -> FileImage {
         let content = 65_536
         func little(_ value: Int, _ size: Int) -> [UInt8] {
             (0..<size).map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
@@ -122,10 +129,12 @@ struct HostileFileTests {
         // elf(5): the header of the file and those of sections have 64 bytes.
         var bytes: [UInt8] = [0x7f, 0x45, 0x4c, 0x46, 2, 1, 1] + [UInt8](repeating: 0, count: 9)
         bytes += little(3, 2) + little(62, 2) + little(1, 4) + little(0, 16) + little(64 + content, 8) + little(0, 10)
-        bytes += little(64, 2) + little(count, 2) + little(0, 2)
+        bytes += little(64, 2) + little(claimed == nil ? count : 0, 2) + little(0, 2)
         try #require(bytes.count == 64)
         bytes += [UInt8](repeating: byte, count: content)
-        let section = little(0, 4) + [type] + little(0, 19) + little(64, 8) + little(content, 8) + little(0, 24)
+        // The first section's size is the number of sections if the header has none.
+        let size = claimed ?? content
+        let section = little(0, 4) + [type] + little(0, 19) + little(64, 8) + little(size, 8) + little(0, 24)
         try #require(section.count == 64)
         for _ in 0..<count { bytes += section }
         return try #require(FileImage(bytes: bytes, name: "file"))
@@ -138,6 +147,16 @@ struct HostileFileTests {
         #expect(throws: SymbolProblem(.outOfMemory)) { try ELFFile(image, Allowance(poor)) }
         let sections = try ELFFile(image, Allowance(.tool)).sections
         #expect(sections.count == 20_000 && sections.allSatisfy { (1..<100).contains($0.name.utf8.count) })
+    }
+
+    @Test("A file that claims millions of sections is damaged")
+    func sectionNumber() throws {
+        let image = try Self.file(withSections: 2, claiming: 2, filledWith: 0x61)
+        #expect(try ELFFile(image, Allowance(.tool)).sections.count == 2)
+        for claimed in [1 << 20 | 1, 250_000_000, Int.max] {
+            let image = try Self.file(withSections: 2, claiming: claimed, filledWith: 0x61)
+            #expect(throws: SymbolProblem(.notELF, path: "file")) { try ELFFile(image, Allowance(.tool)) }
+        }
     }
 
     @Test("The search for a build id in many notes without one ends when the time is over")

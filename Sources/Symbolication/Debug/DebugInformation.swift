@@ -31,6 +31,7 @@
         init?(_ file: ELFFile, _ allowance: Allowance) throws(SymbolProblem) {
             guard file.hasDebugInformation else { return nil }
             self.file = file
+            try allowance.spend(file.sections.count * Self.sectionCost)
             sections = try Sections(of: file, allowance)
             let handles = unsafe try Self.open(file)
             unsafe (elf, dwarf) = unsafe handles
@@ -41,6 +42,9 @@
             unsafe _ = dwarf_end(dwarf)
             unsafe _ = elf_end(elf)
         }
+
+        /// libelf's structure for a section.
+        private static let sectionCost = 256
 
         @unsafe private static func open(_ file: ELFFile) throws(SymbolProblem) -> (OpaquePointer, OpaquePointer) {
             let damaged = SymbolProblem(.damaged, path: file.image.path)

@@ -62,6 +62,8 @@ final class ELFFile {
         return isOver ? Int.max : end
     }
 
+    private static let mostSections = 1 << 20
+
     /// In bytes. Longer names of sections are cut: none of those that are read has one.
     private static let longestName = 64
 
@@ -100,7 +102,9 @@ final class ELFFile {
         guard start > 0, Int(header.e_shentsize) == size else { return [] }
         // If there are more than 65,279 sections, the number is in the first one: elf(5).
         let first = header.e_shnum == 0 ? try image.value(Elf64_Shdr.self, at: start, allowance) : nil
-        let claimed = min(first.map { Int(clamping: $0.sh_size) } ?? Int(header.e_shnum), 1 << 20)
+        let claimed = first.map { Int(clamping: $0.sh_size) } ?? Int(header.e_shnum)
+        // libelf believes the number, and takes memory for each.
+        guard claimed <= Self.mostSections else { throw SymbolProblem(.notELF, path: image.path) }
         let count = min(claimed, max(0, image.size - start) / size)
         try image.load(start..<start + count * size, allowance)
         var headers: [Elf64_Shdr] = []
