@@ -188,6 +188,44 @@ struct HostileFileTests {
         #expect(result.problems.contains { $0.isOfBudget }, "\(result.problems)")
     }
 
+    /// DWARF 4: an abbreviation for a unit with a list of ranges only; units that consist of nothing else; their list.
+    private static let unitsWithOneList = """
+        .section .debug_abbrev, "", @progbits
+        .Labbreviation: .byte 1, 0x11, 0, 0x55, 0x17, 0, 0, 0
+        .section .debug_info, "", @progbits
+        .rept 5000
+        .long 12
+        .short 4
+        .long .Labbreviation
+        .byte 8, 1
+        .long .Lranges
+        .endr
+        .section .debug_ranges, "", @progbits
+        .Lranges:
+        .rept 20000
+        .quad main, main + 1
+        .endr
+        .quad 0, 0
+        """
+
+    @Test("Units that all have the same long list of ranges take no more memory than the budget permits")
+    func sharedRanges() async {
+        await #expect(processExitsWith: .success) {
+            let workshop = try Workshop()
+            try workshop.write(HostileFileTests.unitsWithOneList, to: "units.s")
+            try workshop.makeProgram(flags: ["-O2", "units.s"])
+            let file = try ELFFile(path: workshop.path("program"), Allowance(.tool))
+            try #require(file.hasDebugInformation)
+            // All of them together are 2.4 GB.
+            let pages = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8).split(separator: " ")[0]
+            let room = rlim_t(pages)! * 4096 + (1 << 30)
+            var limit = rlimit(rlim_cur: room, rlim_max: room)
+            try #require(unsafe setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit) == 0)
+            let budget = SymbolicationBudget(time: .seconds(60), memory: 8 << 20, inflates: true)
+            #expect(throws: SymbolProblem(.outOfMemory)) { try DebugInformation(file, Allowance(budget)) }
+        }
+    }
+
     @Test("A modification time that is too large for nanoseconds")
     func modifiedInCenturies() throws {
         let workshop = try Workshop()

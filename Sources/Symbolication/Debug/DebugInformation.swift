@@ -148,15 +148,18 @@
                 let range = start..<max(start, end)
                 unsafe units.append(DebugUnit(entry, range))
                 try allowance.spend(DebugUnit.cost)
-                for next in unsafe try reader.unitRanges(of: entry, version: version, sections.ranges)
-                where code.isEmpty || code.contains(where: { $0.contains(next.lowerBound) }) {
+                // After each unit: in a damaged file all of them may have the same list of ranges, of any length.
+                let known = ranges.count
+                for next in unsafe try reader.unitRanges(of: entry, version: version, sections.ranges) {
+                    try allowance.step()
+                    guard code.isEmpty || code.contains(where: { $0.contains(next.lowerBound) }) else { continue }
                     ranges.append(UnitRange(low: next.lowerBound, high: next.upperBound, unit: Int32(units.count - 1)))
                 }
+                try allowance.spend((ranges.count - known) * MemoryLayout<UnitRange>.stride)
                 unsafe previous = unsafe unit
                 start = range.upperBound
             }
             ranges.sort { $0.low < $1.low }
-            try allowance.spend(ranges.count * MemoryLayout<UnitRange>.stride)
         }
 
         /// Loads a unit's header and first entry.

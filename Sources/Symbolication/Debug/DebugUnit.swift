@@ -44,7 +44,6 @@
             var found: [Function] = []
             unsafe try collect(below: entry, reader, depth: 0, into: &found)
             found.sort { $0.low < $1.low }
-            try reader.allowance.spend(found.count * MemoryLayout<Function>.stride)
             functions = found
         }
 
@@ -77,7 +76,10 @@
             unsafe try reader.children(of: parent) { child throws(SymbolProblem) in
                 switch unsafe child.tag {
                 case Int(DW_TAG_subprogram):
-                    for range in unsafe try reader.ranges(of: child) {
+                    let ranges = unsafe try reader.ranges(of: child)
+                    // At once: in a damaged unit all functions may have the same list of ranges, of any length.
+                    try reader.allowance.spend(ranges.count * MemoryLayout<Function>.stride)
+                    for range in ranges {
                         let place = unsafe UInt(bitPattern: child.addr)
                         found.append(Function(low: range.lowerBound, high: range.upperBound, entry: place))
                     }
