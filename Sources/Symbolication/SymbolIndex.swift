@@ -64,6 +64,8 @@ struct SymbolIndex {
         var found: [String: Range<UInt64>] = [:]
         for index in entries.indices where found.count < wanted.count {
             let entry = entries[index]
+            // Each step reads a name, which in a damaged file may be the same long one for all.
+            try allowance.step()
             guard let text = try file.image.text(at: names.lowerBound + Int(entry.name), allowance) else { continue }
             let name = String(text.prefix { $0 != "@" })
             guard wanted.contains(name), found[name] == nil else { continue }
