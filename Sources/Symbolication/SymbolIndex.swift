@@ -42,8 +42,7 @@ struct SymbolIndex {
         let index = firstIndex(above: address) - 1
         guard index >= 0 else { return nil }
         let entry = entries[index]
-        // Hand-written assembly often gives no size; the function then extends to the next symbol.
-        guard entry.size == 0 || address - entry.address < entry.size,
+        guard address < end(ofEntryAt: index), try reaches(from: entry, to: address, allowance),
             let name = try file.image.text(at: names.lowerBound + Int(entry.name), allowance)
         else { return nil }
         return Match(name: String(name.prefix { $0 != "@" }), start: entry.address)
@@ -53,10 +52,31 @@ struct SymbolIndex {
     func range(around address: UInt64) -> Range<UInt64>? {
         let next = firstIndex(above: address)
         guard next > 0 else { return nil }
-        let entry = entries[next - 1]
-        let size = UInt64(entry.size)
-        let end = size > 0 ? entry.address &+ size : next < entries.count ? entries[next].address : address &+ 1
-        return address < end ? entry.address..<end : nil
+        let start = entries[next - 1].address
+        let end = end(ofEntryAt: next - 1)
+        return address < end ? start..<end : nil
+    }
+
+    /// Hand-written assembly often gives no size. The function then extends to the next symbol, but not beyond its section: after
+    /// that of `_init`, which has no size, comes a linkage table, which has no symbols.
+    private func end(ofEntryAt index: Int) -> UInt64 {
+        let entry = entries[index]
+        guard entry.size == 0 else { return entry.address + min(entry.size, .max - entry.address) }
+        let next = index + 1 < entries.count ? entries[index + 1].address : .max
+        return min(next, file.codeRanges.first { $0.contains(entry.address) }?.upperBound ?? .max)
+    }
+
+    /// Whether a function reaches an address before its end. Not if it has no size, and according to the unwind table another
+    /// function starts in between: that one has been stripped of its symbol.
+    private func reaches(
+        from entry: Entry,
+        to address: UInt64,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> Bool {
+        guard entry.size == 0, let start = try file.unwoundFunctionStart(around: address, allowance) else {
+            return true
+        }
+        return start <= entry.address
     }
 
     /// - Returns: The address ranges of the functions with these names, as far as there are any.

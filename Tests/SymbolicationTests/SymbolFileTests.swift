@@ -28,6 +28,47 @@ struct SymbolFileTests {
         #expect(result.problems.map(\.code) == [.noLines])
     }
 
+    @Test("a function without a size ends with its section, so that a linkage table does not get its name")
+    func linkageTable() throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        let file = try ELFFile(path: workshop.path("program"), Allowance(.tool))
+        let (first, table) = (try #require(file.section(".init")), try #require(file.section(".plt")))
+        try #require(first.address < table.address)
+        let result = try workshop.resolve("program", [UInt(first.address), UInt(table.address) + 4])
+        #expect(result.frames.map(\.symbol) == ["_init", nil])
+    }
+
+    @Test("a function without a size ends where the next one starts, even if that one was stripped of its symbol")
+    func withoutSize() throws {
+        let workshop = try Workshop()
+        let source = """
+            .text
+            .globl bare
+            .type bare, %function
+            bare: nop
+            ret
+            .balign 16
+            .type hidden, %function
+            hidden: .cfi_startproc
+            nop
+            ret
+            .cfi_endproc
+            .size hidden, .-hidden
+            .section .note.GNU-stack, "", %progbits
+
+            """
+        try workshop.write(source, to: "library.s")
+        let flags = ["-shared", "-nostdlib", "-Wl,--build-id=sha1,--eh-frame-hdr"]
+        try workshop.run("gcc", flags + ["-o", "library.so", "library.s"])
+        let hidden = try #require(try workshop.functions(of: "library.so").first { $0.name == "hidden" }).start
+        #expect(try workshop.resolve("library.so", [hidden + 1]).frames[0].symbol == "hidden")
+        try workshop.run("strip", ["library.so"])
+        let result = try workshop.resolve("library.so", [hidden - 15, hidden + 1])
+        #expect(result.frames.map(\.symbol) == ["bare", nil])
+        #expect(result.frames[1].functionOffset == 1, "by the unwind table")
+    }
+
     @Test("they are found by build id below a given directory, and where a distribution keeps them")
     func byBuildID() throws {
         let (workshop, place, id) = try stripped()
