@@ -32,7 +32,9 @@ struct stackcap_index {
     uint64_t shown_at;  ///< … and the address at which libunwind sees it.
 };
 
-enum { MAX_ENTRIES = 1 << 20, MAX_INDEXES = 512 };
+/// MAX_HELD is in bytes: once all indexes of a process have so many, no more are made. Its files may have been made to fill our memory,
+/// in which each takes up to 88 MiB, compressed ones a thousand times their size.
+enum { MAX_ENTRIES = 1 << 20, MAX_INDEXES = 512, MAX_HELD = 256 * 1024 * 1024 };
 
 /// In the kernel's half of the address space, which no program uses.
 static const uint64_t shown_base = 0xffff910000000000, shown_stride = 0x100000000;
@@ -278,11 +280,13 @@ static void fill(stackcap_unwinder *unwinder, struct stackcap_index *index, bool
 /// \returns the module's index, which may be empty, or NULL if there are too many.
 static const struct stackcap_index *_Nullable index_of(stackcap_unwinder *unwinder, const struct stackcap_origin *origin,
                                                        bool has_table) {
-    size_t count = 0;
-    for (struct stackcap_index *index = unwinder->modules->indexes; index; index = index->next, count++)
+    size_t count = 0, held = 0;
+    for (struct stackcap_index *index = unwinder->modules->indexes; index; index = index->next, count++) {
+        held += index->length + index->capacity * sizeof *index->entries;
         if (index->origin.at == origin->at && index->origin.inode == origin->inode && index->origin.device == origin->device)
             return index;
-    struct stackcap_index *index = count < MAX_INDEXES ? calloc(1, sizeof *index) : NULL;
+    }
+    struct stackcap_index *index = count < MAX_INDEXES && held < MAX_HELD ? calloc(1, sizeof *index) : NULL;
     if (!index)
         return NULL;
     index->origin = *origin;
