@@ -33,9 +33,11 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) loop_slot *own;
 /// be freed.
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool is_ending;
 
+/// Not by clock_nanosleep(3), which is a cancellation point: a thread that was cancelled and returns would end here, its slot would
+/// stay, and its loop would be taken for stalled.
 static void nap(void) {
     struct timespec time = {.tv_nsec = 100000};
-    clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
 }
 
 static void set_free(loop_slot *slot) {

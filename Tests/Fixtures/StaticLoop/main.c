@@ -7,14 +7,17 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,6 +99,50 @@ static void try_fork(void) {
     expect("fork", "few pages", status, 0);
 }
 
+static atomic_int ended;
+static atomic_bool has_loop, may_end;
+
+static void publish(void *heartbeat) { (void)heartbeat; }
+static void end(void *heartbeat) { *(atomic_int *)heartbeat += 1; }
+
+/// Has a loop, is cancelled, and returns without reaching a cancellation point.
+static void *loop_and_return(void *context) {
+    int own = epoll_create1(0);
+    struct epoll_event event;
+    for (int wait = 0; wait < 3; wait++) epoll_wait(own, &event, 1, 1);
+    close(own);
+    has_loop = true;
+    while (!may_end) sched_yield();
+    pthread_cancel(pthread_self());
+    return context;
+}
+
+/// Whether a thread of this process is in clock_nanosleep(2), or has ended.
+static bool naps_or_has_ended(int thread) {
+    char path[64], text[16] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    FILE *state = fopen(path, "r");
+    if (!state) return true;
+    bool is_read = fgets(text, sizeof text, state) != NULL;
+    fclose(state);
+    return !is_read || atoi(text) == SYS_clock_nanosleep;
+}
+
+/// The end of a thread waits for the registrar, also if the thread was cancelled: otherwise its loop would never end.
+static void try_cancelled(uint32_t cursor) {
+    static const loop_hooks_publisher publisher = {publish, publish, publish, end};
+    pthread_t thread;
+    loop_hooks_found found = {.thread = 0};
+    pthread_create(&thread, NULL, loop_and_return, NULL);
+    while (!has_loop) sched_yield();
+    expect("cancelled", "loop found", loop_hooks_next(&cursor, &found), 1);
+    may_end = true;
+    while (!naps_or_has_ended(found.thread)) sched_yield();
+    loop_hooks_bind(found.number, &publisher, &ended);
+    pthread_join(thread, NULL);
+    expect("cancelled", "loop ended", ended, 1);
+}
+
 int main(void) {
     struct sigaction action = {.sa_handler = ignore};
     sigaction(SIGUSR1, &action, NULL);
@@ -124,5 +171,6 @@ int main(void) {
     loop_hooks_found found;
     expect("hooks", "loop found", loop_hooks_next(&cursor, &found), 1);
     try_fork();
+    try_cancelled(cursor);
     puts("DONE");
 }
