@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 // The state below belongs to the process that set it, and not to its children.
@@ -33,13 +34,14 @@ static struct place {
 } places[PLACES] = {{.descriptor = -1}, {.descriptor = -1}, {.descriptor = -1}, {.descriptor = -1},
                     {.descriptor = -1}, {.descriptor = -1}, {.descriptor = -1}, {.descriptor = -1}};
 
+/// Not by close(2), which is a cancellation point: if the thread that forks was cancelled, the child would end before fork returns.
 static void close_in_child(void) {
     for (int i = 0; i < PLACES; i++) {
         int descriptor = atomic_load(&places[i].descriptor);
         struct stat now;
         // The number may refer to another file by now.
         if (descriptor >= 0 && fstat(descriptor, &now) == 0 && now.st_dev == places[i].device && now.st_ino == places[i].inode)
-            close(descriptor);
+            syscall(SYS_close, descriptor);
         atomic_store(&places[i].descriptor, -1);
     }
 }
