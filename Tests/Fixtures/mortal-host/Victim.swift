@@ -89,6 +89,7 @@ final class Victim: Sendable {
         case "memory": takeAllMemory()
         case "exec": becomeAnother()
         case "fork": leaveChild()
+        case "fork-cancelled": tell("status \(victim_fork_cancelled())")
         case "close": closeDescriptors()
         default: fail("no such death")
         }

@@ -171,6 +171,14 @@ struct DeathTests {
         #expect(try process.reader.contents().reports.first?.processEnd?.cause == .killedOrCrashed)
     }
 
+    @Test("a child that a cancelled thread forks lives until it ends itself")
+    func cancelledFork() async throws {
+        let process = try MortalProcess("fork-cancelled", in: path)
+        _ = await process.word(after: "began")
+        try process.proceed()
+        #expect(await process.word(after: "status") == "42")
+    }
+
     @Test("a stall that was detected but not yet reported is known after the end")
     func unreported() async throws {
         let process = try MortalProcess("unreported", in: path)

@@ -15,5 +15,8 @@ void write_log_promise(const char *name);
 
 /// fork(2), which Swift does not import.
 int victim_fork(void);
+/// Forks on a thread that was cancelled and has not reached a cancellation point. The child ends with 42 at once. Returns its
+/// status, or −1 if it ended in another way.
+int victim_fork_cancelled(void);
 /// close_range(2) to the end, like a daemon.
 void victim_close_from(int first);
