@@ -1,10 +1,11 @@
 /// The step where there is no unwind table: by the function's own instructions, up to its return. If these give no result, by
 /// the nearest word on the stack that a call of this code has left, and last by the frame pointer. That may belong to the
-/// caller, or to an outer function, and then callers are skipped.
+/// caller, or to an outer function, and then callers are skipped. Behind a signal handler by the registers that the kernel has stored.
 #if defined(__x86_64__)
 
 #include "walk.h"
 
+#include <stddef.h>
 #include <string.h>
 
 enum { SEARCH_BYTES = 4096 };
@@ -132,6 +133,43 @@ static bool follow_frame_pointer(stackcap_unwinder *unwinder, struct stackcap_re
     return true;
 }
 
+static void read_cursor(unw_cursor_t *cursor, struct stackcap_registers *registers) {
+    stackcap_registers_unknown(registers, 0, 0);
+    for (int i = 0; i < REGISTER_COUNT; i++) {
+        unw_word_t value;
+        if (unw_get_reg(cursor, i, &value) == 0)
+            registers->value[i] = value;
+    }
+}
+
+/// Continues from our own registers. \param bias to be added to the cursor's address: see return_to.
+static int resume(stackcap_unwinder *unwinder, unw_cursor_t *cursor, const struct stackcap_registers *registers, int bias) {
+    unwinder->resumed = *registers;
+    unwinder->current = &unwinder->resumed;
+    unwinder->address_bias = bias;
+    return unw_init_remote(cursor, unwinder->space, unwinder) >= 0 ? 1 : -UNW_ENOINFO;
+}
+
+/// For the return from a signal handler, if it has no table, as in programs with musl: the kernel's copy of the interrupted code's
+/// registers is at the stack pointer, for rt_sigreturn(2). libunwind 1.6 only knows it by a table. \returns as below.
+static int resume_at_interrupted(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
+    struct stackcap_registers registers;
+    unw_proc_info_t procedure;
+    ucontext_t context;
+    uint64_t address = stackcap_frame_at(unwinder, unwinder->frame_count - 1)->address;
+    if (!stackcap_is_signal_return(unwinder, address))
+        return 0;
+    // A table's entry for it covers the byte before it, too, which may also belong to another function.
+    if (stackcap_find_procedure(unwinder, address - 1, &procedure, 0) == 0 && procedure.end_ip > address)
+        return 0;
+    read_cursor(cursor, &registers);
+    uint64_t stored = registers.value[REGISTER_STACK_POINTER] + offsetof(ucontext_t, uc_mcontext.gregs);
+    if (!stackcap_peek(unwinder, stored, context.uc_mcontext.gregs, sizeof context.uc_mcontext.gregs))
+        return 0;
+    stackcap_registers_from_context(&registers, &context);
+    return resume(unwinder, cursor, &registers, 0);
+}
+
 /// For code without a table. \returns as stackcap_step does; 0 for code that has one.
 static int resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     struct stackcap_registers registers;
@@ -139,26 +177,21 @@ static int resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     bool is_return = !is_at_instruction(unwinder);
     if (stackcap_function_start(unwinder, is_return ? address - 1 : address) != 0)
         return 0;
-    stackcap_registers_unknown(&registers, 0, 0);
-    for (int i = 0; i < REGISTER_COUNT; i++) {
-        unw_word_t value;
-        if (unw_get_reg(cursor, i, &value) == 0)
-            registers.value[i] = value;
-    }
+    read_cursor(cursor, &registers);
     bool is_readable = !stackcap_is_distrusted(unwinder, is_return ? address - 1 : address);
     bool found = (is_readable && go_way_out(unwinder, address, is_return, &registers)) ||
                  search_stack(unwinder, is_return ? address - 1 : address, &registers) ||
                  follow_frame_pointer(unwinder, &registers);
-    if (!found)
-        return -UNW_ENOINFO;
-    unwinder->resumed = registers;
-    unwinder->current = &unwinder->resumed;
-    unwinder->address_bias = 1;
-    return unw_init_remote(cursor, unwinder->space, unwinder) >= 0 ? 1 : -UNW_ENOINFO;
+    return found ? resume(unwinder, cursor, &registers, 1) : -UNW_ENOINFO;
 }
 
 int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    int resumed = resume_at_caller(unwinder, cursor);
+    int resumed = resume_at_interrupted(unwinder, cursor);
+    if (resumed != 0) {
+        unwinder->lacked_table = false;  // as sure as by a table
+        return resumed;
+    }
+    resumed = resume_at_caller(unwinder, cursor);
     if (resumed != 0) {
         unwinder->lacked_table = true;
         return resumed;

@@ -149,6 +149,22 @@ extension CaptureTests {
             #expect(names.count { $0 == "stall_descend" } == 4, "\(names)")
         }
 
+        #if arch(x86_64)
+            @Test("in a signal handler that returns by code without an unwind table it shows the same")
+            func inBareHandler() throws {
+                let stall = Stall(STALL_BARE_HANDLER, depth: 3)
+                defer { stall.finish() }
+                let stack = try capturer.captureBlocked(stall)
+                let names = names(of: stack)
+                #expect(stack.isComplete)
+                let handler = try #require(names.firstIndex(of: "stall_read_in_handler"))
+                #expect(names[handler + 1] == "?" && names[handler + 3] == "stall_in_bare_handler", "\(names)")
+                #expect(names.count { $0 == "stall_descend" } == 4, "\(names)")
+                #expect(stack.frames[handler + 2].found == .register, "where the signal came: in syscall(2)")
+                #expect(stack.frames.allSatisfy { [.register, .unwindTable].contains($0.found) }, "\(stack.frames)")
+            }
+        #endif
+
         @Test("in the handler of a trap it shows the function that trapped, and not the one before it")
         func inTrap() throws {
             let stall = Stall(STALL_TRAP, depth: 3)

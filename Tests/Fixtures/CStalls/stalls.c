@@ -320,6 +320,35 @@ __attribute__((noinline)) static int64_t stall_in_handler(stall *s) {
     return 0;
 }
 
+#if defined(__x86_64__)
+/// The handler returns through code without an unwind table, as in programs with musl: the C library's function has no such choice.
+__attribute__((noinline)) static int64_t stall_in_bare_handler(stall *s) {
+    static const unsigned char bare_return[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};  // mov $SYS_rt_sigreturn, %rax; syscall
+    char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    require(code != MAP_FAILED);
+    memcpy(code + 64, bare_return, sizeof bare_return);
+    require(mprotect(code, 4096, PROT_READ | PROT_EXEC) == 0);
+    struct {
+        void (*handler)(int);
+        unsigned long flags;
+        void *restorer;
+        uint64_t mask;
+    } action = {.handler = stall_read_in_handler, .flags = 0x04000000, .restorer = code + 64};  // SA_RESTORER
+    struct sigaction previous;
+    sigaction(SIGUSR2, NULL, &previous);
+    require(syscall(SYS_rt_sigaction, SIGUSR2, &action, NULL, sizeof action.mask) == 0);
+    struck = s;
+    syscall(SYS_tgkill, getpid(), s->thread, SIGUSR2);
+    sigaction(SIGUSR2, &previous, NULL);
+    munmap(code, 4096);
+    return 0;
+}
+#else
+static int64_t stall_in_bare_handler(stall *s) {
+    return stall_in_handler(s);
+}
+#endif
+
 // Two functions directly after each other, so that the byte before the second one's first instruction, a trap, is the first one's.
 __asm__(".pushsection .text\n"
         ".type stall_before_trap, %function\n"
@@ -372,6 +401,7 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_ITERATE] = stall_in_iterate,     [STALL_HOLD_LOADER] = stall_in_loader, [STALL_DOZE] = stall_in_doze,
     [STALL_SWING] = stall_in_swing,         [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
     [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,          [STALL_ENDLESS_ROW] = stall_in_endless_row,
+    [STALL_BARE_HANDLER] = stall_in_bare_handler,
     [STALL_LEFT] = stall_in_read,           [STALL_RIGHT] = stall_in_read,
 };
 
@@ -490,7 +520,7 @@ stall_end stall_finish(stall *s) {
     s->released = true;
     pthread_mutex_unlock(&s->lock);
     if (functions[s->kind] == stall_in_read || s->kind == STALL_HOLD_LOADER || s->kind == STALL_BARE_READ ||
-        s->kind == STALL_HANDLER || s->kind == STALL_TRAP)
+        s->kind == STALL_HANDLER || s->kind == STALL_BARE_HANDLER || s->kind == STALL_TRAP)
         require(write(s->pipe[1], "", 1) == 1);
     pthread_join(s->handle, NULL);
     stall_end end = s->end;

@@ -30,6 +30,7 @@ typedef enum stall_kind {
     STALL_BARE_SPIN,
     STALL_BARE_READ,
     STALL_HANDLER,      ///< Reads in a signal handler.
+    STALL_BARE_HANDLER, ///< The same, if the return from the handler has no unwind table. On x86-64.
     STALL_TRAP,         ///< Reads in the handler of a trap, the first instruction of stall_traps, which follows stall_before_trap.
     STALL_ENDLESS_ROW,  ///< Spins below a function with a damaged unwind row, which is an endless loop. On x86-64.
     STALL_LEFT,         ///< Reads; all its frames are those of STALL_RIGHT except for the outermost ones.
