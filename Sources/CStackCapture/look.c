@@ -141,10 +141,14 @@ static bool number_in(const struct status *status, const char *name, int base, u
     return line != NULL;
 }
 
-/// "Seccomp: 2" is a filter. Kernels without seccomp have no such line.
-static bool is_filtered(const struct status *status) {
+/// seccomp(2)'s mode: 1 is the strict one, 2 a filter. Kernels without seccomp have no such line.
+static uint64_t seccomp_mode(const struct status *status) {
     uint64_t mode = 0;
-    return number_in(status, "\nSeccomp:", 10, &mode) && mode != 0;
+    return number_in(status, "\nSeccomp:", 10, &mode) ? mode : 0;
+}
+
+static bool is_filtered(const struct status *status) {
+    return seccomp_mode(status) != 0;
 }
 
 bool stackcap_is_filtered(void) {
@@ -187,6 +191,7 @@ stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progres
     if (!complete)
         return outcome_of(error ? error : ENOTSUP);
     progress->is_filtered = is_filtered(&status);
+    progress->is_strict = seccomp_mode(&status) == 1;
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 

@@ -406,6 +406,8 @@ static stackcap_outcome have_copied(stackcap_session *session, pid_t thread, uin
 
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_progress *seen, uint64_t deadline_ns, bool stays_open) {
+    if (seen->is_strict)
+        return (stackcap_outcome){STACKCAP_REFUSED, EPERM};
     if (stackcap_handler_is_busy(session))
         return (stackcap_outcome){STACKCAP_STUCK, 0};
     int error = stackcap_reader_refresh(&session->unwinder.reader, seen->is_filtered);

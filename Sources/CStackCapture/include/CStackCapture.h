@@ -103,6 +103,7 @@ typedef struct stackcap_progress {
     uint64_t cpu_ns;  ///< CPU time so far: pthread_getcpuclockid(3).
     uint64_t blocked;  ///< Signal N has bit N − 1: SigBlk.
     bool is_filtered;  ///< Its system calls pass a filter, which may end the process for one: Seccomp.
+    bool is_strict;    ///< It may only read, write, return from a handler and end: any other call ends it (SECCOMP_SET_MODE_STRICT).
 } stackcap_progress;
 
 stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progress);
@@ -125,7 +126,8 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
 /// \param stays_open after STACKCAP_NOT_DELIVERED the thread still copies itself when it runs, for stackcap_take_left_open. To
 /// be settled before anything else is done with the session.
 /// \returns STACKCAP_MOVED if the thread is no longer running; STACKCAP_IN_USE if another handler replaced ours and has
-/// forwarded nothing to it since: in both cases nothing was sent.
+/// forwarded nothing to it since; STACKCAP_REFUSED if the thread is_strict, because the handler's calls would end it: in all
+/// these cases nothing was sent.
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_progress *seen, uint64_t deadline_ns, bool stays_open);
 

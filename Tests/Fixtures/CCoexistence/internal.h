@@ -60,6 +60,7 @@ void coexist_vfork(coexist_thread *thread);
 void coexist_posix_spawn(coexist_thread *thread);
 void coexist_uring_wait(coexist_thread *thread);
 void coexist_spin_sandboxed(coexist_thread *thread);
+void coexist_spin_strict(coexist_thread *thread);
 
 /// Lets the child of coexist_posix_spawn continue.
 void coexist_release_spawned(void);

@@ -39,6 +39,15 @@ BODY void coexist_spin_sandboxed(coexist_thread *thread) {
     STAY(thread);
 }
 
+bool coexist_has_strict_mode(void) { return prctl(PR_GET_SECCOMP) == 0; }
+
+BODY void coexist_spin_strict(coexist_thread *thread) {
+    MARK(thread);
+    require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0);
+    coexist_spin(thread);
+    STAY(thread);
+}
+
 bool coexist_drop_rights(void) {
     return setgid(65534) == 0 && setuid(65534) == 0 && prctl(PR_SET_DUMPABLE, 0) == 0;
 }

@@ -27,6 +27,7 @@ static void (*const bodies[])(coexist_thread *) = {
     [COEXIST_VFORK] = coexist_vfork,
     [COEXIST_POSIX_SPAWN] = coexist_posix_spawn,
     [COEXIST_URING_WAIT] = coexist_uring_wait,
+    [COEXIST_SPIN_STRICT] = coexist_spin_strict,
     [COEXIST_SPIN_SANDBOXED] = coexist_spin_sandboxed,
 };
 

@@ -43,6 +43,15 @@ extension Scenario {
             trial.captures(Subject(COEXIST_SPIN_SANDBOXED), capturer, method: .signal)
             both(trial, capturer)
         },
+        Scenario("seccomp-strict") { trial in
+            guard coexist_has_strict_mode() else { return trial.skip("there is a filter already") }
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_SPIN_STRICT)
+            trial.fails(subject, capturer, .accessRefused)
+            let rounds = subject.rounds
+            while subject.rounds == rounds { sched_yield() }  // it lives
+            both(trial, capturer)
+        },
         Scenario("seccomp-cancelled") { trial in
             // Memory is read through a file, and a thread that was cancelled must not end before its next cancellation point.
             guard forbid(trial, coexist_call_process_vm_readv, error) else { return }

@@ -40,6 +40,7 @@ typedef enum coexist_body {
     COEXIST_VFORK,        ///< The child computes on the parent's stack, below it.
     COEXIST_POSIX_SPAWN,  ///< The child hangs in a file action.
     COEXIST_URING_WAIT,   ///< io_uring_enter, for a completion that never happens.
+    COEXIST_SPIN_STRICT,     ///< In seccomp's strict mode, in which any call but read, write, sigreturn and exit ends the thread.
     COEXIST_SPIN_SANDBOXED,  ///< With process_vm_readv forbidden to this thread; a call kills it.
 } coexist_body;
 
@@ -113,6 +114,8 @@ enum { COEXIST_ERROR, COEXIST_TRAP, COEXIST_KILL };
 
 /// Forbids a system call, for the calling thread or for all: seccomp(2). \returns whether that succeeded.
 bool coexist_forbid(int call, int action, bool everywhere);
+/// Whether a thread can enter seccomp's strict mode: not under a filter.
+bool coexist_has_strict_mode(void);
 extern const int coexist_call_process_vm_readv, coexist_call_rt_tgsigqueueinfo;
 /// Changes to the user nobody, and makes the process not dumpable. \returns whether that succeeded.
 bool coexist_drop_rights(void);
