@@ -95,6 +95,8 @@ int stackcap_find_procedure(stackcap_unwinder *unwinder, unw_word_t address, unw
         result = search_table(unwinder->space, address, &table, procedure, needs_info, unwinder);
     if (result < 0)
         unwinder->lacked_table = true;
+    else if (needs_info)
+        stackcap_row_check(unwinder, procedure);
     return result;
 }
 

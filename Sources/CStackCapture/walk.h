@@ -1,4 +1,4 @@
-/// The walk from frame to frame: tables.c, walk.c, guess.c, way_out_x86_64.c, and what depends on the processor.
+/// The walk from frame to frame: tables.c, row_program.c, walk.c, guess.c, way_out_x86_64.c, and what depends on the processor.
 #pragma once
 
 #include "unwinder.h"
@@ -26,6 +26,11 @@ bool stackcap_gap_around(stackcap_unwinder *unwinder, uint64_t address, uint64_t
 
 /// Whether the address is in a module.
 bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address);
+
+// row_program.c
+
+/// Makes libunwind refuse the row that was just found for it if its program could harm this process.
+void stackcap_row_check(stackcap_unwinder *unwinder, unw_proc_info_t *procedure);
 
 // walk.c
 

@@ -135,14 +135,19 @@ extension CaptureTests {
         }
 
         #if arch(x86_64)
-            @Test("at a damaged unwind row that is an endless loop the stack ends, and so does the capture")
-            func endlessRow() throws {
-                let stall = Stall(STALL_ENDLESS_ROW, depth: 2)
+            @Test(
+                "at a damaged unwind row, an endless loop or a trap, the stack ends, and so does the capture",
+                arguments: [
+                    (STALL_ENDLESS_ROW, "stall_below_endless_row"), (STALL_DIVIDING_ROW, "stall_below_dividing_row"),
+                ]
+            )
+            func damagedRow(kind: stall_kind, function: String) throws {
+                let stall = Stall(kind, depth: 2)
                 defer { stall.finish() }
                 for _ in 0..<3 {
                     let stack = try capturer.capture(stall).get()
-                    #expect(names(of: stack) == ["stall_in_spin", "stall_below_endless_row"])
-                    #expect([.badFrame, .timeLimit].contains(stack.truncation))
+                    #expect(names(of: stack) == ["stall_in_spin", function])
+                    #expect(stack.truncation == .badFrame)
                 }
             }
         #endif

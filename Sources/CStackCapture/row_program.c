@@ -1,0 +1,162 @@
+/// Looks through the program of an unwind row before libunwind interprets it. A damaged or hostile one could end this process:
+/// libunwind divides the smallest number by −1, which the processor answers with SIGFPE. Or it could keep it busy: expressions may
+/// jump.
+///
+/// What libunwind itself refuses with an error is left to it.
+#include "walk.h"
+
+enum { LONGEST_PROGRAM = 1 << 20, LONGEST_NUMBER = 10, BUFFER_BYTES = 64 };
+
+/// Where libunwind has found the programs: the beginning of its dwarf_cie_info, which is the same in versions 1.1 to 1.8.
+struct row_programs {
+    uint64_t common_start, common_end, start, end;
+};
+
+/// A program that is being read. Beyond its end, and beyond what can be read, all bytes are 0.
+struct program {
+    stackcap_unwinder *unwinder;
+    uint64_t at, end;
+    uint64_t buffered_at;
+    size_t buffered;
+    uint8_t buffer[BUFFER_BYTES];
+    bool is_over;
+};
+
+static uint8_t take_byte(struct program *program) {
+    if (program->at >= program->end)
+        program->is_over = true;
+    if (program->is_over)
+        return 0;
+    if (program->at - program->buffered_at >= program->buffered) {
+        uint64_t rest = program->end - program->at;
+        program->buffered_at = program->at;
+        program->buffered = rest < BUFFER_BYTES ? (size_t)rest : BUFFER_BYTES;
+        if (!stackcap_peek(program->unwinder, program->at, program->buffer, program->buffered)) {
+            program->is_over = true;
+            return 0;
+        }
+    }
+    return program->buffer[program->at++ - program->buffered_at];
+}
+
+static void skip(struct program *program, uint64_t length) {
+    program->is_over |= length > program->end - program->at;
+    program->at += program->is_over ? 0 : length;
+}
+
+/// LEB128. \returns false if it is longer than any number.
+static bool take_number(struct program *program, uint64_t *value) {
+    *value = 0;
+    for (int i = 0; i < LONGEST_NUMBER; i++) {
+        uint8_t byte = take_byte(program);
+        *value |= (uint64_t)(byte & 0x7f) << (7 * i);
+        if (!(byte & 0x80))
+            return true;
+    }
+    return false;
+}
+
+static bool skip_numbers(struct program *program, int count) {
+    uint64_t value;
+    while (count-- > 0)
+        if (!take_number(program, &value))
+            return false;
+    return true;
+}
+
+/// Skips the operands of an operation of an expression: DWARF 5, 7.7.1. \returns false for a division and for jumps.
+static bool check_operation(struct program *expression, uint8_t operation) {
+    if (operation >= 0x70 && operation <= 0x8f)  // DW_OP_breg0 to 31
+        return skip_numbers(expression, 1);
+    switch (operation) {
+    case 0x1b: case 0x28: case 0x2f:  // DW_OP_div, bra, skip
+        return false;
+    case 0x08: case 0x09: case 0x15: case 0x94: case 0x95:  // const1u, const1s, pick, deref_size, xderef_size
+        skip(expression, 1);
+        return true;
+    case 0x0a: case 0x0b: case 0x98:  // const2u, const2s, call2
+        skip(expression, 2);
+        return true;
+    case 0x0c: case 0x0d: case 0x99:  // const4u, const4s, call4
+        skip(expression, 4);
+        return true;
+    case 0x03: case 0x0e: case 0x0f:  // addr, const8u, const8s
+        skip(expression, 8);
+        return true;
+    case 0x10: case 0x11: case 0x23: case 0x90: case 0x91: case 0x93:  // constu, consts, plus_uconst, regx, fbreg, piece
+        return skip_numbers(expression, 1);
+    case 0x92:  // bregx
+        return skip_numbers(expression, 2);
+    default:
+        return true;
+    }
+}
+
+static bool check_expression(struct program *program) {
+    uint64_t length;
+    if (!take_number(program, &length) || length > program->end - program->at)
+        return false;
+    struct program expression = {.unwinder = program->unwinder, .at = program->at, .end = program->at + length};
+    while (!expression.is_over && expression.at < expression.end)
+        if (!check_operation(&expression, take_byte(&expression)))
+            return false;
+    skip(program, length);
+    return true;
+}
+
+/// Skips the operands of an instruction: DWARF 5, 7.24; and GNU's. \returns false for one that must not be interpreted.
+static bool check_instruction(struct program *program, uint8_t code) {
+    uint64_t value;
+    if (code >= 0x40)  // DW_CFA_advance_loc, offset, restore
+        return (code & 0xc0) != 0x80 || skip_numbers(program, 1);
+    switch (code) {
+    case 0x01:  // set_loc: its operand has any length, and no compiler uses it
+        return false;
+    case 0x02:  // advance_loc1
+        skip(program, 1);
+        return true;
+    case 0x03:  // advance_loc2
+        skip(program, 2);
+        return true;
+    case 0x04:  // advance_loc4
+        skip(program, 4);
+        return true;
+    case 0x1d:  // MIPS_advance_loc8
+        skip(program, 8);
+        return true;
+    case 0x06: case 0x07: case 0x08: case 0x0d: case 0x0e: case 0x13: case 0x2e:  // with a register or an offset
+        return skip_numbers(program, 1);
+    case 0x05: case 0x09: case 0x0c: case 0x11: case 0x12: case 0x14: case 0x15: case 0x2f:  // with two numbers
+        return skip_numbers(program, 2);
+    case 0x0f:  // def_cfa_expression
+        return check_expression(program);
+    case 0x10: case 0x16:  // expression, val_expression
+        return take_number(program, &value) && check_expression(program);
+    case 0x00: case 0x0a: case 0x0b: case 0x2d:  // nop, remember_state, restore_state, GNU_window_save
+        return true;
+    default:
+        program->is_over = true;  // libunwind ends here, too, with an error
+        return true;
+    }
+}
+
+static bool is_harmless(stackcap_unwinder *unwinder, uint64_t start, uint64_t end) {
+    struct program program = {.unwinder = unwinder, .at = start, .end = end};
+    if (start < end && end - start > LONGEST_PROGRAM)
+        return false;
+    while (!program.is_over && program.at < program.end)
+        if (!check_instruction(&program, take_byte(&program)))
+            return false;
+    return true;
+}
+
+void stackcap_row_check(stackcap_unwinder *unwinder, unw_proc_info_t *procedure) {
+    struct row_programs *programs = procedure->unwind_info;
+    if (!programs || procedure->unwind_info_size < (int)sizeof *programs ||
+        (is_harmless(unwinder, programs->common_start, programs->common_end) &&
+         is_harmless(unwinder, programs->start, programs->end)))
+        return;
+    // Nothing can be read there. So libunwind reports an error, and frees its data.
+    programs->common_start = UINT64_MAX - 4095;
+    programs->common_end = programs->common_start + 8;
+}
