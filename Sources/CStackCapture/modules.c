@@ -34,6 +34,9 @@ static int grow(void *_Nullable *_Nonnull array, size_t *capacity, size_t needed
     return 0;
 }
 
+/// A process can fill its maps with long names. The 250,000 mappings of a large database take half of this.
+enum { MAX_TEXT = 64 * 1024 * 1024 };
+
 static int read_all(struct stackcap_modules *modules, int file) {
     enum { PART = 64 * 1024 };
     modules->length = 0;
@@ -47,7 +50,7 @@ static int read_all(struct stackcap_modules *modules, int file) {
         if (count < 0)
             return errno;
         modules->text[modules->length + (size_t)count] = 0;
-        if (count == 0)
+        if (count == 0 || modules->length >= MAX_TEXT)
             return modules->length > 0 ? 0 : ESRCH;  // a process that has ended has no memory
         modules->length += (size_t)count;
     }

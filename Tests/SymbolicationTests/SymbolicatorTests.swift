@@ -214,6 +214,15 @@ struct ModuleMapTests {
         #expect(map.headerMapping(around: 0x7f00_0000_3000) == nil, "no file")
     }
 
+    @Test("of a file of any length no more than the limit is read")
+    func limit() throws {
+        let path = NSTemporaryDirectory() + "maps-\(UUID().uuidString)"
+        try Data(repeating: 0x61, count: 200_000).write(to: URL(filePath: path))
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        #expect(readWholeFile(path, limit: 100_000)?.count == 100_000)
+        #expect(readWholeFile(path)?.count == 200_000)
+    }
+
     @Test("it accepts any text without harm")
     func garbage() {
         var generator = SplitMix64.ofThisRun()
