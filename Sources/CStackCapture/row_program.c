@@ -1,6 +1,6 @@
 /// Looks through the program of an unwind row before libunwind interprets it. A damaged or hostile one could end this process:
-/// libunwind divides the smallest number by −1, which the processor answers with SIGFPE. Or it could keep it busy: expressions may
-/// jump.
+/// libunwind divides the smallest number by −1, which the processor answers with SIGFPE, and takes the numbers of some registers as
+/// indices without a check. Or it could keep it busy: expressions may jump.
 ///
 /// What libunwind itself refuses with an error is left to it.
 #include "walk.h"
@@ -10,6 +10,8 @@ enum { LONGEST_PROGRAM = 1 << 20, LONGEST_NUMBER = 10, BUFFER_BYTES = 64 };
 /// Where libunwind has found the programs: the beginning of its dwarf_cie_info, which is the same in versions 1.1 to 1.8.
 struct row_programs {
     uint64_t common_start, common_end, start, end;
+    uint64_t code_alignment, data_alignment;
+    uint64_t return_address;  ///< The register.
 };
 
 /// A program that is being read. Beyond its end, and beyond what can be read, all bytes are 0.
@@ -126,7 +128,9 @@ static bool check_instruction(struct program *program, uint8_t code) {
         return true;
     case 0x06: case 0x07: case 0x08: case 0x0d: case 0x0e: case 0x13: case 0x2e:  // with a register or an offset
         return skip_numbers(program, 1);
-    case 0x05: case 0x09: case 0x0c: case 0x11: case 0x12: case 0x14: case 0x15: case 0x2f:  // with two numbers
+    case 0x09:  // register
+        return skip_numbers(program, 1) && take_number(program, &value) && value < REGISTER_COUNT;
+    case 0x05: case 0x0c: case 0x11: case 0x12: case 0x14: case 0x15: case 0x2f:  // with two numbers
         return skip_numbers(program, 2);
     case 0x0f:  // def_cfa_expression
         return check_expression(program);
@@ -153,7 +157,8 @@ static bool is_harmless(stackcap_unwinder *unwinder, uint64_t start, uint64_t en
 void stackcap_row_check(stackcap_unwinder *unwinder, unw_proc_info_t *procedure) {
     struct row_programs *programs = procedure->unwind_info;
     if (!programs || procedure->unwind_info_size < (int)sizeof *programs ||
-        (is_harmless(unwinder, programs->common_start, programs->common_end) &&
+        (programs->return_address < REGISTER_COUNT &&
+         is_harmless(unwinder, programs->common_start, programs->common_end) &&
          is_harmless(unwinder, programs->start, programs->end)))
         return;
     // Nothing can be read there. So libunwind reports an error, and frees its data.

@@ -276,13 +276,12 @@ __attribute__((noinline)) static int64_t stall_in_bare_read(stall *s) {
 }
 
 #if defined(__x86_64__)
-// Functions with damaged rows, which call their first argument with their second. Where the caller's frame is shall be computed by an
-// expression (DW_CFA_def_cfa_expression).
-#define BELOW_ROW(name, expression)                              \
+// Functions with damaged rows, which call their first argument with their second.
+#define BELOW_ROW(name, instruction)                             \
     __asm__(".pushsection .text\n"                               \
             ".type " #name ", %function\n"                       \
             #name ": .cfi_startproc\n"                           \
-            ".cfi_escape 0x0f, " expression "\n"                 \
+            ".cfi_escape " instruction "\n"                      \
             "subq $8, %rsp\n"                                    \
             "movq %rdi, %rax\n"                                  \
             "movq %rsi, %rdi\n"                                  \
@@ -294,10 +293,12 @@ __attribute__((noinline)) static int64_t stall_in_bare_read(stall *s) {
             ".popsection\n");                                    \
     extern int64_t name(int64_t (*function)(stall *), stall *s) __attribute__((visibility("hidden")));
 
-// DW_OP_skip −3: a jump to itself.
-BELOW_ROW(stall_below_endless_row, "3, 0x2f, 0xfd, 0xff")
-// lit1, const1u 63, shl, lit1, neg, div: the smallest number divided by −1, which traps.
-BELOW_ROW(stall_below_dividing_row, "7, 0x31, 0x08, 63, 0x24, 0x31, 0x1f, 0x1b")
+// DW_CFA_def_cfa_expression: where the caller's frame is shall be computed. DW_OP_skip −3: by a jump to itself.
+BELOW_ROW(stall_below_endless_row, "0x0f, 3, 0x2f, 0xfd, 0xff")
+// lit1, const1u 63, shl, lit1, neg, div: by the smallest number divided by −1, which traps.
+BELOW_ROW(stall_below_dividing_row, "0x0f, 7, 0x31, 0x08, 63, 0x24, 0x31, 0x1f, 0x1b")
+// DW_CFA_register: %rbx is in a register that does not exist.
+BELOW_ROW(stall_below_register_row, "0x09, 3, 0xff, 0xff, 0xff, 0xff, 0x0f")
 
 __attribute__((noinline)) static int64_t stall_in_endless_row(stall *s) {
     return stall_below_endless_row(stall_in_spin, s) + 1;
@@ -306,12 +307,20 @@ __attribute__((noinline)) static int64_t stall_in_endless_row(stall *s) {
 __attribute__((noinline)) static int64_t stall_in_dividing_row(stall *s) {
     return stall_below_dividing_row(stall_in_spin, s) + 1;
 }
+
+__attribute__((noinline)) static int64_t stall_in_register_row(stall *s) {
+    return stall_below_register_row(stall_in_spin, s) + 1;
+}
 #else
 static int64_t stall_in_endless_row(stall *s) {
     return stall_in_spin(s);
 }
 
 static int64_t stall_in_dividing_row(stall *s) {
+    return stall_in_spin(s);
+}
+
+static int64_t stall_in_register_row(stall *s) {
     return stall_in_spin(s);
 }
 #endif
@@ -416,6 +425,7 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_SWING] = stall_in_swing,         [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
     [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,          [STALL_ENDLESS_ROW] = stall_in_endless_row,
     [STALL_BARE_HANDLER] = stall_in_bare_handler, [STALL_DIVIDING_ROW] = stall_in_dividing_row,
+    [STALL_REGISTER_ROW] = stall_in_register_row,
     [STALL_LEFT] = stall_in_read,           [STALL_RIGHT] = stall_in_read,
 };
 
@@ -487,7 +497,7 @@ static bool needs_pipe(stall_kind kind) { return kind != STALL_LOCK && kind != S
 
 static bool spins(stall_kind kind) {
     return kind == STALL_SPIN || kind == STALL_SPIN_MASKED || kind == STALL_BARE_SPIN || kind == STALL_ENDLESS_ROW ||
-           kind == STALL_DIVIDING_ROW;
+           kind == STALL_DIVIDING_ROW || kind == STALL_REGISTER_ROW;
 }
 
 static stall *start(stall *s, void *(*body)(void *)) {

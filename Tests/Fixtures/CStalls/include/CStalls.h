@@ -34,6 +34,7 @@ typedef enum stall_kind {
     STALL_TRAP,         ///< Reads in the handler of a trap, the first instruction of stall_traps, which follows stall_before_trap.
     STALL_ENDLESS_ROW,  ///< Spins below a function with a damaged unwind row, which is an endless loop. On x86-64.
     STALL_DIVIDING_ROW, ///< The same with a row that is a division which traps.
+    STALL_REGISTER_ROW, ///< The same with a row that names a register which does not exist.
     STALL_LEFT,         ///< Reads; all its frames are those of STALL_RIGHT except for the outermost ones.
     STALL_RIGHT,
 } stall_kind;
