@@ -84,13 +84,21 @@ static bool find_indexed(stackcap_unwinder *unwinder, unw_word_t address, unw_dy
     return true;
 }
 
+/// Searches the module's own table. libunwind takes memory for a row before it finds that the address is behind its function, and
+/// frees it only if that search is the last one. So if another may follow, the first search is without.
+static int search_own(stackcap_unwinder *unwinder, unw_word_t address, unw_proc_info_t *procedure, int needs_info) {
+    unw_dyn_info_t table;
+    if (!find_table(unwinder, address, &table))
+        return -UNW_ENOINFO;
+    int result = unwinder->modules && needs_info ? search_table(unwinder->space, address, &table, procedure, 0, unwinder) : 0;
+    return result < 0 ? result : search_table(unwinder->space, address, &table, procedure, needs_info, unwinder);
+}
+
 int stackcap_find_procedure(stackcap_unwinder *unwinder, unw_word_t address, unw_proc_info_t *procedure, int needs_info) {
     unw_dyn_info_t table;
     memset(procedure, 0, sizeof *procedure);
     unwinder->reads = 0;
-    int result = -UNW_ENOINFO;
-    if (find_table(unwinder, address, &table))
-        result = search_table(unwinder->space, address, &table, procedure, needs_info, unwinder);
+    int result = search_own(unwinder, address, procedure, needs_info);
     if (result < 0 && find_indexed(unwinder, address, &table))
         result = search_table(unwinder->space, address, &table, procedure, needs_info, unwinder);
     if (result < 0)
