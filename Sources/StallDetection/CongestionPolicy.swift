@@ -19,6 +19,39 @@ package struct CongestionPolicy: Sendable {
         package var turn: MonotonicInstant
         package var start: MonotonicInstant
         package var announced: Duration
+        /// The time since `start` that does not count.
+        package var excluded = Duration.zero
+        /// The look before the one that last saw the loop move, and what did not count until then. What was excluded since may belong to
+        /// the time after that move.
+        package var movedSince: MonotonicInstant
+        package var excludedBefore = Duration.zero
+
+        package func span(until end: MonotonicInstant) -> StallSpan { span(between: end, and: end) }
+
+        func span(between earliestEnd: MonotonicInstant, and latestEnd: MonotonicInstant) -> StallSpan {
+            var span = StallSpan(from: start, between: earliestEnd, and: latestEnd)
+            span.excluded = excluded
+            return span
+        }
+
+        /// The same turn without the time until `end` that the look excludes.
+        func leavingOut(
+            _ look: LoopSample,
+            until end: MonotonicInstant,
+            since lastLook: MonotonicInstant?
+        ) -> CongestedTurn {
+            var turn = self
+            turn.excluded += look.excludedTime(from: start, to: end, since: lastLook)
+            turn.excluded = min(turn.excluded, end - start)
+            return turn
+        }
+
+        /// The same turn if a callout that began at `end` belongs to another stall.
+        func cut(at end: MonotonicInstant) -> CongestedTurn {
+            var turn = self
+            turn.excluded = excludedBefore + min(excluded - excludedBefore, max(.zero, end - movedSince))
+            return turn
+        }
     }
 
     package init(threshold: Duration) {
@@ -35,8 +68,8 @@ package struct CongestionPolicy: Sendable {
     package mutating func decide(_ look: LoopSample, taken: ClosedRange<MonotonicInstant>?) -> StallDecision {
         defer { lastLook = look }
         candidate = nil
-        if let congested = open { return follow(congested, look, taken) }
         ignore(until: look.hasExcludedTime ? look.time : taken?.upperBound)
+        if let congested = open { return follow(congested, look, taken) }
         for turn in look.turns where turn.end - start(of: turn.start) >= threshold {
             defer { ignore(until: turn.end) }
             return .passed(.exact(from: start(of: turn.start), to: turn.end), lastLook?.pulse ?? look.pulse)
@@ -58,10 +91,17 @@ package struct CongestionPolicy: Sendable {
         if let time { floor = max(time, floor ?? time) }
     }
 
+    /// Excludes this much time, up to the look at `latest`, from the stall; a stall that begins later counts from that look on.
+    package mutating func exclude(_ time: Duration, upTo latest: MonotonicInstant) {
+        ignore(until: latest)
+        guard let turn = open else { return }
+        open?.excluded = max(turn.excluded, min(turn.excluded + time, latest - turn.start))
+    }
+
     package mutating func abandon(at time: MonotonicInstant) -> StallDecision {
         defer { open = nil }
         guard let open else { return .none }
-        return .ended(.init(from: open.start, between: lastLook?.time ?? time, and: time))
+        return .ended(open.span(between: lastLook?.time ?? time, and: time))
     }
 
     private mutating func begin(_ look: LoopSample) -> StallDecision {
@@ -70,7 +110,12 @@ package struct CongestionPolicy: Sendable {
         }
         let start = start(of: since)
         guard look.time - start >= threshold else { return .none }
-        candidate = CongestedTurn(turn: since, start: start, announced: look.time - start)
+        candidate = CongestedTurn(
+            turn: since,
+            start: start,
+            announced: look.time - start,
+            movedSince: lastLook.time
+        )
         return .candidate(.exact(from: start, to: look.time))
     }
 
@@ -79,27 +124,36 @@ package struct CongestionPolicy: Sendable {
         _ look: LoopSample,
         _ taken: ClosedRange<MonotonicInstant>?
     ) -> StallDecision {
-        ignore(until: taken?.upperBound)
         if let taken {
-            open = nil
-            return .ended(.exact(from: congested.start, to: max(taken.lowerBound, congested.start)))
+            let time = max(taken.lowerBound, congested.start)
+            return end(congested.cut(at: time), look, at: time)
         }
         if let turn = look.turns.first(where: { $0.start == congested.turn }) {
-            open = nil
             ignore(until: turn.end)
-            return .ended(.exact(from: congested.start, to: turn.end))
+            return end(congested, look, at: turn.end)
         }
-        guard look.busySince != congested.turn else { return grow(congested, look) }
+        var present = congested.leavingOut(look, until: look.time, since: lastLook?.time)
+        if let lastLook, lastLook.moved(to: look) {
+            (present.movedSince, present.excludedBefore) = (lastLook.time, congested.excluded)
+        }
+        guard look.busySince != congested.turn else { return grow(present, look) }
         open = nil
         ignore(until: look.time)
-        return .ended(.init(from: congested.start, between: lastLook?.time ?? look.time, and: look.time))
+        return .ended(present.span(between: lastLook?.time ?? look.time, and: look.time))
+    }
+
+    private mutating func end(_ congested: CongestedTurn, _ look: LoopSample, at end: MonotonicInstant) -> StallDecision
+    {
+        open = nil
+        return .ended(congested.leavingOut(look, until: end, since: lastLook?.time).span(until: end))
     }
 
     private mutating func grow(_ congested: CongestedTurn, _ look: LoopSample) -> StallDecision {
-        let length = look.time - congested.start
-        guard length.isWorthReporting(after: congested.announced) else { return .none }
-        open?.announced = length
-        return .grew(.exact(from: congested.start, to: look.time))
+        open = congested
+        let span = congested.span(until: look.time)
+        guard span.length.isWorthReporting(after: congested.announced) else { return .none }
+        open?.announced = span.length
+        return .grew(span)
     }
 
     private func start(of turn: MonotonicInstant) -> MonotonicInstant { max(turn, floor ?? turn) }

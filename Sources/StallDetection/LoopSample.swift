@@ -26,6 +26,20 @@ package struct LoopSample: Hashable, Sendable {
     /// Whether part of the time since the previous look is excluded.
     package var hasExcludedTime: Bool { late || excluded != nil }
 
+    /// How much of the time from `start` to `end` does not count, of the time since the previous look: all of it if the watchdog
+    /// was late.
+    func excludedTime(
+        from start: MonotonicInstant,
+        to end: MonotonicInstant,
+        since lastLook: MonotonicInstant?
+    ) -> Duration {
+        let window = { (since: MonotonicInstant?) in max(.zero, end - max(since ?? start, start)) }
+        // Excluded time that could not be read at some looks began before the previous one.
+        let first = [lastLook, excluded?.since].compactMap { $0 }.min()
+        let leftOut = min(excluded?.length ?? .zero, window(first))
+        return late ? max(window(lastLook), leftOut) : leftOut
+    }
+
     package init(
         time: MonotonicInstant,
         pulse: LoopHeartbeat.Pulse,

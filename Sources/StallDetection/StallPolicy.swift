@@ -52,7 +52,7 @@ package struct StallPolicy: Sendable {
     package func span(of category: StallCategory, at time: MonotonicInstant) -> StallSpan? {
         switch category {
         case .blocked: blocked.span
-        case .congested: congested?.open.map { .exact(from: $0.start, to: time) }
+        case .congested: congested?.open?.span(until: time)
         case .repeated: repeated?.isOpen == true ? repeated?.row.map { .exact(from: $0.start, to: time) } : nil
         }
     }
@@ -81,12 +81,12 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    /// Excludes this much time, up to the latest look, from the present standstill, whether it is already a stall or not. The rules for turns
-    /// count from that look on.
+    /// Excludes this much time, up to the latest look, from the present standstill and from a congested stall. Apart from that, the rules for
+    /// turns count from that look on.
     package mutating func exclude(_ time: Duration, because reason: PauseKind) {
         blocked.exclude(time, because: reason)
         guard let lookedAt else { return }
-        congested?.ignore(until: lookedAt)
+        congested?.exclude(time, upTo: lookedAt)
         repeated?.ignore(until: lookedAt)
     }
 

@@ -216,19 +216,8 @@ package struct StandstillPolicy: Sendable {
 
     private func excluding(_ look: LoopSample, in segment: Segment, until end: MonotonicInstant) -> Segment {
         var segment = segment
-        let excluded = excluded(look, in: segment, until: end)
+        let excluded = look.excludedTime(from: segment.earliestStart, to: end, since: lastLook)
         segment.excluded.raise(to: segment.excluded.total + excluded, because: look.excluded?.reason ?? .late)
         return segment
-    }
-
-    /// How much of the time since the previous look does not count: all of it if the watchdog was late.
-    private func excluded(_ look: LoopSample, in segment: Segment, until end: MonotonicInstant) -> Duration {
-        let window = { (start: MonotonicInstant?) in
-            max(.zero, end - max(start ?? segment.earliestStart, segment.earliestStart))
-        }
-        // Excluded time that could not be read at some looks began before the previous one.
-        let start = [lastLook, look.excluded?.since].compactMap { $0 }.min()
-        let leftOut = min(look.excluded?.length ?? .zero, window(start))
-        return look.late ? max(window(lastLook), leftOut) : leftOut
     }
 }

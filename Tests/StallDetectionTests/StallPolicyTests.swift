@@ -99,6 +99,76 @@ struct StallPolicyTests {
         #expect(findings.map(\.category) == [.blocked])
     }
 
+    /// A look at a turn of short callouts that began at 0.
+    private func look(_ time: Int, _ callouts: UInt64, without excluded: Int = 0, ended: Int? = nil) -> LoopSample {
+        let (start, isBusy) = (KindsRun.start, ended == nil)
+        return LoopSample(
+            time: start + .milliseconds(time),
+            pulse: .init(phase: isBusy ? .beforeSources : .waiting, modeIndex: 0, turn: 1),
+            turnStart: start,
+            firstTransition: ended.map { start + .milliseconds($0) },
+            late: excluded > 0,
+            excluded: excluded > 0 ? ExcludedTime(length: .milliseconds(excluded), reason: .stopped) : nil,
+            callouts: callouts,
+            busySince: isBusy ? start : nil,
+            turns: ended.map { [BusyTurn(start: start, end: start + .milliseconds($0))] } ?? []
+        )
+    }
+
+    /// The spans of the stalls that ended, by category.
+    private func ends(_ looks: [LoopSample]) -> [(category: StallCategory, span: StallSpan)] {
+        var policy = StallPolicy(rule: StallRule())
+        return looks.flatMap { policy.decideAndConfirm($0) }.compactMap { finding in
+            guard case .ended(let span) = finding.decision else { return nil }
+            return (finding.category, span)
+        }
+    }
+
+    @Test("A stop of the process during a congested stall is not in its length, whether the turn goes on or ends")
+    func stopInCongestion() throws {
+        let before = stride(from: 50, through: 300, by: 50).map { look($0, UInt64($0)) }
+        let after = [look(60_350, 351, without: 60_000), look(60_400, 400), look(60_450, 450, ended: 60_420)]
+        let goesOn = ends(before + after)
+        #expect(goesOn.map(\.category) == [.congested])
+        let span = try #require(goesOn.first?.span)
+        // Nothing is known of the time since the look before the stop.
+        #expect(span.length == .milliseconds(370) && span.longest == .milliseconds(60_420))
+        let endsAtOnce = ends(before + [look(60_350, 351, without: 60_000, ended: 60_340)])
+        #expect(endsAtOnce.map(\.span.length) == [.milliseconds(300)])
+    }
+
+    @Test(
+        "A stop in a callout that becomes a stall of its own is left out of that one alone",
+        arguments: [true, false]
+    )
+    func stopAfterCongestion(seesCalloutBefore: Bool) throws {
+        let before = stride(from: 50, through: 300, by: 50).map { look($0, UInt64($0)) }
+        let stop = (seesCalloutBefore ? [look(350, 301)] : []) + [look(60_400, 301, without: 60_000)]
+        let after = stride(from: 60_450, through: 60_700, by: 50).map { look($0, 301) }
+        let stalls = ends(before + stop + after + [look(60_750, 301, ended: 60_740)])
+        #expect(stalls.map(\.category) == [.congested, .blocked])
+        #expect(stalls[0].span.excluded == .zero && stalls[0].span.length == .milliseconds(300))
+        #expect(stalls[1].span.length < .milliseconds(500) && stalls[1].span.longest > .seconds(60))
+    }
+
+    @Test("A turn that begins before a stop, right after a congested one, does not count from its beginning")
+    func stopAfterTheTurn() {
+        var policy = StallPolicy(rule: StallRule())
+        for time in stride(from: 50, through: 300, by: 50) { _ = policy.decideAndConfirm(look(time, UInt64(time))) }
+        // The turn has ended at 310, and the next one has begun.
+        var next = look(60_350, 320, without: 60_000, ended: 310)
+        next.pulse = .init(phase: .beforeSources, modeIndex: 0, turn: 2)
+        next.busySince = KindsRun.start + .milliseconds(311)
+        next.turnStart = next.busySince
+        #expect(policy.decideAndConfirm(next).map(\.endsStall) == [true])
+        for time in stride(from: 60_400, to: 60_600, by: 50) {
+            (next.time, next.late, next.excluded) = (KindsRun.start + .milliseconds(time), false, nil)
+            (next.firstTransition, next.turns) = (nil, [])
+            next.callouts += 1
+            #expect(policy.decideAndConfirm(next).isEmpty)
+        }
+    }
+
     // MARK: - Repeated
 
     @Test("Five turns in a row longer than a tick are one stall, from the first one's start to the last one's end")
