@@ -257,6 +257,34 @@ struct LiveRecordTests {
         #expect(try directory.reader.contents().runs.map(\.ticks) == [99])
     }
 
+    @Test("a process that dies while another start closes what others left keeps its live record for the next one")
+    func deathWhileClosing() throws {
+        var file: LiveRecordFile? = try makeFile()
+        try file?.write(stall(), to: 0)
+        let documents = StoredDocuments(path: directory.path)
+        let dead = try directory.store.deadProcesses(documents)
+        #expect(dead.isEmpty)
+        file = nil
+        #expect(try directory.store.closeReports(of: dead, documents).isEmpty)
+        #expect(directory.names == ["live-\(run).bin"])
+        #expect(try directory.store.closeTerminated().count == 1)
+    }
+
+    @Test("a report that a process wrote before it died is not replaced by what its live record has of the stall")
+    func reportBeforeDeath() throws {
+        var report = Sample.recovered()
+        report.run = run
+        var file: LiveRecordFile? = try makeFile()
+        try file?.write(stall(report.id), to: 0)
+        let documents = StoredDocuments(path: directory.path)
+        file = nil
+        let dead = try directory.store.deadProcesses(documents)
+        #expect(dead.map(\.record.run) == [run])
+        try directory.store.write(report)
+        #expect(try directory.store.closeReports(of: dead, documents).isEmpty)
+        #expect(try directory.reader.report(report.id) == report)
+    }
+
     @Test("a truncated or forged record is an error or ignored, hides no report, and does not affect readers")
     func hostileRecords() throws {
         let report = Sample.recovered()

@@ -100,17 +100,34 @@ extension ReportDirectory {
     @discardableResult
     public func closeTerminated(liveness: ProcessLiveness = ProcessLiveness()) throws(ReportError) -> [StallReport] {
         let documents = StoredDocuments(path: path, liveness: liveness)
+        return try closeReports(of: deadProcesses(documents), documents)
+    }
+
+    /// The processes that are dead now and have left a live record, with what they wrote last.
+    ///
+    /// It is determined once, before the directory is listed: then the list has every report that such a process has written. One that dies later is
+    /// left to the next start, together with its live record.
+    func deadProcesses(_ documents: StoredDocuments) throws(ReportError) -> [LiveProcess] {
+        let directory = try OpenDirectory(path: path)
+        let runs = try directory.names().compactMap { LiveRecordName($0)?.run }.sorted()
+        let dead = documents.liveProcesses(of: runs, in: directory).processes
+            .filter { $0.status(by: documents.liveness) == .dead }
+        // Read again: it may have written more between the first reading and its death.
+        return documents.liveProcesses(of: dead.map(\.record.run), in: directory).processes
+    }
+
+    /// Closes what dead processes of this user have left, and removes their live records.
+    func closeReports(of dead: [LiveProcess], _ documents: StoredDocuments) throws(ReportError) -> [StallReport] {
         let directory = try OpenDirectory(path: path)
         let owner = try directory.ownerOfNewFiles()
-        var live: [LiveProcess] = []
-        let runs = try directory.names().compactMap { LiveRecordName($0)?.run }.sorted()
-        for process in documents.liveProcesses(of: runs, in: directory).processes {
+        var ours: [LiveProcess] = []
+        for process in dead {
             let name = LiveRecordName(run: process.record.run).description
-            if directory.status(of: name)?.owner == owner { live.append(process) }
+            if directory.status(of: name)?.owner == owner { ours.append(process) }
         }
         let names = try documents.names()
         let written = Set(names)
-        let orphans = documents.orphans(of: live) { written.contains(ReportFileName(.stall, $0)) }
+        let orphans = documents.orphans(of: ours) { written.contains(ReportFileName(.stall, $0)) }
         // Reports are read one at a time: a directory can contain more than fits into memory.
         var closed: [StallReport] = []
         for name in names where name.content == .stall && directory.status(of: name.description)?.owner == owner {
@@ -129,26 +146,23 @@ extension ReportDirectory {
             else { continue }
             try write(run, &memory)
         }
-        for process in live where !process.record.stalls.isEmpty && process.status(by: liveness) == .dead {
-            guard !names.contains(ReportFileName(.run, process.record.run)) else { continue }
-            try write(RunRecord(process, by: liveness), &memory)
+        for process in ours where !process.record.stalls.isEmpty && !written.contains(.init(.run, process.record.run)) {
+            try write(RunRecord(process, by: documents.liveness), &memory)
         }
-        try removeDeadRecords(documents, of: owner)
+        try removeRecords(of: Set(ours.map(\.record.run)), owner)
         return closed + orphans
     }
 
-    /// The data of dead processes' live records is in the reports now. If one cannot be removed, the next start finds the same
+    /// Removes live records whose data is in the reports now, and torn ones. If one cannot be removed, the next start finds the same
     /// again.
-    private func removeDeadRecords(_ documents: StoredDocuments, of owner: UInt32) throws(ReportError) {
+    private func removeRecords(of runs: Set<ULID>, _ owner: UInt32) throws(ReportError) {
         let directory = try OpenDirectory(path: path)
         for name in try directory.names().compactMap({ LiveRecordName($0) }) {
             // A file that cannot be read is left for inspection.
             guard directory.status(of: name.description)?.owner == owner,
                 let process = try? .some(directory.liveProcess(name))
             else { continue }
-            if process.map({ $0.status(by: documents.liveness) == .dead }) ?? true {
-                try? directory.remove(name.description)
-            }
+            if process.map({ runs.contains($0.record.run) }) ?? true { try? directory.remove(name.description) }
         }
     }
 
