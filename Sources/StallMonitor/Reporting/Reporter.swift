@@ -72,7 +72,7 @@ struct Reporter: ~Copyable {
         switch notice {
         case .checkpoint:
             supply.search()
-            recordChanges += 1
+            if recordPace.noteChange(at: .now) { recordChanges += 1 }
         case .adopt(let rule): throttle.adopt(rule)
         case .settled(let done): done()
         case .fault(let error): tell(.fault(error))

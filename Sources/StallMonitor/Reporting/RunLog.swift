@@ -140,13 +140,29 @@ extension RunRecord.Budget {
     }
 }
 
-/// How often the run record is written for stalls that are only counted: soon after the first one, then once a second.
+/// How often the run record is written: for a change in what is watched at once, unless there were many such changes; otherwise soon
+/// after the first change, then once a second.
 struct RecordPace {
     private var isDue = false
     private var next: MonotonicInstant?
+    /// Loops may come and go all the time. A record for each of them would keep the disk busy, and use up the bytes and the
+    /// processor time that stalls' reports need.
+    private var atOnce = RateLimit(perMinute: 30, burst: 30)
 
     /// Notes that something was counted.
     mutating func note() { isDue = true }
+
+    /// Notes that what is watched has changed, or the monitor's state.
+    ///
+    /// - Returns: Whether to write at once.
+    mutating func noteChange(at time: MonotonicInstant) -> Bool {
+        guard atOnce.hasRoom(at: time) else {
+            note()
+            return false
+        }
+        atOnce.use(1, at: time)
+        return true
+    }
 
     /// The latest time to write, even if nothing else happens. Nil if there is nothing to write.
     var deadline: MonotonicInstant? { isDue ? next ?? .now : nil }

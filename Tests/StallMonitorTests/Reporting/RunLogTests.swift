@@ -49,4 +49,25 @@ struct RunLogTests {
         #expect(record.pauseLog?.totals == ["frozen": .init(count: 1, durationNs: 7)])
         #expect(record.dismissed == ["frozen": 2] && record.disarmed == nil)
     }
+
+    @Test("It is written at once for changes in what is watched; while loops come and go all the time, once a second")
+    func pace() {
+        var (pace, time, writes) = (RecordPace(), MonotonicInstant(nanoseconds: 1_000_000_000_000), 0)
+        for _ in 0..<20 {
+            let isAtOnce = pace.noteChange(at: time)
+            #expect(isAtOnce)
+            pace.wrote(at: time)
+        }
+        // A minute with a hundred loops a second.
+        for _ in 0..<6_000 {
+            time = time + .milliseconds(10)
+            guard pace.noteChange(at: time) || pace.deadline.map({ $0 <= time }) == true else { continue }
+            pace.wrote(at: time)
+            writes += 1
+        }
+        #expect((50...150).contains(writes))
+        // None of the changes is left out.
+        _ = pace.noteChange(at: time)
+        #expect(pace.deadline.map { $0 <= time + .seconds(1) } ?? true)
+    }
 }
