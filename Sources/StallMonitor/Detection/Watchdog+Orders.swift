@@ -95,7 +95,7 @@ extension WatchdogState {
         services.ledger.update { $0.watches[number] = record }
         watchList.add(watched)
         lookWithinTick()
-        if let pausedSince { services.ledger.update { $0.watches[number]?.pausedSince = pausedSince } }
+        if let pausedSince { services.ledger.update { $0.watches[number]?.pause(at: pausedSince) } }
         services.live.note(watched: watchList.count)
         services.notices.add(.checkpoint)
     }

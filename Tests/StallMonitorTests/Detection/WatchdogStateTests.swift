@@ -100,6 +100,19 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("Of a watch that begins while everything is paused, only its own part of the pause is not watched time")
+    func watchDuringPause() {
+        var test = RoundUnderTest()
+        let now = MonotonicInstant.now
+        test.round.pause(nil, at: now + .seconds(-3600))
+        test.watch(QuietLoop("new"))
+        let missed = test.round.missed
+        test.round.resume(nil, at: now + .seconds(60), missed: missed)
+        let total = test.ledger.snapshot.totals(at: now + .seconds(90))[WatchName(type: .runLoop, label: "new")]
+        #expect(total?.time == .seconds(30) && total?.underWay == 1)
+        test.round.finish()
+    }
+
     @Test("Several loops stall at once; each is reported by its own rule")
     func severalStalls() {
         var test = RoundUnderTest()
