@@ -214,8 +214,10 @@ struct WatchdogState: ~Copyable {
         watched.follow(findings, at: now, with: &services)
         for finding in findings {
             if case .candidate = finding.decision {
+                let wasCrashing = isCrashing
                 noticeCrash()
-                if isCrashing { continue }
+                // The end of a crash closes all stalls and starts the count again: what was found before does not count.
+                if isCrashing || wasCrashing { continue }
             }
             watched.carryOut(finding, at: now, with: &services)
         }
