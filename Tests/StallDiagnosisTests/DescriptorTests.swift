@@ -93,7 +93,35 @@ struct DescriptorTests {
             4: OFDLCK ADVISORY  WRITE -1 fe:00:79 0 EOF
             """
         )
-        #expect(locks.holder(inode: 77) == 708 && locks.holder(inode: 78) == nil && locks.holder(inode: 79) == nil)
+        func holder(_ inode: UInt64) -> Int32? { locks.holder(of: .init(major: 0xfe, minor: 0, inode: inode)) }
+        #expect(holder(77) == 708 && holder(78) == nil && holder(79) == nil)
+    }
+
+    @Test("The holder of another file system's file with the same inode is not named")
+    func locksOfTwoFileSystems() {
+        let locks = FileLocks(
+            """
+            1: FLOCK  ADVISORY  WRITE 600 00:17:30 0 EOF
+            2: FLOCK  ADVISORY  WRITE 700 00:18:30 0 EOF
+            3: OFDLCK ADVISORY  WRITE -1 00:19:30 0 EOF
+            4: POSIX  ADVISORY  WRITE 800 00:18:31 1073741825 1073741825
+            """
+        )
+        func file(_ major: UInt64, _ minor: UInt64, _ inode: UInt64) -> FileLocks.File {
+            .init(major: major, minor: minor, inode: inode)
+        }
+        #expect(locks.holder(of: file(0, 0x18, 30)) == 700 && locks.holder(of: file(0, 0x17, 30)) == 600)
+        #expect(locks.holder(of: file(0, 0x19, 30)) == nil && locks.holder(of: file(0, 0x20, 30)) == nil)
+        #expect(locks.database(file(0xfe, 0, 31), isIndex: false, self: 7) == nil)
+        // A file system whose device has another number in stat(2).
+        #expect(locks.database(file(0, 0x99, 31), isIndex: false, self: 7)?.pid == 800)
+    }
+
+    @Test("A file's numbers are those that the kernel's list of locks has")
+    func numbersOfAFile() {
+        var status = stat()
+        (status.st_dev, status.st_ino) = (0x8_0000_1234_5678, 77)
+        #expect(FileLocks.File(status) == .init(major: 0x8_0456, minor: 0x1_2378, inode: 77))
     }
 
     @Test(
@@ -115,7 +143,8 @@ struct DescriptorTests {
             """
         )
         func owner(_ inode: UInt64, isIndex: Bool = false) -> [Int32] {
-            locks.database(inode: inode, isIndex: isIndex, self: 7).map { [$0.pid, Int32($0.rank)] } ?? []
+            let file = FileLocks.File(major: 0xfe, minor: 0, inode: inode)
+            return locks.database(file, isIndex: isIndex, self: 7).map { [$0.pid, Int32($0.rank)] } ?? []
         }
         #expect(owner(1) == [20, 0])
         #expect(owner(2) == [10, 1])

@@ -58,48 +58,91 @@ package struct DescriptorLookup: Sendable {
         guard unsafe stat(file, &status) == 0, reading.isStillThere,
             let table = readFile("/proc/locks", limit: 1 << 20)
         else { return nil }
-        return FileLocks(table).holder(inode: UInt64(status.st_ino)).map(StallReport.ProcessName.named)
+        return FileLocks(table).holder(of: FileLocks.File(status)).map(StallReport.ProcessName.named)
     }
 }
 
 /// The owners of file locks, from `/proc/locks` (proc(5)). Pure.
 struct FileLocks: Hashable, Sendable {
-    private var holders: [UInt64: Int32] = [:]
-    private var ranges: [UInt64: [Range]] = [:]
+    /// Keyed by the file's inode.
+    private var locks: [UInt64: [Lock]] = [:]
 
-    /// A lock on part of a file, by fcntl(2).
-    private struct Range: Hashable, Sendable {
-        package var pid: Int32
+    private struct Lock: Hashable, Sendable {
+        var device: UInt64
+        /// Nil if it belongs to no process: a lock of an open file (F_OFD_SETLK).
+        var pid: Int32?
+        /// Whether it is a lock on part of a file, by fcntl(2).
+        var isOfRange: Bool
         var isForWriting: Bool
-        package var start: UInt64
+        var start: UInt64
     }
+
+    /// A file, by its numbers in the kernel. Files of two file systems may have the same inode.
+    struct File: Hashable, Sendable {
+        var major: UInt64
+        var minor: UInt64
+        var inode: UInt64
+
+        init(major: UInt64, minor: UInt64, inode: UInt64) {
+            (self.major, self.minor, self.inode) = (major, minor, inode)
+        }
+
+        init(_ status: stat) {
+            let device = UInt64(status.st_dev)
+            // The layout of glibc's makedev(3).
+            major = device >> 8 & 0xfff | device >> 32 & ~0xfff
+            minor = device & 0xff | device >> 12 & 0xffff_ff00
+            inode = UInt64(status.st_ino)
+        }
+
+        fileprivate var device: UInt64 { FileLocks.device(major, minor) }
+    }
+
+    private static func device(_ major: UInt64, _ minor: UInt64) -> UInt64 { major << 32 | minor & 0xffff_ffff }
 
     /// Parses lines such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:14155 0 EOF`; one that begins with `->` waits.
     init(_ text: String) {
         for line in text.split(separator: "\n") {
             let fields = line.split(separator: " ")
-            guard fields.count >= 8, fields[1] != "->", let pid = Int32(fields[4]), pid > 0,
-                let inode = fields[5].split(separator: ":").last.flatMap({ UInt64($0) })
+            guard fields.count >= 8, fields[1] != "->", let pid = Int32(fields[4]) else { continue }
+            let place = fields[5].split(separator: ":")
+            guard place.count == 3, let major = UInt64(place[0], radix: 16), let minor = UInt64(place[1], radix: 16),
+                let inode = UInt64(place[2])
             else { continue }
-            holders[inode] = holders[inode] ?? pid
-            if fields[1] == "POSIX", let start = UInt64(fields[6]) {
-                ranges[inode, default: []].append(.init(pid: pid, isForWriting: fields[3] == "WRITE", start: start))
-            }
+            let lock = Lock(
+                device: Self.device(major, minor),
+                pid: pid > 0 ? pid : nil,
+                isOfRange: fields[1] == "POSIX",
+                isForWriting: fields[3] == "WRITE",
+                start: UInt64(fields[6]) ?? .max
+            )
+            locks[inode, default: []].append(lock)
         }
     }
 
-    package func holder(inode: UInt64) -> Int32? { holders[inode] }
+    /// The locks on a file. Some file systems without a device of their own (btrfs) have another number in stat(2) than in the
+    /// list; for these the inode decides if it is that of one file only.
+    private func found(on file: File) -> [Lock] {
+        let alike = locks[file.inode] ?? []
+        let same = alike.filter { $0.device == file.device }
+        guard same.isEmpty, file.major == 0, Set(alike.map(\.device)).count == 1 else { return same }
+        return alike
+    }
+
+    func holder(of file: File) -> Int32? { found(on: file).lazy.compactMap(\.pid).first }
 
     /// The process that has locked the SQLite database: another process that writes (rank 0) or reads (1), or the process `own`
     /// itself, for writing (2). SQLite locks bytes from 2^30 on in the database, or from 120 on in the index of its log
     /// (os_unix.c, wal.c); other locks there are not SQLite's.
-    func database(inode: UInt64, isIndex: Bool, self own: Int32) -> (pid: Int32, rank: Int)? {
-        let bytes: Swift.Range<UInt64> = isIndex ? 120..<128 : 1 << 30..<(1 << 30) + 512
-        let ranked = (ranges[inode] ?? []).filter { bytes.contains($0.start) }.compactMap { lock -> (Int32, Int)? in
-            if lock.pid != own { return (lock.pid, lock.isForWriting ? 0 : 1) }
-            return lock.isForWriting ? (lock.pid, 2) : nil
+    func database(_ file: File, isIndex: Bool, self own: Int32) -> (pid: Int32, rank: Int)? {
+        let bytes: Range<UInt64> = isIndex ? 120..<128 : 1 << 30..<(1 << 30) + 512
+        let ranges = found(on: file).filter { $0.isOfRange && bytes.contains($0.start) }
+        let ranked = ranges.compactMap { lock -> (pid: Int32, rank: Int)? in
+            guard let pid = lock.pid else { return nil }
+            if pid != own { return (pid, lock.isForWriting ? 0 : 1) }
+            return lock.isForWriting ? (pid, 2) : nil
         }
-        return ranked.min { $0.1 < $1.1 }
+        return ranked.min { $0.rank < $1.rank }
     }
 }
 

@@ -103,8 +103,8 @@ package struct LockedDatabase: Hashable, Sendable {
         let own = process.processID
         for number in readProcNumbers(process.livingDirectory + "/fd") ?? [] {
             guard let link = DescriptorReading.link(of: number, in: process), link.hasPrefix("/"),
-                let inode = regularFile("\(process.livingDirectory)/fd/\(number)"),
-                let lock = locks.database(inode: inode, isIndex: link.hasSuffix(indexSuffix), self: own)
+                let file = regularFile("\(process.livingDirectory)/fd/\(number)"),
+                let lock = locks.database(file, isIndex: link.hasSuffix(indexSuffix), self: own)
             else { continue }
             let path = link.hasSuffix(indexSuffix) ? String(link.dropLast(indexSuffix.count)) : link
             guard !found.contains(where: { $0.database.path == path && $0.rank <= lock.rank }) else { continue }
@@ -119,10 +119,10 @@ package struct LockedDatabase: Hashable, Sendable {
     /// For a database with a write-ahead log, the locks are in the index beside it.
     private static let indexSuffix = "-shm"
 
-    private static func regularFile(_ path: String) -> UInt64? {
+    private static func regularFile(_ path: String) -> FileLocks.File? {
         var status = stat()
         guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
-        return UInt64(status.st_ino)
+        return FileLocks.File(status)
     }
 }
 
