@@ -1,6 +1,7 @@
 import CMonitorShims
 import Locking
 import RunLoopKit
+import StackCapture
 import StallDetection
 import StallReports
 import Synchronization
@@ -12,7 +13,10 @@ import Synchronization
 final class LiveBoard: Sendable {
     /// One stall, as of the latest look.
     struct Entry: Sendable {
+        /// Without its stacks, which are not in the record.
         let observation: StallObservation
+        /// The number of the system call in which the thread was found.
+        let systemCall: Int?
         var span: StallSpan
         var seenAt: MonotonicInstant
         var hasEnded = false
@@ -90,7 +94,12 @@ final class LiveBoard: Sendable {
     // MARK: The watchdog's
 
     func begin(_ observation: StallObservation) {
-        let entry = Entry(observation: observation, span: observation.span, seenAt: observation.detectedAt)
+        let entry = Entry(
+            observation: observation.withoutStacks(because: "It is in the report."),
+            systemCall: observation.stack.captured?.systemCall?.number,
+            span: observation.span,
+            seenAt: observation.detectedAt
+        )
         change { contents in
             contents.latest = max(contents.latest, observation.number)
             contents.open[observation.number] = entry

@@ -1,6 +1,5 @@
 import CMonitorShims
 import RunLoopKit
-import StackCapture
 import StallDetection
 import StallReports
 
@@ -145,7 +144,7 @@ extension LiveStall {
             watch: stall.watch.number,
             threadID: stall.threadID,
             processID: stall.otherProcess?.identity.pid,
-            systemCall: stall.stack.captured?.systemCall?.number,
+            systemCall: entry.systemCall,
             startedAt: clock.time(of: span.earliestStart),
             startedMonotonicNs: span.earliestStart.nanoseconds,
             detectedAt: clock.time(of: stall.detectedAt),

@@ -86,7 +86,7 @@ extension StallNotice: QueuedMessage {
 
     var bytes: Int {
         switch self {
-        case .began(let observation): 1024 + observation.allSamples.reduce(0) { $0 + $1.bytes }
+        case .began(let observation): 1024 + observation.stackBytes
         case .sampled(_, let sample): 128 + sample.bytes
         default: 256
         }
@@ -94,19 +94,51 @@ extension StallNotice: QueuedMessage {
 
     /// The notice without its stacks: the fact that the stall happened is more important than its place.
     var lightened: StallNotice? {
-        guard case .began(var observation) = self, !observation.allSamples.isEmpty else { return nil }
-        observation.stack = .unavailable("It was dropped: the reporter was too far behind to keep it in memory.")
-        observation.samples = []
-        (observation.others, observation.lock) = (nil, nil)
-        observation.pool?.stacks = []
-        observation.pool?.locks = []
-        return .began(observation)
+        guard case .began(let observation) = self, !observation.allSamples.isEmpty else { return nil }
+        let reason = "It was dropped: the reporter was too far behind to keep it in memory."
+        return .began(observation.withoutStacks(because: reason))
+    }
+}
+
+extension StallObservation {
+    /// The same without what takes much memory.
+    func withoutStacks(because reason: String) -> StallObservation {
+        var copy = self
+        copy.stack = .unavailable(reason)
+        copy.samples = []
+        (copy.others, copy.lock) = (nil, nil)
+        copy.pool?.stacks = []
+        copy.pool?.locks = []
+        return copy
+    }
+
+    /// How much memory that takes.
+    fileprivate var stackBytes: Int {
+        let locks = [lock].compactMap { $0 } + (pool?.locks ?? [])
+        return allSamples.reduce(0) { $0 + $1.bytes } + locks.reduce(0) { $0 + $1.bytes } + (others?.bytes ?? 0)
     }
 }
 
 extension StackSample {
+    fileprivate var bytes: Int { 256 + stack.bytes + (lock?.bytes ?? 0) }
+}
+
+extension LockFinding {
     fileprivate var bytes: Int {
-        256 + stack.frames.count * MemoryLayout<CapturedStack.Frame>.stride
-            + (stack.asyncCallers?.addresses.count ?? 0) * MemoryLayout<UInt>.stride
+        waits.count * 256 + owners.reduce(0) { $0 + 256 + (((try? $1.stack.get())?.bytes) ?? 0) }
+    }
+}
+
+extension ThreadStacks {
+    fileprivate var bytes: Int {
+        groups.reduce(0) { $0 + $1.threads.count * MemoryLayout<Thread>.stride + $1.stack.bytes }
+            + missing.count * MemoryLayout<Missing>.stride
+    }
+}
+
+extension CapturedStack {
+    fileprivate var bytes: Int {
+        frames.count * MemoryLayout<Frame>.stride
+            + (stackPointers.count + (asyncCallers?.addresses.count ?? 0)) * MemoryLayout<UInt>.stride
     }
 }

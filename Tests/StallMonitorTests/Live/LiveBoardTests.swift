@@ -4,6 +4,7 @@ import StallReports
 import Synchronization
 import Testing
 
+@testable import StackCapture
 @testable import StallMonitor
 
 @Suite("What the recorder gets of ongoing stalls", .timeLimit(.minutes(10)))
@@ -29,6 +30,41 @@ struct LiveBoardTests {
             busy: nil,
             site: nil
         )
+    }
+
+    /// The same with a stack of a hundred frames, and those of fifty other threads.
+    private func heavyStall() -> StallObservation {
+        var stall = stall(1)
+        let cost = CapturedStack.Cost(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 1)
+        let stack = CapturedStack(
+            frames: (1...100 as ClosedRange<UInt>).map { CapturedStack.Frame(address: $0, found: .unwindTable) },
+            method: .quiet,
+            systemCall: SystemCall(number: 35, arguments: [0, 0, 0, 0, 0, 0]),
+            cost: cost
+        )
+        let groups = (1...50 as ClosedRange<Int32>).map { number -> ThreadStacks.Group in
+            let thread = ThreadStacks.Thread(threadID: number, name: "", method: .quiet, systemCall: nil, cost: cost)
+            return ThreadStacks.Group(threads: [thread], stack: stack)
+        }
+        stall.stack = .captured(stack)
+        stall.others = ThreadStacks(groups: groups, missing: [], duration: .zero)
+        return stall
+    }
+
+    @Test("A stall is kept for the record without its stacks, but with the thread's system call")
+    func light() throws {
+        board.begin(heavyStall())
+        let entry = try #require(board.open[1])
+        #expect(entry.systemCall == 35 && entry.observation.allSamples.isEmpty && entry.observation.others == nil)
+    }
+
+    @Test("The stacks of the other threads count towards the memory of a waiting notice, until they are dropped")
+    func weight() throws {
+        let notice = StallNotice.began(heavyStall())
+        let stack = 100 * MemoryLayout<CapturedStack.Frame>.stride
+        #expect(notice.bytes > 51 * stack)
+        let light = try #require(notice.lightened)
+        #expect(light.bytes <= 1024 + 256)
     }
 
     private func play(_ numbers: ClosedRange<Int>) {
