@@ -35,10 +35,7 @@ extension StallMonitor {
     public func reconfigure(_ configuration: Configuration) -> ConfigurationChange {
         guard let engine else { return ConfigurationChange() }
         let (wanted, errors) = configuration.broughtIntoRange()
-        for error in errors { engine.notices.add(.fault(StallMonitorError(error))) }
-        if errors.isEmpty, let former = feed.faults.first(where: { $0.code == .configurationOutOfRange }) {
-            engine.notices.add(.mended(former))
-        }
+        report(errors, engine)
         return settings.withLock { present in
             let (before, different) = (present, Setting.all.filter { $0.isChanged((present, wanted)) })
             present.takeLiveSettings(of: wanted)
@@ -48,6 +45,20 @@ extension StallMonitor {
                 applied: different.filter(\.isLive).map(\.key),
                 needsRestart: different.filter { !$0.isLive }.map(\.key)
             )
+        }
+    }
+}
+
+extension StallMonitor {
+    /// Reports the values of a configuration that are out of range, or that those of the former one were corrected. The fault of the former one
+    /// may still wait for its handler.
+    func report(_ errors: [ConfigurationRangeError], _ engine: Engine) {
+        // Under the lock, so that a fault and its end are reported in the order of the configurations.
+        rangeFault.withLock { fault in
+            for error in errors { engine.notices.add(.fault(StallMonitorError(error))) }
+            let former = fault
+            fault = errors.last.map { StallMonitorError($0) }
+            if errors.isEmpty, let former { engine.notices.add(.mended(former)) }
         }
     }
 }

@@ -30,6 +30,8 @@ public final class StallMonitor: Sendable {
     /// Each ends a search for loops that was begun at the start.
     let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
     let generation = ForkGeneration.current
+    /// What was out of range in the latest configuration.
+    let rangeFault = ForkSafeMutex<StallMonitorError?>(nil)
     private let ended = ForkSafeMutex<Figures?>(nil)
     private let endpoint = ForkSafeMutex<HealthEndpoint?>(nil)
 
@@ -69,7 +71,7 @@ public final class StallMonitor: Sendable {
         do throws(StallMonitorError) {
             let engine = try Engine(configuration, feed.send)
             engine.allowStart(configuration.wholeStartupGrace)
-            for error in rangeErrors { engine.notices.add(.fault(StallMonitorError(error))) }
+            monitor.report(rangeErrors, engine)
             monitor.lifecycle.withLock { $0 = .running(engine, watches: 0) }
             monitor.watch(selection)
             if let health = configuration.health { monitor.openEndpoint(health, engine) }

@@ -136,4 +136,25 @@ struct ReconfiguredMonitorTests {
         #expect(monitor.health.state == .healthy)
         monitor.stop()
     }
+
+    @Test("A value out of range that is corrected before its fault reaches the handler is reported as corrected")
+    func rangeCorrectedAtOnce() {
+        let (log, entered, hold) = (EventLog(), TickSemaphore(), TickSemaphore())
+        let plain = StallMonitor.Configuration(directory: directory.path)
+        let monitor = StallMonitor.start(plain, watching: [], onEvent: log.handler)
+        // The reporter is busy, so the fault waits.
+        monitor.settle {
+            entered.signal()
+            _ = hold.wait(until: .now + .seconds(60))
+        }
+        #expect(entered.wait(until: .now + .seconds(60)))
+        var wrong = plain
+        wrong.rule.ticks = -5
+        monitor.reconfigure(wrong)
+        monitor.reconfigure(plain)
+        hold.signal()
+        #expect(log.wait { $0.mended == [.configurationOutOfRange] })
+        #expect(monitor.health.state == .healthy)
+        monitor.stop()
+    }
 }
