@@ -65,8 +65,8 @@ final class LiveBoard: Sendable {
         }
     }
 
-    /// How many ended stalls without a finished report are kept: the newest, as many as fit into the record.
-    static let endedLimit = LiveRecordFile.places.count
+    /// How many ended stalls without a finished report are kept: the newest. The record has as much room again for ongoing ones.
+    static let endedLimit = LiveRecordFile.places.count / 2
 
     private let contents = ForkSafeMutex(Contents())
     private let arrival = TickSemaphore()

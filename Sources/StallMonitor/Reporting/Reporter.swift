@@ -26,6 +26,9 @@ struct Reporter: ~Copyable {
     private var recordChanges = 0
     /// The stalls that have a report and are not over, by number.
     private var open: [Int: StallCase] = [:]
+    /// The stalls whose finished reports may still wait for the disk, oldest first. Until it has them, the record of ongoing stalls is the only trace
+    /// of these that outlives the process.
+    private var unwritten: [Int] = []
 
     /// - Parameter handler: Called with each event, on the reporter's thread. Its time does not count as the monitor's cost.
     init(_ parts: EngineParts, _ handler: @escaping @Sendable (StallEvent) -> Void) {
@@ -56,6 +59,7 @@ struct Reporter: ~Copyable {
             let before = recordChanges
             for notice in batch where publisher.hasTime(for: notice) { handle(notice) }
             costs.settle()
+            releaseWritten()
             if recordChanges != before || recordPace.deadline.map({ $0 <= .now }) == true {
                 publisher.put(withRepeats(log.entry(publisher)))
                 recordPace.wrote(at: .now)
@@ -174,11 +178,11 @@ struct Reporter: ~Copyable {
         as state: StallState = .recovered
     ) {
         if let stall = releaseHeld(number, span) { begin(stall, isOver: true) }
-        defer {
+        defer { costs.drop(number) }
+        guard let stall = open.removeValue(forKey: number) else {
             live.release(number)
-            costs.drop(number)
+            return countHeld(number)
         }
-        guard let stall = open.removeValue(forKey: number) else { return countHeld(number) }
         stall.end(span, evidence, as: state, composer.symbols)
         costs.named(stall.stacks)
         throttle.note(span.length, of: stall.firstFingerprint)
@@ -186,6 +190,18 @@ struct Reporter: ~Copyable {
         throttle.rename(stall.firstFingerprint, stall.stacks.fingerprint, isLasting: hadStack)
         recordChanges += 1
         publish(stall) { .ended($0) }
+        unwritten.append(number)
+        releaseWritten()
+    }
+
+    /// Releases the stalls whose reports are finished, if none waits for the disk any more. The board keeps no more than its limit.
+    private mutating func releaseWritten() {
+        if publisher.waitingReports > 0 {
+            unwritten.removeFirst(max(0, unwritten.count - LiveBoard.endedLimit))
+        } else {
+            for number in unwritten { live.release(number) }
+            unwritten = []
+        }
     }
 
     private mutating func publish(

@@ -124,4 +124,21 @@ struct LiveBoardTests {
         for _ in 0..<2 { board.release(2) }
         #expect(board.open.keys.sorted() == [1, 3] && board.take()?.released == [2])
     }
+
+    @Test("A stall is kept for the record until its finished report is on the disk", arguments: [true, false])
+    func unwritten(canWrite: Bool) {
+        let directory = TemporaryDirectory(inMemory: true)
+        // Nothing can be created below a device.
+        let path = canWrite ? directory.path : "/dev/null/reports"
+        let parts = EngineParts(StallMonitor.Configuration(directory: path))
+        let stall = stall(1)
+        parts.live.begin(stall)
+        parts.live.end(1, stall.span)
+        parts.notices.add(.began(stall))
+        parts.notices.add(.ended(1, stall.span, nil))
+        parts.notices.close()
+        Reporter(parts) { _ in }.run()
+        #expect(parts.live.open.isEmpty == canWrite)
+        #expect(parts.writer.join(by: .now + .seconds(20)))
+    }
 }
