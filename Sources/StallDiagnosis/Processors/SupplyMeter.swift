@@ -153,7 +153,9 @@ package final class SupplyLocation: Sendable {
     /// Searches, unless that was done within the last ten seconds: the process may have been moved, or its limits changed. Not on
     /// the watchdog's thread while it watches.
     package func search() {
-        let (now, last) = (MonotonicInstant.now.nanoseconds, lastSearch.load(ordering: .relaxed))
+        // In this order: another thread may search meanwhile, and its time must not be later than this one.
+        let last = lastSearch.load(ordering: .relaxed)
+        let now = MonotonicInstant.now.nanoseconds
         guard last == 0 || now - last >= 10_000_000_000 else { return }
         lastSearch.store(now, ordering: .relaxed)
         locate()
