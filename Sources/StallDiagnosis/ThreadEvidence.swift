@@ -59,11 +59,14 @@ package struct EvidenceWindow: Hashable, Sendable {
         (self.length, self.before, self.after, self.supply) = (length, before, after, supply)
     }
 
-    package var cpu: Duration { .nanoseconds(Int64(clamping: after.cpuNanoseconds &- before.cpuNanoseconds)) }
-    package var runDelay: Duration {
-        .nanoseconds(Int64(clamping: after.runDelayNanoseconds &- before.runDelayNanoseconds))
+    // The number of a thread that has ended may be that of a new one, whose counts begin again.
+    package var cpu: Duration {
+        .nanoseconds(Int64(clamping: after.cpuNanoseconds.grown(since: before.cpuNanoseconds)))
     }
-    package var majorFaults: UInt64 { after.majorFaults &- before.majorFaults }
+    package var runDelay: Duration {
+        .nanoseconds(Int64(clamping: after.runDelayNanoseconds.grown(since: before.runDelayNanoseconds)))
+    }
+    package var majorFaults: UInt64 { after.majorFaults.grown(since: before.majorFaults) }
 
     /// The same window without some excluded time.
     package func leavingOut(_ time: Duration) -> EvidenceWindow {

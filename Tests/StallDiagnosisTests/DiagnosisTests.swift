@@ -49,6 +49,13 @@ struct DiagnosisTests {
         #expect(diagnosis.summary.contains("98 % of 250 ms"))
     }
 
+    @Test("A new thread with the number of one that has ended has not run for centuries")
+    func reusedNumber() {
+        let window = window(cpu: -9, delay: -9)
+        #expect(window.cpu == .zero && window.runDelay == .zero)
+        #expect(diagnose(window, call: call(0)).verdict == .blocked)
+    }
+
     @Test("Ready to run without a CPU is starved, even if the thread got some CPU time")
     func starved() {
         #expect(diagnose(window(cpu: 60, delay: 180), state: "R").verdict == .starved)
