@@ -82,7 +82,8 @@ extension WatchedLoop {
         at time: MonotonicInstant,
         with services: inout WatchServices
     ) {
-        guard let resort = services.lastResort else { return }
+        // The threads' times are read only when they may decide: there may be many threads, and this is called at each look.
+        guard let resort = services.lastResort, span.length >= resort.limit else { return }
         // A long job does not stall the pool: the other workers serve other jobs.
         if case .job = loop { return }
         switch resort.step(for: stall, at: time, lasting: { ownShare(of: span.length, at: time) }) {
