@@ -202,6 +202,7 @@ struct WatchdogState: ~Copyable {
         forgetEndedLoops(among: seen)
         if isRound { watchList.letSleep { $0.isPaused || pausedSince != nil } }
         plan(isRound, maturities)
+        services.ledger.update { [next = nextLook] in $0.nextLook = next }
     }
 
     mutating func look(at watched: WatchedLoop) {

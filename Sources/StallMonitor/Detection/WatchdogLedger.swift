@@ -27,6 +27,8 @@ final class WatchdogLedger: Sendable {
         /// The ongoing stalls, keyed by their numbers: which loop, and since when. Excluded time makes that later. Without long
         /// jobs.
         var ongoing: [Int: (name: WatchName, since: MonotonicInstant)] = [:]
+        /// When the next look is due. Nil before the first one.
+        var nextLook: MonotonicInstant?
     }
 
     struct WatchRecord: Sendable {

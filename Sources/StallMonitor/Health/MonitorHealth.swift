@@ -80,14 +80,29 @@ extension StallMonitor {
 extension StallMonitor.Health {
     /// The counts of a running monitor.
     init(_ engine: Engine, _ feed: EventFeed) {
-        let now = MonotonicInstant.now
-        let ongoing = engine.ledger.snapshot.ongoing.values.map { stall in
-            Stall(type: stall.name.type, label: stall.name.label, lasting: max(.zero, now - stall.since))
-        }
         self.init(
-            stalls: ongoing.sorted { $0.lasting > $1.lasting },
+            stalls: engine.ledger.snapshot.stalls(at: .now),
             problems: feed.faults.sorted { $0.code.name < $1.code.name }
         )
+    }
+}
+
+extension WatchdogLedger.Counts {
+    /// How long after a look was due a stall is assumed to last.
+    private static let patience = Duration.seconds(1)
+
+    /// The ongoing stalls, longest first. A process that was stopped when a look was due has not been stalled all the time since, and its probe
+    /// may be answered before the watchdog looks again.
+    func stalls(at now: MonotonicInstant) -> [StallMonitor.Health.Stall] {
+        let known = nextLook.map { min(now, $0 + Self.patience) } ?? now
+        let stalls = ongoing.values.map { stall in
+            StallMonitor.Health.Stall(
+                type: stall.name.type,
+                label: stall.name.label,
+                lasting: max(.zero, known - stall.since)
+            )
+        }
+        return stalls.sorted { $0.lasting > $1.lasting }
     }
 }
 
