@@ -15,12 +15,12 @@ struct HeldStall {
     /// The span as of the latest notice.
     var span: StallSpan
 
-    /// Adds a sample. If there are more than a tally keeps, every second one is dropped; each represents the time since the one
-    /// before it.
+    /// Adds a sample. If there are more than a tally keeps, every second one of each thread is dropped; each represents the time since
+    /// the one before it.
     mutating func add(_ sample: StackSample) {
         later.append(sample)
         guard later.count > SampleTally.limit else { return }
-        later = later.enumerated().filter { !$0.offset.isMultiple(of: 2) }.map(\.element)
+        later = later.halved
     }
 
     /// Its contribution to the sum of the fault's stalls.

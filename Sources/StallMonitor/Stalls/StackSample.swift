@@ -81,22 +81,25 @@ struct SampleTally: Sendable {
         }
     }
 
-    /// Drops one of every two samples, but none from the detection. The one with more time is kept, and represents the time of
-    /// both.
+    /// Drops one of every two samples of a thread, but none from the detection. The one with more time is kept, and represents the time
+    /// of both.
     private mutating func thin() {
         var kept = Array(samples.prefix(kept))
-        var rest = samples.dropFirst(kept.count)
-        while let left = rest.popFirst() {
-            guard let next = rest.popFirst() else {
-                kept.append(left)
-                break
+        // By thread: the place of a sample whose pair has not come yet.
+        var single: [Int32?: Int] = [:]
+        for next in samples.dropFirst(kept.count) {
+            guard let place = single.removeValue(forKey: next.threadID) else {
+                single[next.threadID] = kept.count
+                kept.append(next)
+                continue
             }
+            let left = kept[place]
             let spans = (left.span ?? .zero, next.span ?? .zero)
             var one = spans.0 > spans.1 ? left : next
             (one.span, one.count) = (spans.0 + spans.1, left.count + next.count)
-            kept.append(one)
+            kept[place] = one
         }
-        samples = kept
+        samples = kept.dropLast(max(0, kept.count - Self.limit - self.kept + 1))
     }
 }
 
@@ -110,6 +113,15 @@ extension StackSample {
 }
 
 extension [StackSample] {
+    /// Every second sample of each thread.
+    var halved: [StackSample] {
+        var numbers: [Int32?: Int] = [:]
+        return filter { sample in
+            numbers[sample.threadID, default: 0] += 1
+            return numbers[sample.threadID, default: 0].isMultiple(of: 2)
+        }
+    }
+
     /// Each sample with the time it represents: its own, or the time since the one before. The first represents as much as the
     /// shortest of the others.
     var weighted: [(sample: StackSample, span: Duration)] {

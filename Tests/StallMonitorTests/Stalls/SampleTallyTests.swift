@@ -51,6 +51,26 @@ struct SampleTallyTests {
         #expect(heaviest?.span ?? .zero >= .seconds(14))
     }
 
+    @Test("Of a pool's workers, which are sampled in turn, each keeps its share of the samples and of the time")
+    func workers() {
+        let workers: [Int32] = [11, 12]
+        let later = (1...200).flatMap { round in
+            workers.map { worker in
+                var sample = sample(UInt(round), at: round * 100).ofWorker(worker)
+                sample.span = .milliseconds(worker == 11 ? 10 : 20)
+                return sample
+            }
+        }
+        var tally = SampleTally([sample(0, at: 0)])
+        for sample in later { tally.add(sample) }
+        #expect(tally.samples.count <= SampleTally.limit)
+        for (worker, time) in zip(workers, [Duration.seconds(2), .seconds(4)]) {
+            let own = tally.samples.filter { $0.threadID == worker }
+            #expect(own.reduce(.zero) { $0 + ($1.span ?? .zero) } == time && own.reduce(0) { $0 + $1.count } == 200)
+        }
+        #expect(workers.allSatisfy { worker in later.halved.count { $0.threadID == worker } == 100 })
+    }
+
     @Test("A stall that was over before a look has none")
     func empty() {
         var tally = SampleTally()
