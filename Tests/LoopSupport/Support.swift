@@ -40,6 +40,19 @@ package final class Box<Value: Sendable>: Sendable {
     }
 }
 
+/// An object that uses the loop in its deinit, as objects of a program do. If the loop releases it under a lock, the process traps.
+package final class LoopUserInDeinit: Sendable {
+    private let loop: EventRunLoop
+    private let trace: Trace
+
+    package init(of loop: EventRunLoop, _ trace: Trace) { (self.loop, self.trace) = (loop, trace) }
+
+    deinit {
+        // Takes the locks of the loop, of its modes and of their items.
+        trace.note("freed, modes: \(loop.snapshot.modes.map(\.name))")
+    }
+}
+
 /// A thread that can be joined.
 package final class TestThread: Sendable {
     private let handle: Mutex<pthread_t?>

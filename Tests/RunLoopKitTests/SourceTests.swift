@@ -77,6 +77,29 @@ struct SourceTests {
         #expect(trace == ["first", "removed"])
     }
 
+    @Test("R31: an invalid source that only the queue still holds is released outside all locks")
+    func releasedByQueue() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let others = (0..<2).map { _ in EventSource { _ in } }
+            func leaveInvalidSource() {
+                let held = LoopUserInDeinit(of: loop, trace)
+                let source = EventSource(onCancel: { _, _ in withExtendedLifetime(held) {} }) { _ in }
+                for source in [source] + others {
+                    loop.add(source)
+                    source.signal()
+                }
+                source.invalidate()
+            }
+            leaveInvalidSource()
+            trace.note("one of three is invalid")
+            others[0].invalidate()
+            trace.note("two of three are invalid")
+            return trace.all
+        }
+        #expect(trace == ["one of three is invalid", "freed, modes: [\"default\"]", "two of three are invalid"])
+    }
+
     @Test("R31: a source removed before the pass is not performed; its signal waits until it is added again")
     func removedBeforePass() async {
         let (before, after) = await onLoopThread { loop in

@@ -67,14 +67,21 @@ extension LoopMode.Contents {
     ///
     /// - Parameter isValid: False if it will never be performed again: then its entry can stay in the queue until half of the
     ///   queue can be removed at once.
-    mutating func remove(_ source: EventSource, isValid: Bool) {
+    /// - Returns: The entries removed at once. The queue may have had the last references to them, and their closures hold foreign
+    ///   objects, so they must be released outside the locks.
+    mutating func remove(_ source: EventSource, isValid: Bool) -> [EventSource] {
         sources[ObjectIdentifier(source)] = nil
-        guard !signalled.isEmpty else { return }
-        if isValid { return signalled.removeAll { $0 === source } }
+        guard !signalled.isEmpty else { return [] }
+        if isValid {
+            signalled.removeAll { $0 === source }
+            return []
+        }
         goneSignalled += 1
-        guard 2 * goneSignalled > signalled.count else { return }
+        guard 2 * goneSignalled > signalled.count else { return [] }
+        let gone = signalled.filter { sources[ObjectIdentifier($0)] == nil }
         signalled.removeAll { sources[ObjectIdentifier($0)] == nil }
         goneSignalled = 0
+        return gone
     }
 }
 

@@ -184,12 +184,14 @@ extension EventSource: LoopItem {
     }
 
     func detach(from mode: LoopMode) -> Bool {
-        state.withLock { state in
-            guard state.places.leave(mode) != nil else { return false }
-            mode.contents.withLock { $0.remove(self, isValid: state.perform != nil) }
+        // Released at the end, outside the locks.
+        let gone: [EventSource]? = state.withLock { state in
+            guard state.places.leave(mode) != nil else { return nil }
+            let gone = mode.contents.withLock { $0.remove(self, isValid: state.perform != nil) }
             mode.population.subtract(1, ordering: .releasing)
-            return true
+            return gone
         }
+        return gone != nil
     }
 
     func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
