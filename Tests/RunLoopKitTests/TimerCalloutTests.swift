@@ -57,6 +57,39 @@ struct TimerCalloutTests {
         #expect(trace == (runsNested ? ["first"] : ["first", "leaving"]))
     }
 
+    @Test("R43, R48: a due timer that only the pass still holds, because it has left, is released outside all locks")
+    func releasedByPass() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            func makeLeaving() -> EventTimer {
+                let held = LoopUserInDeinit(of: loop, trace)
+                return EventTimer(at: .now) { _ in withExtendedLifetime(held) {} }
+            }
+            let leaving = Box<EventTimer?>(makeLeaving())
+            @Sendable func leave() {
+                guard let timer = leaving.value else { return }
+                leaving.value = nil
+                loop.remove(timer)
+                loop.remove(timer, from: "other")
+            }
+            loop.add(
+                EventTimer(at: MonotonicInstant(nanoseconds: 0)) { _ in
+                    leave()
+                    trace.note("left")
+                    loop.run(for: .zero)
+                    trace.note("nested run over")
+                }
+            )
+            if let timer = leaving.value {
+                loop.add(timer)
+                loop.add(timer, to: "other")
+            }
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["left", "freed, modes: [\"default\", \"other\"]", "nested run over"])
+    }
+
     @Test("R23, R43: a nested run of another mode leaves the pass alone")
     func nestedElsewhere() async {
         let trace = await onLoopThread { loop in

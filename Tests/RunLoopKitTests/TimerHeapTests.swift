@@ -174,7 +174,7 @@ private struct QueueRun {
     }
 
     private mutating func collect() {
-        queue.collectDue(at: now)
+        _ = queue.collectDue(at: now)
         for index in model.indices {
             guard let date = model[index].date, date.nanoseconds <= now.time(on: date.clock) else { continue }
             model[index].dueDate = monotonic(date)

@@ -105,8 +105,13 @@ extension TimerQueue {
 extension TimerQueue {
     /// Collects the timers due now: a snapshot, which later changes only reduce (R43). What the pass of an outer run has not
     /// reached is taken over (R23), except the timers that have left the mode since then: those have lost their turn.
-    mutating func collectDue(at now: ClockReading) {
+    ///
+    /// - Returns: The timers that have left. The pass may have had the last references to them, and their callbacks hold foreign
+    ///   objects, so they must be released outside the lock.
+    mutating func collectDue(at now: ClockReading) -> [EventTimer] {
+        var gone: [EventTimer] = []
         for key in due[nextDue...] where key.ticket != TimerQueue.noTicket && members[Int(key.ticket)].hasLeft {
+            if let timer = members[Int(key.ticket)].timer { gone.append(timer) }
             remove(key.ticket)
         }
         let takenOver = due.count - nextDue
@@ -115,6 +120,7 @@ extension TimerQueue {
             due.append(key)
         }
         if takenOver > 0 { sortDue() }
+        return gone
     }
 
     /// The next due timer, which is not in the order from then on.
