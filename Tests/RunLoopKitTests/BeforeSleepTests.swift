@@ -185,6 +185,38 @@ struct BeforeSleepTests {
         #expect(left.value?.trace == nil)
     }
 
+    @Test("R2: keys are released outside all locks: of work done, cancelled, moved, or left when the thread ends")
+    func keysReleased() async {
+        struct Key: Hashable {
+            let number: Int
+            let held: LoopUserInDeinit
+
+            static func == (left: Key, right: Key) -> Bool { left.number == right.number }
+            func hash(into hasher: inout Hasher) { hasher.combine(number) }
+        }
+        let (trace, atEnd) = (Trace(), Trace())
+        let beforeEnd = await onLoopThread { loop in
+            func request(_ number: Int, order: Int = 0, _ trace: Trace) {
+                let key = Key(number: number, held: LoopUserInDeinit(of: loop, trace))
+                loop.performBeforeWaiting(key, order: order) { trace.note("work \(number)") }
+                if number == 2 { loop.cancelBeforeWaiting(key) }
+            }
+            occupy(loop)
+            request(1, trace)
+            request(2, trace)
+            request(3, trace)
+            request(3, order: 1, trace)
+            loop.run(for: .zero)
+            let beforeEnd = trace.all
+            request(4, atEnd)
+            return beforeEnd
+        }
+        let freed = "freed, modes: [\"default\"]"
+        #expect(beforeEnd.filter { $0 == freed }.count == 4)
+        #expect(beforeEnd.filter { $0 != freed } == ["work 1", "work 3"])
+        #expect(atEnd.all == [freed])
+    }
+
     @Test("All work that many threads request is done")
     func storm() async throws {
         let worker = try WorkerThread(name: "before")

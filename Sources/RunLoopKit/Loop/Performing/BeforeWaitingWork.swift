@@ -52,6 +52,8 @@ extension EventRunLoop {
 }
 
 /// The work that a loop does once before it waits. One observer of the loop does all work of one lane.
+///
+/// What is taken out of the state is released outside the lock: the deinit of a key, or of what a body holds, is foreign code.
 final class BeforeWaitingWork: Sendable {
     struct Lane: Hashable, Sendable {
         let order: Int
@@ -75,6 +77,8 @@ final class BeforeWaitingWork: Sendable {
     }
 
     private struct Work: Sendable {
+        /// The object that is the key in `works`, so that whoever takes the work out has the last reference to it.
+        let key: Key
         let lane: Lane
         /// Its number in the queue; a queue entry with another number is obsolete.
         let number: UInt64
@@ -117,13 +121,14 @@ final class BeforeWaitingWork: Sendable {
                 state.works[key]?.body = body
                 return (.replaced, former)
             }
-            state.works[key] = Work(lane: lane, number: state.nextNumber, body: body)
+            // Removed first: otherwise the dictionary would keep the former key.
+            state.works[key] = nil
+            state.works[key] = Work(key: key, lane: lane, number: state.nextNumber, body: body)
             let isNew = state.queues[lane] == nil
             state.queues[lane, default: Queue()].append(key, number: state.nextNumber, deadline: deadline)
             state.nextNumber += 1
             return (isNew ? .addedToNewLane : .added, former)
         }
-        // The replaced body is released outside the lock.
         _ = consume former
         return reception
     }
@@ -154,27 +159,31 @@ final class BeforeWaitingWork: Sendable {
     }
 
     private func takeFirst(of lane: Lane, before end: UInt64) -> (@Sendable () -> Void)? {
-        state.withLock { state in
-            guard var queue = state.queues.removeValue(forKey: lane) else { return nil }
+        let (work, passed): (Work?, [Key]) = state.withLock { state in
+            guard var queue = state.queues.removeValue(forKey: lane) else { return (nil, []) }
             defer { state.queues[lane] = queue }
             while queue.begin < queue.keys.count, queue.keys[queue.begin].number < end {
                 let (key, number) = queue.keys[queue.begin]
                 queue.begin += 1
                 guard state.works[key]?.number == number else { continue }
-                return state.works.removeValue(forKey: key)?.body
+                return (state.works.removeValue(forKey: key), [])
             }
+            let passed = queue.keys[..<queue.begin].map(\.key)
             queue.keys.removeFirst(queue.begin)
             queue.begin = 0
-            return nil
+            return (nil, passed)
         }
+        _ = consume passed
+        return work?.body
     }
 
     /// The loop has ended: frees the queued work, and accepts no more.
     func close() {
-        let works = state.withLock { state in
-            defer { state = State(isClosed: true) }
-            return state.works
+        let former = state.withLock { state in
+            let former = state
+            state = State(isClosed: true)
+            return former
         }
-        _ = consume works
+        _ = consume former
     }
 }
