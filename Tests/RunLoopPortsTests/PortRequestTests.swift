@@ -296,6 +296,22 @@ struct PortRequestTests {
         }
     }
 
+    @Test("R23, R56: a reply that is read by a run nested in an observer ends the wait before the outer run sleeps")
+    func readBeforeSleep() async throws {
+        let server = Server(Self.echo)
+        try await onLoop { loop in
+            let remote = try RemotePort(to: server.port)
+            let observer = LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
+                loop.run(mode: "reply", returnAfterSourceHandled: true)
+            }
+            loop.add(observer, to: "reply")
+            // Without a timeout: a sleep in spite of the reply exceeds the suite's time limit.
+            #expect(try remote.request(PortMessage(id: 4), receiveTimeout: nil, mode: "reply").id == 4)
+            #expect(!observer.isValid)
+            server.end()
+        }
+    }
+
     @Test("R56: several threads make requests on one port, and each gets its own replies")
     func severalThreads() async throws {
         let server = Server(Self.echo)

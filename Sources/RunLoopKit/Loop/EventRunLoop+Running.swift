@@ -13,6 +13,10 @@ struct Activation {
     var completion: RunCompletion?
     /// True in the first turn and in the turn after a drain: these do not check the main queue early (R16).
     var skipsLook = true
+
+    /// Whether the current turn is the last one, and so must not sleep any more. The completion may have been set since the turn
+    /// began, by a run nested in an observer of `beforeWaiting`.
+    var isOver: Bool { completion?.isSet == true || deadline.hasPassed }
 }
 
 extension EventRunLoop {

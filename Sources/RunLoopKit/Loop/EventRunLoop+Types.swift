@@ -78,7 +78,8 @@ extension LoopPhase {
 }
 
 /// A condition that ends a run besides its timeout. It is set once, from any thread; a caller on another thread than the loop's
-/// wakes the loop afterwards. The run notices at the end of the turn, even if it was set during a nested run.
+/// wakes the loop afterwards. The run notices before it sleeps and at the end of the turn, even if it was set during a nested
+/// run.
 package final class RunCompletion: Sendable {
     private let flag = Atomic<Bool>(false)
     /// What the thread waits for while the run sleeps, for readers of its stack.

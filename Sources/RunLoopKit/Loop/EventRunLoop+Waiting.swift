@@ -79,7 +79,7 @@ extension EventRunLoop {
                 mainQueueFirst: mainQueueFirst,
                 isFresh: isFresh
             )
-            if case .nothing = arrival, !activation.deadline.hasPassed { continue }
+            if case .nothing = arrival, !activation.isOver { continue }
             return arrival
         }
         return sleepWithoutDescriptors(activation)
@@ -126,6 +126,7 @@ extension EventRunLoop {
 
     /// Nil for no limit.
     private func timeToWait(_ activation: Activation) -> Duration? {
+        if activation.completion?.isSet == true { return .zero }
         let outlook = activation.mode.timerOutlook
         if outlook.isEmpty && activation.deadline == .distantFuture { return nil }
         let now = ClockReading.now(withWall: outlook.hasWallClockTimers)
@@ -243,7 +244,7 @@ extension EventRunLoop {
                 mainQueueFirst: false,
                 isFresh: false
             )
-            if case .nothing = arrival, !activation.deadline.hasPassed, !prepareToWait(in: activation.mode) { continue }
+            if case .nothing = arrival, !activation.isOver, !prepareToWait(in: activation.mode) { continue }
             return arrival
         }
     }
