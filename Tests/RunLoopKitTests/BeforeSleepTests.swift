@@ -162,6 +162,30 @@ struct BeforeSleepTests {
         #expect(trace == ["a begins", "a ends", "b", "nested run over"])
     }
 
+    @Test("R23: work requested by a run nested in a late observer is done before the outer run sleeps")
+    func requestedInsideObserver() async {
+        let (result, trace) = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.performBeforeWaiting("early") { trace.note("early") }
+            loop.add(
+                LoopObserver(activities: .beforeWaiting, order: 1, repeats: false) { _, _ in
+                    loop.perform(in: "inner", wake: false) {
+                        loop.performBeforeWaiting("late") {
+                            trace.note("late")
+                            loop.stop()
+                        }
+                    }
+                    loop.run(mode: "inner", for: .zero)
+                    trace.note("nested run over")
+                }
+            )
+            return (loop.run(for: .seconds(60)), trace.all)
+        }
+        #expect(result == .stopped)
+        #expect(trace == ["early", "nested run over", "late"])
+    }
+
     @Test("R2: work left when the thread ends is released; cancelled and replaced work is released at once")
     func released() async {
         let left = Box<WeakTrace?>(nil)

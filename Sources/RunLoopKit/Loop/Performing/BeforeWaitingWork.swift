@@ -1,4 +1,5 @@
 import Locking
+import Synchronization
 
 extension EventRunLoop {
     /// Runs `body` once, on the loop's thread, when the loop is about to sleep or its run ends: once for all the changes of a
@@ -40,8 +41,10 @@ extension EventRunLoop {
         case .added: break
         case .addedToNewLane: add(beforeWaiting.observer(of: lane), to: mode)
         }
-        // On its own thread the loop reaches the work without a wake-up, unless it may just have passed that point.
-        if !isOnOwnThread || heartbeat.pulse.phase == .beforeWaiting { wake.post() }
+        // On its own thread the loop reaches the work without a wake-up, unless it, or an outer run, may just have passed that
+        // point.
+        let mayHavePassed = heartbeat.pulse.phase == .beforeWaiting || outerWaitsAhead.load(ordering: .relaxed)
+        if !isOnOwnThread || mayHavePassed { wake.post() }
     }
 
     /// Frees the work of that key without doing it, if it has not begun; returns whether it had not begun. Any thread.
