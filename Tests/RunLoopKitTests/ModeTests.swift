@@ -39,6 +39,21 @@ struct ModeTests {
         #expect(removed == [false, false, false, false, false])
     }
 
+    @Test("R6: a loop that sleeps in a mode as that becomes common runs what waits for the common modes")
+    func becomesCommonAsleep() async {
+        let result = await onLoopThread { loop in
+            occupy(loop, "late")
+            loop.perform(wake: false) { loop.stop() }
+            let other = TestThread {
+                waitUntil { loop.isWaiting }
+                loop.addCommonMode("late")
+            }
+            defer { other.join() }
+            return loop.run(mode: "late", for: .seconds(60))
+        }
+        #expect(result == .stopped)
+    }
+
     @Test("R6: all kinds of items follow a mode into the common set; an invalidated item does not")
     func commonKinds() async {
         let found = await onLoopThread { loop in

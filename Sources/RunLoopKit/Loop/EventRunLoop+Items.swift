@@ -47,17 +47,22 @@ extension EventRunLoop {
     /// Whether the observer is in a mode, as for an ``EventSource``.
     public func contains(_ observer: LoopObserver, in mode: Mode = .default) -> Bool { hasAttached(observer, in: mode) }
 
-    /// Adds a mode to the common set permanently, and adds to the mode the items of ``Mode/common`` (R5, R6).
+    /// Adds a mode to the common set permanently, and adds to the mode the items of ``Mode/common`` (R5, R6). Takes effect at once,
+    /// even on a loop that sleeps in the mode. Any thread.
     public func addCommonMode(_ mode: Mode) {
         guard mode != .common else { return }
-        let (target, entered): (LoopMode, [any LoopItem]) = table.withLock { table in
+        if isOfParent { return LoopWarning.loopOfParent.make() }
+        let added: (target: LoopMode, entered: [any LoopItem])? = table.withLock { table in
             let target = table.mode(mode)
-            guard !target.isCommon.exchange(true, ordering: .acquiringAndReleasing) else { return (target, []) }
+            guard !target.isCommon.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
             return (target, table.commonItems.filter { item in (try? item.attach(to: target, of: self)) ?? false })
         }
-        for item in entered { item.didAttach(to: target, of: self) }
+        guard let added else { return }
+        for item in added.entered { item.didAttach(to: added.target, of: self) }
         blocks.modesChanged()
         requests.modesChanged()
+        // The mode now serves what waits for the common modes, and on main the main queue, which its epoll set lacks.
+        wakeUpFromElsewhere()
     }
 
     /// The loop's modes in the order of their creation; the default mode is the first. Any thread.

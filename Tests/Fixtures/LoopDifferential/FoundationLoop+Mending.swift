@@ -43,6 +43,13 @@ extension FoundationLoop {
         _ = simulated_kernel_set_readable(wakeFd, true)
     }
 
+    /// R6: wakes the loop if another thread has made a mode common.
+    func wakeForCommonMode(_ place: Place) {
+        guard case .mode(let mode) = place, !player.commonModes.contains(mode), player.isOnOtherThread else { return }
+        guard !simulated_kernel_is_readable(wakeFd), player.meets(.commonFromElsewhere) else { return }
+        _ = simulated_kernel_set_readable(wakeFd, true)
+    }
+
     /// R38: adds the observers in order, before Foundation adds them in any order.
     func addCommonObservers(to place: Place) {
         guard case .mode(let mode) = place, !player.commonModes.contains(mode) else { return }

@@ -74,6 +74,7 @@ extension FoundationLoop {
     func addCommonMode(_ place: Place) {
         addCommonObservers(to: place)
         lookingAtNewTimers { unsafe CFRunLoopAddCommonMode(loop.ref, mode(place)) }
+        wakeForCommonMode(place)
         if player.isOnMain, place != .mode(0) { mainCommonModes.withLock { _ = $0.insert(place.name(player.suffix)) } }
     }
 
