@@ -88,7 +88,9 @@ public final class EventTimer: Sendable {
         guard interval.isFinite else { throw RunLoopError(.invalidInterval) }
         // Within ±292 years, the range of a Duration in nanoseconds; a Double beyond it cannot be converted.
         let clamped = min(max(interval, -9e9), 9e9)
-        self.init(every: .nanoseconds(Int64(clamped * 1e9)), order: order, callback)
+        let nanoseconds = Int64(clamped * 1e9)
+        // A fraction of a nanosecond counts as one, as in a Duration.
+        self.init(every: .nanoseconds(interval > 0 ? max(1, nanoseconds) : nanoseconds), order: order, callback)
     }
 }
 
