@@ -212,6 +212,74 @@ struct DescriptorTests {
         #expect(turns < 10, "a level-triggered descriptor that nobody reads must not turn the nested run")
     }
 
+    @Test("R23, R37: a source in its callout is not taken for closed by a nested run that finds it in a queue")
+    func queuedInsideCallout() async throws {
+        let (pipe, ahead) = (try Pipe(), try Pipe())
+        pipe.write("x")
+        let (events, callsBefore, valid) = await onLoopThread { loop in
+            let events = Box(DescriptorSource.Events())
+            let (calls, callsBefore, callsAhead) = (Counter(), Box(0), Counter())
+            let source = DescriptorSource(descriptor: pipe.reader) { _, seen in
+                events.value.formUnion(seen)
+                guard calls.increment() == 32 else { return }
+                // Here it is ready again, and leaves the sets of both modes until this call ends.
+                loop.run(mode: "b", for: .zero)
+                // Here it is still in the queue. This is the delivery with which the loop checks the descriptor.
+                loop.run(mode: "a", for: .zero)
+            }
+            @Sendable func deliver(in mode: EventRunLoop.Mode) {
+                loop.run(mode: mode, for: .seconds(60), returnAfterSourceHandled: true)
+            }
+            try? loop.add(source, to: "a")
+            for _ in 0..<31 { deliver(in: "a") }
+            try? loop.add(source, to: "b")
+            // The other source is harvested alone, and so comes first in the next harvest.
+            _ = pipe.read()
+            ahead.write("x")
+            let first = DescriptorSource(descriptor: ahead.reader) { _, _ in
+                guard callsAhead.increment() == 2 else { return }
+                callsBefore.value = calls.value
+                deliver(in: "b")
+            }
+            try? loop.add(first, to: "a")
+            deliver(in: "a")
+            pipe.write("x")
+            // Both sources take turns.
+            for _ in 0..<4 { deliver(in: "a") }
+            return (events.value, callsBefore.value, source.isValid)
+        }
+        #expect(callsBefore == 31, "the source waits in the queue while the first one's callout runs")
+        #expect(events == .readable)
+        #expect(valid)
+    }
+
+    @Test("R23, R37: a descriptor closed in its callout, with a duplicate alive, does not keep a nested run busy")
+    func closedInCallout() async throws {
+        let pipe = try Pipe()
+        pipe.write("x")
+        let (events, turns) = await onLoopThread { loop in
+            let (events, turns) = (Box<[DescriptorSource.Events]>([]), Counter())
+            // Keeps the registration alive in the kernel after the close.
+            let duplicate = dup(pipe.reader)
+            defer { close(duplicate) }
+            try? loop.add(
+                DescriptorSource(descriptor: pipe.reader) { _, seen in
+                    events.value.append(seen)
+                    guard events.value.count == 1 else { return loop.stop() }
+                    pipe.closeReader()
+                    let observer = LoopObserver(activities: .beforeTimers) { _, _ in turns.increment() }
+                    loop.add(observer)
+                    loop.run(for: .milliseconds(20))
+                    observer.invalidate()
+                }
+            )
+            loop.run(for: .seconds(60))
+            return (events.value, turns.value)
+        }
+        #expect(events == [.readable, .closed], "the source is told after its callout")
+        #expect(turns < 10, "the nested run sleeps")
+    }
+
     @Test(
         "R37: closing a descriptor under its source, with a duplicate alive, gives a closed event; others continue"
     )

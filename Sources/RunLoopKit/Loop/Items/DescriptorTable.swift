@@ -29,7 +29,8 @@ struct DescriptorTable: Sendable {
         /// The harvest to which `events` belong.
         var harvest: UInt64 = 0
         var isQueued = false
-        /// Removed from the epoll set while the source is in its callout elsewhere, so that a nested run does not spin on it.
+        /// Removed from the epoll set while the source is in its callout elsewhere, so that a nested run does not spin on it. Events
+        /// that were harvested before are dropped: the kernel reports a descriptor again that is added again.
         var isMuted = false
         /// Another file was opened under the descriptor's number.
         var isClosed = false
@@ -122,14 +123,18 @@ extension DescriptorTable {
     }
 
     mutating func mute(_ ticket: Int, in poller: Poller) {
-        guard let slot = slots[ticket], !slot.isMuted, !slot.isClosed else { return }
-        if poller.remove(slot.source.descriptor) != nil { return markClosed(ticket) }
+        guard let slot = slots[ticket], !slot.isMuted else { return }
         slots[ticket]?.isMuted = true
+        guard !slot.isClosed, poller.remove(slot.source.descriptor) != nil else { return }
+        // The callout has closed it. If the file was duplicated its registration still exists, and only a new set gets rid of it.
+        slots[ticket]?.isClosed = true
+        needsNewSet = true
     }
 
     mutating func unmute(_ ticket: Int, in poller: Poller) {
         guard let slot = slots[ticket], slot.isMuted else { return }
         slots[ticket]?.isMuted = false
+        if slot.isClosed { return enqueue(ticket) }
         guard poller.isOpen else { return }  // a new set will contain it
         let failure = poller.add(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token)
         if failure != nil { markClosed(ticket) }
@@ -205,6 +210,7 @@ extension DescriptorTable {
     mutating func forgetExpected() { expected.removeAll() }
 
     private mutating func currentEvents(of slot: inout Slot, freshHarvest: UInt64?, poller: Poller) -> UInt32 {
+        if slot.isMuted { return 0 }
         if slot.isClosed { return UInt32(POLLNVAL) }
         // An edge is reported only once: it must not be dropped, whatever has happened to it since.
         if slot.source.isEdgeTriggered { return slot.events }
