@@ -22,7 +22,7 @@ public final class LocalPort: Sendable {
         /// `accepts` returned false.
         case peerNotAllowed = "peer_not_allowed"
         /// Its data does not begin like a message, or its kind is not one that a local port accepts.
-        case notAMessage = "not_aMessage"
+        case notAMessage = "not_a_message"
         case wrongLengths = "wrong_lengths"
         case tooManyComponents = "too_many_components"
         /// The descriptors that arrived do not match what the message says.

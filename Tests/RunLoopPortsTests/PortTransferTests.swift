@@ -203,6 +203,9 @@ struct PortTransferTests {
                 (Self.message() + [UInt8](repeating: 0, count: 150_000), [], .tooLarge),
                 (Self.message() + [UInt8](repeating: 0, count: 134_000), [Int32](repeating: 0, count: 253), .tooLarge),
             ]
+            for (_, _, reason) in cases {
+                #expect(reason.rawValue.allSatisfy { $0.isLowercase || $0 == "_" }, "names in logs are in snake case")
+            }
             for (index, (bytes, descriptors, reason)) in cases.enumerated() {
                 let socket = try Self.connect(name, directory.ports)
                 defer { close(socket) }
