@@ -33,9 +33,10 @@ extension PortReceiver {
     }
 
     /// Whether the connection may deliver now. If the handler is busy, on another thread or further up the stack, the
-    /// connection keeps its messages until that call is over (R23).
+    /// connection keeps its messages until that call is over (R23). A port that another thread has just closed delivers nothing.
     private func begin(_ connection: Connection) -> Bool {
         state.withLock { state in
+            guard state.isOpen else { return false }
             guard state.isDelivering else {
                 state.isDelivering = true
                 return true

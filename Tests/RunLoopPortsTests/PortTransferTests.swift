@@ -169,6 +169,21 @@ struct PortTransferTests {
         #expect(run.status == 0)
     }
 
+    @Test("R54: a loop that was about to deliver when another thread has invalidated the port delivers nothing")
+    func deliveryAfterClose() throws {
+        let calls = Counter()
+        let receiver = PortReceiver(options: LocalPort.Options()) { _ in calls.increment() }
+        let (ours, theirs) = try MessageSocket.pair()
+        let connection = PortReceiver.Connection(socket: theirs, peer: theirs.peer)
+        try receiver.insert(connection)
+        try ours.send(PortMessage(id: 1), kind: .message, timeout: .zero, to: nil)
+        try ours.send(PortMessage(id: 2), kind: .message, timeout: .zero, to: nil)
+        #expect(receiver.deliver(from: connection) == .perhapsMore)
+        receiver.close()
+        #expect(receiver.deliver(from: connection) == .nothing)
+        #expect(calls.value == 1)
+    }
+
     @Test("R57: a peer that sends an invalid message is dropped with the reason, and the others are served")
     func hostilePeers() async throws {
         let directory = TestDirectory()
