@@ -80,6 +80,30 @@ struct TimerHeapTests {
         for _ in 0..<300 { run.step() }
     }
 
+    @Test("R43, R49: a due timer whose clock is set back before the pass reaches it fires at its date, and is not lost")
+    func setBackInPass() async {
+        let (isTaken, isScheduled, fires) = await onLoopThread { loop in
+            let fires = Counter()
+            let date = WallClockInstant.now.advanced(by: .seconds(3600))
+            let timer = EventTimer(atWallClock: date) { _ in fires.increment() }
+            let mode = LoopMode(name: "mode", index: 0)
+            _ = try? timer.attach(to: mode, of: loop)
+            defer { timer.invalidate() }
+            // The pass begins two hours later than it reaches the timer.
+            var late = ClockReading.now(withWall: true)
+            late.wall += 7_200_000_000_000
+            let taken = mode.withTimers { timers in
+                _ = timers.collectDue(at: late)
+                return timers.takeDue()
+            }
+            timer.fireIfDue(at: .now(withWall: true), in: mode, of: loop)
+            return (taken === timer, mode.timerOutlook.wallFire == date.nanoseconds, fires.value)
+        }
+        #expect(isTaken)
+        #expect(isScheduled)
+        #expect(fires == 0)
+    }
+
     @Test("R49: a conversion between the clocks keeps the extreme values and stops at zero")
     func translation() {
         let now = ClockReading(monotonic: 100, wall: 1_000)

@@ -31,7 +31,11 @@ extension EventTimer {
             guard !state.isFiring, let callback = state.callback else { return nil }
             if let loop, state.places.loop !== loop { return nil }
             // Another timer's callout may have moved it to a date that has been reached since then.
-            if let now, state.date.nanoseconds > now.time(on: state.date.clock), !state.date.hasPassed { return nil }
+            if let now, state.date.nanoseconds > now.time(on: state.date.clock), !state.date.hasPassed {
+                // It was moved by another thread, and is scheduled. Or the clock was set back, and it is in no queue any more.
+                schedule(state)
+                return nil
+            }
             state.isFiring = true
             // Removed from the other queues too, so that a nested run neither fires it nor waits for it.
             state.places.forEach { other, ticket in
