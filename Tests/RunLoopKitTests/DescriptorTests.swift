@@ -105,6 +105,29 @@ struct DescriptorTests {
         #expect(code == .descriptorInUse)
     }
 
+    @Test("Also while the first source's callout has run the loop; the first one continues")
+    func watchedTwiceInsideCallout() async throws {
+        let pipe = try Pipe()
+        pipe.write("x")
+        let (codes, events) = await onLoopThread { loop in
+            let codes = Box<[RunLoopError.Code?]>([])
+            let events = Box<[DescriptorSource.Events]>([])
+            try? loop.add(
+                DescriptorSource(descriptor: pipe.reader) { source, seen in
+                    events.value.append(seen)
+                    guard events.value.count == 1 else { return }
+                    loop.run(for: .zero)
+                    let second = DescriptorSource(descriptor: source.descriptor) { _, _ in }
+                    codes.value.append(refusal(of: second, by: loop, in: .default))
+                }
+            )
+            for _ in 0..<2 { loop.run(for: .seconds(60), returnAfterSourceHandled: true) }
+            return (codes.value, events.value)
+        }
+        #expect(codes == [.descriptorInUse])
+        #expect(events == [.readable, .readable])
+    }
+
     @Test("R36: a hundred busy sources get equal shares of the turns")
     func roundRobin() async throws {
         // More than one harvest takes.

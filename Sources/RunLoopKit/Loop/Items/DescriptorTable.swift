@@ -69,6 +69,7 @@ extension DescriptorTable {
         in poller: Poller,
         for wakeUp: WakeUp
     ) throws(RunLoopError) -> Int {
+        if isMuted(source.descriptor) { throw RunLoopError(.descriptorInUse) }
         let ticket = freeTickets.last ?? slots.count
         let token = nextSerial << 32 | UInt64(ticket)
         try openSet(of: poller, for: wakeUp)
@@ -138,6 +139,12 @@ extension DescriptorTable {
         guard poller.isOpen else { return }  // a new set will contain it
         let failure = poller.add(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token)
         if failure != nil { markClosed(ticket) }
+    }
+
+    /// Whether the descriptor is a muted source's: the kernel would not refuse it a second time, because the set lacks it.
+    private func isMuted(_ descriptor: Int32) -> Bool {
+        guard let ticket = ticketOfDescriptor[descriptor], let slot = slots[ticket], slot.isMuted else { return false }
+        return !slot.isClosed && run_loop_identify(descriptor) == slot.file
     }
 
     private mutating func markClosed(_ ticket: Int) {
