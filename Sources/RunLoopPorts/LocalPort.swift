@@ -105,6 +105,8 @@ extension LocalPort {
 
     fileprivate func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
         guard isValid else { throw RunLoopError(.portInvalid) }
+        // That of a mode that became common: it had no caller who could be told.
+        _ = receiver.takeFailure()
         try loop.attach(source: anchor, to: mode)
         if let failure = receiver.takeFailure() {
             loop.remove(anchor, from: mode)

@@ -169,6 +169,22 @@ struct PortTransferTests {
         #expect(run.status == 0)
     }
 
+    @Test("R54: a port that a mode could not take as it became common can still be added to others")
+    func failedCommonMode() async throws {
+        try await onLoop { loop in
+            let port = LocalPort { _ in }
+            let (_, theirs) = try MessageSocket.pair()
+            try port.receiver.adopt(theirs)
+            // The mode refuses the port's connection: its descriptor is watched there already.
+            try loop.add(DescriptorSource(descriptor: theirs.descriptor) { _, _ in }, to: "late")
+            try loop.add(port, to: .common)
+            loop.addCommonMode("late")
+            #expect(failure { try loop.add(port, to: "other") } == nil)
+            #expect(loop.contains(port, in: "other"))
+            port.invalidate()
+        }
+    }
+
     @Test("R54: a loop that was about to deliver when another thread has invalidated the port delivers nothing")
     func deliveryAfterClose() throws {
         let calls = Counter()
