@@ -41,6 +41,8 @@ struct TurnTallyTests {
         #expect(histogram.count == 1_000)
         #expect((1_000...1_125).contains(histogram.length(ofShare: 0.5)))
         #expect(histogram.length(ofShare: 0.98) < 2_000)
+        #expect(histogram.length(ofShare: .nan) == histogram.length(ofShare: 0))
+        #expect(histogram.length(ofShare: .infinity) == histogram.length(ofShare: 1))
         #expect((90_000_000...90_000_001).contains(histogram.length(ofShare: 0.99)))
         #expect((histogram + histogram).count == 2_000 && (histogram + TurnHistogram()) == histogram)
         let shorter = TurnHistogram(counts: counts, longest: 90_000_000)

@@ -31,11 +31,11 @@ public struct TurnHistogram: Hashable, Sendable {
     /// The length, in nanoseconds, that the given share of the turns did not exceed: at most an eighth (or 64 ns) too long, and
     /// never longer than the longest turn. Zero without a turn.
     ///
-    /// - Parameter share: 0 to 1; 0.5 is the median.
+    /// - Parameter share: 0 to 1; 0.5 is the median. A number outside is clamped, and NaN is 0.
     public func length(ofShare share: Double) -> UInt64 {
         let all = count
         guard all > 0 else { return 0 }
-        let wanted = max(1, UInt64((Double(all) * min(max(share, 0), 1)).rounded(.up)))
+        let wanted = share > 0 ? max(1, UInt64((Double(all) * min(share, 1)).rounded(.up))) : 1
         var seen: UInt64 = 0
         for (index, count) in counts.enumerated() {
             seen &+= count
