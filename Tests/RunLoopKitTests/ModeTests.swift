@@ -39,6 +39,55 @@ struct ModeTests {
         #expect(removed == [false, false, false, false, false])
     }
 
+    @Test("R6: a common item that was removed from each mode by name stays recorded until it ends, and no longer")
+    func endsInNoMode() async throws {
+        let pipe = try Pipe()
+        let (before, after) = await onLoopThread { loop in
+            let (source, observer) = (EventSource { _ in }, LoopObserver { _, _ in })
+            let descriptor = DescriptorSource(descriptor: pipe.reader) { _, _ in }
+            let timers = (0..<2).map { _ in EventTimer(after: .seconds(60)) { _ in } }
+            loop.add(source, to: .common)
+            loop.add(observer, to: .common)
+            try? loop.add(descriptor, to: .common)
+            for timer in timers { loop.add(timer, to: .common) }
+            loop.remove(source)
+            loop.remove(observer)
+            loop.remove(descriptor)
+            for timer in timers { loop.remove(timer) }
+            func areRecorded() -> [Bool] {
+                [loop.contains(source, in: .common), loop.contains(observer, in: .common)]
+                    + [loop.contains(descriptor, in: .common)] + timers.map { loop.contains($0, in: .common) }
+            }
+            let before = areRecorded()
+            source.invalidate()
+            observer.invalidate()
+            descriptor.invalidate()
+            timers[0].invalidate()
+            timers[1].fire()
+            return (before, areRecorded())
+        }
+        #expect(before == [true, true, true, true, true])
+        #expect(after == [false, false, false, false, false])
+    }
+
+    @Test("R6, R41: a timer recorded for the common modes of a loop is on that loop, even while it is in no mode")
+    func recordedElsewhere() async {
+        let (isOnOther, isOnThis) = await onLoopThread { loop in
+            let timer = EventTimer(after: .seconds(60)) { _ in }
+            TestThread {
+                EventRunLoop.current.add(timer, to: .common)
+                EventRunLoop.current.remove(timer)
+                loop.add(timer)
+            }.join()
+            let wasRefused = !loop.contains(timer)
+            // The other loop has ended.
+            loop.add(timer)
+            return (wasRefused, loop.contains(timer))
+        }
+        #expect(isOnOther)
+        #expect(isOnThis)
+    }
+
     @Test("R6: a loop that sleeps in a mode as that becomes common runs what waits for the common modes")
     func becomesCommonAsleep() async {
         let result = await onLoopThread { loop in

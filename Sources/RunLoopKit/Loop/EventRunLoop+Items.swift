@@ -93,14 +93,20 @@ extension EventRunLoop {
     }
 
     private func attachToCommon(_ item: some LoopItem) throws(RunLoopError) {
-        let entered = try table.withLock { table throws(RunLoopError) in
+        let entered: [LoopMode] = try table.withLock { table throws(RunLoopError) in
             guard !table.hasEnded else { throw RunLoopError(.loopEnded) }
-            item.willRecordAsCommon()
-            let entered = try enter(item, table.commonModes)
-            // After the last step that can fail, and under the lock that `forgetCommon` takes: an invalid item is never
-            // left recorded.
-            table.record(item)
-            return entered
+            // Before the first `attach`: an item that ends after that knows where it is recorded.
+            item.noteCommon(true, on: self)
+            do throws(RunLoopError) {
+                let entered = try enter(item, table.commonModes)
+                // After the last step that can fail, and under the lock that `forgetCommon` takes: an invalid item is never
+                // left recorded.
+                table.record(item)
+                return entered
+            } catch {
+                if !table.isCommonItem(item) { item.noteCommon(false, on: self) }
+                throw error
+            }
         }
         for target in entered { item.didAttach(to: target, of: self) }
     }
@@ -134,7 +140,11 @@ extension EventRunLoop {
             if let target = table.withLock({ $0.existing(mode) }) { detach(item, from: target) }
             return
         }
-        let targets = table.withLock { table in table.forget(item) ? table.commonModes : [] }
+        let targets: [LoopMode] = table.withLock { table in
+            guard table.forget(item) else { return [] }
+            item.noteCommon(false, on: self)
+            return table.commonModes
+        }
         for target in targets { detach(item, from: target) }
     }
 

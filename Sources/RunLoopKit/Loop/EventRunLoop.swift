@@ -114,6 +114,7 @@ public final class EventRunLoop: Sendable {
             for item in mode.items { detach(item, from: mode) }
             mode.withDescriptors { $1.close() }
         }
+        for item in common { item.noteCommon(false, on: self) }
         _ = consume common
         clockWatch.close(losses: wake.losses)
         wake.close()

@@ -62,6 +62,9 @@ enum KnownDifference: String, CaseIterable, Sendable {
     /// R6, avoided: an item of the common modes stays one. Foundation denies
     /// this for a timer that has been removed from each mode by name.
     case commonTimerInNoMode
+    /// R6, avoided: an item that has ended is no longer one of the common modes. In Foundation it stays one if it was in no mode
+    /// when it ended.
+    case endedCommonItem
     /// R63, avoided: the date of a mode's next timer does not include timers in their callout. Foundation includes them.
     case earliestOfFiringTimer
     /// R58, avoided: a mode that becomes common while it runs serves the

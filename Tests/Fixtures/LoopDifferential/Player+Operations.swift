@@ -154,6 +154,7 @@ extension Player {
             {
                 return
             }
+            if place == .common, !loop.isValid(item), meets(.endedCommonItem) { return }
             note("\(item) in \(place): \(loop.contains(item, in: place))")
         case .isValid(let item): note("\(item) valid: \(loop.isValid(item))")
         case .isSignalled(let source): note("source \(source) signalled: \(loop.isSignalled(source))")

@@ -50,6 +50,8 @@ public final class DescriptorSource: Sendable {
     private struct State: Sendable {
         /// The ticket is the descriptor table's.
         var places: [ItemPlace<Int>] = []
+        /// The loops that record it for all their common modes.
+        var commonLoops: [EventRunLoop] = []
         var isCalled = false
         var isMuted = false
         /// Nil once invalid.
@@ -98,10 +100,12 @@ public final class DescriptorSource: Sendable {
 
     /// Removes it permanently from all loops and modes, and frees the handler. Any thread; a running handler completes.
     public func invalidate() {
-        let (places, handler) = state.withLock { state in (state.places, state.handler.take()) }
+        let (places, commonLoops, handler) = state.withLock { state in
+            (state.places, state.commonLoops.take(), state.handler.take())
+        }
         guard handler != nil else { return }
         for place in places { place.loop.detach(self, from: place.mode) }
-        for place in places { place.loop.forgetCommon(self) }
+        for loop in commonLoops { loop.forgetCommon(self) }
     }
 
     var epollEvents: UInt32 {
@@ -188,6 +192,10 @@ extension DescriptorSource: LoopItem {
     }
 
     func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
+
+    func noteCommon(_ isRecorded: Bool, on loop: EventRunLoop) {
+        state.withLock { $0.commonLoops.noteCommon(isRecorded, on: loop) }
+    }
 
     /// The kernel wakes a sleeping loop for events, but not for a source that was found closed because of this one.
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) {

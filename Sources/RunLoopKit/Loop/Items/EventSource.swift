@@ -27,6 +27,8 @@ public final class EventSource: Sendable {
     private struct State: Sendable {
         /// The ticket says whether the source is in the mode's queue of signalled sources.
         var places: [ItemPlace<Bool>] = []
+        /// The loops that record it for all their common modes.
+        var commonLoops: [EventRunLoop] = []
         var isSignalled = false
         var isPerforming = false
         /// A pass reached the source while it was performing, and left the signal to be queued again at the end.
@@ -96,13 +98,13 @@ public final class EventSource: Sendable {
     /// Removes it permanently from all loops and modes, calls `onCancel` for each, and frees the callback. Any thread; a running
     /// call completes.
     public func invalidate() {
-        let (places, perform) = state.withLock { state in
+        let (places, commonLoops, perform) = state.withLock { state in
             state.isSignalled = false
-            return (state.places, state.perform.take())
+            return (state.places, state.commonLoops.take(), state.perform.take())
         }
         guard perform != nil else { return }
         for place in places { place.loop.detach(self, from: place.mode) }
-        for place in places { place.loop.forgetCommon(self) }
+        for loop in commonLoops { loop.forgetCommon(self) }
     }
 
     /// Queues the source in every mode in whose queue it is not.
@@ -195,6 +197,10 @@ extension EventSource: LoopItem {
     }
 
     func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
+
+    func noteCommon(_ isRecorded: Bool, on loop: EventRunLoop) {
+        state.withLock { $0.commonLoops.noteCommon(isRecorded, on: loop) }
+    }
 
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) {
         onSchedule?(loop, EventRunLoop.Mode(mode.name))

@@ -8,8 +8,9 @@ protocol LoopItem: AnyObject, Sendable {
     /// Takes the item out of a mode. False if it was not there.
     func detach(from mode: LoopMode) -> Bool
     func isAttached(to mode: LoopMode) -> Bool
-    /// Called before the item is added to all common modes, under the lock that guards what is recorded for them.
-    func willRecordAsCommon()
+    /// Called before a loop records the item for all common modes, and when it no longer does. The item remembers the loop: if it
+    /// is removed from each mode by name it is still recorded, and when it then ends, it must be forgotten there.
+    func noteCommon(_ isRecorded: Bool, on loop: EventRunLoop)
 
     /// Called after a successful `attach` or `detach`, outside all locks, once per loop and mode (R33).
     func didAttach(to mode: LoopMode, of loop: EventRunLoop)
@@ -17,7 +18,6 @@ protocol LoopItem: AnyObject, Sendable {
 }
 
 extension LoopItem {
-    func willRecordAsCommon() {}
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) {}
     func didDetach(from mode: LoopMode, of loop: EventRunLoop) {}
 }
@@ -37,6 +37,25 @@ extension Array {
     /// Removes and returns the place in a mode.
     mutating func leave<Ticket>(_ mode: LoopMode) -> ItemPlace<Ticket>? where Element == ItemPlace<Ticket> {
         firstIndex { $0.mode === mode }.map { remove(at: $0) }
+    }
+}
+
+extension Array where Element == EventRunLoop {
+    /// For an item that can be on several loops: those that record it for all common modes.
+    mutating func noteCommon(_ isRecorded: Bool, on loop: EventRunLoop) {
+        removeAll { $0 === loop }
+        if isRecorded { append(loop) }
+    }
+}
+
+extension Optional where Wrapped == EventRunLoop {
+    /// For an item that can be on one loop: that which records it for all common modes.
+    mutating func noteCommon(_ isRecorded: Bool, on loop: EventRunLoop) {
+        if isRecorded {
+            self = self ?? loop
+        } else if self === loop {
+            self = nil
+        }
     }
 }
 

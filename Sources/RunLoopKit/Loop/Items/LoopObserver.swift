@@ -16,6 +16,8 @@ public final class LoopObserver: Sendable {
 
     private struct State: Sendable {
         var places: [ItemPlace<Void>] = []
+        /// The loop that records it for all its common modes.
+        var commonLoop: EventRunLoop?
         var isCalled = false
         /// Nil once invalid.
         var callback: Boxed?
@@ -45,10 +47,12 @@ public final class LoopObserver: Sendable {
 
     /// Removes it permanently from all modes, and frees the callback. Any thread; a running callback completes.
     public func invalidate() {
-        let (places, callback) = state.withLock { state in (state.places, state.callback.take()) }
+        let (places, commonLoop, callback) = state.withLock { state in
+            (state.places, state.commonLoop.take(), state.callback.take())
+        }
         guard callback != nil else { return }
         for place in places { place.loop.detach(self, from: place.mode) }
-        places.first?.loop.forgetCommon(self)
+        commonLoop?.forgetCommon(self)
     }
 
     /// Calls it, unless it is invalid or in its own callout further up the stack (R23, R39). The loop's thread.
@@ -69,7 +73,8 @@ extension LoopObserver: LoopItem {
     func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool {
         try state.withLock { state throws(RunLoopError) in
             guard state.callback != nil else { throw RunLoopError(.itemInvalid) }
-            guard state.places.allSatisfy({ $0.loop === loop }) else { throw RunLoopError(.itemOnOtherLoop) }
+            let present = state.places.first?.loop ?? state.commonLoop
+            guard present == nil || present === loop else { throw RunLoopError(.itemOnOtherLoop) }
             guard !state.places.isIn(mode) else { return false }
             state.places.append(ItemPlace(loop: loop, mode: mode, ticket: ()))
             mode.withObservers { observers in
@@ -89,6 +94,10 @@ extension LoopObserver: LoopItem {
     }
 
     func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
+
+    func noteCommon(_ isRecorded: Bool, on loop: EventRunLoop) {
+        state.withLock { $0.commonLoop.noteCommon(isRecorded, on: loop) }
+    }
 }
 
 extension EventRunLoop {

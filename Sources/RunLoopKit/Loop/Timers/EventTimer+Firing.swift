@@ -79,19 +79,19 @@ extension EventTimer {
     private struct Remains {
         let callback: Boxed?
         let places: TimerPlaces
-        let isCommon: Bool
+        let commonLoop: EventRunLoop?
 
         /// Ends the timer: from here on it is in no mode and has no callback.
         init(taking state: inout State) {
             callback = state.callback.take()
             places = state.places.take()
-            isCommon = state.isCommon
+            commonLoop = state.commonLoop.take()
             places.leaveQueues()
         }
     }
 
     private func release(_ remains: consuming Remains) {
-        if remains.isCommon { remains.places.loop?.forgetCommon(self) }
+        remains.commonLoop?.forgetCommon(self)
     }
 }
 
@@ -101,9 +101,8 @@ extension EventTimer: LoopItem {
     func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool {
         try state.withLock { state throws(RunLoopError) in
             guard state.callback != nil else { throw RunLoopError(.itemInvalid) }
-            guard state.places.loop == nil || state.places.loop === loop else {
-                throw RunLoopError(.itemOnOtherLoop)
-            }
+            let present = state.places.loop ?? state.commonLoop
+            guard present == nil || present === loop else { throw RunLoopError(.itemOnOtherLoop) }
             guard !state.places.isIn(mode) else { return false }
             let (date, isFiring) = (state.date, state.isFiring)
             let ticket = mode.withTimers { timers in
@@ -129,8 +128,9 @@ extension EventTimer: LoopItem {
 
     func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
 
-    /// Before the first `attach` for all common modes: a caller that ends the timer after that knows that it is recorded.
-    func willRecordAsCommon() { state.withLock { $0.isCommon = true } }
+    func noteCommon(_ isRecorded: Bool, on loop: EventRunLoop) {
+        state.withLock { $0.commonLoop.noteCommon(isRecorded, on: loop) }
+    }
 
     /// A sleeping loop does not know the new date yet (R27).
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) { loop.wakeUpFromElsewhere() }

@@ -24,8 +24,8 @@ public final class EventTimer: Sendable {
         var date: TimerDate
         var places = TimerPlaces()
         var isFiring = false
-        /// Whether the loop may have recorded it for all common modes.
-        var isCommon = false
+        /// The loop that records it for all its common modes.
+        var commonLoop: EventRunLoop?
         /// The date to which the callout in progress has moved the timer.
         var movedTo: UInt64?
         /// Nil once invalid.
