@@ -38,7 +38,7 @@ public struct RunLoopError: Error, Hashable, Sendable {
             "descriptor_in_use",
             "The descriptor is watched in this mode already; use one source for it, or dup() it."
         )
-        /// The process is out of descriptors, memory or watches. See `underlying`.
+        /// The process is out of descriptors, memory or watches. See `errno`.
         public static let outOfResources = Code(
             "out_of_resources",
             "The process is out of descriptors or memory; raise its limits."
@@ -53,7 +53,7 @@ public struct RunLoopError: Error, Hashable, Sendable {
             "request_timed_out",
             "The loop did not come to the request in time, and will not run it; see what keeps it busy."
         )
-        /// The system could not start a thread. See `underlying`.
+        /// The system could not start a thread. See `errno`.
         public static let threadNotStarted = Code(
             "thread_not_started",
             "No thread could be started; raise the limits on processes and memory."
