@@ -209,6 +209,37 @@ struct BeforeSleepTests {
         #expect(left.value?.trace == nil)
     }
 
+    @Test("Work that is requested and cancelled many times, in a mode that does not run, takes no memory")
+    func cancelledOften() async {
+        final class Key: Hashable, Sendable {
+            let freed: Counter
+
+            init(_ freed: Counter) { self.freed = freed }
+
+            deinit { freed.increment() }
+
+            static func == (left: Key, right: Key) -> Bool { left === right }
+            func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+        }
+        let freed = Counter()
+        let (freedBefore, trace) = await onLoopThread { loop in
+            let trace = Trace()
+            for number in 0..<1000 {
+                let key = Key(freed)
+                loop.performBeforeWaiting(key, in: "other") { trace.note("\(number)") }
+                // One of a hundred stays.
+                if number % 100 != 50 { loop.cancelBeforeWaiting(key) }
+            }
+            let freedBefore = freed.value
+            occupy(loop, "other")
+            loop.run(mode: "other", for: .zero)
+            return (freedBefore, trace.all)
+        }
+        #expect(freedBefore > 900)
+        #expect(trace == (0..<10).map { "\(100 * $0 + 50)" })
+        #expect(freed.value == 1000)
+    }
+
     @Test("R2: keys are released outside all locks: of work done, cancelled, moved, or left when the thread ends")
     func keysReleased() async {
         struct Key: Hashable {

@@ -98,6 +98,16 @@ final class BeforeWaitingWork: Sendable {
             keys.append((key, number))
             self.deadline = min(self.deadline, deadline)
         }
+
+        /// If most entries are obsolete, because their work was cancelled while the mode did not run: removes these, and returns
+        /// their keys.
+        mutating func sweep(_ works: [Key: Work]) -> [Key] {
+            guard keys.count > max(32, 2 * works.count) else { return [] }
+            let obsolete = keys.filter { works[$0.key]?.number != $0.number }.map(\.key)
+            keys.removeAll { works[$0.key]?.number != $0.number }
+            begin = 0
+            return obsolete
+        }
     }
 
     private struct State: Sendable {
@@ -117,22 +127,26 @@ final class BeforeWaitingWork: Sendable {
         in lane: Lane,
         deadline: MonotonicInstant
     ) -> Reception {
-        let (reception, former): (Reception, Work?) = state.withLock { state in
-            guard !state.isClosed else { return (.refused, nil) }
+        let (reception, former, obsolete): (Reception, Work?, [Key]) = state.withLock { state in
+            guard !state.isClosed else { return (.refused, nil, []) }
             let former = state.works[key]
             if former?.lane == lane {
                 state.works[key]?.body = body
-                return (.replaced, former)
+                return (.replaced, former, [])
             }
             // Removed first: otherwise the dictionary would keep the former key.
             state.works[key] = nil
             state.works[key] = Work(key: key, lane: lane, number: state.nextNumber, body: body)
             let isNew = state.queues[lane] == nil
-            state.queues[lane, default: Queue()].append(key, number: state.nextNumber, deadline: deadline)
+            var queue = state.queues.removeValue(forKey: lane) ?? Queue()
+            queue.append(key, number: state.nextNumber, deadline: deadline)
+            let obsolete = queue.sweep(state.works)
+            state.queues[lane] = queue
             state.nextNumber += 1
-            return (isNew ? .addedToNewLane : .added, former)
+            return (isNew ? .addedToNewLane : .added, former, obsolete)
         }
         _ = consume former
+        _ = consume obsolete
         return reception
     }
 
