@@ -6,7 +6,8 @@ extension EventRunLoop {
     /// present and future (R6). Adding twice has no effect.
     public func add(_ source: EventSource, to mode: Mode = .default) { attachOrWarn(source, to: mode) }
 
-    /// Removes a source from a mode; from ``Mode/common``: from each common mode.
+    /// Removes a source from a mode; from ``Mode/common``: from each common mode. An item that is removed from a common mode by name
+    /// still counts as added to ``Mode/common``: modes that become common later get it.
     ///
     /// A run whose mode is then empty finishes when its current turn ends. The removal does not wake the loop: a loop that
     /// sleeps, and loses its last item to another thread, sleeps on until its run times out or something wakes it. To end it,
