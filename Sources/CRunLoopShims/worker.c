@@ -54,10 +54,10 @@ int run_loop_start_thread(pthread_t *thread, const char *name, const sigset_t *m
     return error;
 }
 
-// The signals that a worker leaves to other threads: all except those that a thread causes itself and those that profilers and
-// stack captures send. libdispatch makes the same choice for its threads.
+// The signals that a worker leaves to other threads: all except those that a thread causes itself, those that profilers and stack
+// captures send, and the one of run_loop_interrupt. libdispatch makes the same choice for its threads, except for the last.
 static void deferred_signals(sigset_t *mask) {
-    static const int open[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
+    static const int open[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP, SIGURG};
     sigfillset(mask);
     for (size_t i = 0; i < sizeof open / sizeof *open; i++) { sigdelset(mask, open[i]); }
 }

@@ -27,6 +27,11 @@ struct FaultTests {
         #expect(try scenario("closed-asleep") == ["first: 8", "rounds: 100", "whole: 32", "sets: 0, bells: 0"])
     }
 
+    @Test("R25: a worker thread whose loop's descriptors are closed in its sleep wakes and ends")
+    func closedAsleepInWorker() throws {
+        #expect(try scenario("closed-worker") == ["answered: true", "ended: true"])
+    }
+
     @Test("R25: loops that get each other's descriptor numbers are not confused")
     func swapped() throws {
         #expect(try scenario("swapped") == ["sets: 8, bells: 8", "left: 0"])

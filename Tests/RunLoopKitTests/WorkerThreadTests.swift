@@ -157,7 +157,7 @@ struct WorkerThreadTests {
     }
 
     @Test(
-        "A worker leaves the process's signals to other threads, except SIGPROF and those a thread causes itself"
+        "A worker leaves the process's signals to other threads, except SIGPROF, SIGURG and those a thread causes itself"
     )
     func signals() async {
         let masks = await onLoopThread { _ -> (starter: Set<Int32>, worker: Set<Int32>) in
@@ -171,7 +171,7 @@ struct WorkerThreadTests {
         }
         #expect(masks.starter == [])
         #expect(masks.worker.isSuperset(of: [SIGHUP, SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGALRM, SIGWINCH]))
-        let open = [SIGPROF, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPIPE]
+        let open = [SIGPROF, SIGURG, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPIPE]
         #expect(masks.worker.isDisjoint(with: open))
     }
 

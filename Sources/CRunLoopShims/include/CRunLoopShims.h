@@ -154,7 +154,7 @@ int run_loop_start_thread(
     pthread_t *thread, const char *name, const sigset_t *mask, void (*body)(void *_Nonnull context), void *context);
 
 /// The same with a mask for threads that run the server's code: the caller's with all other signals blocked except those that a
-/// thread causes itself, and SIGPROF.
+/// thread causes itself, SIGPROF and SIGURG.
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 
 /// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.

@@ -46,6 +46,22 @@ func closedWhileAsleep() {
     say("sets: \(descriptors(of: "eventpoll").count), bells: \(descriptors(of: "eventfd").count)")
 }
 
+/// As before, for a thread of the library's own, which blocks most signals.
+func closedWhileWorkerSleeps() {
+    // What this thread blocks, the worker blocks, too.
+    var none = sigset_t()
+    unsafe sigemptyset(&none)
+    unsafe pthread_sigmask(SIG_SETMASK, &none, nil)
+    guard let worker = try? WorkerThread(name: "worker") else { return say("no thread") }
+    waitUntilAsleep(worker.loop)
+    faults_close_from(3)
+    let answer = Counter()
+    worker.loop.perform { answer.increment() }
+    say("answered: \(waitUntil { answer.value > 0 })")
+    worker.stop()
+    say("ended: \(worker.join(timeout: .seconds(10)))")
+}
+
 /// As before, but the numbers are free: the loops take each other's numbers.
 func swappedNumbers() {
     let workers = (0..<8).map { _ in Worker() }

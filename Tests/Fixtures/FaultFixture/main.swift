@@ -6,6 +6,7 @@ import Glibc
 switch CommandLine.arguments.dropFirst().first {
 case "closed-awake": closedWhileAwake()
 case "closed-asleep": closedWhileAsleep()
+case "closed-worker": closedWhileWorkerSleeps()
 case "swapped": swappedNumbers()
 case "closed-set": closedAlone("eventpoll")
 case "closed-bell": closedAlone("eventfd")
