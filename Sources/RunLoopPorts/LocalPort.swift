@@ -88,8 +88,8 @@ public final class LocalPort: Sendable {
     /// Whether it accepts messages.
     public var isValid: Bool { anchor.isValid }
 
-    /// Ends the port permanently: removes it from all loops, releases the name, and closes all connections. Undelivered messages
-    /// are dropped; a running handler completes.
+    /// Ends the port permanently: removes it from all loops, releases the name, closes all connections, and frees the callbacks.
+    /// Undelivered messages are dropped; a running handler completes.
     public func invalidate() {
         anchor.invalidate()
         receiver.close()

@@ -8,7 +8,7 @@ import RunLoopKit
 extension PortReceiver {
     /// Delivers one message of a connection to the handler. Drops the connection if it sent anything else.
     func deliver(from connection: Connection) -> DescriptorSource.Finding {
-        guard begin(connection) else { return .nothing }
+        guard let handler = begin(connection) else { return .nothing }
         defer { end() }
         switch space.withLock({ $0.receive(from: connection.socket, sentBy: connection.peer) }) {
         case .message(let storage) where storage.header.kind != .reply:
@@ -29,22 +29,22 @@ extension PortReceiver {
     func drop(_ connection: Connection, _ reason: LocalPort.DropReason) {
         forget(connection)
         connection.socket.hangUp()
-        options.onDrop?(PortPeer(connection.peer), reason)
+        options?.onDrop?(PortPeer(connection.peer), reason)
     }
 
-    /// Whether the connection may deliver now. If the handler is busy, on another thread or further up the stack, the
+    /// The handler, if the connection may deliver now. If the handler is busy, on another thread or further up the stack, the
     /// connection keeps its messages until that call is over (R23). A port that another thread has just closed delivers nothing.
-    private func begin(_ connection: Connection) -> Bool {
+    private func begin(_ connection: Connection) -> LocalPort.Boxed? {
         state.withLock { state in
-            guard state.isOpen else { return false }
+            guard let handler = state.callbacks?.handler else { return nil }
             guard state.isDelivering else {
                 state.isDelivering = true
-                return true
+                return handler
             }
-            guard let source = state.watched[connection.socket.descriptor]?.source else { return false }
+            guard let source = state.watched[connection.socket.descriptor]?.source else { return nil }
             state.passedOver.append(source.descriptor)
             for presence in state.presences { presence.loop.remove(source, from: presence.mode) }
-            return false
+            return nil
         }
     }
 
@@ -63,6 +63,6 @@ extension PortReceiver {
         _ = state.withLock { $0.watched.removeValue(forKey: watched.socket.descriptor) }
         watched.socket.hangUp()
         watched.source.invalidate()
-        options.onDrop?(PortPeer(run_loop_peer()), .outOfDescriptors)
+        options?.onDrop?(PortPeer(run_loop_peer()), .outOfDescriptors)
     }
 }

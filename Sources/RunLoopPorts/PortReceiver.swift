@@ -30,8 +30,15 @@ final class PortReceiver: Sendable {
         let source: DescriptorSource
     }
 
+    /// What the holder has passed to the port.
+    struct Callbacks: Sendable {
+        let handler: LocalPort.Boxed
+        let options: LocalPort.Options
+    }
+
     struct State: Sendable {
-        fileprivate(set) var isOpen = true
+        /// Nil once closed.
+        fileprivate(set) var callbacks: Callbacks?
         var presences: [Presence] = []
         fileprivate var listener: Listener?
         fileprivate var listening: DescriptorSource?
@@ -44,18 +51,18 @@ final class PortReceiver: Sendable {
         var passedOver: [Int32] = []
     }
 
-    let options: LocalPort.Options
-    let handler: LocalPort.Boxed
     /// Where it is, for the threads that wait for it.
     let place = PortPlace()
-    let state = ForkSafeMutex(State())
+    let state: ForkSafeMutex<State>
     /// Held while a message is received, which never blocks.
     let space = ForkSafeMutex(ReceiveSpace())
 
     init(options: LocalPort.Options, _ callback: @escaping LocalPort.Callback) {
-        self.options = options
-        self.handler = LocalPort.Boxed(call: callback)
+        state = ForkSafeMutex(State(callbacks: Callbacks(handler: LocalPort.Boxed(call: callback), options: options)))
     }
+
+    /// Nil once closed.
+    var options: LocalPort.Options? { state.withLock { $0.callbacks?.options } }
 
     deinit { shutDown() }
 
@@ -66,17 +73,15 @@ final class PortReceiver: Sendable {
         ) { _ in }
     }
 
-    /// Closes all connections and releases the name; notifies the holder, the first time only (R55).
-    func close() {
-        if shutDown() { options.onInvalidation?() }
-    }
+    /// Closes all connections and releases the name; notifies the holder, the first time only (R55), and frees the callbacks.
+    func close() { shutDown()?.options.onInvalidation?() }
 
+    /// Returns the callbacks, the first time only.
     @discardableResult
-    private func shutDown() -> Bool {
+    private func shutDown() -> Callbacks? {
         let former = state.withLock { state in
             let former = state
             state = State()
-            state.isOpen = false
             place.note([])
             return former
         }
@@ -86,7 +91,7 @@ final class PortReceiver: Sendable {
             watched.socket.hangUp()
             watched.source.invalidate()
         }
-        return former.isOpen
+        return former.callbacks
     }
 }
 
@@ -95,7 +100,7 @@ final class PortReceiver: Sendable {
 extension PortReceiver {
     private func enter(_ presence: Presence) {
         state.withLock { state in
-            guard state.isOpen else { return }
+            guard state.callbacks != nil else { return }
             state.presences.append(presence)
             state.tell(place)
             do throws(RunLoopError) {
@@ -144,6 +149,7 @@ extension PortReceiver {
 
     /// Accepts one connection; the kernel reports readiness again if there are more.
     func accept(from listener: Listener) {
+        guard let options else { return }
         var peer = run_loop_peer()
         switch listener.accept(&peer) {
         case .connection(let socket):
@@ -165,7 +171,7 @@ extension PortReceiver {
         let fd = connection.socket.descriptor
         let source = DescriptorSource(reading: fd) { [weak self] in self?.deliver(from: connection) ?? .nothing }
         try state.withLock { state throws(RunLoopError) in
-            guard state.isOpen else { throw RunLoopError(.portInvalid) }
+            guard state.callbacks != nil else { throw RunLoopError(.portInvalid) }
             do throws(RunLoopError) {
                 for presence in state.presences { try presence.loop.add(source, to: presence.mode) }
             } catch {

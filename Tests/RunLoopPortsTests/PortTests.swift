@@ -98,6 +98,33 @@ struct PortTests {
         }
     }
 
+    @Test("R54: an invalidated port frees its callbacks, even if it is kept; received messages stay")
+    func callbacksFreed() async throws {
+        try await onLoop { loop in
+            let message = Box<ReceivedMessage?>(nil)
+            func makePort() -> (LocalPort, WeakTrace) {
+                let held = Trace()
+                var options = LocalPort.Options()
+                options.onInvalidation = { held.note("invalid") }
+                let port = LocalPort(options: options) { received in
+                    held.note("message")
+                    message.value = received
+                }
+                return (port, WeakTrace(held))
+            }
+            let (port, held) = makePort()
+            try loop.add(port)
+            let remote = try RemotePort(to: port)
+            try remote.send(PortMessage(id: 3))
+            loop.run { message.value != nil }
+            #expect(held.trace?.all == ["message"])
+            port.invalidate()
+            #expect(held.trace == nil)
+            #expect(message.value?.id == 3)
+            withExtendedLifetime((port, remote)) {}
+        }
+    }
+
     @Test("R9, R54: a port without a connection keeps its mode from being empty")
     func keepsModeAlive() async throws {
         try await onLoop { loop in
@@ -215,4 +242,10 @@ struct PortTests {
             #expect(failure { _ = try RemotePort(PortName("gone"), in: directory.ports) } == .noSuchPort)
         }
     }
+}
+
+private struct WeakTrace: Sendable {
+    weak let trace: Trace?
+
+    init(_ trace: Trace) { self.trace = trace }
 }
