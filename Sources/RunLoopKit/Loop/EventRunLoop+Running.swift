@@ -75,8 +75,7 @@ extension EventRunLoop {
     /// Pushes the activation, runs it, and restores the outer one (R12).
     private func activate(_ activation: inout Activation, for timeout: Duration?) -> RunResult {
         let outer = heartbeat.pulse
-        let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
-        let outerIsFromElsewhere = stopIsFromElsewhere.exchange(false, ordering: .relaxed)
+        let outerStops = stopRequests.exchange(0, ordering: .acquiringAndReleasing)
         let outerModeStop = activation.mode.stopRequested.exchange(false, ordering: .acquiringAndReleasing)
         let outerConsumed = wake.wasConsumed.exchange(false, ordering: .relaxed)
         let outerWaits = waitsAhead.exchange(false, ordering: .relaxed)
@@ -89,10 +88,9 @@ extension EventRunLoop {
         notify(.exit, in: activation.mode)
         // A stop by another thread that this run has not answered, because it ended for another reason in that turn, applies to
         // the outer run: the other thread does not know about nested runs. A stop by this thread was for this run (R22).
-        let isLeft = stopRequested.exchange(outerStop, ordering: .acquiringAndReleasing) && result != .stopped
-        let isFromElsewhere = stopIsFromElsewhere.exchange(outerIsFromElsewhere, ordering: .relaxed)
-        let passesOn = isLeft && isFromElsewhere && outer.phase != .idle
-        if passesOn { requestStop(fromElsewhere: true) }
+        let stops = stopRequests.exchange(outerStops, ordering: .acquiringAndReleasing)
+        let passesOn = stops & Stop.fromElsewhere != 0 && result != .stopped && outer.phase != .idle
+        if passesOn { stopRequests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing) }
         activation.mode.stopRequested.store(outerModeStop, ordering: .releasing)
         // With a turn number of its own, so that a watcher sees the return as a transition even if the phase is the same as
         // before.
@@ -101,7 +99,7 @@ extension EventRunLoop {
         outerWaitsAhead.store(anyOuterWaits, ordering: .relaxed)
         // A wake-up that the nested run has consumed may have been meant for the outer run, which may be about to sleep.
         let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
-        if outer.phase != .idle, hasConsumed || (outerWaits && (outerStop || passesOn)) { wake.post() }
+        if outer.phase != .idle, hasConsumed || (outerWaits && (outerStops != 0 || passesOn)) { wake.post() }
         return result
     }
 
@@ -149,7 +147,7 @@ extension EventRunLoop {
     }
 
     private func isStopped(_ mode: LoopMode) -> Bool {
-        stopRequested.load(ordering: .acquiring) || mode.stopRequested.load(ordering: .acquiring)
+        stopRequests.load(ordering: .acquiring) != 0 || mode.stopRequested.load(ordering: .acquiring)
     }
 
     private func hasTimedOut(_ activation: Activation) -> Bool {

@@ -26,10 +26,8 @@ public final class EventRunLoop: Sendable {
     let wake = WakeUp()
     let mainQueue = MainQueue()
     let clockWatch = ClockWatch()
-    /// For the innermost activation. A stop while none runs is cleared by the start of the next one (R22).
-    let stopRequested = Atomic<Bool>(false)
-    /// Whether another thread has made that stop, or one of several. Written before `stopRequested`, which releases it.
-    let stopIsFromElsewhere = Atomic<Bool>(false)
+    /// `Stop` bits, for the innermost activation. A stop while none runs is cleared by the start of the next one (R22).
+    let stopRequests = Atomic<UInt8>(0)
     /// Whether the current turn of the innermost activation has still to reach its wait or its poll; and whether an outer
     /// activation has. The loop's thread; relaxed.
     let waitsAhead = Atomic<Bool>(false)
@@ -45,6 +43,12 @@ public final class EventRunLoop: Sendable {
     let generation = Atomic<UInt32>(run_loop_generation())
     /// Nil for a main thread that was not seen when this library was loaded: see `LoopThread.main()`.
     let pthread: pthread_t?
+
+    /// Who has stopped an activation. In one word: a run that begins or ends at that moment sees all of a stop or nothing.
+    enum Stop {
+        static let own: UInt8 = 1
+        static let fromElsewhere: UInt8 = 2
+    }
 
     struct Owner: Sendable {
         var thread: LoopThread?
@@ -145,15 +149,10 @@ extension EventRunLoop {
     public func stop() {
         guard heartbeat.pulse.phase != .idle else { return }
         let isFromElsewhere = !isOnOwnThread
-        requestStop(fromElsewhere: isFromElsewhere)
+        stopRequests.bitwiseOr(isFromElsewhere ? Stop.fromElsewhere : Stop.own, ordering: .acquiringAndReleasing)
         // If the loop itself calls this after its turn's wait, the turn's end sees it; a wake-up would remain for the next
         // run's first sleep.
         if isFromElsewhere || waitsAhead.load(ordering: .relaxed) { wake.post() }
-    }
-
-    func requestStop(fromElsewhere: Bool) {
-        if fromElsewhere { stopIsFromElsewhere.store(true, ordering: .relaxed) }
-        stopRequested.store(true, ordering: .releasing)
     }
 
     /// Ends the innermost activation of this mode, at the latest when the activations nested in it have ended, and wakes the
