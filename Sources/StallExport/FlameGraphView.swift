@@ -25,7 +25,12 @@ public struct FlameGraphView: ReportExporter {
 
     /// JSON that can be placed into a script element: only this character could end the element.
     static func embedded(_ json: [UInt8]) -> [UInt8] {
-        Array(String(decoding: json, as: UTF8.self).replacing("<", with: "\\u003c").utf8)
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(json.count)
+        for byte in json {
+            if byte == UInt8(ascii: "<") { bytes += "\\u003c".utf8 } else { bytes.append(byte) }
+        }
+        return bytes
     }
 
     /// The data of samples: the page shows the graph without a table.

@@ -129,10 +129,7 @@ struct PrometheusExporter: ReportExporter {
     }
 
     private static func label(_ name: String, _ value: String) -> String {
-        let escaped = plain(value).replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing(
-            "\n",
-            with: "\\n"
-        )
+        let escaped = plain(value).escaped { ["\\": "\\\\", "\"": "\\\"", "\n": "\\n"][$0] }
         return "\(name)=\"\(escaped)\""
     }
 }

@@ -110,8 +110,9 @@ struct TableExporter: ReportExporter {
 
     private static func cell(_ text: String) -> String {
         var text = plain(text)
-        if let first = text.first, "=+-@".contains(first) { text = "'" + text }
-        guard text.contains(where: { $0 == "," || $0 == "\"" || $0.isNewline }) else { return text }
-        return "\"" + text.replacing("\"", with: "\"\"") + "\""
+        if let first = text.unicodeScalars.first, "=+-@".unicodeScalars.contains(first) { text = "'" + text }
+        // Line breaks are already visible.
+        guard text.unicodeScalars.contains(where: { $0 == "," || $0 == "\"" }) else { return text }
+        return "\"" + text.escaped { $0 == "\"" ? "\"\"" : nil } + "\""
     }
 }

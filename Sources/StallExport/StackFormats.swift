@@ -54,7 +54,7 @@ enum CollapsedStacks {
         for (key, weight) in stacks.weights {
             let names = [key.label] + key.calls.map { stacks.calls[$0].name }
             // These characters separate frames and lines.
-            let line = names.map { $0.replacing(";", with: ":").replacing("\n", with: " ") }.joined(separator: ";")
+            let line = names.map { $0.escaped { [";": ":", "\n": " "][$0] } }.joined(separator: ";")
             amounts[line, default: 0].addSaturated(weight.amount / divisor)
         }
         return amounts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.flatMap {

@@ -160,6 +160,18 @@ package struct WeightedStacks {
 /// Without characters that other programs would interpret.
 func plain(_ text: String) -> String { VisibleText.of(text, limit: 500) }
 
+extension String {
+    /// With replacements for some characters. Works by scalar: a "<" with an accent, or after a letter that joins it, is no
+    /// character of its own in Swift, but other programs see it.
+    func escaped(_ replacement: (Unicode.Scalar) -> String?) -> String {
+        var result = ""
+        for scalar in unicodeScalars {
+            if let text = replacement(scalar) { result += text } else { result.unicodeScalars.append(scalar) }
+        }
+        return result
+    }
+}
+
 extension Int64 {
     mutating func addSaturated(_ other: Int64) { self = addingSaturated(other) }
 }

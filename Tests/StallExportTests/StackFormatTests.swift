@@ -128,6 +128,24 @@ struct StackFormatTests {
         #expect(graph["t"] as? Int == 600_000_000)
     }
 
+    @Test("What a format escapes is escaped also where it joins a letter or an accent", arguments: [true, false])
+    func joined(isLetter: Bool) throws {
+        let name = { (mark: String) in isLetter ? "\u{D4E}" + mark : mark + "\u{338}" }
+        func bytes(_ format: ExportFormat, _ mark: String) throws -> [UInt8] {
+            let report = ExportSample.report([([ExportSample.frame(name(mark))], 1)], label: name(mark))
+            return Array(try ExportSample.export(format, [report]))
+        }
+        func escapes(_ format: ExportFormat, _ mark: String, as escape: String) throws -> Bool {
+            let (text, wanted) = (try bytes(format, mark), Array(name(escape).utf8))
+            return text.indices.contains { text[$0...].starts(with: wanted) }
+        }
+        #expect(try escapes(.svg, "<", as: "&lt;") && escapes(.svg, "&", as: "&amp;"))
+        #expect(try escapes(.html, "<", as: "\\u003c"))
+        #expect(try escapes(.prometheus, "\"", as: "\\\"") && escapes(.prometheus, "\\", as: "\\\\"))
+        #expect(try escapes(.csv, "\"", as: "\"\"") && escapes(.collapsed, ";", as: ":"))
+        #expect(try bytes(.csv, ",").count { $0 == UInt8(ascii: "\"") } == 2)
+    }
+
     @Test("In a flame graph a function is one box, whatever its lines")
     func merged() throws {
         let data = try ExportSample.text(.html).components(separatedBy: #"id="data">"#)[1].components(
