@@ -2,6 +2,8 @@ import Foundation
 import StallReports
 import Testing
 
+@testable import stall_monitor
+
 @Suite("Command defaults from a file", .timeLimit(.minutes(5)))
 struct CommandDefaultsTests {
     private let fixture: ReportsFixture
@@ -40,6 +42,20 @@ struct CommandDefaultsTests {
         // A directory given as an argument, or by the environment, comes before the file's.
         #expect(try run(reports, "list", fixture.root + "/none").status == 1)
         #expect(try run("gate judge: {max-stalls: 99}", "gate", fixture.path).output.contains("no run record"))
+    }
+
+    @Test("false switches off a flag that is on by default, and leaves another flag as it is")
+    func off() throws {
+        let path = fixture.root + "/flags.yaml"
+        try Data("watch: {breakpoints: false, quiet: false}\nlist: {index: true, no-pager: false}".utf8)
+            .write(to: URL(filePath: path))
+        let description = try CommandDescription.read(of: StallMonitorCommand.self)
+        func added(to words: String...) throws -> [String] {
+            try CommandDefaults(words, of: description, file: path).added
+        }
+        #expect(try added(to: "watch", "4711") == ["--no-breakpoints"])
+        #expect(try added(to: "watch", "--breakpoints", "4711") == [])
+        #expect(try added(to: "list") == ["--index"])
     }
 
     @Test("a mistake is reported with its line, even in another subcommand's part, and is wrong usage")

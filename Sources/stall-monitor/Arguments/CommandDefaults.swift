@@ -72,7 +72,9 @@ struct CommandDefaults {
             guard let option = options[key] else { continue }
             if option.kind == "flag" {
                 let isOn = try value.choice({ ["true": true, "false": false][$0] }, ["true", "false"])
-                words[key] = isOn ? ["--\(key)"] : []
+                // A flag that is on by default is switched off by its own opposite.
+                let word = isOn ? key : "no-\(key)"
+                words[key] = isOn || options[word] != nil ? ["--\(word)"] : []
             } else {
                 let values = option.isRepeating && value.node.sequence != nil ? try value.list() : [value]
                 for value in values { words[key, default: []] += ["--\(key)", try Self.text(value, of: option)] }
