@@ -50,6 +50,30 @@ struct ZoneTests {
         #expect(try run("show", String(late.fingerprint.rawValue), fixture.path, "--utc").output.contains("Days (UTC)"))
     }
 
+    @Test("an allowance ends with its last day in UTC, whatever the local zone")
+    func allowance() throws {
+        let path = fixture.root + "/budget.yaml"
+        func hasEnded(_ day: String, in zone: String) throws -> Bool {
+            let allowance = "allowances: [{fingerprint: aaaa, reason: known, owner: me, expires: \(day)}]"
+            try Data(allowance.utf8).write(to: URL(filePath: path))
+            let run = try CommandRun("gate", fixture.path, "--budget", path, environment: ["TZ": zone])
+            return run.output.contains("ended on \(day)")
+        }
+        func day(_ days: Int64) -> String {
+            String(Timestamp.now().advanced(byNanoseconds: days * 86_400_000_000_000).description.prefix(10))
+        }
+        // At any time it is another day than in UTC in one of these zones.
+        for zone in ["XYZ-14", "XYZ+12"] {
+            var isSameDay = false
+            while !isSameDay {
+                let (yesterday, today) = (day(-1), day(0))
+                let ended = (try hasEnded(yesterday, in: zone), try hasEnded(today, in: zone))
+                isSameDay = day(0) == today
+                #expect(!isSameDay || ended == (true, false), "\(zone)")
+            }
+        }
+    }
+
     @Test("the gate's text uses the local zone, with --utc UTC; JSON always uses UTC")
     func gate() throws {
         var killed = Sample.run()

@@ -173,7 +173,7 @@ struct BudgetOptions: ParsableArguments {
         result.limits.maxBlockedPercent = maxBlockedPercent
         result.limits.maxTurnP99Ns = maxTurnP99?.nanoseconds
         result.limits.maxTurnNs = maxTurn?.nanoseconds
-        result.today = CalendarDay(Timestamp.now().day)
+        result.today = CalendarDay(Timestamp.now().dayInUTC)
         if let path = budget ?? Self.defaultFile {
             let file = try BudgetFile(path: path)
             (result.rules, result.allowances) = (file.rules, file.allowances)

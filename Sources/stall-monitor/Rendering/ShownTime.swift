@@ -62,6 +62,9 @@ extension Timestamp {
     /// `2026-01-31`
     var day: String { String(shown.clock.prefix(10)) }
 
+    /// The day in UTC, whatever is shown.
+    var dayInUTC: String { String(description.prefix(10)) }
+
     /// `12:00`
     var timeOfDay: String { String(shown.clock.dropFirst(11).prefix(5)) }
 
