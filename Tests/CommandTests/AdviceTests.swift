@@ -114,6 +114,13 @@ struct StackTreeTests {
         )
     }
 
+    @Test("a stack's share is the time for which it was found, not the number of its samples")
+    func times() {
+        var stacks = [stack("aBm", count: 9), stack("cDm", count: 1)]
+        (stacks[0].sampledNs, stacks[1].sampledNs) = (100_000_000, 300_000_000)
+        #expect(lines(stacks) == ["100 % m", "75 % ▶ D", "75 % c", "25 % ▶ B", "25 % a"])
+    }
+
     @Test("consecutive library frames are folded, except the one that own code calls")
     func folds() {
         let folded = ["… 3 library calls (--full shows them)", "100 % ▶ D", "100 % c", "100 % b", "100 % a"]
