@@ -3,6 +3,25 @@ import RegexBuilder
 import TestSupport
 import Testing
 
+@testable import stall_monitor
+
+@Suite("Times of samples")
+struct SampleScheduleTests {
+    @Test("a late sample misses those that were due before it, and none after the end")
+    func late() {
+        let schedule = SampleSchedule(intervalNs: 10, lengthNs: 100)
+        func next(_ last: Int64, _ now: Int64) -> [Int64] {
+            let next = schedule.next(after: last, now: now, end: 100)
+            return [next.moment, Int64(next.missed)]
+        }
+        #expect(next(10, 12) == [20, 0] && next(10, 20) == [20, 0])
+        #expect(next(10, 21) == [30, 1] && next(10, 45) == [50, 3])
+        // Due were 60, 70, 80 and 90: at the end there is no sample.
+        #expect(next(50, 1000) == [1000, 4] && next(90, 1000) == [1000, 0])
+        #expect(next(50, .max)[1] == 4 && next(.max, .min)[1] == 0)
+    }
+}
+
 @Suite("sample", .serialized, .timeLimit(.minutes(10)))
 struct SampleCommandTests {
     private func sample(_ target: TargetProcess, _ options: String...) throws -> CommandRun {

@@ -6,6 +6,20 @@ import StallReports
 struct SampleSchedule: Hashable {
     var intervalNs: Int64
     var lengthNs: Int64
+
+    /// The moment of the next sample, and the number of samples that were due before it and before the end.
+    ///
+    /// - Parameters:
+    ///   - last: When the last sample was due.
+    ///   - now: When it was finished.
+    ///   - end: No sample is due from then on.
+    func next(after last: Int64, now: Int64, end: Int64) -> (moment: Int64, missed: Int) {
+        let late = max(0, now.subtractingSaturated(last))
+        let steps = max(1, late.addingSaturated(intervalNs - 1) / intervalNs)
+        let left = max(0, end.subtractingSaturated(last).subtractingSaturated(1)) / intervalNs
+        let moment = last.addingSaturated(steps.multipliedSaturated(by: intervalNs))
+        return (moment, Int(clamping: min(steps - 1, left)))
+    }
 }
 
 /// Samples one process, once or repeatedly.
@@ -65,9 +79,8 @@ struct SampleRun {
             case .interrupted: return .interrupted
             }
             if !isQuiet { progress.show(rounds: rounds, elapsed: lastLook - started, of: schedule.lengthNs) }
-            let due = max(1, (InterruptibleWait.now - next + schedule.intervalNs - 1) / schedule.intervalNs)
-            missed += Int(due - 1)
-            next = next.addingSaturated(due.multipliedSaturated(by: schedule.intervalNs))
+            let following = schedule.next(after: next, now: InterruptibleWait.now, end: end)
+            (next, missed) = (following.moment, missed.addingSaturated(following.missed))
         }
         return .complete
     }
