@@ -82,9 +82,8 @@ public struct FlameGraphView: ReportExporter {
 
         init(_ report: StallReport) {
             (id, started, ns) = (report.id.description, report.startedAt.description, report.durationNs)
-            (state, kind, verdict) = (
-                report.state.rawValue, report.kind.rawValue, report.cause.verdict.canonical.rawValue
-            )
+            (state, kind) = (plain(report.state.rawValue), plain(report.kind.rawValue))
+            verdict = plain(report.cause.verdict.canonical.rawValue)
             (service, label) = (plain(report.service?.name ?? ""), plain(report.watched.label))
             (culprit, cause) = (plain(report.culpritName ?? ""), plain(report.cause.summary))
             fingerprint = report.fingerprint.description

@@ -50,6 +50,14 @@ public enum ExportFormat: String, CaseIterable, Sendable {
     /// Whether it cannot be shown on a terminal.
     public var isBinary: Bool { self == .pprof }
 
+    /// Whether everything is JSON: texts of reports may have any character in it.
+    package var isJSON: Bool {
+        switch self {
+        case .speedscope, .chrome, .firefox, .otlpLogs, .otlpMetrics, .sentry, .ndjson: true
+        case .html, .svg, .pprof, .collapsed, .prometheus, .csv: false
+        }
+    }
+
     /// An exporter for a single export.
     public func makeExporter() -> any ReportExporter {
         switch self {

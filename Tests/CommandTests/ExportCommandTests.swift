@@ -44,6 +44,29 @@ struct ExportCommandTests {
         }
     }
 
+    @Test("no text of a report reaches the terminal as a control character, in any format; JSON has it as an escape")
+    func hostile() throws {
+        let name = "a\u{9B}31m\u{7F}\u{202E}b"
+        var report = Sample.report(id: .make())
+        (report.kind, report.state) = (.init(rawValue: name), .init(rawValue: name))
+        (report.cause.verdict, report.severity) = (.init(rawValue: name), .init(rawValue: name))
+        (report.watched.label, report.metadata) = (name, [name: name])
+        try fixture.store.write(report)
+        let formats = [
+            "html", "svg", "speedscope", "collapsed", "chrome", "firefox", "otlp-logs", "otlp-metrics", "prometheus",
+            "sentry", "csv", "ndjson",
+        ]
+        for format in formats {
+            let run = try CommandRun("export", fixture.path, "--format", format)
+            #expect(run.status == 0, "\(run.errors)")
+            let controls = run.output.unicodeScalars.filter { (0x7F...0x9F).contains($0.value) || $0 == "\u{202E}" }
+            #expect(controls.isEmpty, "\(format)")
+        }
+        let json = try CommandRun("export", fixture.path, "--format", "ndjson").output
+        let reports = try json.split(separator: "\n").map { try StallReport(json: Array($0.utf8)) }
+        #expect(reports.contains(report))
+    }
+
     @Test("'-' is standard output; a note that there are no stalls goes to standard error")
     func nothing() throws {
         let run = try CommandRun("export", fixture.path, "--format", "ndjson", "--service", "none", "-o", "-")

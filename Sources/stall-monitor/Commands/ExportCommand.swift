@@ -48,7 +48,7 @@ struct ExportCommand: ParsableCommand {
         let sink = try ExportSink(path: output.file)
         var exporter = format.makeExporter()
         var count = 0
-        try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.begin(runs) })
+        try sink.write(shown(CommandFailure.wrapping { () throws(ReportError) in try exporter.begin(runs) }))
         let wanted = try CommandFailure.wrapping { () throws(ReportError) in
             try catalogs.stalls(of: chosen, names: names, &failures)
         }
@@ -56,9 +56,9 @@ struct ExportCommand: ParsableCommand {
             let report = attempt(&failures) { () throws(ReportError) in try catalogs.report(id) }
             guard let report, chosen.includes(report, names: names) else { continue }
             count += 1
-            try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.add(report) })
+            try sink.write(shown(CommandFailure.wrapping { () throws(ReportError) in try exporter.add(report) }))
         }
-        try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.end() })
+        try sink.write(shown(CommandFailure.wrapping { () throws(ReportError) in try exporter.end() }))
         try sink.finish()
         if let file = output.file {
             Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(file)")
@@ -66,6 +66,13 @@ struct ExportCommand: ParsableCommand {
             Output.note(chosen.nothingFound(among: catalogs.stalls.count, known.runs))
         }
         try ReportSources.report(failures)
+    }
+
+    /// JSON can contain characters of a report that a terminal interprets. On standard output they are escaped, as by other
+    /// commands.
+    private func shown(_ bytes: [UInt8]) -> [UInt8] {
+        guard output.file == nil, format.isJSON else { return bytes }
+        return Array(JSONText.escaped(String(decoding: bytes, as: UTF8.self)).utf8)
     }
 
     /// Unreadable reports are left out and reported at the end; reports deleted meanwhile to make room are ignored.
