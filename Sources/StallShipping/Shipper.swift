@@ -149,7 +149,8 @@ struct ShipmentQueue {
     /// The number of encoded shipments kept until they are sent; the files of others are read again.
     private static let madeLimit = 256
 
-    private var order: [ULID] = []
+    /// The ids of all known shipments. A slice, because its first elements are removed at no cost.
+    private var order: ArraySlice<ULID> = []
     private var known: [ULID: Shipment] = [:]
     private var made: [ULID: [UInt8]] = [:]
 
@@ -174,18 +175,25 @@ struct ShipmentQueue {
 
     /// Removes shipments that were sent, or never will be. A later version that was added in the meantime is kept.
     mutating func remove(_ shipments: [Shipment]) {
+        var gone: Set<ULID> = []
         for shipment in shipments where known[shipment.id] == shipment {
             known[shipment.id] = nil
             made[shipment.id] = nil
+            gone.insert(shipment.id)
         }
-        // An id that is added again is appended at the end, and must not also be at its former position.
-        order.removeAll { known[$0] == nil }
+        // An id that is added again is appended at the end, and must not also be at its former position. What was sent is among
+        // the first: after an outage a million others may wait.
+        var passed: [ULID] = []
+        while !gone.isEmpty, let id = order.popFirst() {
+            if gone.remove(id) == nil { passed.append(id) }
+        }
+        if !passed.isEmpty { order = passed + order }
     }
 
     /// Moves those that are still waiting to the end.
     mutating func moveToEnd(_ shipments: [Shipment]) {
         let moved = Set(shipments.map(\.id))
         guard !moved.isEmpty else { return }
-        order = order.filter { !moved.contains($0) } + order.filter(moved.contains)
+        order = order.filter { !moved.contains($0) } + order.filter(moved.contains)[...]
     }
 }

@@ -108,6 +108,11 @@ struct ShipmentQueueTests {
         queue.remove([later])
         queue.add(later, nil)
         #expect(queue.first(9) == [all[2], all[3], later] && queue.count == 3 && queue.bytes(of: later) == nil)
+        queue.remove([later, all[3], all[0]])
+        #expect(queue.first(9) == [all[2]] && queue.count == 1)
+        queue.add(all[3], nil)
+        queue.remove([all[2]])
+        #expect(queue.first(9) == [all[3]])
     }
 }
 
