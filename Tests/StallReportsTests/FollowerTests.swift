@@ -131,6 +131,32 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(report))
     }
 
+    @Test("a directory that appears, or is replaced, while the kernel drops events is followed")
+    func overflowBeside() throws {
+        let limit = try #require(Int(text(of: "/proc/sys/fs/inotify/max_queued_events")))
+        func flood(_ folder: String) throws {
+            for index in 0...limit {
+                let name = folder + (index.isMultiple(of: 2) ? "/even" : "/odd")
+                try #require(unsafe mkdir(name, 0o700) == 0 && rmdir(name) == 0)
+            }
+        }
+        var follower = try ReportFollower(path: directory.path)
+        #expect(try follower.next(timeout: .zero) == nil)
+        try flood(directory.root)
+        try directory.store.prepare()
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+
+        try flood(directory.path)
+        try #require(unsafe rename(directory.path, directory.path + ".old") == 0)
+        for report in [Sample.recovered(), Sample.recovered()] {
+            try directory.store.write(report)
+            #expect(try follower.next(timeout: Self.patience) == .report(report))
+        }
+        try flood(directory.path)
+        TemporaryDirectory.removeTree(directory.path)
+        #expect(try follower.next(timeout: Self.patience) == .directoryGone)
+    }
+
     @Test(
         "from now on: existing files are not read, later ones are returned, even if the kernel drops events"
     )

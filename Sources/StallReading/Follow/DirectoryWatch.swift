@@ -13,7 +13,7 @@ struct DirectoryWatch: ~Copyable {
         case written(String)
         /// A file with this name was removed or renamed.
         case removed(String)
-        /// The kernel has dropped events.
+        /// The kernel has dropped events about the directory's contents.
         case lost
     }
 
@@ -56,7 +56,7 @@ struct DirectoryWatch: ~Copyable {
         var changes: [Change] = []
         for event in try inotify.events() {
             if event.has(IN_Q_OVERFLOW) {
-                changes.append(.lost)
+                try recover(into: &changes)
             } else if case .directory(event.watch) = target {
                 try handle(event, into: &changes)
             } else if case .ancestor(event.watch, let child) = target, event.name.isEmpty || event.name == child {
@@ -64,6 +64,17 @@ struct DirectoryWatch: ~Copyable {
             }
         }
         return changes
+    }
+
+    /// Among the dropped events may be that the directory has appeared, gone or been replaced: it is watched anew.
+    private mutating func recover(into changes: inout [Change]) throws(ReportError) {
+        let wasThere = if case .directory = target { true } else { false }
+        switch (wasThere, try arm()) {
+        case (true, true): changes.append(.lost)
+        case (true, false): changes.append(.gone)
+        case (false, true): changes.append(.appeared)
+        case (false, false): break
+        }
     }
 
     private mutating func handle(_ event: Inotify.Event, into changes: inout [Change]) throws(ReportError) {
