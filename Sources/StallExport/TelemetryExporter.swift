@@ -39,8 +39,8 @@ struct TelemetryLogExporter: ReportExporter {
         var spanId: String?
 
         init(_ report: StallReport) {
-            timeUnixNano = "\(report.startedAt.unixNanoseconds)"
-            observedTimeUnixNano = "\(report.detectedAt.unixNanoseconds)"
+            timeUnixNano = Telemetry.time(report.startedAt)
+            observedTimeUnixNano = Telemetry.time(report.detectedAt)
             // OpenTelemetry's numbers for WARN, ERROR and FATAL.
             severityNumber = report.severity == .warning ? 13 : report.severity == .critical ? 21 : 17
             severityText = report.severity.rawValue
@@ -154,8 +154,8 @@ struct TelemetryMetricExporter: ReportExporter {
             sum = Sum(
                 dataPoints: metric.points.map { point in
                     Point(
-                        startTimeUnixNano: "\(run.startedAt.unixNanoseconds)",
-                        timeUnixNano: "\(run.updatedAt.unixNanoseconds)",
+                        startTimeUnixNano: Telemetry.time(run.startedAt),
+                        timeUnixNano: Telemetry.time(run.updatedAt),
                         asDouble: metric.value(of: point),
                         attributes: point.labels.map { .init($0.name, .string($0.value)) }
                     )
@@ -203,6 +203,9 @@ package enum Telemetry {
     package static func element(_ run: RunRecord) throws(ReportError) -> [UInt8] {
         try TelemetryMetricExporter.element(run)
     }
+
+    /// Nanoseconds since 1970. The field is unsigned: a receiver rejects the whole request with an earlier time. 0 means unknown.
+    static func time(_ moment: Timestamp) -> String { "\(max(0, moment.unixNanoseconds))" }
 
     struct Scope: Encodable { var name = "stall-monitor" }
 

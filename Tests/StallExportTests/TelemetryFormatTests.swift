@@ -48,6 +48,7 @@ struct TelemetryFormatTests {
     func logs() throws {
         var odd = ExportSample.reports[0]
         odd.trace = .init(traceID: "not a trace", spanID: "00f067aa0ba902b7")
+        odd.startedAt = Timestamp(seconds: -5)
         let requests = try lines(.otlpLogs, [ExportSample.reports[0], odd])
         let records = try requests.map { request in
             let resource = try #require((request["resourceLogs"] as? [[String: Any]])?.first)
@@ -58,6 +59,7 @@ struct TelemetryFormatTests {
         #expect(records[0]["severityNumber"] as? Int == 17 && records[0]["eventName"] as? String == "stall")
         #expect(records[0]["traceId"] as? String == "4bf92f3577b34da6a3ce929d0e0e4736")
         #expect(records[1]["traceId"] == nil && records[1]["spanId"] == nil)
+        #expect(records[1]["timeUnixNano"] as? String == "0")
         let attributes = try #require(records[0]["attributes"] as? [[String: Any]])
         let line = attributes.first { $0["key"] as? String == "code.line.number" }?["value"] as? [String: String]
         #expect(line == ["intValue": "12"])
