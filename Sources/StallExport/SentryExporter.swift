@@ -40,8 +40,16 @@ struct SentryExporter: ReportExporter {
                 "report": report.id.description, "duration": DurationText(nanoseconds: report.durationNs).description,
                 "pid": "\(report.process.pid)",
             ]
-            if let trace = report.trace {
-                contexts = ["trace": ["trace_id": plain(trace.traceID), "span_id": plain(trace.spanID ?? "")]]
+            if let trace = report.trace { add(trace) }
+        }
+
+        /// The trace context requires both identifiers.
+        private mutating func add(_ trace: StallReport.Trace) {
+            let span = trace.spanID.flatMap { Telemetry.identifier($0, digits: 16) }
+            if let span, let id = Telemetry.identifier(trace.traceID, digits: 32) {
+                contexts = ["trace": ["trace_id": id, "span_id": span]]
+            } else {
+                extra["trace"] = plain(trace.traceID)
             }
         }
 

@@ -69,8 +69,8 @@ struct TelemetryLogExporter: ReportExporter {
             for (name, value) in report.metadata.sorted(by: { $0.key < $1.key }) {
                 attributes.append(.init("stall.metadata." + plain(name), .string(plain(value))))
             }
-            traceId = report.trace.flatMap { Self.identifier($0.traceID, digits: 32) }
-            spanId = traceId.flatMap { _ in report.trace?.spanID.flatMap { Self.identifier($0, digits: 16) } }
+            traceId = report.trace.flatMap { Telemetry.identifier($0.traceID, digits: 32) }
+            spanId = traceId.flatMap { _ in report.trace?.spanID.flatMap { Telemetry.identifier($0, digits: 16) } }
         }
 
         /// What a receiver needs to compute the same figures as from the report itself.
@@ -103,11 +103,6 @@ struct TelemetryLogExporter: ReportExporter {
                 let place = frame.file.map { " (\(plain($0))\(frame.line.map { ":\($0)" } ?? ""))" } ?? ""
                 return plain(frame.function ?? "?") + place
             }.joined(separator: "\n")
-        }
-
-        /// A receiver rejects the whole request if the form is wrong.
-        private static func identifier(_ text: String, digits: Int) -> String? {
-            text.utf8.count == digits && text.allSatisfy { $0.isASCII && $0.isHexDigit } ? text : nil
         }
     }
 }
@@ -206,6 +201,11 @@ package enum Telemetry {
 
     /// Nanoseconds since 1970. The field is unsigned: a receiver rejects the whole request with an earlier time. 0 means unknown.
     static func time(_ moment: Timestamp) -> String { "\(max(0, moment.unixNanoseconds))" }
+
+    /// A trace's or span's identifier. Nil for another form: a receiver rejects the whole request then.
+    static func identifier(_ text: String, digits: Int) -> String? {
+        text.utf8.count == digits && text.allSatisfy { $0.isASCII && $0.isHexDigit } ? text : nil
+    }
 
     struct Scope: Encodable { var name = "stall-monitor" }
 

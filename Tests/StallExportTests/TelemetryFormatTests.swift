@@ -112,6 +112,21 @@ struct TelemetryFormatTests {
         #expect(events[0]["release"] as? String == "shop@1.2" && events[0]["level"] as? String == "error")
     }
 
+    @Test(
+        "Sentry: a trace context has both identifiers; a trace without a span is extra data",
+        arguments: [nil, "", "x"] as [String?]
+    )
+    func trace(span: String?) throws {
+        var odd = ExportSample.reports[0]
+        odd.trace?.spanID = span
+        let events = try lines(.sentry, [ExportSample.reports[0], odd])
+        let context = (events[0]["contexts"] as? [String: Any])?["trace"] as? [String: String]
+        #expect(context == ["trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "span_id": "00f067aa0ba902b7"])
+        #expect(events[1]["contexts"] == nil)
+        let extra = try #require(events[1]["extra"] as? [String: String])
+        #expect(extra["trace"] == "4bf92f3577b34da6a3ce929d0e0e4736")
+    }
+
     @Test("CSV: one row for each stall, quoted where necessary, without formulas")
     func table() throws {
         var odd = ExportSample.reports[0]
