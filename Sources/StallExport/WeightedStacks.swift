@@ -97,6 +97,7 @@ package struct WeightedStacks {
         let parts = stalled.isEmpty ? [nil] : stalled.map(Optional.some)
         let shares = Self.shares(of: parts, in: report.durationNs)
         note(report.startedAt)
+        var counted: Set<Key> = []
         for (stack, share) in zip(parts, shares) {
             let key = Key(
                 label: plain(report.watched.label),
@@ -109,7 +110,8 @@ package struct WeightedStacks {
             } else {
                 weights[key, default: Weight()].amount.addSaturated(share)
             }
-            weights[key, default: Weight()].stalls.addSaturated(1)
+            // Stacks that differ in addresses alone are one here.
+            if counted.insert(key).inserted { weights[key, default: Weight()].stalls.addSaturated(1) }
         }
     }
 

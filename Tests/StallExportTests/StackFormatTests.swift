@@ -164,6 +164,18 @@ struct StackFormatTests {
         )
     }
 
+    @Test("A stall counts once for a stack, although its captures had other addresses")
+    func once() throws {
+        var report = ExportSample.report([
+            ([ExportSample.frame("main")], 1), ([ExportSample.frame("main")], 2), ([ExportSample.frame("other")], 3),
+        ])
+        report.stacks[1].frames[0].address = 0x99
+        var stacks = WeightedStacks()
+        stacks.add(report)
+        #expect(stacks.weights.values.map(\.stalls) == [1, 1])
+        #expect(stacks.weights.values.map(\.amount).sorted() == [300_000_000, 300_000_000])
+    }
+
     @Test("Stacks of the same weight always have the same order, whatever distinguishes them")
     func order() {
         var stacks = WeightedStacks()
