@@ -78,10 +78,9 @@ private struct SpeedscopeFile: Encodable {
     }
 
     static func bytes(of stacks: WeightedStacks, _ subject: String) throws(ReportError) -> [UInt8] {
-        let sorted = stacks.sorted
-        let profiles = Set(sorted.map(\.key.label)).sorted().map { label in
-            let own = sorted.filter { $0.key.label == label }
-            return Profile(
+        let groups = Dictionary(grouping: stacks.sorted, by: \.key.label)
+        let profiles = groups.sorted { $0.key < $1.key }.map { label, own in
+            Profile(
                 name: label,
                 unit: stacks.unit == .samples ? "none" : "nanoseconds",
                 endValue: own.map(\.weight.amount).saturatingSum(),
