@@ -137,24 +137,33 @@ private struct ProfileThread {
         return number
     }
 
+    /// A sample of the profile, with its weight.
+    private typealias Row = (stack: Int?, moment: Int64, nanoseconds: Int64)
+
+    private static func rows(of stalls: [Stall]) -> [Row] {
+        var rows: [Row] = []
+        for stall in stalls {
+            var moment = stall.startNs
+            // Each stack is a pair of samples, because the Profiler draws from one sample to the next.
+            for sample in stall.samples {
+                rows.append((sample.stack, moment, 0))
+                moment = moment.addingSaturated(sample.nanoseconds)
+                rows.append((sample.stack, moment, sample.nanoseconds))
+            }
+            rows.append((nil, moment, 0))
+        }
+        // Several loops may have one label. Their stalls overlap, but the format's times must not decrease.
+        let sorted = rows.enumerated().sorted { ($0.element.moment, $0.offset) < ($1.element.moment, $1.offset) }
+        return sorted.map(\.element)
+    }
+
     /// - Parameter start: the profile's start; times in the format are milliseconds since then.
     func finished(from start: Int64) -> FirefoxProfile.Thread {
         let sorted = stalls.sorted { $0.startNs < $1.startNs }
         let milliseconds = { (moment: Int64) in Double(moment.subtractingSaturated(start)) / 1e6 }
         var samples = FirefoxProfile.Samples()
-        for stall in sorted {
-            var moment = stall.startNs
-            // Each stack is a pair of samples, because the Profiler draws from one sample to the next.
-            for sample in stall.samples {
-                samples.append(stack: sample.stack, time: milliseconds(moment), weight: 0)
-                moment = moment.addingSaturated(sample.nanoseconds)
-                samples.append(
-                    stack: sample.stack,
-                    time: milliseconds(moment),
-                    weight: Double(sample.nanoseconds) / 1e6
-                )
-            }
-            samples.append(stack: nil, time: milliseconds(moment), weight: 0)
+        for row in Self.rows(of: sorted) {
+            samples.append(stack: row.stack, time: milliseconds(row.moment), weight: Double(row.nanoseconds) / 1e6)
         }
         return FirefoxProfile.Thread(
             name: name,

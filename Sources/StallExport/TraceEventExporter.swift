@@ -2,7 +2,9 @@ import StallReports
 
 /// Chrome's trace events: a process for each process, a track for each watched loop, a bar for each stall.
 struct TraceEventExporter: ReportExporter {
-    private var tracks: [Track: Int] = [:]
+    /// More than one for loops with one label: viewers drop a bar that begins inside another and ends after it.
+    private var tracks: [Track: [Lane]] = [:]
+    private var laneCount = 0
     private var processes: [Process: Int] = [:]
     private var separator = ""
 
@@ -10,6 +12,16 @@ struct TraceEventExporter: ReportExporter {
         var process: Int
         var label: String
     }
+
+    /// A track of the viewer.
+    private struct Lane {
+        let number: Int
+        /// Where its last bar ends.
+        var endNs: Int64
+    }
+
+    /// Of one label. A hostile directory may need any number.
+    private static let laneLimit = 64
 
     /// Every container has a process 1, and process numbers are reused after a restart.
     struct Process: Hashable {
@@ -39,10 +51,8 @@ struct TraceEventExporter: ReportExporter {
             events.append(Self.naming("process_name", Self.name(of: report), process: process, track: 0))
         }
         let track = Track(process: process, label: report.watched.label)
-        let number = tracks[track] ?? tracks.count + 1
-        if tracks.updateValue(number, forKey: track) == nil {
-            events.append(Self.naming("thread_name", plain(track.label), process: process, track: number))
-        }
+        let (number, isNew) = place(report, on: track)
+        if isNew { events.append(Self.naming("thread_name", plain(track.label), process: process, track: number)) }
         events.append(Self.bar(report, process: process, track: number))
         var bytes: [UInt8] = []
         for event in events {
@@ -53,6 +63,22 @@ struct TraceEventExporter: ReportExporter {
     }
 
     func end() -> [UInt8] { Array("]}\n".utf8) }
+
+    /// The number of the first lane that is free when the stall begins.
+    private mutating func place(_ report: StallReport, on track: Track) -> (number: Int, isNew: Bool) {
+        let start = report.startedAt.unixNanoseconds
+        let end = start.addingSaturated(max(0, report.durationNs))
+        var lanes = tracks[track] ?? []
+        let free = lanes.firstIndex { $0.endNs <= start } ?? (lanes.count < Self.laneLimit ? nil : lanes.count - 1)
+        if let free {
+            lanes[free].endNs = max(lanes[free].endNs, end)
+        } else {
+            laneCount += 1
+            lanes.append(Lane(number: laneCount, endNs: end))
+        }
+        tracks[track] = lanes
+        return (lanes[free ?? lanes.count - 1].number, free == nil)
+    }
 
     /// Includes the real process number: the events use other numbers, which are unique.
     private static func name(of report: StallReport) -> String {

@@ -27,7 +27,8 @@ struct TelemetryFormatTests {
     func traceProcesses() throws {
         let changes: [(inout StallReport) -> Void] = [
             { _ in }, { $0.host.name = "web2" }, { $0.process.pidNamespace = 4_026_531_836 },
-            { $0.process.startTicks = 99 }, { $0.run = .make() }, { _ in },
+            { $0.process.startTicks = 99 }, { $0.run = .make() },
+            { $0.startedAt = $0.startedAt.advanced(byNanoseconds: 1_000_000_000) },
         ]
         let reports = changes.map { change in
             var report = ExportSample.reports[0]
@@ -42,6 +43,26 @@ struct TelemetryFormatTests {
         let names = events.filter { $0["name"] as? String == "process_name" }
             .map { ($0["args"] as? [String: String])?["name"] }
         #expect(names.prefix(2) == ["shop (pid 7 on web1)", "shop (pid 7 on web2)"] && names.count == 5)
+    }
+
+    @Test("Stalls of several loops with one label overlap: Chrome's bars do not, and Firefox's times do not decrease")
+    func overlapping() throws {
+        // Each lasts for 600 ms.
+        let reports = [0, 200, 600, 700, 1_300].map { (milliseconds: Int64) in
+            var report = ExportSample.reports[0]
+            report.startedAt = ExportSample.start.advanced(byNanoseconds: milliseconds * 1_000_000)
+            return report
+        }
+        let file = try ExportSample.json(ExportSample.export(.chrome, reports))
+        let events = try #require(file["traceEvents"] as? [[String: Any]])
+        #expect(events.filter { $0["ph"] as? String == "X" }.map { $0["tid"] as? Int } == [1, 2, 1, 3, 1])
+        #expect(events.count { $0["name"] as? String == "thread_name" } == 3)
+
+        let profile = try ExportSample.json(ExportSample.export(.firefox, reports))
+        let thread = try #require((profile["threads"] as? [[String: Any]])?.first)
+        let samples = try #require(thread["samples"] as? [String: Any])
+        let (times, weights) = (samples["time"] as? [Double] ?? [], samples["weight"] as? [Double] ?? [])
+        #expect(times.count == 25 && times == times.sorted() && abs(weights.reduce(0, +) - 3000) < 0.001)
     }
 
     @Test("OpenTelemetry logs: a record per line, numbers as text, only identifiers that a receiver accepts")
