@@ -297,10 +297,11 @@ struct ShowTests {
     @Test("a source line's text is shown if the file exists; a file that is no source is not shown")
     func source() throws {
         var report = Sample.report(id: .make())
-        for (name, isShown) in [("Cart.swift", true), ("secret", false)] {
+        // A zero byte ends a path for the system, but not the text.
+        for (name, end, isShown) in [("Cart.swift", "", true), ("secret", "", false), ("secret", "\0.swift", false)] {
             let file = fixture.root + "/" + name
             try Data("one\n\u{1B}two\nthree\nfour\n".utf8).write(to: URL(filePath: file))
-            report.culprit?.file = file
+            report.culprit?.file = file + end
             report.culprit?.line = 2
             let lines = SourceLines.around(report.culprit, writtenAfter: .now()).map(\.plain)
             #expect(lines == (isShown ? ["  1  one", "▶ 2  \\u{1B}two", "  3  three"] : []), "\(lines)")

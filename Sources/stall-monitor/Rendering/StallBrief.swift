@@ -195,10 +195,14 @@ enum SourceLines {
     }
 
     private static func read(_ path: String) -> (text: String, changed: Timestamp)? {
+        var status = stat()
+        // C ends a path at a zero byte. And opening a device can have side effects, so the file is checked before.
+        guard !path.utf8.contains(0), unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            return nil
+        }
         let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size <= limit else {
             return nil
         }
