@@ -146,13 +146,14 @@ struct Shipment: Hashable {
 
 /// The known shipments that were not sent, oldest first.
 struct ShipmentQueue {
-    /// The number of encoded shipments kept until they are sent; the files of others are read again.
-    private static let madeLimit = 256
+    /// The size of encoded shipments kept until they are sent, in bytes; the files of others are read again.
+    static let madeLimit = 32 << 20
 
     /// The ids of all known shipments. A slice, because its first elements are removed at no cost.
     private var order: ArraySlice<ULID> = []
     private var known: [ULID: Shipment] = [:]
     private var made: [ULID: [UInt8]] = [:]
+    private var madeSize = 0
 
     var count: Int { known.count }
 
@@ -164,7 +165,14 @@ struct ShipmentQueue {
         if let waiting, waiting.version >= shipment.version { return }
         if waiting == nil { order.append(shipment.id) }
         known[shipment.id] = shipment
-        made[shipment.id] = made.count < Self.madeLimit ? bytes : nil
+        keep(bytes, of: shipment.id)
+    }
+
+    /// Replaces the kept bytes, if the new ones fit.
+    private mutating func keep(_ bytes: [UInt8]?, of id: ULID) {
+        madeSize -= made[id]?.count ?? 0
+        made[id] = bytes.flatMap { madeSize + $0.count <= Self.madeLimit ? $0 : nil }
+        madeSize += made[id]?.count ?? 0
     }
 
     /// The first shipments. They stay until they are removed.
@@ -178,7 +186,7 @@ struct ShipmentQueue {
         var gone: Set<ULID> = []
         for shipment in shipments where known[shipment.id] == shipment {
             known[shipment.id] = nil
-            made[shipment.id] = nil
+            keep(nil, of: shipment.id)
             gone.insert(shipment.id)
         }
         // An id that is added again is appended at the end, and must not also be at its former position. What was sent is among

@@ -114,6 +114,22 @@ struct ShipmentQueueTests {
         queue.remove([all[2]])
         #expect(queue.first(9) == [all[3]])
     }
+
+    @Test("Encoded shipments are kept up to a size, whatever their number")
+    func size() {
+        var queue = ShipmentQueue()
+        let all = ids.map { Shipment(id: $0, version: .ongoing, directory: "/x") }
+        let half = [UInt8](repeating: 7, count: ShipmentQueue.madeLimit / 2)
+        for shipment in all.prefix(3) { queue.add(shipment, half) }
+        #expect(all.prefix(3).map { queue.bytes(of: $0) != nil } == [true, true, false])
+        queue.remove([all[0]])
+        queue.add(all[3], half)
+        #expect(queue.bytes(of: all[3]) == half && queue.count == 3)
+        // A later version takes the place of the earlier one.
+        let later = Shipment(id: ids[1], version: .ended, directory: "/x")
+        queue.add(later, half)
+        #expect(queue.bytes(of: later) == half)
+    }
 }
 
 @Suite("A receiver's answer")
