@@ -129,11 +129,15 @@ struct FileLook {
     init(_ path: String, _ count: Int) {
         files = try? ReportFiles(path: path)
         newest = count - DirectoryIndex.looks.newest
-        let start = count > 0 ? Int.random(in: 0..<count) : 0
         // In a directory that is not much larger, all of them are checked.
         others =
-            count <= DirectoryIndex.looks.others ? 0..<count : start..<start + DirectoryIndex.looks.others
+            count <= DirectoryIndex.looks.others ? 0..<count : Self.others(from: Int.random(in: Self.starts(count)))
     }
+
+    /// Where the others begin. Also before the first file: otherwise the oldest would hardly ever be among them.
+    static func starts(_ count: Int) -> Range<Int> { 1 - DirectoryIndex.looks.others..<count }
+
+    static func others(from start: Int) -> Range<Int> { start..<start + DirectoryIndex.looks.others }
 
     func confirms(_ key: Segment.Key, at index: Int, isAsked: Bool) -> Bool {
         guard isAsked || index >= newest || others.contains(index) else { return true }

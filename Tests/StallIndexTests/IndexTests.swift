@@ -22,6 +22,14 @@ struct IndexTests {
         }
     }
 
+    @Test("In a large directory each file has the same chance of being checked, the oldest too")
+    func looks() {
+        for index in [0, 1, 30_000, 49_999] {
+            let hits = FileLook.starts(50_000).count { FileLook.others(from: $0).contains(index) }
+            #expect(hits == DirectoryIndex.looks.others)
+        }
+    }
+
     private func change(_ directory: IndexedDirectory, _ step: Int, _ random: inout SplitMix64) throws {
         let ids = try directory.store.reader.names().filter { $0.content == .stall }
         guard let name = ids.randomElement(using: &random) else { return try directory.flood(20, first: step * 100) }
