@@ -48,7 +48,11 @@ struct SymbolicateCommand: ParsableCommand {
         let place = ReportPlace(path ?? ReportDirectory.defaultPath)
         let search = try symbolFiles.search(server: DebugInfoServer())
         let naming = ReportNaming(symbolicator: Symbolicator(search: search))
-        var work = SymbolicationWork(directory: ReportDirectory(path: place.directory), naming: naming)
+        var work = SymbolicationWork(
+            directory: ReportDirectory(path: place.directory),
+            naming: naming,
+            isOfOne: place.only != nil
+        )
         let ids = try CommandFailure.wrapping { () throws(ReportError) in try place.ids() }
         for id in ids {
             try prints ? work.write(id) : work.amend(id)
@@ -83,11 +87,13 @@ struct ReportPlace: Hashable {
 struct SymbolicationWork {
     let directory: ReportDirectory
     let naming: ReportNaming
+    /// Whether the user gave one report, which must exist.
+    let isOfOne: Bool
     private(set) var hasFailed = false
     private var problems: [SymbolProblem] = []
 
-    init(directory: ReportDirectory, naming: ReportNaming) {
-        (self.directory, self.naming) = (directory, naming)
+    init(directory: ReportDirectory, naming: ReportNaming, isOfOne: Bool) {
+        (self.directory, self.naming, self.isOfOne) = (directory, naming, isOfOne)
     }
 
     mutating func amend(_ id: ULID) throws {
@@ -102,8 +108,7 @@ struct SymbolicationWork {
                 return findings.amendment
             }
         } catch {
-            hasFailed = true
-            return Output.note(error)
+            return note(error)
         }
         problems += found
         try Output.writeLine("\(ReportFileName(.stall, id)): \(outcome == .written ? gain : outcome.text)")
@@ -117,10 +122,16 @@ struct SymbolicationWork {
             problems += findings.problems
             json = try JSONText.of(findings.amendment.applied(to: report))
         } catch {
-            hasFailed = true
-            return Output.note(error)
+            return note(error)
         }
         try Output.write(json + "\n")
+    }
+
+    private mutating func note(_ error: ReportError) {
+        // The report was deleted meanwhile to make room for a newer one.
+        if error.code == .missingFile, !isOfOne { return }
+        hasFailed = true
+        Output.note(error)
     }
 
     /// Each problem once, however many reports have it.
