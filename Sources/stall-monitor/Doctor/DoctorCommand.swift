@@ -179,8 +179,12 @@ extension DoctorFacts {
             if let reason = run.disarmed, facts.disarmed.count < 8 { facts.disarmed.append(reason) }
         }
         for id in catalog.stalls.suffix(sample) {
-            guard let report = try? catalog.report(id) else {
-                facts.unreadable += 1
+            let report: StallReport
+            do throws(ReportError) {
+                report = try catalog.report(id)
+            } catch {
+                // Otherwise it was deleted meanwhile to make room for a newer one.
+                if error.code != .missingFile { facts.unreadable += 1 }
                 continue
             }
             facts.reports += 1
