@@ -26,7 +26,9 @@ struct SentryExporter: ReportExporter {
             timestamp = Double(report.startedAt.unixNanoseconds) / 1e9
             level = report.severity == .warning ? "warning" : report.severity == .critical ? "fatal" : "error"
             serverName = plain(report.host.name)
-            release = report.service.flatMap { service in service.version.map { plain("\(service.name)@\($0)") } }
+            release = report.service.flatMap { service in
+                service.version.map { Self.release("\(service.name)@\($0)") }
+            }
             transaction = report.culpritName.map(plain)
             fingerprint = [report.fingerprint.description]
             tags = [
@@ -41,6 +43,11 @@ struct SentryExporter: ReportExporter {
                 "pid": "\(report.process.pid)",
             ]
             if let trace = report.trace { add(trace) }
+        }
+
+        /// Sentry refuses slashes in it, and more than 200 characters.
+        private static func release(_ text: String) -> String {
+            VisibleText.of(text.escaped { $0 == "/" ? "-" : nil }, limit: 200).escaped { $0 == "\\" ? "-" : nil }
         }
 
         /// The trace context requires both identifiers.

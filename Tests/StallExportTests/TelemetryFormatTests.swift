@@ -119,6 +119,16 @@ struct TelemetryFormatTests {
         }
     }
 
+    @Test("Sentry: a release has no slashes, and at most 200 characters")
+    func release() throws {
+        var odd = ExportSample.reports[0]
+        odd.service = .init(name: "acme/shop\\x", version: "1.2\u{1B}")
+        var long = odd
+        long.service?.name = String(repeating: "a", count: 300)
+        let releases = try lines(.sentry, [odd, long]).map { $0["release"] as? String }
+        #expect(releases == ["acme-shop-x@1.2-u{1B}", String(repeating: "a", count: 199) + "…"])
+    }
+
     @Test("Sentry: an event per line, its stack outermost first; no stack if there is none")
     func sentry() throws {
         let events = try lines(.sentry)
