@@ -186,6 +186,19 @@ struct TailView {
             let known = try? ReportReader(path: path).report(report)
             culprits[report] = known?.culpritText ?? "\(fault.fingerprint)"
         }
+        forgetOldest()
+    }
+
+    /// The largest number of reports remembered: `tail -f` may run for months.
+    private static let remembered = 100_000
+
+    /// Forgets the older half if there are too many. Ids are sorted by time, and a report is hardly changed long after its stall.
+    private mutating func forgetOldest() {
+        guard max(shown.count, culprits.count) > Self.remembered else { return }
+        let ids = Set(shown.keys).union(culprits.keys).sorted()
+        let oldest = ids[ids.count / 2]
+        shown = shown.filter { $0.key >= oldest }
+        culprits = culprits.filter { $0.key >= oldest }
     }
 
     /// Shows a report unless only its length has changed; a higher severity counts as a change.
@@ -193,6 +206,7 @@ struct TailView {
         culprits[report.id] = report.culpritText
         growing[report.id] = report.state == .ongoing ? report : nil
         let known = shown.updateValue(Shown(report), forKey: report.id)
+        forgetOldest()
         guard known != Shown(report) else { return }
         switch format {
         case .json: try Output.write(JSONText.of(report) + "\n")
