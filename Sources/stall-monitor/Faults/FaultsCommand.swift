@@ -45,6 +45,7 @@ struct FaultsCommand: ParsableCommand {
 
     func validate() throws {
         if let number, number < 0 { throw ValidationError("-n is a number from 0") }
+        if flame, number != nil { throw ValidationError("--flame shows all chosen stalls: -n is for the table") }
         if flame, format == .json { throw ValidationError("--flame is text; 'export' writes flame graphs to files") }
     }
 
