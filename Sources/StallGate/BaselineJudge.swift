@@ -167,9 +167,10 @@ extension Baseline {
         return tightened
     }
 
-    /// Merges faults that a later baseline shows to be the same: separately, each would seem to occur more often now.
-    func merged(like later: Baseline) -> Baseline {
-        let names = later.faults.enumerated().flatMap { index, fault in
+    /// Merges faults that another baseline shows to be the same: compared separately with it, each would seem to occur more or
+    /// less often.
+    func merged(like other: Baseline) -> Baseline {
+        let names = other.faults.enumerated().flatMap { index, fault in
             ([fault.fingerprint] + fault.aliases).map { ($0, index) }
         }
         let groups = Dictionary(names) { first, _ in first }

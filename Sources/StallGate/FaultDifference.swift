@@ -153,6 +153,7 @@ extension Baseline {
     /// The faults of this set and a later one, matched by any of their fingerprints: first those of the later set, then those
     /// that no longer occur.
     func pairs(with current: Baseline) -> [FaultPair] {
+        let current = current.merged(like: self)
         let earlier = merged(like: current)
         var places: [Fingerprint: Int] = [:]
         for (index, fault) in earlier.faults.enumerated() {

@@ -169,6 +169,20 @@ struct BaselineTests {
         #expect(fewer.faults.map(\.count) == [5])
     }
 
+    @Test("a fault of the baseline that is two now, in reports without names, is compared with both together")
+    func split() throws {
+        let names = ["v2:aaaa000000000000", "v2:bbbb000000000000"]
+        var named = Self.stalls(40, "v2:cccc000000000000")
+        for index in named.indices { named[index].aliases = names.compactMap { Fingerprint(rawValue: $0) } }
+        let before = try baseline(named)
+        let now = { (count: Int) in Self.stalls(count, names[0]) + Self.stalls(count, names[1]) }
+        #expect(judge(now(20), before).verdict == .within)
+        #expect(judge(now(45), before).verdict == .over)
+        let items = FaultDifference(before, try baseline(now(20))).items
+        #expect(items.map(\.change) == [.unchanged] && items.map(\.after.count) == [40])
+        #expect(before.tightened(by: Self.overview(now(20), [Self.run()]), at: Sample.start) == nil)
+    }
+
     @Test("allowed faults are not compared")
     func allowed() throws {
         let new = Self.overview(Self.stalls(12, "v2:bbbb000000000000"), [Self.run()])
