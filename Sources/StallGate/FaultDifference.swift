@@ -99,6 +99,8 @@ extension FaultDifference.Item {
         } else {
             (change, probability) = (.unchanged, min(risen.probability, fallen.probability))
         }
+        // Each direction was tested by half of the required certainty.
+        probability = min(1, 2 * probability)
     }
 
     fileprivate static func isFirst(_ left: Self, _ right: Self) -> Bool {

@@ -138,6 +138,15 @@ struct BaselineTests {
         #expect(difference.starvedBefore == 9 && difference.starvedAfter == 0 && difference.count(.worse) == 2)
     }
 
+    @Test("a change is proven exactly if its probability is at most that of a false alarm")
+    func probability() throws {
+        let before = try baseline(Self.stalls(20))
+        for count in 30...60 {
+            let item = try #require(FaultDifference(before, try baseline(Self.stalls(count))).items.first)
+            #expect(item.isProven == (item.probability <= Comparison.Rule().alarm), "\(count): \(item.probability)")
+        }
+    }
+
     @Test("equal sets have no difference, and a fault under another name is the same fault")
     func noDifference() throws {
         let before = try baseline(Self.stalls(20))
