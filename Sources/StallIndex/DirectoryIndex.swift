@@ -55,7 +55,8 @@ final class DirectoryIndex: OutlineIndex, Sendable {
         }
         if let known { return known }
         let listing = try DirectoryListing(path: path)
-        memory.withLock { $0.listing = listing }
+        // A report may have been replaced in the same tick of the clock, without another version of the directory.
+        memory.withLock { ($0.listing, $0.outlines) = (listing, nil) }
         return listing
     }
 
