@@ -1,4 +1,5 @@
 import Glibc
+import StallReading
 import StallReports
 
 /// Where the indexes are: in the user's cache. Never in a report directory, because a reader must not change it. Each user has
@@ -14,7 +15,8 @@ struct IndexFolder: Hashable, Sendable {
         guard let cache = cache() else { return nil }
         let path = cache + "/stall-monitor/index"
         guard make(path), isOurs(path, S_IFDIR) else { return nil }
-        return IndexFolder(path: path)
+        // A home may be behind a link, and SQLite is told to follow none.
+        return IndexFolder(path: ReportTree.resolved(path))
     }
 
     private static func cache() -> String? {

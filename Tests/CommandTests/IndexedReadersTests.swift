@@ -38,6 +38,21 @@ struct IndexedReadersTests {
         #expect(!FileManager.default.fileExists(atPath: fixture.path + "/cache"))
     }
 
+    @Test("the cache may be behind a symbolic link")
+    func link() throws {
+        try flood(3)
+        let (place, link) = (fixture.root + "/place", fixture.root + "/link")
+        try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: place)
+        let run = try CommandRun(
+            arguments: ["list", fixture.path, "--index"],
+            environment: ["XDG_CACHE_HOME": link + "/cache"]
+        )
+        #expect(run.status == 0 && !run.errors.contains("index"), "\(run.errors)")
+        let files = try FileManager.default.contentsOfDirectory(atPath: place + "/cache/stall-monitor/index")
+        #expect(files.contains { $0.hasSuffix(".sqlite") }, "\(files)")
+    }
+
     private func compare(_ arguments: [String]) throws {
         let plain = try CommandRun(arguments: arguments + ["--no-index"], environment: cache)
         let made = try CommandRun(arguments: arguments + ["--index"], environment: cache)
