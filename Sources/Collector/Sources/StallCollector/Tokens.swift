@@ -49,9 +49,9 @@ public struct Tokens: Sendable {
 
     private static func text(_ path: String) throws(CollectorError) -> String {
         guard let text = try? String(contentsOfFile: path, encoding: .utf8),
-            let mode = try? FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+            let version = FileVersion(path)
         else { throw CollectorError("the tokens' file \(path) cannot be read") }
-        guard mode & 0o007 == 0 else {
+        guard !version.isForEverybody else {
             throw CollectorError("everybody may read the tokens' file \(path): chmod o= \(path)")
         }
         return text
@@ -100,31 +100,15 @@ public struct Tokens: Sendable {
 
 /// The current tokens. The file is read again when it has changed. Any thread.
 final class TokenFile: Service {
-    private let state: Mutex<(tokens: Tokens, version: Version?)>
+    private let state: Mutex<(tokens: Tokens, version: FileVersion?)>
     private let path: String
     private let every: Duration
     private let audit: AuditLog?
     private let logger: Logger
 
-    private struct Version: Hashable {
-        var modifiedAt: Date?
-        var number: Int?
-        var size: Int?
-        /// A file that was refused because others may read it is read again after chmod.
-        var mode: Int?
-
-        init?(_ path: String) {
-            guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else { return nil }
-            modifiedAt = attributes[.modificationDate] as? Date
-            number = attributes[.systemFileNumber] as? Int
-            size = attributes[.size] as? Int
-            mode = attributes[.posixPermissions] as? Int
-        }
-    }
-
     init(_ tokens: Tokens, every: Duration, audit: AuditLog?, logger: Logger) {
         (path, self.every, self.audit, self.logger) = (tokens.path, every, audit, logger)
-        state = Mutex((tokens, Version(tokens.path)))
+        state = Mutex((tokens, FileVersion(tokens.path)))
     }
 
     func caller(of token: some Collection<UInt8>) -> Caller? { state.withLock { $0.tokens }.caller(of: token) }
@@ -140,7 +124,7 @@ final class TokenFile: Service {
 
     /// Reads the file if it has changed. If it cannot be used, the tokens stay unchanged.
     func refresh() {
-        let version = Version(path)
+        let version = FileVersion(path)
         guard version != state.withLock({ $0.version }) else { return }
         do throws(CollectorError) {
             let tokens = try Tokens(path: path)

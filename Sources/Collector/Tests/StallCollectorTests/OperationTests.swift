@@ -79,6 +79,41 @@ struct OperationTests {
         }
     }
 
+    @Test("The tokens' file may be a link, as Kubernetes mounts a secret: the file to which it leads counts")
+    func mountedTokens() async throws {
+        try await Samples.withStore { _, directory in
+            /// Changes the secret as Kubernetes does: a link to the directory of its new version replaces the one to the old.
+            func mount(_ version: String, _ text: String, mode: Int = 0o440) throws {
+                let folder = "\(directory)/\(version)"
+                try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+                try text.write(toFile: folder + "/tokens", atomically: false, encoding: .utf8)
+                try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: folder + "/tokens")
+                try FileManager.default.createSymbolicLink(
+                    atPath: directory + "/..data_tmp",
+                    withDestinationPath: version
+                )
+                try #require(unsafe rename(directory + "/..data_tmp", directory + "/..data") == 0)
+            }
+            let path = directory + "/tokens"
+            try mount("first", "red read red-token-0123456789\n")
+            try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: "..data/tokens")
+            let file = TokenFile(
+                try Tokens(path: path),
+                every: .seconds(3600),
+                audit: nil,
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            )
+            func team(_ token: String) -> String? { file.caller(of: token.utf8)?.team }
+            #expect(team("red-token-0123456789") == "red")
+            try mount("second", "blue read blue-token-0123456789\n")
+            file.refresh()
+            #expect(team("blue-token-0123456789") == "blue" && team("red-token-0123456789") == nil)
+            try mount("third", "green read green-token-0123456789\n", mode: 0o444)
+            file.refresh()
+            #expect(team("blue-token-0123456789") == "blue" && team("green-token-0123456789") == nil)
+        }
+    }
+
     @Test("The audit log has a line for each request with reports, and its size is limited")
     func audit() async throws {
         try await Samples.withStore { store, directory in

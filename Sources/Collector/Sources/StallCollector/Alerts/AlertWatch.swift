@@ -1,4 +1,3 @@
-import Foundation
 import Logging
 import ServiceLifecycle
 import StallReports
@@ -13,7 +12,7 @@ actor AlertWatch: Service {
     private let metrics: CollectorMetrics
     private let logger: Logger
     private var rules: AlertRules
-    private var rulesMadeAt: Date?
+    private var rulesVersion: FileVersion?
     private let finder = AlertFinder()
 
     /// - Throws: If the rules cannot be used. If that happens later, the rules stay unchanged.
@@ -24,7 +23,7 @@ actor AlertWatch: Service {
         metrics: CollectorMetrics,
         logger: Logger
     ) throws(CollectorError) {
-        rulesMadeAt = Self.age(of: path)
+        rulesVersion = FileVersion(path)
         rules = try AlertRules(path: path)
         (self.path, self.store, self.every) = (path, store, every)
         (self.metrics, self.logger) = (metrics, logger)
@@ -53,18 +52,14 @@ actor AlertWatch: Service {
     }
 
     private func refresh() {
-        let age = Self.age(of: path)
-        guard age != rulesMadeAt else { return }
-        rulesMadeAt = age
+        let version = FileVersion(path)
+        guard version != rulesVersion else { return }
+        rulesVersion = version
         do throws(CollectorError) {
             rules = try AlertRules(path: path)
         } catch {
             logger.error("the rules for alerts stay as they were", metadata: ["error": "\(error)"])
         }
-    }
-
-    private static func age(of path: String) -> Date? {
-        (try? FileManager.default.attributesOfItem(atPath: path))?[.modificationDate] as? Date
     }
 
     private struct Key: Hashable {
