@@ -154,7 +154,7 @@ final class ClickHouseClient: Sendable {
             maximumBytes: statement.maximumBytes,
             answer: promise
         )
-        channel.writeAndFlush(request, promise: nil)
+        HTTPExchange.send(request, on: channel)
         let answer = try await promise.futureResult.get()
         if answer.keepsAlive {
             state.withLock { $0.idle[index].append((channel, .now())) }

@@ -63,6 +63,14 @@ final class HTTPExchange: ChannelDuplexHandler {
         }
     }
 
+    /// Sends a request on a connection. It ends even if the connection has ended since it was chosen: the handlers are then removed, and
+    /// only the write fails.
+    static func send(_ request: HTTPRequest, on channel: any Channel) {
+        let written = channel.eventLoop.makePromise(of: Void.self)
+        written.futureResult.whenFailure { _ in request.answer.fail(HTTPFailure.cut) }
+        channel.writeAndFlush(request, promise: written)
+    }
+
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         let request = unwrapOutboundIn(data)
         guard self.request == nil, context.channel.isActive else {
@@ -118,7 +126,8 @@ final class HTTPExchange: ChannelDuplexHandler {
     private func fail(_ failure: HTTPFailure, _ context: ChannelHandlerContext) {
         let request = request
         end()
-        context.close(promise: nil)
+        // Before the close, which fails a write in progress: that would be a cut.
         request?.answer.fail(failure)
+        context.close(promise: nil)
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import NIOHTTP1
 import NIOPosix
 import StallReports
 import StallStore
@@ -137,6 +138,26 @@ struct ClickHouseClientTests {
             statement.maximumBytes = 1000
             await #expect { try await client.send(statement) } throws: { ($0 as? ClickHouseError)?.kind == kind }
         }
+    }
+
+    @Test("A request on a connection that has ended fails, and does not wait for ever", .timeLimit(.minutes(1)))
+    func endedConnection() async throws {
+        let server = try await ScriptedServer(Self.head(2) + "1\n")
+        let endpoint = ClickHouseAddress.Endpoint(host: "127.0.0.1", port: server.port)
+        let channel = try await HTTPExchange.connect(endpoint, deadline: .now() + .seconds(20))
+        try await channel.close()
+        // Its handlers have been removed.
+        try await channel.closeFuture.get()
+        let answer = channel.eventLoop.makePromise(of: HTTPAnswer.self)
+        let request = HTTPRequest(
+            head: HTTPRequestHead(version: .http1_1, method: .POST, uri: "/"),
+            body: ByteBuffer(string: "SELECT 1"),
+            deadline: .now() + .seconds(20),
+            maximumBytes: 1000,
+            answer: answer
+        )
+        HTTPExchange.send(request, on: channel)
+        await #expect(throws: HTTPFailure.cut) { try await answer.futureResult.get() }
     }
 
     @Test("A connection is reused")
