@@ -51,6 +51,25 @@ struct PageTests {
         }
     }
 
+    @Test("What could be markup is escaped also where it is part of another character")
+    func escapes() async throws {
+        try await Samples.withStore { store, _ in
+            // A letter that joins with what follows it, and an accent.
+            let report = Self.report("\u{D4E}</script><b>", "\"\u{301} selected")
+            _ = try await store.insert([try Arrival(json: report.json(), team: "default")])
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let list = try await Self.text(client, "/?text=%22%CC%81%20onfocus=x")
+                #expect(list.contains("name=\"text\" value=\"&quot;\u{301} onfocus=x\">"))
+                #expect(list.contains("<option value=\"&quot;\u{301} selected\">"))
+                for path in ["/?since=1d", "/live", "/reports/\(report.id)", "/faults/\(report.fingerprint)/flame"] {
+                    let page = try await Self.text(client, path)
+                    #expect(page.contains("\u{D4E}&lt;/script&gt;&lt;b&gt;"), "\(path)")
+                    #expect(Data(page.utf8).range(of: Data("\u{D4E}<".utf8)) == nil, "\(path)")
+                }
+            }
+        }
+    }
+
     @Test("A fault's page links to every export of its stalls")
     func exports() async throws {
         try await Samples.withStore { store, _ in

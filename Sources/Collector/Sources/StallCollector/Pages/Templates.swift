@@ -1,10 +1,20 @@
 import Mustache
 
-/// The pages' markup. The template engine escapes `{{…}}`, in text and in quoted attributes; only numbers that the pages
+/// Escapes text for HTML, in elements and in quoted attributes. The template engine's own type escapes whole characters.
+struct PageText: MustacheContentType {
+    static let name = "PAGE"
+
+    func escapeText(_ text: String) -> String {
+        text.replacingScalars(["&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;", "'": "&#39;"])
+    }
+}
+
+/// The pages' markup. `{{…}}` is escaped by ``PageText``, which each whole page names at its start; only numbers that the pages
 /// make themselves are inserted unescaped.
 enum Templates {
     /// Loading cannot fail: the templates are constant, and tests render each of them.
     static let library: MustacheLibrary = {
+        MustacheContentTypes.register(PageText(), named: PageText.name)
         var library = MustacheLibrary()
         for (name, text) in [
             ("layout", layout), ("faults", faults), ("fault", fault), ("report", report), ("flame", flame),
@@ -16,7 +26,7 @@ enum Templates {
     }()
 
     private static let layout = """
-        <!doctype html>
+        {{% CONTENT_TYPE:\(PageText.name)}}<!doctype html>
         <html lang="en">
         <head>
         <meta charset="utf-8">
@@ -145,7 +155,7 @@ enum Templates {
         """
 
     private static let flame = """
-        <!doctype html>
+        {{% CONTENT_TYPE:\(PageText.name)}}<!doctype html>
         <html lang="en">
         <head>
         <meta charset="utf-8">

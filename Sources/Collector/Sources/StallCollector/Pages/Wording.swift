@@ -5,6 +5,18 @@ import StallStore
 
 // The form of values on pages.
 
+extension String {
+    /// Replaces scalars, not characters: a "<" after a letter that joins with what follows it, or a quotation mark with an accent, is
+    /// part of another character, but a browser reads it all the same.
+    func replacingScalars(_ replacements: [Unicode.Scalar: String]) -> String {
+        var result = ""
+        for scalar in unicodeScalars {
+            if let text = replacements[scalar] { result += text } else { result.unicodeScalars.append(scalar) }
+        }
+        return result
+    }
+}
+
 func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
 
 /// `3 stalls`, `1 stall`.
