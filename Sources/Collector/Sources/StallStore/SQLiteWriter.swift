@@ -57,7 +57,7 @@ struct SQLiteWriter {
     }
 
     private mutating func insert(_ stall: ArrivedStall) throws -> Bool {
-        let fingerprint = try unite(stall)
+        let fingerprint = try current(stall.fingerprint, stall.team)
         let part = SQLiteSums.Part(stall, fingerprint)
         // Nearly all stalls are new: they are not looked up first.
         if try !add(stall, fingerprint) {
@@ -69,6 +69,8 @@ struct SQLiteWriter {
             try update(known, stall, fingerprint)
             sums.remove(SQLiteSums.Part(known), for: part)
         }
+        // Not for a version that is ignored: it would take the fault's name, and give it none.
+        try unite(stall, fingerprint)
         place += 1
         sums.add(part)
         let key = FaultKey(team: stall.team, fingerprint: fingerprint)
@@ -174,13 +176,11 @@ struct SQLiteWriter {
     }
 
     /// Joins faults that are one according to a report: it had no function names at first, but has some now.
-    private mutating func unite(_ stall: ArrivedStall) throws -> String {
-        let fingerprint = try current(stall.fingerprint, stall.team)
+    private mutating func unite(_ stall: ArrivedStall, _ fingerprint: String) throws {
         for alias in stall.aliases {
             let old = try current(alias, stall.team)
             if old != fingerprint { try rename(old, to: fingerprint, stall.team) }
         }
-        return fingerprint
     }
 
     /// Makes `new` the fault's current fingerprint. The fault's rows stay unchanged, because there can be many: queries map their

@@ -24,6 +24,9 @@ struct StoreContract {
             },
             Check("No team sees another's") { try await $0.teams() },
             Check("A fault that has got names is one with what it was before") { try await $0.aliases() },
+            Check("A version that is ignored gives its fault no other name, and takes none") {
+                try await $0.ignoredAliases()
+            },
             Check("A run's counts are those of its latest record, and its time that of the range") {
                 try await $0.runs()
             },
@@ -228,6 +231,22 @@ struct StoreContract {
             let fault = try await store.fault(nameless.fingerprint, Self.query())
             #expect(fault?.fingerprint == named.fingerprint)
             #expect(fault?.aliases == [nameless.fingerprint])
+        }
+    }
+
+    /// A version that is ignored does not change what is known of the fault.
+    func ignoredAliases() async throws {
+        try await withStore { store in
+            let nameless = Self.report(function: "code at 0x1")
+            var amended = nameless
+            amended.fingerprint = Self.report(function: "named()").fingerprint
+            amended.aliases = [nameless.fingerprint]
+            #expect(try await store.insert([Self.arrival(nameless)]) == 1)
+            #expect(try await store.insert([Self.arrival(amended)]) == 0)
+            let faults = try await store.faults(Self.query(), by: .total, limit: 10).faults
+            #expect(faults.map(\.fingerprint) == [nameless.fingerprint])
+            #expect(faults.map(\.culprit) == ["code at 0x1"])
+            #expect(faults.map(\.latest) == [nameless.id])
         }
     }
 
