@@ -143,14 +143,15 @@ struct SQLiteWriter {
         usage.add(run.team, bytes: run.body.count - (known?["bytes"] ?? 0), runs: known == nil ? 1 : 0)
         try self.run("DELETE FROM counted WHERE team = ? AND run = ?", [run.team, run.id.description])
         for fault in run.counted {
+            // The fingerprint as it was written: two of them can be of one fault, and must not replace each other.
             try self.run(
                 """
                 INSERT OR REPLACE INTO counted (team, run, fingerprint, service, release, host, count, total, longest, first, last)
                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """,
                 [
-                    run.team, run.id.description, try current(fault.fingerprint, run.team), run.service, run.release,
-                    run.host, fault.count, fault.totalNs, fault.longestNs, fault.firstNs, fault.lastNs,
+                    run.team, run.id.description, fault.fingerprint, run.service, run.release, run.host,
+                    fault.count, fault.totalNs, fault.longestNs, fault.firstNs, fault.lastNs,
                 ]
             )
         }

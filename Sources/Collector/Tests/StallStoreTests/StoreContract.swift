@@ -30,6 +30,9 @@ struct StoreContract {
             Check("A run's counts are those of its latest record, and its time that of the range") {
                 try await $0.runs()
             },
+            Check("What a run counted under two fingerprints of one fault is added up") {
+                try await $0.countedAliases()
+            },
             Check("Reports and run records come page by page, each once, in order, as they were sent") {
                 try await $0.pages()
             },
@@ -283,6 +286,42 @@ struct StoreContract {
             list = try await store.faults(Self.query(), by: .total, limit: 10)
             #expect(list.faults.isEmpty)
             #expect(list.runs == 1)
+        }
+    }
+
+    /// A run counts a fault under each of its fingerprints: before and after it had names.
+    func countedAliases() async throws {
+        try await withStore { store in
+            let (nameless, start) = (Self.report(function: "code at 0x1").fingerprint, Self.report().startedAt)
+            var named = Self.report(function: "named()")
+            named.aliases = [nameless]
+            #expect(try await store.insert([Self.arrival(named)]) == 1)
+            var run = RunRecord(
+                startedAt: start.advanced(byNanoseconds: -1),
+                updatedAt: start.advanced(byNanoseconds: 1_000_000_000),
+                host: .init(name: "web1"),
+                service: .init(name: "shop"),
+                process: .init(pid: 7),
+                monitorVersion: "1"
+            )
+            run.repeated = [(nameless, 3), (named.fingerprint, 5)].map { fingerprint, count in
+                .init(
+                    fingerprint: fingerprint,
+                    repeats: .init(
+                        count: count,
+                        report: nil,
+                        firstAt: start,
+                        lastAt: start,
+                        totalNs: 900,
+                        longestNs: 400
+                    ),
+                    label: "main"
+                )
+            }
+            #expect(try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now)]) == 1)
+            let faults = try await store.faults(Self.query(), by: .total, limit: 10).faults
+            #expect(faults.map(\.fingerprint) == [named.fingerprint])
+            #expect(faults.map(\.count) == [9])
         }
     }
 
