@@ -6,9 +6,17 @@ import StallStore
 actor Health {
     private let store: any StallStore
     private let patience: Duration
+    private let validity: Duration
     private var known: (isWell: Bool, at: ContinuousClock.Instant)?
+    /// The query in progress. All requests that arrive meanwhile wait for it.
+    private var question: Task<Bool, Never>?
 
-    init(_ store: any StallStore, patience: Duration = .seconds(5)) { (self.store, self.patience) = (store, patience) }
+    /// - Parameters:
+    ///   - patience: How long the store may take.
+    ///   - validity: How long an answer is used.
+    init(_ store: any StallStore, patience: Duration = .seconds(5), validity: Duration = .seconds(1)) {
+        (self.store, self.patience, self.validity) = (store, patience, validity)
+    }
 
     nonisolated func add(to router: some RouterMethods<CollectorContext>) {
         router.get("health") { _, _ in
@@ -21,9 +29,12 @@ actor Health {
     }
 
     func isWell() async -> Bool {
-        if let known, known.at.duration(to: .now) < .seconds(1) { return known.isWell }
-        let isWell = await answers()
-        known = (isWell, .now)
+        if let known, known.at.duration(to: .now) < validity { return known.isWell }
+        if let question { return await question.value }
+        let question = Task { await self.answers() }
+        self.question = question
+        let isWell = await question.value
+        (known, self.question) = ((isWell, .now), nil)
         return isWell
     }
 

@@ -3,6 +3,7 @@ import HTTPTypes
 import Logging
 import StallReports
 import StallStore
+import Synchronization
 import Testing
 
 @testable import StallCollector
@@ -25,6 +26,33 @@ struct OperationTests {
         let hanging = Health(StubStore(checking: { await barrier.pass() }), patience: .milliseconds(10))
         #expect(await hanging.isWell() == false)
         await barrier.open()
+    }
+
+    @Test("Any number of requests for its health are one query, also while the store does not answer")
+    func oneHealthQuery() async throws {
+        let barrier = Barrier()
+        let health = Health(
+            StubStore(checking: { await barrier.pass() }),
+            patience: .seconds(600),
+            validity: .seconds(3600)
+        )
+        final class Begun: Sendable { let count = Atomic(0) }
+        let begun = Begun()
+        try await withThrowingTaskGroup(of: Bool.self) { group in
+            for _ in 0..<20 {
+                group.addTask {
+                    begun.count.wrappingAdd(1, ordering: .relaxed)
+                    return await health.isWell()
+                }
+            }
+            while begun.count.load(ordering: .relaxed) < 20 { await Task.yield() }
+            while await barrier.arrived == 0 { try await Task.sleep(for: .milliseconds(10)) }
+            // Time for the others to arrive, if they did.
+            try await Task.sleep(for: .milliseconds(100))
+            await barrier.open()
+            for try await isWell in group { #expect(isWell) }
+        }
+        #expect(await barrier.arrived == 1)
     }
 
     @Test("Its own metrics need access to all teams; tokens change with their file")
