@@ -67,10 +67,10 @@ struct AlertTests {
         count: Int = 1,
         service: String = "shop",
         release: String = "1.5",
+        aliases: [Fingerprint]? = nil,
         into store: SQLiteStore
     ) async throws {
         let start = now.advanced(byNanoseconds: -minutesAgo * 60_000_000_000)
-        let frame = StallReport.Frame(address: 1, function: function, own: true)
         let reports = (0..<count).map { _ in
             StallReport(
                 kind: .blocked,
@@ -87,10 +87,15 @@ struct AlertTests {
                 thread: .init(id: 7),
                 cause: .init(verdict: .onCPU, summary: "It computed."),
                 culprit: .init(function: function, stack: 0, frame: 0),
-                fingerprint: .make(kind: .blocked, frames: [frame], modules: [])
+                fingerprint: fingerprint(function),
+                aliases: aliases
             )
         }
         _ = try await store.insert(try reports.map { try Arrival(json: $0.json(), team: "default", now: now) })
+    }
+
+    private static func fingerprint(_ function: String) -> Fingerprint {
+        .make(kind: .blocked, frames: [.init(address: 1, function: function, own: true)], modules: [])
     }
 
     private static func record(
@@ -137,6 +142,23 @@ struct AlertTests {
             await watch.round(now: Self.now.advanced(byNanoseconds: 7_200_000_000_000))
             #expect(try messages().last?.alerts.map(\.state) == ["resolved", "resolved"])
             #expect(try await store.alerts().isEmpty)
+        }
+    }
+
+    @Test("A new fault that gets names is not reported again under its new fingerprint, and ends once")
+    func names() async throws {
+        try await withStore("  - {name: new, when: new-fault, within: 1h}") { store in
+            try await Self.insert("old()", minutesAgo: 300, into: store)
+            try await Self.insert("code at 0x1", minutesAgo: 5, into: store)
+            let watch = try watch(store)
+            await watch.round(now: Self.now)
+            let nameless = Self.fingerprint("code at 0x1")
+            try await Self.insert("named()", minutesAgo: 4, aliases: [nameless], into: store)
+            for _ in 0..<2 { await watch.round(now: Self.now) }
+            await watch.round(now: Self.now.advanced(byNanoseconds: 7_200_000_000_000))
+            let told = try messages().flatMap(\.alerts)
+            #expect(told.map(\.state) == ["firing", "resolved"])
+            #expect(told.map(\.subject) == [nameless.rawValue, nameless.rawValue])
         }
     }
 

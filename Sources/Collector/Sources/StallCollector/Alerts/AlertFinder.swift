@@ -7,6 +7,8 @@ struct AlertFinder {
     struct Finding: Sendable {
         var subject: String
         var text: String
+        /// Earlier subjects of the same alert: a fault's former fingerprints.
+        var aliases: [String] = []
         /// Whether it suffices to begin an alert. Otherwise it only lets an existing alert continue.
         var begins = true
     }
@@ -70,7 +72,8 @@ struct AlertFinder {
                     text: """
                         new in \(place.isEmpty ? "a service without a name" : place): \(fault.culprit ?? "code without a name"), \
                         \(counted(fault.count, "stall")), the longest \(length(fault.longestNs))
-                        """
+                        """,
+                    aliases: fault.aliases.map(\.rawValue)
                 )
             )
         }

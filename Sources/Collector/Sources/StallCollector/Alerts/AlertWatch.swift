@@ -76,9 +76,14 @@ actor AlertWatch: Service {
         var (changed, found): ([Alert], Set<Key>) = ([], [])
         for rule in rules.rules {
             for finding in try await finder.findings(rule, store, now: now) {
-                let key = Key(team: rule.team, rule: rule.name, subject: finding.subject)
-                found.insert(key)
-                if let alert = known[key], alert.endedAt == nil { continue }
+                let keys = ([finding.subject] + finding.aliases).map { subject in
+                    Key(team: rule.team, rule: rule.name, subject: subject)
+                }
+                // A fault that has got names keeps its alert.
+                if let key = keys.first(where: { key in known[key].map { $0.endedAt == nil } ?? false }) {
+                    found.insert(key)
+                    continue
+                }
                 guard finding.begins else { continue }
                 changed.append(
                     Alert(team: rule.team, rule: rule.name, subject: finding.subject, text: finding.text, beganAt: now)
