@@ -245,6 +245,16 @@ struct AlertTests {
         }
     }
 
+    @Test("Stalls of processes that gave no service's name cause a rate alert too")
+    func nameless() async throws {
+        try await withStore("  - {name: often, when: rate, stalls: 10, within: 10m}") { store in
+            try await Self.insert("f()", minutesAgo: 2, count: 11, service: "", into: store)
+            try await watch(store).round(now: Self.now)
+            let told = try messages().flatMap(\.alerts)
+            #expect(told.map { "\($0.state) \($0.subject)" } == ["firing a service without a name"])
+        }
+    }
+
     @Test(
         "A silent monitor is reported, and so is its return; one that ended cleanly or was replaced is not"
     )

@@ -28,6 +28,8 @@ struct AlertFinder {
         }
     }
 
+    private static func name(_ service: String) -> String { service.isEmpty ? "a service without a name" : service }
+
     private static func query(_ rule: AlertRule, _ withinNs: Int64, _ now: Timestamp) -> StallQuery {
         var query = StallQuery(
             team: rule.team,
@@ -70,7 +72,7 @@ struct AlertFinder {
                 Finding(
                     subject: candidate.fingerprint.rawValue,
                     text: """
-                        new in \(place.isEmpty ? "a service without a name" : place): \(fault.culprit ?? "code without a name"), \
+                        new in \(Self.name(place)): \(fault.culprit ?? "code without a name"), \
                         \(counted(fault.count, "stall")), the longest \(length(fault.longestNs))
                         """,
                     aliases: fault.aliases.map(\.rawValue)
@@ -88,7 +90,8 @@ struct AlertFinder {
         _ now: Timestamp
     ) async throws -> [Finding] {
         var query = Self.query(rule, within, now)
-        let services = rule.services.isEmpty ? try await store.choices(query).services : rule.services
+        // The choices leave out stalls without a service's name.
+        let services = rule.services.isEmpty ? try await store.choices(query).services + [""] : rule.services
         var findings: [Finding] = []
         for service in services {
             query.services = [service]
@@ -101,9 +104,9 @@ struct AlertFinder {
             guard passes(2) else { continue }
             findings.append(
                 Finding(
-                    subject: service,
+                    subject: Self.name(service),
                     text: """
-                        \(service): \(counted(stalls, "stall")), \(length(blocked)) in all, within \(length(within)); \
+                        \(Self.name(service)): \(counted(stalls, "stall")), \(length(blocked)) in all, within \(length(within)); \
                         most by \(faults.first?.culprit ?? "code without a name")
                         """,
                     begins: passes(1)
@@ -129,7 +132,7 @@ struct AlertFinder {
                 && (rule.hosts.isEmpty || rule.hosts.contains(run.host))
         }
         let subjects = Dictionary(grouping: runs) { run in
-            "\(run.service.isEmpty ? "a service without a name" : run.service) on \(run.host)"
+            "\(Self.name(run.service)) on \(run.host)"
         }
         return subjects.sorted { $0.key < $1.key }.compactMap { subject, runs in
             guard let last = runs.map(\.updatedAt).max() else { return nil }
