@@ -37,7 +37,9 @@ extension ClickHouseStore {
         do {
             return try await choices(FaultQuestion(self, everything))
         } catch let error as ClickHouseError where error.isPartOfClusterGone && schema.cluster != nil {
-            return try await choices(FaultQuestion(self, everything, isPartial: true))
+            var choices = try await choices(FaultQuestion(self, everything, isPartial: true))
+            choices.isPartial = true
+            return choices
         }
     }
 

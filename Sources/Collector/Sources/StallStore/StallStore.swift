@@ -280,6 +280,8 @@ public struct Choices: Hashable, Sendable {
     public var hosts: [String] = []
     /// Verdicts, as in reports.
     public var verdicts: [String] = []
+    /// Whether a part of the store did not answer. Then names are missing.
+    public var isPartial = false
 
     /// Creates one without any names.
     public init() {}

@@ -3,6 +3,7 @@ import HTTPTypes
 import Logging
 import StallReports
 import StallStore
+import Synchronization
 import Testing
 
 @testable import StallCollector
@@ -242,6 +243,24 @@ struct AlertTests {
                 try await round(30).sorted() == ["firing bakery", "firing shop", "resolved bakery", "resolved shop"]
             )
             #expect(try await store.alerts().isEmpty)
+        }
+    }
+
+    @Test(
+        "A rate alert does not end because a part of the store does not answer",
+        arguments: ["", ", services: [shop]"]
+    )
+    func partial(services: String) async throws {
+        try await withStore("  - {name: often, when: rate, stalls: 10\(services)}") { _ in
+            var alert = Alert(team: "default", rule: "often", subject: "shop", text: "often", beganAt: Self.now)
+            alert.toldBegin = [try #require(try AlertRules(path: rulesFile).receivers.first).key]
+            for isPartial in [true, false] {
+                let ended = Mutex<[Alert]>([])
+                var store = StubStore(isPartial: isPartial, known: [alert])
+                store.changing = { alerts in ended.withLock { $0 += alerts.filter { $0.endedAt != nil } } }
+                try await watch(store).round(now: Self.now)
+                #expect(ended.withLock { $0.map(\.subject) } == (isPartial ? [] : ["shop"]))
+            }
         }
     }
 

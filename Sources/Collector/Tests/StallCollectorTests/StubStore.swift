@@ -7,13 +7,17 @@ import StallReports
 struct StubStore: StallStore {
     var checking: @Sendable () async throws -> Void = {}
     var inserting: @Sendable ([Arrival]) async throws -> Int = { $0.count }
+    /// Whether it says that a part of it does not answer.
+    var isPartial = false
+    var known: [Alert] = []
+    var changing: @Sendable ([Alert]) async -> Void = { _ in }
     /// The maximum number of reports, each of this many bytes.
     var reportBytes: Int?
 
     func insert(_ arrivals: [Arrival]) async throws -> Int { try await inserting(arrivals) }
     func check() async throws { try await checking() }
     func faults(_: StallQuery, by _: FaultOrder, limit _: Int) -> FaultList {
-        FaultList(faults: [], watchedNs: 0, runs: 0)
+        FaultList(faults: [], watchedNs: 0, runs: 0, isPartial: isPartial)
     }
     func reports(_: StallQuery, after last: StoredReport.Place?, limit: Int) -> [StoredReport] {
         guard let reportBytes else { return [] }
@@ -27,12 +31,16 @@ struct StubStore: StallStore {
     func stalls(_: StallQuery, of _: Fingerprint?, longestFirst _: Bool, limit _: Int) -> [StoredStall] { [] }
     func report(_: ULID, team _: String) -> [UInt8]? { nil }
     func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
-    func choices(_: StallQuery) -> Choices { Choices() }
+    func choices(_: StallQuery) -> Choices {
+        var choices = Choices()
+        choices.isPartial = isPartial
+        return choices
+    }
     func arrivals(team _: String, after _: Int64, limit _: Int) -> [(place: Int64, stall: StoredStall)] { [] }
     func lastPlace() -> Int64 { 0 }
     func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
-    func alerts() -> [Alert] { [] }
-    func change(alerts _: [Alert], removing _: [Alert]) {}
+    func alerts() -> [Alert] { known }
+    func change(alerts: [Alert], removing _: [Alert]) async { await changing(alerts) }
     func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }
     func size() -> StoreSize { StoreSize(bytes: 1, stalls: 2, runs: 3) }
 }

@@ -13,18 +13,25 @@ struct AlertFinder {
         var begins = true
     }
 
+    /// What an evaluation of a rule found.
+    struct Findings: Sendable {
+        var all: [Finding]
+        /// Whether a part of the store did not answer. Then findings are missing, and no alert may end.
+        var isPartial = false
+    }
+
     /// A service that has been silent for longer is no longer expected.
     static let forgottenAfterNs: Int64 = 7 * 86_400_000_000_000
     /// The largest number of new faults that one evaluation reports.
     private static let newLimit = 2000
 
-    func findings(_ rule: AlertRule, _ store: any StallStore, now: Timestamp) async throws -> [Finding] {
+    func findings(_ rule: AlertRule, _ store: any StallStore, now: Timestamp) async throws -> Findings {
         switch rule.condition {
-        case .newFault(let within): try await newFaults(rule, within, .service, store, now)
-        case .newInRelease(let within): try await newFaults(rule, within, .release, store, now)
+        case .newFault(let within): Findings(all: try await newFaults(rule, within, .service, store, now))
+        case .newInRelease(let within): Findings(all: try await newFaults(rule, within, .release, store, now))
         case .rate(let stalls, let blocked, let within):
             try await rates(rule, (stalls, blocked), within, store, now)
-        case .silence(let after): try await silent(rule, after, store, now)
+        case .silence(let after): Findings(all: try await silent(rule, after, store, now))
         }
     }
 
@@ -88,21 +95,26 @@ struct AlertFinder {
         _ within: Int64,
         _ store: any StallStore,
         _ now: Timestamp
-    ) async throws -> [Finding] {
+    ) async throws -> Findings {
         var query = Self.query(rule, within, now)
-        // The choices leave out stalls without a service's name.
-        let services = rule.services.isEmpty ? try await store.choices(query).services + [""] : rule.services
-        var findings: [Finding] = []
+        var (services, findings) = (rule.services, Findings(all: []))
+        if services.isEmpty {
+            let choices = try await store.choices(query)
+            // The choices leave out stalls without a service's name.
+            (services, findings.isPartial) = (choices.services + [""], choices.isPartial)
+        }
         for service in services {
             query.services = [service]
-            let faults = try await store.faults(query, by: .total, limit: 1000).faults
+            let list = try await store.faults(query, by: .total, limit: 1000)
+            if list.isPartial { findings.isPartial = true }
+            let faults = list.faults
             let (stalls, blocked) = (faults.map(\.count).saturatingSum(), faults.map(\.totalNs).saturatingSum())
             func passes(_ part: Int64) -> Bool {
                 limits.stalls.map { stalls > $0 / part } ?? false
                     || limits.blockedNs.map { blocked > $0 / part } ?? false
             }
             guard passes(2) else { continue }
-            findings.append(
+            findings.all.append(
                 Finding(
                     subject: Self.name(service),
                     text: """

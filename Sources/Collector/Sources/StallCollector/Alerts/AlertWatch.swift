@@ -74,8 +74,12 @@ actor AlertWatch: Service {
             try await store.alerts().map { (Key(team: $0.team, rule: $0.rule, subject: $0.subject), $0) }
         ) { $1 }
         var (changed, found): ([Alert], Set<Key>) = ([], [])
+        // Rules whose alerts do not end now.
+        var partial: Set<String> = []
         for rule in rules.rules {
-            for finding in try await finder.findings(rule, store, now: now) {
+            let findings = try await finder.findings(rule, store, now: now)
+            if findings.isPartial { partial.insert(rule.name) }
+            for finding in findings.all {
                 let keys = ([finding.subject] + finding.aliases).map { subject in
                     Key(team: rule.team, rule: rule.name, subject: subject)
                 }
@@ -90,7 +94,8 @@ actor AlertWatch: Service {
                 )
             }
         }
-        for (key, alert) in known where alert.endedAt == nil && !found.contains(key) {
+        for (key, alert) in known
+        where alert.endedAt == nil && !found.contains(key) && !partial.contains(key.rule) {
             var alert = alert
             alert.endedAt = now
             changed.append(alert)
