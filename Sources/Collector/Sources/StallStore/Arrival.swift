@@ -195,8 +195,8 @@ extension ArrivedRun {
         id = run.id
         startedNs = try Bounds.moment(run.startedAt, now)
         updatedNs = max(startedNs, try Bounds.moment(run.updatedAt, now))
-        // The total of a thousand loops over ten years would not fit into 64 bits.
-        watchedNs = run.watched.prefix(1000).reduce(0) { $0 + min(Bounds.length($1.watchedNs), .max / 2000) }
+        // Queries relate it to the run's time, so no loop's time may be cut to a length. They add up numbers with fractions.
+        watchedNs = run.watched.map { max(0, $0.watchedNs) }.saturatingSum()
         (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
         host = Bounds.name(run.host.name)
         isRunning = run.state == .running

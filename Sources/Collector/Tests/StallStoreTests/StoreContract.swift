@@ -30,6 +30,7 @@ struct StoreContract {
             Check("A run's counts are those of its latest record, and its time that of the range") {
                 try await $0.runs()
             },
+            Check("Of a long run the watched time in a range is that of the whole range") { try await $0.longRun() },
             Check("What a run counted under two fingerprints of one fault is added up") {
                 try await $0.countedAliases()
             },
@@ -286,6 +287,33 @@ struct StoreContract {
             list = try await store.faults(Self.query(), by: .total, limit: 10)
             #expect(list.faults.isEmpty)
             #expect(list.runs == 1)
+        }
+    }
+
+    /// A run of a year counts in a range with the whole range.
+    func longRun() async throws {
+        try await withStore { store in
+            let yearNs: Int64 = 400 * 86_400_000_000_000
+            let runs = ["web1", "web2"].map { host in
+                var run = RunRecord(
+                    startedAt: Self.now.advanced(byNanoseconds: -yearNs),
+                    updatedAt: Self.now,
+                    host: .init(name: host),
+                    service: .init(name: "shop"),
+                    process: .init(pid: 7),
+                    monitorVersion: "1"
+                )
+                run.watched = ["main", "nio"].map { .init(label: $0, watchedNs: host == "web1" ? yearNs : .max) }
+                return run
+            }
+            _ = try await store.insert(runs.map { try Arrival(json: $0.json(), team: "a", now: Self.now) })
+            var query = Self.query(days: 4)
+            query.hosts = ["web1"]
+            let watchedNs = try await store.faults(query, by: .total, limit: 1).watchedNs
+            // Two loops. The parts are not computed with whole numbers.
+            #expect(abs(watchedNs - 8 * 86_400_000_000_000) < 1_000_000_000)
+            query.hosts = []
+            #expect(try await store.faults(query, by: .total, limit: 1).watchedNs > watchedNs)
         }
     }
 
