@@ -5,6 +5,7 @@
 COLLECTOR is the program, REPORT the file of a stall report that is made many of. Needs chromium, chromium-driver and python3-selenium.
 Ends with 0, or with the first thing that is not as it should be.
 """
+import http.server
 import json
 import os
 import random
@@ -26,6 +27,8 @@ HOSTILE = [
     "<script>window.harmed=1</script>", "<img src=x onerror=window.harmed=1>", "\"><b>x</b>", "' onmouseover='window.harmed=1",
     "{{#rows}}{{{x}}}", "</textarea></title></style><svg onload=window.harmed=1>", "javascript:window.harmed=1", "&lt;b&gt;&#60;",
     "\u202e\u2066gnirts", "\x1b[31m\r\n\x00", "%3Cb%3E%00", "=cmd|' /C calc'!A0", "a" * 3000, "\u0301" * 200, "\U0001f4a9", "../../etc/passwd",
+    # A letter that joins with what follows it, and an accent.
+    "\u0d4e<img src=x onerror=window.harmed=1>\u0d4e</script><b>x", "\"\u0301 onmouseover=window.harmed=1",
 ]
 AXE = open(os.environ["AXE"]).read() if os.environ.get("AXE") else None
 random.seed(16)
@@ -195,6 +198,17 @@ def keyboard(browser, collector):
     check(style != "none", "who has the focus cannot be seen")
 
 
+def answer_unavailable(port):
+    """Answers one request as a proxy does whose server is away."""
+    class Unavailable(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(502)
+
+    with http.server.HTTPServer(("127.0.0.1", port), Unavailable) as server:
+        server.timeout = 60
+        server.handle_request()
+
+
 def live(browser, collector, template):
     browser.get(collector.address + "/live?limit=1")
     state = lambda it: it.find_element(By.ID, "state").text
@@ -206,6 +220,8 @@ def live(browser, collector, template):
     quiet(browser, "/live"), labelled(browser, "/live")
     collector.kill()
     WebDriverWait(browser, 60).until(lambda it: "cannot be reached" in state(it))
+    # A browser itself does not try again after such an answer.
+    answer_unavailable(collector.port)
     collector.start()
     collector.post([report(template, "after the cut", 0)])
     WebDriverWait(browser, 120).until(lambda it: count(it) == len(HOSTILE) + 1)

@@ -44,10 +44,21 @@ struct LivePage {
             list.deleteRow(-1);
           }
         }
-        const source = new EventSource("/api/v1/live?after=" + list.dataset.place);
-        source.onmessage = event => add(JSON.parse(event.data));
-        source.onopen = () => { state.textContent = "Connected: what comes is shown at once."; };
-        source.onerror = () => { state.textContent = "The collector cannot be reached just now; nothing will be missed."; };
+        let place = list.dataset.place;
+        function follow() {
+          const source = new EventSource("/api/v1/live?after=" + place);
+          source.onmessage = event => {
+            place = event.lastEventId;
+            add(JSON.parse(event.data));
+          };
+          source.onopen = () => { state.textContent = "Connected: what comes is shown at once."; };
+          source.onerror = () => {
+            state.textContent = "The collector cannot be reached just now; nothing will be missed.";
+            // After an answer that is no stream, such as 502 of a proxy or 503, a browser does not try again.
+            if (source.readyState === EventSource.CLOSED) setTimeout(follow, 5000);
+          };
+        }
+        follow();
 
         """
 }
