@@ -6,7 +6,7 @@ import StallStore
 ///   them. Versions of a stall are adjacent; `FINAL` selects the greatest one.
 /// - `run` has the run records, with the stalls that have no report (`counted`).
 /// - `touch`, `done`, `sum` and `sum_host` are the sums by hour: see ``HourStates``.
-/// - `fault` has the culprit of a fault's latest stall, `feed` the order in which stalls arrived. Views fill both; a duplicate
+/// - `fault` has the culprit of a fault's latest stall, `feed` the order in which stalls arrived and changed. Views fill both; a duplicate
 ///   row does no harm.
 /// - `alias` has fingerprints that belong to the same fault, `alert` the alerts, `horizon` the time before which stalls are not
 ///   shown.

@@ -37,7 +37,7 @@ struct ClickHouseWriter {
         var (newest, changes, versions): ([StallKey: ArrivedStall], Int, [StallKey: UInt64]) = ([:], 0, [:])
         for stall in stalls {
             let (key, version) = (StallKey(stall), UInt64(stall.version))
-            guard version > (versions[key] ?? known[key]?.version ?? 0) || versions[key] == nil && known[key] == nil
+            guard version > (versions[key] ?? known[key] ?? 0) || versions[key] == nil && known[key] == nil
             else { continue }
             (versions[key], newest[key]) = (version, stall)
             changes += 1
@@ -47,10 +47,10 @@ struct ClickHouseWriter {
         let sorted = newest.sorted { $0.key < $1.key }.map(\.value)
         let first = store.state.withLock { $0.arrivals.begin(sorted.count) }
         defer { store.state.withLock { $0.arrivals.end(first) } }
-        // Numbered in the order of their arrival.
+        // Numbered in the order of their arrival. A stall that changes gets a new number: readers are behind its old one.
         var numbers: [StallKey: UInt64] = [:]
         for stall in stalls where numbers[StallKey(stall)] == nil && newest[StallKey(stall)] != nil {
-            numbers[StallKey(stall)] = known[StallKey(stall)]?.arrived ?? first + UInt64(numbers.count)
+            numbers[StallKey(stall)] = first + UInt64(numbers.count)
         }
         let parts = ClickHouseStore.parts(sorted) { Hours.day($0.startedNs) }
         for part in parts { try await insertBodies(part) }
@@ -76,12 +76,12 @@ struct ClickHouseWriter {
     }
 
     /// Returns the stored versions of these stalls.
-    private func known(_ stalls: [ArrivedStall]) async throws -> [StallKey: (version: UInt64, arrived: UInt64)] {
-        var known: [StallKey: (version: UInt64, arrived: UInt64)] = [:]
+    private func known(_ stalls: [ArrivedStall]) async throws -> [StallKey: UInt64] {
+        var known: [StallKey: UInt64] = [:]
         for (team, stalls) in Dictionary(grouping: stalls, by: \.team) {
             let hours = Set(stalls.map { Hours.hour($0.startedNs) })
             let rows = try await store.ask(
-                ["toInt64(hour)", "id", "max(version)", "min(arrived)"],
+                ["toInt64(hour)", "id", "max(version)"],
                 """
                 FROM \(store.table("stall"))
                 WHERE team = \(SQLLiteral.text(team)) AND day IN \(SQLLiteral.list(Set(hours.map { $0 / 24 }).sorted()))
@@ -91,7 +91,7 @@ struct ClickHouseWriter {
             )
             for row in rows {
                 let key = StallKey(team: team, hour: try row.number(0), id: row.text(1))
-                known[key] = (try row.unsigned(2), try row.unsigned(3))
+                known[key] = try row.unsigned(2)
             }
         }
         return known

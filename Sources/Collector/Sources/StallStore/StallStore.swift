@@ -50,8 +50,8 @@ public protocol StallStore: Sendable {
     /// The services, releases, hosts and verdicts of a range, most frequent first, for a page's filters.
     func choices(_ query: StallQuery) async throws -> Choices
 
-    /// Stalls in the order of their last arrival or change, after a place in this order. No place is used twice, so a reader that
-    /// continues after the last place it knows misses nothing.
+    /// Stalls in the order of their last arrival or change, after a place in this order. A reader that continues after the last place
+    /// it knows misses nothing. A stall that changed may also be at its former places.
     func arrivals(team: String, after place: Int64, limit: Int) async throws -> [(place: Int64, stall: StoredStall)]
 
     /// The present end of this order.
