@@ -115,17 +115,38 @@ extension ClickHouseStore {
         after place: Int64,
         limit: Int
     ) async throws -> [(place: Int64, stall: StoredStall)] {
+        var place = max(0, place)
+        while true {
+            let rows = try await feed(team, after: place, limit)
+            guard let last = rows.last else { return [] }
+            let found = try await stalls(of: rows, team)
+            if !found.isEmpty { return found }
+            // All of these were removed. That does not mean that there are no more.
+            place = try last.number(0)
+        }
+    }
+
+    private func feed(_ team: String, after place: Int64, _ limit: Int) async throws -> [TabbedAnswer.Row] {
         let bound = visibleBound
-        let day = UInt64(max(0, place)) / 86_400_000_000
-        let rows = try await ask(
-            ["toInt64(arrived)", "toInt64(hour)", "id"],
-            """
-            FROM \(table("feed")) FINAL
-            WHERE team = \(SQLLiteral.text(team)) AND day >= \(day) AND arrived > \(max(0, place)) AND arrived < \(bound)
-            ORDER BY arrived, id LIMIT \(max(0, limit))
-            """
-        )
-        guard !rows.isEmpty else { return [] }
+        func rows(_ condition: String, _ limit: Int) async throws -> [TabbedAnswer.Row] {
+            try await ask(
+                ["toInt64(arrived)", "toInt64(hour)", "id"],
+                """
+                FROM \(table("feed")) FINAL
+                WHERE team = \(SQLLiteral.text(team)) AND day >= \(place / 86_400_000_000) AND arrived < \(bound) AND \(condition)
+                ORDER BY arrived, id LIMIT \(max(0, limit))
+                """
+            )
+        }
+        let page = try await rows("arrived > \(place)", limit)
+        guard page.count >= limit, let last = try page.last?.number(0) else { return page }
+        // Several collectors may have used the last number. A reader continues after it, so all its rows belong to this page.
+        return try await page.filter { try $0.number(0) < last } + rows("arrived = \(last)", 10_000)
+    }
+
+    private func stalls(of rows: [TabbedAnswer.Row], _ team: String) async throws -> [(
+        place: Int64, stall: StoredStall
+    )] {
         let now = Timestamp.now()
         var query = StallQuery(team: team, since: Timestamp(seconds: 0), until: now)
         query.until = now.advanced(byNanoseconds: 2 * Hours.dayNs)

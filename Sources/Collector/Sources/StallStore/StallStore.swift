@@ -51,7 +51,8 @@ public protocol StallStore: Sendable {
     func choices(_ query: StallQuery) async throws -> Choices
 
     /// Stalls in the order of their last arrival or change, after a place in this order. A reader that continues after the last place
-    /// it knows misses nothing. A stall that changed may also be at its former places.
+    /// it knows misses nothing. A stall that changed may also be at its former places. If several stalls have one place, they are returned
+    /// together, even if this exceeds the limit.
     func arrivals(team: String, after place: Int64, limit: Int) async throws -> [(place: Int64, stall: StoredStall)]
 
     /// The present end of this order.

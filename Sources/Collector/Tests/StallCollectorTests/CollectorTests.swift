@@ -243,6 +243,24 @@ struct CollectorTests {
         // This returns: a reading client does not delay the shutdown.
     }
 
+    @Test("A viewer continues after all stalls of a place, even if the connection ended between them")
+    func sharedPlace() async throws {
+        let stalls = [5, 5, 6].map { (place: Int64($0), stall: StoredStall.sample()) }
+        try await Client.withServer(StubStore(arrived: stalls), CollectorOptions()) { client in
+            let connection = try Connection(port: client.port)
+            _ = connection.send("GET /api/v1/live?after=4 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            var text = ""
+            while text.components(separatedBy: "\"id\":").count <= stalls.count, let more = await connection.receive() {
+                text += more
+            }
+            // An event without a number leaves the viewer at the place before it.
+            let numbers = text.components(separatedBy: "data: ").dropLast().map { part in
+                part.split(separator: "\n").last { $0.hasPrefix("id: ") }
+            }
+            #expect(numbers == [nil, "id: 5", "id: 6"])
+        }
+    }
+
     @Test("A query for too many records is refused before the first is sent")
     func tooManyRecords() async throws {
         try await Client.withServer(SlowStore(), CollectorOptions()) { client in

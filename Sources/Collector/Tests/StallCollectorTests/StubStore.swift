@@ -11,6 +11,8 @@ struct StubStore: StallStore {
     var isPartial = false
     var known: [Alert] = []
     var changing: @Sendable ([Alert]) async -> Void = { _ in }
+    /// What has arrived, in order.
+    var arrived: [(place: Int64, stall: StoredStall)] = []
     /// The maximum number of reports, each of this many bytes.
     var reportBytes: Int?
 
@@ -36,13 +38,33 @@ struct StubStore: StallStore {
         choices.isPartial = isPartial
         return choices
     }
-    func arrivals(team _: String, after _: Int64, limit _: Int) -> [(place: Int64, stall: StoredStall)] { [] }
+    func arrivals(team _: String, after place: Int64, limit _: Int) -> [(place: Int64, stall: StoredStall)] {
+        arrived.filter { $0.place > place }
+    }
     func lastPlace() -> Int64 { 0 }
     func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
     func alerts() -> [Alert] { known }
     func change(alerts: [Alert], removing _: [Alert]) async { await changing(alerts) }
     func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }
     func size() -> StoreSize { StoreSize(bytes: 1, stalls: 2, runs: 3) }
+}
+
+extension StoredStall {
+    static func sample() -> StoredStall {
+        StoredStall(
+            id: .make(),
+            fingerprint: .make(kind: .blocked, frames: [], modules: []),
+            startedAt: .now(),
+            durationNs: 1,
+            isOver: true,
+            verdict: .onCPU,
+            service: "",
+            release: "",
+            host: "",
+            label: "",
+            culprit: ""
+        )
+    }
 }
 
 /// Holds up every task until it is opened.

@@ -119,6 +119,30 @@ struct ClickHouseContractTests {
         }
     }
 
+    @Test("A reader of arrivals passes removed stalls, and misses none if collectors gave several the same number")
+    func arrivals() async throws {
+        try await TestedStore.withDatabase { address in
+            let store = try await ClickHouseStore(address)
+            let reports = (0..<3).map { _ in StoreContract.report() }
+            _ = try await store.insert(reports.map { try StoreContract.arrival($0) })
+            let hour = Hours.hour(reports[0].startedAt.sinceEpoch)
+            var rows = TabbedRows(into: "\(store.table("feed")) (team, day, arrived, hour, id)")
+            let removed = (1...5).map { (Int64($0), ULID.make()) }
+            for (number, id) in removed + reports.map({ (1000, $0.id) }) {
+                rows.add("a")
+                rows.add(0)
+                rows.add(number)
+                rows.add(hour)
+                rows.add(id.description)
+                rows.endRow()
+            }
+            try await store.insert(rows)
+            let found = try await store.arrivals(team: "a", after: 0, limit: 2)
+            #expect(found.map(\.place) == [1000, 1000, 1000])
+            #expect(Set(found.map(\.stall.id)) == Set(reports.map(\.id)))
+        }
+    }
+
     @Test("An hour with a late write is counted from its stalls until its sums are computed again")
     func lateStalls() async throws {
         try await TestedStore.withDatabase { address in

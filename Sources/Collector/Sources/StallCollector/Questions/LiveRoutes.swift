@@ -59,8 +59,10 @@ final class LiveRoutes: Sendable {
         while !Task.isShuttingDownGracefully {
             let news = try await store.arrivals(team: team, after: place, limit: 100)
             var buffer = ByteBuffer()
-            for (number, stall) in news {
-                buffer.writeString("id: \(number)\ndata: ")
+            for (index, (number, stall)) in news.enumerated() {
+                // Several stalls can have one place: a client continues after all of them.
+                if index + 1 == news.count || news[index + 1].place != number { buffer.writeString("id: \(number)\n") }
+                buffer.writeString("data: ")
                 buffer.writeBytes(try encoder.encode(LiveStall(stall)))
                 buffer.writeString("\n\n")
                 place = number
