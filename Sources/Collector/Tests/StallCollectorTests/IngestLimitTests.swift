@@ -81,6 +81,44 @@ struct IngestLimitTests {
         #expect(throws: BodyLines.Failure.damaged) { while try lines.next() != nil {} }
     }
 
+    @Test("Memory for decoding is taken from the budget by the number of values, and returned")
+    func decodingMemory() async throws {
+        var limits = IngestLimits()
+        limits.waitingBytes = 10_000_000
+        let budget = IngestBudget(limits.waitingBytes)
+        func parsed(_ format: IngestFormat, values: Int) async throws -> BodyParser.Parsed {
+            let share = try #require(budget.share(of: 1))
+            let list = String(repeating: "{},", count: values) + "{}"
+            let body =
+                format == .lines ? "{\"schema\":\"stall-report/1\",\"x\":[\(list)]}" : "{\"resourceLogs\":[\(list)]}"
+            return try await BodyParser.parse(
+                Array(body.utf8),
+                format,
+                isPacked: false,
+                limits,
+                team: "a",
+                share
+            )
+        }
+        do {
+            let other = try #require(budget.share(of: 5_000_000))
+            for format in [IngestFormat.lines, .telemetry] {
+                await #expect(throws: BodyParser.OutOfMemory.self) { _ = try await parsed(format, values: 100_000) }
+            }
+            other.shrink(by: 5_000_000)
+        }
+        let refused = try await parsed(.lines, values: 100_000).refused
+        #expect(refused.count == 1 && refused[0].reason != "it has too many values")
+        #expect(try await parsed(.telemetry, values: 100_000).count == 0)
+        #expect(try await parsed(.lines, values: 200_000).refused.map(\.reason) == ["it has too many values"])
+        await #expect {
+            _ = try await parsed(.telemetry, values: 200_000)
+        } throws: {
+            ($0 as? Refusal)?.status == .contentTooLarge
+        }
+        #expect(budget.usedBytes == 0)
+    }
+
     @Test("A request without memory for it is refused before its body is read")
     func noMemory() async throws {
         var options = CollectorOptions()

@@ -79,6 +79,13 @@ struct BodyParser {
         if case .whole(let json) = line, json.isEmpty { return }
         let limits = limits
         let team = team
+        var room = 0
+        if case .whole(let json) = line, json.count > Self.quickBytes { room = Self.decodingBytes(json) }
+        guard room <= limits.waitingBytes else {
+            return try add(number) { () throws(RefusedArrival) in throw RefusedArrival("it has too many values") }
+        }
+        guard room == 0 || share.grow(by: room) else { throw OutOfMemory() }
+        defer { share.shrink(by: room) }
         try add(number) { () throws(RefusedArrival) in
             guard case .whole(let json) = line else {
                 throw RefusedArrival("more than \(limits.recordBytes) bytes")
@@ -111,15 +118,34 @@ struct BodyParser {
 
     private var damaged: Refusal { Refusal(.badRequest, "the body is no gzip, or cut off") }
 
-    // MARK: Log records
+    // MARK: The memory of decoding
 
-    /// While a JSON document is read, its decoded form takes this many times its bytes.
-    private static let telemetryFactor = 4
+    /// `JSONDecoder` decodes all longer lines. What it needs for others is little.
+    private static let quickBytes = 1 << 18
+
+    /// An estimate of the memory in which `JSONDecoder` keeps the structure of a document. This depends on the number of its values: some
+    /// kilobytes, unpacked, can have millions.
+    private static func decodingBytes(_ json: [UInt8]) -> Int {
+        var values = 1
+        for byte in json {
+            switch byte {
+            case UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: ","), UInt8(ascii: ":"): values += 1
+            default: break
+            }
+        }
+        return values.multipliedSaturated(by: 32)
+    }
+
+    // MARK: Log records
 
     private mutating func parseTelemetry(_ body: [UInt8], _ isPacked: Bool) async throws {
         let json = try unpacked(body, isPacked)
         parsed.bytes = json.count
-        let decodedBytes = json.count * Self.telemetryFactor
+        // The unpacked text, its copy for the decoder, and its structure.
+        let decodedBytes = Self.decodingBytes(json).addingSaturated(2 * json.count)
+        guard decodedBytes <= limits.waitingBytes else {
+            throw Refusal(.contentTooLarge, "it has too many values; send fewer log records at a time")
+        }
         guard share.grow(by: decodedBytes) else { throw OutOfMemory() }
         defer { share.shrink(by: decodedBytes) }
         guard let request = try? JSONDecoder().decode(TelemetryLogs.self, from: Data(json)) else {
