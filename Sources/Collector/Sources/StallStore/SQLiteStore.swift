@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import Glibc
 import GzipCompression
 public import StallReports
 
@@ -25,6 +26,7 @@ public final class SQLiteStore: StallStore {
             // This must come before the first table is created. It lets the file shrink after rows were removed.
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
         }
+        Self.create(path)
         do {
             database = try DatabasePool(path: path, configuration: configuration)
             let migrator = SQLiteSchema.migrator
@@ -51,6 +53,13 @@ public final class SQLiteStore: StallStore {
         } catch {
             throw StoreError("the store \(path) cannot be used: \(StoreError.reason(error))")
         }
+    }
+
+    /// Creates the file if it is missing, for its owner only, as reports are: it has those of all teams. SQLite gives its log the same
+    /// mode. Does not open a file that exists: closing it would release the locks that this process has on it (sqlite.org/howtocorrupt.html).
+    private static func create(_ path: String) {
+        let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        if descriptor >= 0 { close(descriptor) }
     }
 
     /// Makes SQLite refuse to enlarge the file beyond the limit.

@@ -22,6 +22,19 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test("Only its owner can read the file, which has all teams' reports, and its log")
+    func mode() async throws {
+        try await Samples.withDirectory { directory in
+            let path = directory + "/stalls.db"
+            let store = try SQLiteStore(path: path)
+            _ = try await Samples.insert([Samples.report()], into: store)
+            for file in [path, path + "-wal", path + "-shm"] {
+                let mode = try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int
+                #expect(mode == 0o600, "\(file)")
+            }
+        }
+    }
+
     @Test(
         "A range at the ends of the calendar is answered",
         arguments: [
