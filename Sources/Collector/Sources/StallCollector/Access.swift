@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import Hummingbird
+import NIOCore
 import StallReports
 
 struct CollectorContext: RequestContext {
@@ -12,7 +13,7 @@ struct CollectorContext: RequestContext {
 
     init(source: Source) {
         coreContext = .init(source: source)
-        peer = source.channel.remoteAddress?.ipAddress
+        peer = source.channel.remoteAddress?.peer
     }
 
     /// - Throws: If the caller may not do this.
@@ -31,6 +32,16 @@ struct CollectorContext: RequestContext {
     ///
     /// - Throws: If the caller may not do this.
     func team(_ scope: Caller.Scope) throws(Refusal) -> String { try caller(scope).team }
+}
+
+extension SocketAddress {
+    /// The IP address. A socket that listens on `[::]` has IPv4 addresses in another form (RFC 4291, 2.5.5.2); this is the one in which
+    /// an operator writes them.
+    var peer: String? {
+        let mapped = "::ffff:"
+        guard let text = ipAddress, text.hasPrefix(mapped), text.contains(".") else { return ipAddress }
+        return String(text.dropFirst(mapped.count))
+    }
 }
 
 /// Reads the sender's address from `X-Forwarded-For` if the request comes from a trusted proxy.

@@ -38,7 +38,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     init(_ limits: ConnectionLimits) { self.limits = limits }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        guard let peers = limits.peers, let address = context.channel.remoteAddress?.ipAddress else { return }
+        guard let peers = limits.peers, let address = context.channel.remoteAddress?.peer else { return }
         if peers.open(address) { peer = address } else { context.close(promise: nil) }
     }
 

@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import NIOCore
 import StallReports
 import StallStore
 import Testing
@@ -100,6 +101,15 @@ struct RateLimitTests {
                 #expect(lines.filter { $0.contains("\"access\"") }.count == found[.unauthorized, default: 0])
                 #expect(found.count == 2)
             }
+        }
+    }
+
+    @Test("An IPv4 address is the same on a socket that listens on [::]")
+    func mappedAddresses() throws {
+        for (text, peer) in [
+            ("::ffff:10.0.0.1", "10.0.0.1"), ("10.0.0.1", "10.0.0.1"), ("::1", "::1"), ("2001:db8::7", "2001:db8::7"),
+        ] {
+            #expect(try SocketAddress(ipAddress: text, port: 4319).peer == peer)
         }
     }
 
