@@ -90,7 +90,9 @@ struct SQLiteParts {
                     UNION ALL SELECT alias FROM alias JOIN fault USING (team, fingerprint) WHERE team = ? AND culprit LIKE ? ESCAPE '\\'
                 )
                 """
-            let pattern = "%" + text.map { "%_\\".contains($0) ? "\\\($0)" : "\($0)" }.joined() + "%"
+            // By scalar: SQLite does not know which of them are one character.
+            let special = "%_\\".unicodeScalars
+            let pattern = "%" + text.unicodeScalars.map { special.contains($0) ? "\\\($0)" : "\($0)" }.joined() + "%"
             filterArguments += [team, pattern, team, pattern]
         }
 

@@ -6,7 +6,9 @@ import Testing
 extension StoreContract {
     func filters() async throws {
         try await withStore { store in
-            var reports = ["Oven.bake()", "oven.clean()", "100%_sure()", "other()"].map { Self.report(function: $0) }
+            var reports = ["Oven.bake()", "oven.clean()", "100%_sure()", "\u{D4E}x()", "other()"].map {
+                Self.report(function: $0)
+            }
             reports[1].cause.verdict = .deadlock
             _ = try await store.insert(reports.map { try Self.arrival($0) })
             func found(_ change: (inout StallQuery) -> Void) async throws -> Set<Fingerprint> {
@@ -20,6 +22,9 @@ extension StoreContract {
                 #expect(try await found { $0.text = "oven" } == [names[0], names[1]])
                 #expect(try await found { $0.text = "%" } == [names[2]])
                 #expect(try await found { $0.text = "_" } == [names[2]])
+                // One character, with a letter that joins with what follows it.
+                #expect(try await found { $0.text = "\u{D4E}" } == [names[3]])
+                #expect(try await found { $0.text = "\u{D4E}%" } == [])
                 #expect(try await found { $0.text = "\\" } == [])
                 #expect(try await found { $0.text = "" } == Set(names))
                 #expect(try await found { $0.verdicts = ["deadlock"] } == [names[1]])
