@@ -54,16 +54,19 @@ struct ForwardedAddress: RouterMiddleware {
         next: (Request, CollectorContext) async throws -> Response
     ) async throws -> Response {
         var context = context
-        if let peer = context.peer, proxies.contains(peer), let sender = Self.sender(request) { context.peer = sender }
+        if let peer = context.peer, proxies.contains(peer), let sender = Self.sender(request.headers) {
+            context.peer = sender
+        }
         return try await next(request, context)
     }
 
-    /// The last entry, which the proxy itself added. The sender may have forged the entries before it.
-    private static func sender(_ request: Request) -> String? {
+    /// The last entry, which the proxy itself added. The sender may have forged the entries before it, also with a letter
+    /// that joins with the comma, so that the comma is no character.
+    static func sender(_ headers: HTTPFields) -> String? {
         guard let name = HTTPField.Name("X-Forwarded-For"),
-            let last = request.headers[values: name].last?.split(separator: ",").last
+            let last = headers[values: name].last?.utf8.split(separator: UInt8(ascii: ",")).last
         else { return nil }
-        let address = last.trimmingCharacters(in: .whitespaces)
+        let address = String(decoding: last, as: UTF8.self).trimmingCharacters(in: .whitespaces)
         return address.isEmpty ? nil : VisibleText.of(address, limit: 64)
     }
 }

@@ -104,6 +104,16 @@ struct RateLimitTests {
         }
     }
 
+    @Test("The address that the proxy added counts, whatever the sender wrote before it")
+    func forgedAddresses() throws {
+        let name = try #require(HTTPField.Name("X-Forwarded-For"))
+        for forged in ["203.0.113.9", "203.0.113.9,", "x\u{D4E}", ""] {
+            var headers = HTTPFields()
+            headers[name] = "\(forged), 198.51.100.7"
+            #expect(ForwardedAddress.sender(headers) == "198.51.100.7", "\(forged)")
+        }
+    }
+
     @Test("An IPv4 address is the same on a socket that listens on [::]")
     func mappedAddresses() throws {
         for (text, peer) in [
