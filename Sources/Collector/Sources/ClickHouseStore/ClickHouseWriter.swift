@@ -22,7 +22,7 @@ extension ClickHouseStore {
 /// Writes the arrivals of one insert.
 ///
 /// The order of the writes makes it safe to interrupt and repeat an insert at any point: hours are announced first
-/// (``HourStates``), a report is written before its stall, and what is already stored visibly is not written again. Two
+/// (``HourStates``), a report is written before its stall, and what is already stored visibly is not written again without a quorum. Two
 /// collectors that write at the same time write the same rows, and readers count one of them.
 struct ClickHouseWriter {
     private let store: ClickHouseStore
@@ -37,10 +37,9 @@ struct ClickHouseWriter {
         var (newest, changes, versions): ([StallKey: ArrivedStall], Int, [StallKey: UInt64]) = ([:], 0, [:])
         for stall in stalls {
             let (key, version) = (StallKey(stall), UInt64(stall.version))
-            guard version > (versions[key] ?? known[key] ?? 0) || versions[key] == nil && known[key] == nil
-            else { continue }
+            guard versions[key].map({ version > $0 }) ?? isDue(version, stored: known[key]) else { continue }
             (versions[key], newest[key]) = (version, stall)
-            changes += 1
+            if known[key].map({ version > $0 }) ?? true { changes += 1 }
         }
         guard !newest.isEmpty else { return 0 }
         // Sorted by the tables' keys, so that the same stalls always make the same block.
@@ -57,6 +56,19 @@ struct ClickHouseWriter {
         try await insertAliases(sorted)
         for part in parts { try await insertRows(part, numbers) }
         return changes
+    }
+
+    private func isDue(_ version: UInt64, stored: UInt64?) -> Bool {
+        Self.isDue(version, stored: stored, quorum: store.address.quorum)
+    }
+
+    /// Whether a version must be written before it is acknowledged.
+    ///
+    /// With a quorum, a stored version is written again: an insert that failed may have left it on one replica only, and the servers
+    /// wait for the others only when something is written.
+    static func isDue(_ version: UInt64, stored: UInt64?, quorum: Int) -> Bool {
+        guard let stored else { return true }
+        return quorum > 0 ? version >= stored : version > stored
     }
 
     private struct StallKey: Hashable, Comparable {
@@ -179,9 +191,10 @@ struct ClickHouseWriter {
         }
         for run in runs {
             let key = RunKey(team: run.team, id: run.id.description)
-            if let updated = known[key], updated >= run.updatedNs { continue }
-            (known[key], newest[key]) = (run.updatedNs, run)
-            changes += 1
+            let (version, stored) = (UInt64(clamping: run.updatedNs), known[key].map { UInt64(clamping: $0) })
+            guard newest[key].map({ run.updatedNs > $0.updatedNs }) ?? isDue(version, stored: stored) else { continue }
+            newest[key] = run
+            if stored.map({ version > $0 }) ?? true { changes += 1 }
         }
         let sorted = newest.values.sorted {
             (Hours.day($0.updatedNs), $0.team, $0.id.description) < (

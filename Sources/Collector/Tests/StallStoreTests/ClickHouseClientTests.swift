@@ -88,6 +88,17 @@ struct ClickHouseClientTests {
         }
     }
 
+    @Test("With a quorum a stored version is written again: it may be on one replica only")
+    func quorum() {
+        func due(_ version: UInt64, _ stored: UInt64?) -> [Bool] {
+            [0, 2].map { ClickHouseWriter.isDue(version, stored: stored, quorum: $0) }
+        }
+        #expect(due(7, nil) == [true, true] && due(0, nil) == [true, true])
+        #expect(due(7, 6) == [true, true])
+        #expect(due(7, 7) == [false, true])
+        #expect(due(7, 8) == [false, false])
+    }
+
     // MARK: Against a server with preset answers
 
     private static func head(_ length: Int, status: String = "200 OK") -> String {
