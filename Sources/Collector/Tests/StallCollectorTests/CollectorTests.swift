@@ -243,6 +243,23 @@ struct CollectorTests {
         // This returns: a reading client does not delay the shutdown.
     }
 
+    @Test("A viewer with a place of another store, which had more stalls, is sent what arrives")
+    func foreignPlace() async throws {
+        try await withCollector { client in
+            let connection = try Connection(port: client.port)
+            _ = connection.send("GET /api/v1/live?after=1000000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            var text = ""
+            // It follows once it has sent its first comment.
+            while !text.contains(":\n\n"), let more = await connection.receive() { text += more }
+            let body = try Self.lines([Self.report("arrived()")])
+            try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: body) {
+                #expect($0.status == .accepted)
+            }
+            while !text.contains("arrived()"), let more = await connection.receive() { text += more }
+            #expect(text.contains("arrived()"))
+        }
+    }
+
     @Test("A viewer continues after all stalls of a place, even if the connection ended between them")
     func sharedPlace() async throws {
         let stalls = [5, 5, 6].map { (place: Int64($0), stall: StoredStall.sample()) }

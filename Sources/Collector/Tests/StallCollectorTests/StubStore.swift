@@ -41,7 +41,7 @@ struct StubStore: StallStore {
     func arrivals(team _: String, after place: Int64, limit _: Int) -> [(place: Int64, stall: StoredStall)] {
         arrived.filter { $0.place > place }
     }
-    func lastPlace() -> Int64 { 0 }
+    func lastPlace() -> Int64 { arrived.last?.place ?? 0 }
     func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
     func alerts() -> [Alert] { known }
     func change(alerts: [Alert], removing _: [Alert]) async { await changing(alerts) }

@@ -31,7 +31,8 @@ final class LiveRoutes: Sendable {
                 guard let number = Int64(given), number >= 0 else {
                     throw Refusal(.badRequest, "'after' is the id of an event")
                 }
-                place = number
+                // A place behind the end is from another store, whose file was replaced: it would be reached much later, or never.
+                place = min(number, try await self.store.lastPlace())
             } else {
                 place = try await self.store.lastPlace()
             }
