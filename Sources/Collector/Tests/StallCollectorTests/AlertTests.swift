@@ -336,6 +336,29 @@ struct AlertTests {
         }
     }
 
+    @Test("That a receiver was told is noted even if the collector ends at this moment")
+    func endAfterMessage() async throws {
+        try await withStore("  - {name: gone, when: silence}") { _ in
+            let barrier = Barrier()
+            let noted = Mutex<[Bool]>([])
+            let alert = Alert(team: "default", rule: "gone", subject: "shop", text: "gone", beganAt: Self.now)
+            var store = StubStore(known: [alert])
+            store.changing = { alerts in
+                guard alerts.contains(where: { !$0.toldBegin.isEmpty }) else { return }
+                await barrier.pass()
+                noted.withLock { $0.append(Task.isCancelled) }
+            }
+            let watch = try watch(store)
+            let round = Task { await watch.round(now: Self.now) }
+            while await barrier.arrived == 0 { try await Task.sleep(for: .milliseconds(10)) }
+            round.cancel()
+            await barrier.open()
+            await round.value
+            #expect(noted.withLock { $0 } == [false])
+            #expect(try messages().count == 1)
+        }
+    }
+
     @Test("A webhook gets JSON by POST; a refusal is a failure whose text hides its secret path")
     func webhook() async throws {
         let store = directory + "/stalls.db"

@@ -134,7 +134,8 @@ actor AlertWatch: Service {
                 }
                 return alert
             }
-            try await store.change(alerts: told, removing: [])
+            // In a task of its own, which is not cancelled when the collector ends: the receiver would be told again.
+            try await Task { try await store.change(alerts: told, removing: []) }.value
         }
         // The alert has ended, and all present receivers that were told of its beginning were told of its end.
         let receivers = Set(rules.receivers.map(\.key))
