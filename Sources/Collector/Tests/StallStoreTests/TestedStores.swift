@@ -143,6 +143,29 @@ struct ClickHouseContractTests {
         }
     }
 
+    @Test("Today is kept whatever its size, even if a sender's clock is a day ahead")
+    func today() async throws {
+        try await TestedStore.withDatabase { address in
+            let store = try await ClickHouseStore(address)
+            let now = Timestamp.now()
+            let reports = [Int64(0), 1].map { day in
+                var report = StoreContract.report()
+                report.startedAt = now.advanced(byNanoseconds: day * Hours.dayNs)
+                return report
+            }
+            let later = now.advanced(byNanoseconds: 2 * Hours.dayNs)
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "a", now: later) })
+            _ = try await store.removeOld(before: Timestamp(seconds: 0), maximumBytes: 1)
+            let query = StallQuery(
+                team: "a",
+                since: Timestamp(seconds: 0),
+                until: now.advanced(byNanoseconds: 3 * Hours.dayNs)
+            )
+            let left = try await store.stalls(query, of: nil, longestFirst: false, limit: 10)
+            #expect(Set(left.map(\.id)) == Set(reports.map(\.id)))
+        }
+    }
+
     @Test("An hour with a late write is counted from its stalls until its sums are computed again")
     func lateStalls() async throws {
         try await TestedStore.withDatabase { address in
