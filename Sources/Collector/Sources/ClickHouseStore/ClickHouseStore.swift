@@ -36,6 +36,7 @@ public final class ClickHouseStore: StallStore {
         do {
             try await migrate()
             try await readHorizon()
+            try await readLastVersion()
         } catch let error as StoreError {
             throw error
         } catch {
@@ -67,6 +68,13 @@ public final class ClickHouseStore: StallStore {
             rows.endRow()
             try await insert(rows)
         }
+    }
+
+    /// The clock of an earlier collector may have been ahead: changes of its alerts with smaller versions would be ignored, and their
+    /// receivers told again and again.
+    private func readLastVersion() async throws {
+        let last = try await ask(["max(version)"], "FROM \(table("alert"))").first?.unsigned(0) ?? 0
+        state.withLock { $0.lastVersion = max($0.lastVersion, min(last, .max / 4)) }
     }
 
     // MARK: Statements

@@ -166,6 +166,22 @@ struct ClickHouseContractTests {
         }
     }
 
+    @Test("A change of an alert counts even if an earlier collector's clock was ahead")
+    func alertVersions() async throws {
+        try await TestedStore.withDatabase { address in
+            let ahead = try await ClickHouseStore(address)
+            ahead.state.withLock { $0.lastVersion = ClickHouseStore.microseconds() + 3_600_000_000 }
+            var alert = Alert(team: "a", rule: "r", subject: "s", text: "t", beganAt: .now())
+            try await ahead.change(alerts: [alert], removing: [])
+            let store = try await ClickHouseStore(address)
+            alert.toldBegin = ["told"]
+            try await store.change(alerts: [alert], removing: [])
+            #expect(try await store.alerts().map(\.toldBegin) == [["told"]])
+            try await store.change(alerts: [], removing: [alert])
+            #expect(try await store.alerts().isEmpty)
+        }
+    }
+
     @Test("An hour with a late write is counted from its stalls until its sums are computed again")
     func lateStalls() async throws {
         try await TestedStore.withDatabase { address in
