@@ -46,6 +46,8 @@ struct StallMonitorCommand: AsyncParsableCommand {
             } else {
                 try command.run()
             }
+        } catch let error as ReportError {
+            exit(withError: CommandFailure(error))
         } catch {
             exit(withError: error)
         }

@@ -39,7 +39,7 @@ struct ExportCommand: ParsableCommand {
 
     func run() throws {
         let sources = try reports.sources(covering: selection.stalls)
-        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let catalogs = try sources.catalogs()
         let chosen = selection.stalls
         let names = catalogs.faultNames(for: chosen)
         let known = catalogs.runs()
@@ -48,17 +48,14 @@ struct ExportCommand: ParsableCommand {
         let sink = try ExportSink(path: output.file)
         var exporter = format.makeExporter()
         var count = 0
-        try sink.write(shown(CommandFailure.wrapping { () throws(ReportError) in try exporter.begin(runs) }))
-        let wanted = try CommandFailure.wrapping { () throws(ReportError) in
-            try catalogs.stalls(of: chosen, names: names, &failures)
-        }
-        for id in wanted {
+        try sink.write(shown(exporter.begin(runs)))
+        for id in try catalogs.stalls(of: chosen, names: names, &failures) {
             let report = attempt(&failures) { () throws(ReportError) in try catalogs.report(id) }
             guard let report, chosen.includes(report, names: names) else { continue }
             count += 1
-            try sink.write(shown(CommandFailure.wrapping { () throws(ReportError) in try exporter.add(report) }))
+            try sink.write(shown(exporter.add(report)))
         }
-        try sink.write(shown(CommandFailure.wrapping { () throws(ReportError) in try exporter.end() }))
+        try sink.write(shown(exporter.end()))
         try sink.finish()
         if let file = output.file {
             Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(file)")

@@ -47,7 +47,7 @@ struct ListCommand: ParsableCommand {
 
     func run() throws {
         let sources = try reports.sources(covering: selection.stalls)
-        let overview = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
+        let overview = try sources.overview()
         let chosen = selection.stalls
         let names = chosen.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)
         var filter = StallFilter(chosen, names: names)
@@ -85,7 +85,7 @@ struct ListCommand: ParsableCommand {
     ///
     /// - Returns: what could not be read.
     private func writeJSON(_ ids: [ULID], from sources: ReportSources) throws -> [ReportError] {
-        let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let catalog = try sources.catalogs()
         var failures: [ReportError] = []
         var (text, separator) = ("", "")
         try Output.write("[")

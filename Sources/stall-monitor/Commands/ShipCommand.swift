@@ -82,7 +82,7 @@ struct ShipCommand: ParsableCommand {
     }
 
     func run() throws {
-        let cancellation = try CommandFailure.wrapping { () throws(ReportError) in try Cancellation() }
+        let cancellation = try Cancellation()
         let signals = StopSignals(cancellation)
         let shipper: Shipper
         do {

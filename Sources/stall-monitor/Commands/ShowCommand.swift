@@ -88,11 +88,10 @@ struct ShowCommand: ParsableCommand {
         guard let choice = StallChoice(file?.only?.description ?? id) else { throw CommandFailure("no such stall") }
         let place = (file?.directory ?? named).map { [$0] } ?? reports.paths
         let sources = try ReportSources(place, covering: [selection.stalls])
-        let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let catalog = try sources.catalogs()
         switch try choice.pick(from: catalog) {
         case .latest(let before): try show(latest(in: catalog, before: before), catalog)
-        case .stall(let id):
-            try show(CommandFailure.wrapping { () throws(ReportError) in try catalog.report(id) }, catalog)
+        case .stall(let id): try show(catalog.report(id), catalog)
         case .fault(let fingerprint): try show(fingerprint, catalog)
         }
     }
@@ -126,9 +125,7 @@ struct ShowCommand: ParsableCommand {
         var chosen = selection.stalls
         chosen.fingerprints = [fingerprint]
         var evidence = FaultEvidence()
-        let survey = try CommandFailure.wrapping { () throws(ReportError) in
-            try FaultSurvey(catalog, chosen, names: catalog.faultNames(for: chosen)) { evidence.add($0) }
-        }
+        let survey = try FaultSurvey(catalog, chosen, names: catalog.faultNames(for: chosen)) { evidence.add($0) }
         guard let fault = survey.faults(by: .total).first else {
             throw CommandFailure("the fault has no matching stalls")
         }

@@ -53,10 +53,7 @@ struct SymbolicateCommand: ParsableCommand {
             naming: naming,
             isOfOne: place.only != nil
         )
-        let ids = try CommandFailure.wrapping { () throws(ReportError) in try place.ids() }
-        for id in ids {
-            try prints ? work.write(id) : work.amend(id)
-        }
+        for id in try place.ids() { try prints ? work.write(id) : work.amend(id) }
         work.noteProblems()
         if work.hasFailed { throw ExitCode.failure }
     }

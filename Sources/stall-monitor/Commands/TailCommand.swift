@@ -52,7 +52,7 @@ struct TailCommand: ParsableCommand {
         if follow {
             try view.follow(reports.sources)
         } else {
-            let catalog = try CommandFailure.wrapping { () throws(ReportError) in try reports.sources.catalogs() }
+            let catalog = try reports.sources.catalogs()
             var failures = catalog.failures
             try view.showPast(catalog, &failures)
             try ReportSources.report(failures)

@@ -76,9 +76,7 @@ struct TailView {
             guard let first = followers.first else { return }
             // A single directory wakes us by inotify; several are polled in turn.
             let pause = followers.count == 1 ? Self.lookInterval : Self.round
-            let event = try CommandFailure.wrapping { () throws(ReportError) in
-                try first.follower.next(timeout: hasMore ? .zero : pause)
-            }
+            let event = try first.follower.next(timeout: hasMore ? .zero : pause)
             growth.clear()
             if let event { try show(event, first.path) }
         }
@@ -109,9 +107,7 @@ struct TailView {
     /// Notes that a directory is missing. Adds its ongoing stalls that were not shown, so that their end is shown.
     private mutating func takeOngoing(_ next: Follower) throws {
         var isThere = false
-        while let event = try CommandFailure.wrapping({ () throws(ReportError) in
-            try next.follower.next(timeout: .zero)
-        }) {
+        while let event = try next.follower.next(timeout: .zero) {
             switch event {
             case .directoryAppeared: isThere = true
             case .report(let report) where report.state == .ongoing && shown[report.id] == nil:
@@ -140,11 +136,7 @@ struct TailView {
         var hasMore = false
         for next in followers {
             var count = 0
-            while count < Self.turn,
-                let event = try CommandFailure.wrapping({ () throws(ReportError) in
-                    try next.follower.next(timeout: .zero)
-                })
-            {
+            while count < Self.turn, let event = try next.follower.next(timeout: .zero) {
                 try show(event, next.path)
                 count += 1
             }
@@ -158,7 +150,7 @@ struct TailView {
         var found: [Follower] = []
         let sources = ReportSources(given)
         for path in sources.paths where tried.insert(path).inserted {
-            do { found.append(try Follower(path, includesPast: true)) } catch { Output.note("\(error)") }
+            do throws(ReportError) { found.append(try Follower(path, includesPast: true)) } catch { Output.note(error) }
         }
         for error in sources.hidden where error.path.map({ tried.insert($0).inserted }) ?? true { Output.note(error) }
         return found
@@ -230,10 +222,8 @@ private final class Follower {
     var follower: ReportFollower
 
     /// - Parameter includesPast: whether existing reports count as new.
-    init(_ path: String, includesPast: Bool) throws(CommandFailure) {
+    init(_ path: String, includesPast: Bool) throws(ReportError) {
         self.path = path
-        follower = try CommandFailure.wrapping { () throws(ReportError) in
-            try ReportFollower(path: path, includesPast: includesPast)
-        }
+        follower = try ReportFollower(path: path, includesPast: includesPast)
     }
 }

@@ -113,9 +113,7 @@ struct DiffCommand: ParsableCommand {
             try StallSet(name).forEachReport(in: sources) { page.add($0, isBefore: isBefore) }
         }
         let (columns, rows) = table.plainTable
-        let bytes = try CommandFailure.wrapping { () throws(ReportError) in
-            try page.page(summary: table.summary.plain, columns: columns, rows: rows)
-        }
+        let bytes = try page.page(summary: table.summary.plain, columns: columns, rows: rows)
         try OutputFile.write(String(decoding: bytes, as: UTF8.self), to: path)
         Output.note("wrote \(path)")
     }

@@ -76,7 +76,7 @@ struct FaultsCommand: ParsableCommand {
             return (document, chosen.nothingFound, [])
         }
         let sources = try reports.sources(covering: chosen)
-        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
+        let survey = try FaultSurvey(sources, chosen)
         return (survey.document(survey.faults(by: sort)), survey.emptyNote, survey.failures)
     }
 
@@ -86,7 +86,7 @@ struct FaultsCommand: ParsableCommand {
     private func showFlame() throws {
         let chosen = selection.stalls
         let sources = try reports.sources(covering: chosen)
-        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let catalogs = try sources.catalogs()
         let names = catalogs.faultNames(for: chosen)
         var (tree, count, failures) = (StackTree(), 0, catalogs.failures)
         for id in catalogs.stalls.reversed() where count < Self.flameLimit {

@@ -60,34 +60,28 @@ struct BaselineFile {
     private static let prefix = "stall-baseline"
 
     /// - Parameter environment: the judged run's environment; it selects a file in a folder.
-    init(_ path: String, for environment: Baseline.Environment?) throws(CommandFailure) {
+    init(_ path: String, for environment: Baseline.Environment?) throws {
         guard Folder.exists(path) else {
             (baseline, self.path) = (try Self.read(path), path)
             return
         }
         let files = Self.files(in: path)
         guard !files.isEmpty else {
-            baseline = try Self.ofReports(in: path)
+            baseline = try Self.record([path])
             self.path = nil
             return
         }
-        let found = try files.map { file throws(CommandFailure) in (file, try Self.read(file)) }
+        let found = try files.map { ($0, try Self.read($0)) }
         // If no file is for this environment, judging by the first one reports the difference.
         let chosen = found.first { $0.1.environment == environment } ?? found[0]
         (self.path, baseline) = chosen
     }
 
-    private static func ofReports(in path: String) throws(CommandFailure) -> Baseline {
-        try BaselineFile.record([path])
-    }
-
     /// A baseline of report directories. Each must be complete enough to be judged.
-    static func record(_ paths: [String]) throws(CommandFailure) -> Baseline {
+    static func record(_ paths: [String]) throws -> Baseline {
         var all = ReportReader.Overview()
         for path in paths {
-            let overview = try CommandFailure.wrapping { () throws(ReportError) in
-                try ReportSources([path]).overview()
-            }
+            let overview = try ReportSources([path]).overview()
             let doubts = Gate.judge(.success(overview), by: Budget()).doubts
             if let doubt = doubts.first { throw CommandFailure("\(path) cannot be a baseline: \(doubt)") }
             all.stalls += overview.stalls
@@ -105,15 +99,14 @@ struct BaselineFile {
     }
 
     /// Writes a file, in a folder under a name made from the environment. Returns its path.
-    static func write(_ baseline: Baseline, to path: String) throws(CommandFailure) -> String {
+    static func write(_ baseline: Baseline, to path: String) throws -> String {
         let environment = baseline.environment
         let name = [
             prefix, environment.cpus.map { "\($0)cpu" } ?? "cpu", environment.kernel ?? "kernel",
             environment.build ?? "build",
         ].joined(separator: "-").filter { $0.isASCII && ($0.isLetter || $0.isNumber || "-.".contains($0)) }
         let file = Folder.exists(path) ? "\(path)/\(name).json" : path
-        let json = try CommandFailure.wrapping { () throws(ReportError) in try baseline.json() }
-        try OutputFile.write(String(decoding: json, as: UTF8.self), to: file)
+        try OutputFile.write(String(decoding: baseline.json(), as: UTF8.self), to: file)
         return file
     }
 

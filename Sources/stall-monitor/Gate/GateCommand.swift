@@ -145,13 +145,11 @@ struct GateOutputs: ParsableArguments {
         if [junit, sarif, markdown, html, sourceRoot].contains("") { throw ValidationError("a file's name is empty") }
     }
 
-    func write(_ result: GateResult) throws(CommandFailure) {
+    func write(_ result: GateResult) throws {
         let root = root
         if let junit { try OutputFile.write(result.junit(), to: junit) }
         if let sarif {
-            let bytes = try CommandFailure.wrapping { () throws(ReportError) in
-                try result.sarif(sourceRoot: root, version: StallMonitorCommand.configuration.version)
-            }
+            let bytes = try result.sarif(sourceRoot: root, version: StallMonitorCommand.configuration.version)
             try OutputFile.write(String(decoding: bytes, as: UTF8.self), to: sarif)
         }
         if let markdown { try OutputFile.write(result.markdown(sourceRoot: root), to: markdown) }

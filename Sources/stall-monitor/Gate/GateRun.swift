@@ -69,7 +69,7 @@ struct GateRunCommand: ParsableCommand {
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
         // Reports a mistake in the budget or the baseline before the command runs for an hour.
         _ = try options.budget.read(isBaselined: options.baseline != nil)
-        _ = try options.baseline.map { path throws(CommandFailure) in try BaselineFile(path, for: nil) }
+        _ = try options.baseline.map { try BaselineFile($0, for: nil) }
         let folder = try RunFolder(keep)
         var (overviews, status): ([ReportReader.Overview], Int32) = ([], 0)
         while overviews.count < repeats, status == 0 {
@@ -202,10 +202,7 @@ struct GateRun {
     private var hasOwnMonitor: Bool { ((try? own.names()) ?? []).contains { $0.content == .run } }
 
     /// The reports to judge: those of the command's own monitors if there are any, otherwise those of the watcher outside.
-    func overview() throws(CommandFailure) -> ReportReader.Overview {
-        let reader = hasOwnMonitor ? own : outside
-        return try CommandFailure.wrapping { () throws(ReportError) in try reader.overview() }
-    }
+    func overview() throws(ReportError) -> ReportReader.Overview { try (hasOwnMonitor ? own : outside).overview() }
 }
 
 /// A folder with one subfolder per run.

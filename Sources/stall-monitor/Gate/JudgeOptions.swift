@@ -45,9 +45,9 @@ struct JudgeOptions: ParsableArguments {
         outOf whole: ReportReader.Overview? = nil,
         choosing: [Doubt] = [],
         against other: Baseline? = nil
-    ) throws(CommandFailure) -> GateResult {
+    ) throws -> GateResult {
         let environment = overviews.lazy.flatMap(\.runs).last.map { Baseline.Environment($0) }
-        let file = try baseline.map { path throws(CommandFailure) in try BaselineFile(path, for: environment) }
+        let file = try baseline.map { try BaselineFile($0, for: environment) }
         let budget = try budget.read(isBaselined: file != nil || other != nil)
         var baseline = file?.baseline ?? other
         // The user chose the runs to compare, possibly from many machines, so their environments are not compared.
@@ -62,7 +62,7 @@ struct JudgeOptions: ParsableArguments {
         return result
     }
 
-    private func tighten(_ file: BaselineFile, by overviews: [ReportReader.Overview]) throws(CommandFailure) {
+    private func tighten(_ file: BaselineFile, by overviews: [ReportReader.Overview]) throws {
         guard let path = file.path else {
             throw CommandFailure(
                 "--tighten needs a baseline in a file; make one with 'stall-monitor gate baseline record'"
@@ -78,9 +78,7 @@ struct JudgeOptions: ParsableArguments {
     }
 
     /// Writes the requested files. The caller shows the verdict before it reports a failure.
-    func writeFiles(_ result: GateResult) -> Result<Void, CommandFailure> {
-        Result { () throws(CommandFailure) in try outputs.write(result) }
-    }
+    func writeFiles(_ result: GateResult) -> Result<Void, any Error> { Result { try outputs.write(result) } }
 
     /// What to print.
     ///

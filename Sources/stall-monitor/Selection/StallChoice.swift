@@ -166,8 +166,7 @@ enum StallSet: Hashable {
         let sources = try places(or: sources)
         if last?.sources != sources {
             last = nil
-            let whole = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
-            last = ReadSources(sources: sources, overview: whole)
+            last = ReadSources(sources: sources, overview: try sources.overview())
         }
         return try baseline(of: last?.overview ?? .init(), named: name)
     }
@@ -186,8 +185,7 @@ enum StallSet: Hashable {
 
     /// Passes the side's reports to `use`, one by one. Unreadable ones are left out: the comparison has named them.
     func forEachReport(in sources: ReportSources, _ use: (StallReport) -> Void) throws {
-        let places = try places(or: sources)
-        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try places.catalogs() }
+        let catalogs = try places(or: sources).catalogs()
         for id in catalogs.stalls {
             if let report = try? catalogs.report(id), selection.includes(report) { use(report) }
         }

@@ -118,17 +118,6 @@ struct CommandFailure: Error, Hashable, CustomStringConvertible {
         self.init((error.path.map { VisibleText.of($0, limit: 500) + ": " } ?? "") + error.description)
     }
 
-    /// Turns a report error into a message for people.
-    static func wrapping<Result: ~Copyable>(
-        _ work: () throws(ReportError) -> Result
-    ) throws(CommandFailure) -> Result {
-        do throws(ReportError) {
-            return try work()
-        } catch {
-            throw CommandFailure(error)
-        }
-    }
-
     var description: String { message }
 }
 

@@ -53,7 +53,7 @@ struct TopCommand: ParsableCommand {
         let terminal = colour.terminal()
         if format == .text, !once, terminal.movesCursor { return try watch() }
         var failures: [ReportError] = []
-        let snapshot = try look(&failures)
+        let snapshot = try reports.sources.snapshot(&failures).chosen(by: selection.stalls)
         switch format {
         case .json:
             let text = String(decoding: try ReportJSON.encode(snapshot).dropLast(), as: UTF8.self)
@@ -67,12 +67,6 @@ struct TopCommand: ParsableCommand {
         ReportIndexes.beQuiet()
         var run = try TopRun(reports.paths, selection.stalls, every: .nanoseconds(every.nanoseconds), colour)
         if let signal = try run.run() { throw ExitCode(128 + signal) }
-    }
-
-    private func look(_ failures: inout [ReportError]) throws(CommandFailure) -> LiveSnapshot {
-        try CommandFailure.wrapping { () throws(ReportError) in
-            try reports.sources.snapshot(&failures).chosen(by: selection.stalls)
-        }
     }
 }
 

@@ -77,9 +77,7 @@ final class TopReader: Sendable {
     private func content(_ request: Request) throws -> TopContent {
         let sources = ReportSources(request.paths)
         var (content, failures) = (TopContent(), [ReportError]())
-        content.snapshot = try CommandFailure.wrapping { () throws(ReportError) in
-            try sources.snapshot(&failures).chosen(by: request.selection)
-        }
+        content.snapshot = try sources.snapshot(&failures).chosen(by: request.selection)
         switch request.view {
         case .live: break
         case .faults: content.faults = try faults(sources, request, &failures)
@@ -98,7 +96,7 @@ final class TopReader: Sendable {
     ) throws -> [StallOutline] {
         let start = ContinuousClock.now
         if let known = state.withLock({ $0.stalls }), known.next > start { return known.found }
-        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let catalogs = try sources.catalogs()
         let names = catalogs.faultNames(for: request.selection)
         var found: [StallOutline] = []
         failures += catalogs.failures
@@ -127,9 +125,7 @@ final class TopReader: Sendable {
         }
         if let known { return known }
         let start = ContinuousClock.now
-        let survey = try CommandFailure.wrapping { () throws(ReportError) in
-            try FaultSurvey(sources, request.selection)
-        }
+        let survey = try FaultSurvey(sources, request.selection)
         failures += survey.failures
         let faults = survey.faults(by: request.order)
         let end = ContinuousClock.now
@@ -161,7 +157,7 @@ struct TopPage {
     }
 
     private func stall(_ id: ULID) throws -> [StyledText] {
-        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let catalogs = try sources.catalogs()
         do throws(ReportError) {
             let report = try catalogs.report(id)
             var brief = StallBrief(report: report, repeats: catalogs.repeats(of: report), style: request.style)
@@ -175,11 +171,9 @@ struct TopPage {
     private func fault(_ fingerprint: Fingerprint) throws -> [StyledText] {
         var chosen = request.selection
         chosen.fingerprints = FingerprintPrefix(fingerprint.rawValue).map { [$0] } ?? []
-        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let catalogs = try sources.catalogs()
         var evidence = FaultEvidence()
-        let survey = try CommandFailure.wrapping { () throws(ReportError) in
-            try FaultSurvey(catalogs, chosen, names: catalogs.faultNames(for: chosen)) { evidence.add($0) }
-        }
+        let survey = try FaultSurvey(catalogs, chosen, names: catalogs.faultNames(for: chosen)) { evidence.add($0) }
         guard let fault = survey.faults(by: request.order).first else { return ["The fault has no stalls any more."] }
         evidence.read { try? catalogs.report($0) }
         let ids = ShortIDs(catalogs.stalls, elides: true)

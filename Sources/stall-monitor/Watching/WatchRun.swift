@@ -42,9 +42,7 @@ struct WatchRun {
         )
         self.view = view
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
-        try CommandFailure.wrapping { () throws(ReportError) in
-            try ReportDirectory(path: options.directory).prepare()
-        }
+        try ReportDirectory(path: options.directory).prepare()
         reporter = try OutsideReporter(.init(directory: options.directory, rule: rule)) { view.show($0) }
         watcher = ProcessWatch(watching, reporter) { view.show($0) }
         do {
