@@ -97,7 +97,7 @@ struct ShipCommand: ParsableCommand {
         }
         let totals = try shipper.run()
         switch format {
-        case .json: try Output.write(String(decoding: ReportJSON.encode(totals), as: UTF8.self))
+        case .json: try Output.writeJSON(totals)
         case .text: try Output.writeLine("\(totals)")
         }
         if signals.wasInterrupted { throw ExitCode(130) }

@@ -104,7 +104,7 @@ struct ShowCommand: ParsableCommand {
 
     private func show(_ found: StallReport, _ catalog: Catalogs) throws {
         let report = try withNames(found)
-        guard format == .text else { return try Output.write(JSONText.of(report) + "\n") }
+        guard format == .text else { return try Output.writeJSON(report) }
         let terminal = screen.terminal()
         var brief = StallBrief(report: report, repeats: catalog.repeats(of: found), style: style(on: terminal))
         brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
@@ -129,10 +129,7 @@ struct ShowCommand: ParsableCommand {
         guard let fault = survey.faults(by: .total).first else {
             throw CommandFailure("the fault has no matching stalls")
         }
-        guard format == .text else {
-            let text = String(decoding: try ReportJSON.encode(survey.document([fault])).dropLast(), as: UTF8.self)
-            return try Output.write(JSONText.escaped(text) + "\n")
-        }
+        guard format == .text else { return try Output.writeJSON(survey.document([fault])) }
         evidence.read { try? catalog.report($0) }
         let terminal = screen.terminal()
         let ids = ShortIDs(catalog.stalls, elides: terminal.width != nil)

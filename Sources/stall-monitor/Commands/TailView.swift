@@ -201,7 +201,7 @@ struct TailView {
         forgetOldest()
         guard known != Shown(report) else { return }
         switch format {
-        case .json: try Output.write(JSONText.of(report) + "\n")
+        case .json: try Output.writeJSON(report)
         case .text:
             let lines = StallLine.lines(report, isFirst: known == nil)
             try Output.write(lines.flatMap { $0.wrapped(to: terminal.width, hanging: 4) }, on: terminal)

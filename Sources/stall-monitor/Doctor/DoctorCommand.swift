@@ -68,8 +68,7 @@ struct DoctorCommand: ParsableCommand {
                     )
                 }
             }
-            let text = String(decoding: try ReportJSON.encode(Document(findings: entries)).dropLast(), as: UTF8.self)
-            try Output.write(JSONText.escaped(text) + "\n")
+            try Output.writeJSON(Document(findings: entries))
         }
         try ReportSources.report(sources.hidden)
         if groups.contains(where: { $0.findings.contains { $0.level == .problem } }) { throw ExitCode.failure }

@@ -93,9 +93,7 @@ struct DiffCommand: ParsableCommand {
         if let html { try write(table, sources, to: html) }
         switch format {
         case .json:
-            let document = DifferenceDocument(before: sides[0], after: sides[1], difference: difference)
-            let text = String(decoding: try ReportJSON.encode(document).dropLast(), as: UTF8.self)
-            try Output.write(JSONText.escaped(text) + "\n")
+            try Output.writeJSON(DifferenceDocument(before: sides[0], after: sides[1], difference: difference))
         case .text: try screen.write(table.lines, on: terminal)
         }
         try ReportSources.report(failures)

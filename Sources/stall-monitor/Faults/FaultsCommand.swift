@@ -55,9 +55,7 @@ struct FaultsCommand: ParsableCommand {
         var document = found.document
         document.faults = Array(document.faults.prefix(number ?? .max))
         switch format {
-        case .json:
-            let text = String(decoding: try ReportJSON.encode(document).dropLast(), as: UTF8.self)
-            try Output.write(JSONText.escaped(text) + "\n")
+        case .json: try Output.writeJSON(document)
         case .text:
             if found.document.faults.isEmpty {
                 Output.note(found.emptyNote)

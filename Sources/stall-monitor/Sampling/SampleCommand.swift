@@ -139,8 +139,7 @@ struct SampleCommand: ParsableCommand {
         if let format = format.stackFormat {
             try sink.write(format.file(of: document.merged, document.subject, summary: document.summary))
         } else if format == .json {
-            let text = try JSONText.escaped(String(decoding: ReportJSON.encode(document), as: UTF8.self))
-            try sink.write(Array(text.utf8))
+            try sink.write(Array((JSONText.of(document) + "\n").utf8))
         } else {
             let terminal = colour.terminal()
             let page = SamplePage(document: document, showsCost: !quiet.isQuiet, width: terminal.width)

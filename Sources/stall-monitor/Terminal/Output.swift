@@ -27,6 +27,9 @@ enum Output {
         try write(text)
     }
 
+    /// Writes a value as one line of JSON.
+    static func writeJSON(_ value: some Encodable) throws { try write(JSONText.of(value) + "\n") }
+
     /// Writes a message, which is anything that is not data.
     static func note(_ text: String) {
         let width = Terminal.current(STDERR_FILENO).width
@@ -125,8 +128,8 @@ struct CommandFailure: Error, Hashable, CustomStringConvertible {
 /// escapes, so that programs read the same values.
 enum JSONText {
     /// One line, without a newline at its end.
-    static func of(_ document: some JSONDocument) throws(ReportError) -> String {
-        escaped(String(decoding: try document.json().dropLast(), as: UTF8.self))
+    static func of(_ value: some Encodable) throws(ReportError) -> String {
+        escaped(String(decoding: try ReportJSON.encode(value).dropLast(), as: UTF8.self))
     }
 
     /// In valid JSON such characters occur only in strings, where an escape means the same.

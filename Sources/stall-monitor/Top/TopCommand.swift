@@ -55,9 +55,7 @@ struct TopCommand: ParsableCommand {
         var failures: [ReportError] = []
         let snapshot = try reports.sources.snapshot(&failures).chosen(by: selection.stalls)
         switch format {
-        case .json:
-            let text = String(decoding: try ReportJSON.encode(snapshot).dropLast(), as: UTF8.self)
-            try Output.write(JSONText.escaped(text) + "\n")
+        case .json: try Output.writeJSON(snapshot)
         case .text: try Output.write(LiveTable(snapshot: snapshot, width: terminal.width).lines, on: terminal)
         }
         try ReportSources.report(failures)
