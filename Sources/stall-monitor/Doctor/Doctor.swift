@@ -12,6 +12,8 @@ struct DoctorFinding: Hashable, Encodable {
     let found: String
     /// Nil if nothing needs to be done.
     let fix: String?
+    /// Nil for findings about the machine.
+    var directory: String?
 
     static func ok(_ check: String, _ found: String) -> Self {
         Self(level: .ok, check: check, found: found, fix: nil)

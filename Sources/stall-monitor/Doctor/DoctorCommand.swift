@@ -29,16 +29,7 @@ struct DoctorCommand: ParsableCommand {
 
     private struct Document: Encodable {
         let schema = "stall-doctor/1"
-        let findings: [Entry]
-
-        struct Entry: Encodable {
-            /// Nil for findings about the machine.
-            let directory: String?
-            let level: DoctorFinding.Level
-            let check: String
-            let found: String
-            let fix: String?
-        }
+        let findings: [DoctorFinding]
     }
 
     func validate() throws { try reports.refuseAddresses() }
@@ -57,18 +48,14 @@ struct DoctorCommand: ParsableCommand {
             let lines = groups.flatMap { Self.lines($0.directory, $0.findings) }
             try screen.write(lines.flatMap { $0.wrapped(to: terminal.width, hanging: 11) }, on: terminal)
         case .json:
-            let entries = groups.flatMap { group in
-                group.findings.map {
-                    Document.Entry(
-                        directory: group.directory,
-                        level: $0.level,
-                        check: $0.check,
-                        found: $0.found,
-                        fix: $0.fix
-                    )
+            let findings = groups.flatMap { group in
+                group.findings.map { finding in
+                    var finding = finding
+                    finding.directory = group.directory
+                    return finding
                 }
             }
-            try Output.writeJSON(Document(findings: entries))
+            try Output.writeJSON(Document(findings: findings))
         }
         try ReportSources.report(sources.hidden)
         if groups.contains(where: { $0.findings.contains { $0.level == .problem } }) { throw ExitCode.failure }
