@@ -14,7 +14,7 @@ struct IndexFolder: Hashable, Sendable {
     static func ofUser() -> IndexFolder? {
         guard let cache = cache() else { return nil }
         let path = cache + "/stall-monitor/index"
-        guard make(path), isOurs(path, S_IFDIR) else { return nil }
+        guard (try? OpenDirectory.create(path: path)) != nil, isOurs(path, S_IFDIR) else { return nil }
         // A home may be behind a link, and SQLite is told to follow none.
         return IndexFolder(path: ReportTree.resolved(path))
     }
@@ -31,13 +31,6 @@ struct IndexFolder: Hashable, Sendable {
         // With sudo, $HOME may be another user's, and our files in their cache would get in their way.
         guard let user = unsafe getpwuid(geteuid()), let home = unsafe user.pointee.pw_dir else { return nil }
         return unsafe String(cString: home) + "/.cache"
-    }
-
-    private static func make(_ path: String) -> Bool {
-        if unsafe mkdir(path, 0o700) == 0 || errno == EEXIST { return true }
-        guard errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return false }
-        guard make(String(path[..<slash])) else { return false }
-        return unsafe mkdir(path, 0o700) == 0 || errno == EEXIST
     }
 
     /// Whether it is a file or directory that only this user can write. Symbolic links do not count.
@@ -63,17 +56,12 @@ struct IndexFolder: Hashable, Sendable {
 
     /// Removes the least recently used indexes, usually of deleted directories.
     func tidy() {
-        guard let stream = unsafe opendir(path) else { return }
-        var files: [(used: Int, path: String)] = []
-        while let entry = unsafe readdir(stream) {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-                unsafe pointer.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
-            }
-            var raw = stat()
-            guard name.hasSuffix(".sqlite"), unsafe lstat(path + "/" + name, &raw) == 0 else { continue }
-            files.append((Int(raw.st_mtim.tv_sec), path + "/" + name))
+        guard let directory = try? OpenDirectory(path: path), let names = try? directory.names() else { return }
+        var files: [(used: Int64, path: String)] = []
+        for name in names where name.hasSuffix(".sqlite") {
+            guard let status = directory.status(of: name) else { continue }
+            files.append((status.modified.seconds, directory.filePath(name)))
         }
-        unsafe closedir(stream)
         for old in files.sorted(by: { $0.used > $1.used }).dropFirst(Self.limit) { Self.remove(old.path) }
     }
 }

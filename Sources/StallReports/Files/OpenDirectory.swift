@@ -39,7 +39,7 @@ package struct OpenDirectory: ~Copyable {
     }
 
     /// The names in the directory, unsorted, without `.` and `..`.
-    func names() throws(ReportError) -> [String] {
+    package func names() throws(ReportError) -> [String] {
         var names: [String] = []
         try forEachRawEntry { names.append($0.name) }
         return names
@@ -146,7 +146,7 @@ package struct OpenDirectory: ~Copyable {
 
 extension OpenDirectory {
     /// Creates the directory and its missing parents, each with mode 0700. An existing one is not changed.
-    static func create(path: String) throws(ReportError) {
+    package static func create(path: String) throws(ReportError) {
         guard !path.isEmpty, !path.utf8.contains(0) else { throw ReportError(.missingDirectory, path: path) }
         if try make(path) { return }
         guard let parent = parent(of: path) else { throw ReportError(.missingDirectory, path: path) }

@@ -67,7 +67,7 @@ package struct FileStatus: Hashable, Sendable {
     package let inode: UInt64
     package let size: Int
     package let modified: Timestamp
-    let isRegular: Bool
+    package let isRegular: Bool
     let owner: UInt32
     let group: UInt32
     /// Only the permission bits.

@@ -82,7 +82,7 @@ struct ProcessStat: Hashable {
 }
 
 /// The text of a small file of /proc, without its last line feed; nil if it cannot be read.
-func readProcFile(_ path: String) -> String? {
+package func readProcFile(_ path: String) -> String? {
     guard let text = readSmallFile(path) else { return nil }
     return text.hasSuffix("\n") ? String(text.dropLast()) : text
 }
@@ -93,7 +93,7 @@ package func readProcNumbers(_ path: String) -> [Int32]? {
 }
 
 /// The target of a link of /proc; nil if it cannot be read.
-func readProcLink(_ path: String) -> String? {
+package func readProcLink(_ path: String) -> String? {
     var buffer = [UInt8](repeating: 0, count: 4096)
     let count = unsafe buffer.withUnsafeMutableBytes { bytes in
         unsafe readlink(path, bytes.bindMemory(to: CChar.self).baseAddress!, bytes.count)

@@ -143,7 +143,7 @@ extension DoctorFacts {
             ptraceScope: number("/proc/sys/kernel/yama/ptrace_scope"),
             perfEventParanoid: number("/proc/sys/kernel/perf_event_paranoid"),
             isRoot: geteuid() == 0,
-            clockSource: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            clockSource: readProcFile("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             hasPressure: unsafe access("/proc/pressure/cpu", R_OK) == 0,
             hasSchedstat: unsafe access("/proc/self/schedstat", R_OK) == 0,
             countsDiskWaits: number("/proc/sys/kernel/task_delayacct").map { $0 != 0 },
@@ -193,19 +193,7 @@ extension DoctorFacts {
         return false
     }
 
-    private static func number(_ path: String) -> Int? { text(path).flatMap { Int($0) } }
-
-    /// A small kernel file without its final line feed.
-    private static func text(_ path: String, limit: Int = 256) -> String? {
-        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { return nil }
-        defer { close(descriptor) }
-        var bytes = [UInt8](repeating: 0, count: limit)
-        let count = unsafe read(descriptor, &bytes, limit)
-        guard count > 0 else { return nil }
-        let text = String(decoding: bytes.prefix(count), as: UTF8.self)
-        return text.hasSuffix("\n") ? String(text.dropLast()) : text
-    }
+    private static func number(_ path: String) -> Int? { readProcFile(path).flatMap { Int($0) } }
 }
 
 extension DoctorFacts.DirectoryFacts {

@@ -195,27 +195,17 @@ enum SourceLines {
     }
 
     private static func read(_ path: String) -> (text: String, changed: Timestamp)? {
-        var status = stat()
+        var raw = stat()
         // C ends a path at a zero byte. And opening a device can have side effects, so the file is checked before.
-        guard !path.utf8.contains(0), unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+        guard !path.utf8.contains(0), unsafe stat(path, &raw) == 0, raw.st_mode & S_IFMT == S_IFREG else {
             return nil
         }
         let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
-        defer { close(descriptor) }
-        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size <= limit else {
+        let file = OpenFile(owning: descriptor, path: path)
+        guard let status = try? file.status(), status.isRegular, let bytes = try? file.readAll(limit: limit) else {
             return nil
         }
-        var bytes = [UInt8](repeating: 0, count: Int(status.st_size))
-        var count = 0
-        while count < bytes.count {
-            let next = unsafe bytes.withUnsafeMutableBytes { buffer in
-                unsafe Glibc.read(descriptor, buffer.baseAddress! + count, buffer.count - count)
-            }
-            guard next > 0 else { break }
-            count += next
-        }
-        let changed = Timestamp(seconds: Int64(status.st_mtim.tv_sec), nanoseconds: Int64(status.st_mtim.tv_nsec))
-        return (String(decoding: bytes.prefix(count), as: UTF8.self), changed)
+        return (String(decoding: bytes, as: UTF8.self), status.modified)
     }
 }

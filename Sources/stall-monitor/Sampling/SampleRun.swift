@@ -194,16 +194,10 @@ extension CaptureError {
 
 extension SampleDocument.Process {
     init(_ processID: Int32) {
-        let name = ProcessThread(threadID: processID, ofProcess: processID).name
-        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, initialized in
-            initialized = unsafe buffer.withMemoryRebound(to: CChar.self) {
-                unsafe max(0, readlink("/proc/\(processID)/exe", $0.baseAddress!, $0.count))
-            }
-        }
         self.init(
             id: processID,
-            name: name,
-            executable: bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
+            name: ProcessThread(threadID: processID, ofProcess: processID).name,
+            executable: readProcLink("/proc/\(processID)/exe")
         )
     }
 }

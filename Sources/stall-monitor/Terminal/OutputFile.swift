@@ -111,16 +111,5 @@ enum Folder {
     }
 
     /// The names in the directory, sorted. Empty if it cannot be read.
-    static func names(in path: String) -> [String] {
-        guard let folder = unsafe opendir(path) else { return [] }
-        defer { unsafe _ = closedir(folder) }
-        var names: [String] = []
-        while let entry = unsafe readdir(folder) {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-                unsafe pointer.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
-            }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return names.sorted()
-    }
+    static func names(in path: String) -> [String] { ((try? OpenDirectory(path: path).names()) ?? []).sorted() }
 }
