@@ -15,7 +15,7 @@ struct FlameTests {
             let stack = StallReport.Stack(thread: Sample.thread, capturedAt: Sample.start, frames: frames)
             tree.add(stack, modules: [], weight: Int64(weight))
         }
-        return FlameChart(tree: tree, title: "3 stalls", hasColours: colours, width: width)
+        return FlameChart(tree: tree, title: "3 stalls", style: .init(hasColours: colours, width: width))
     }
 
     @Test("a call is as wide as its share and below its caller; calls narrower than a column are not drawn")

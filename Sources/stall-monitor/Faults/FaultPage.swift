@@ -71,15 +71,7 @@ struct FaultPage {
 
     private var stacks: [StyledText] {
         let count = evidence.treeReports == 1 ? "1 report" : "\(evidence.treeReports) reports"
-        if style.showsFlame {
-            return FlameChart(
-                tree: evidence.tree,
-                title: count,
-                showsAllFrames: style.showsAllFrames,
-                hasColours: style.hasColours,
-                width: style.width
-            ).lines + [""]
-        }
+        if style.showsFlame { return FlameChart(tree: evidence.tree, title: count, style: style).lines + [""] }
         let listing = StackTreeListing(tree: evidence.tree, showsAllFrames: style.showsAllFrames).lines
         guard !listing.isEmpty else { return ["No stack was captured.", ""] }
         return ["\("Stacks", .bold) of \(count) by blocked time, outermost call first" as StyledText] + listing + [""]

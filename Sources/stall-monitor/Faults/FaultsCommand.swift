@@ -102,9 +102,9 @@ struct FaultsCommand: ParsableCommand {
             Output.note(catalogs.nothingFound(by: chosen))
         } else {
             let terminal = screen.terminal()
-            var chart = FlameChart(tree: tree, title: count == 1 ? "1 stall" : "\(count) stalls")
-            (chart.hasColours, chart.width) = (terminal.hasColours, terminal.width)
-            try screen.write(chart.lines, on: terminal)
+            let style = PageStyle(hasColours: terminal.hasColours, width: terminal.width)
+            let title = count == 1 ? "1 stall" : "\(count) stalls"
+            try screen.write(FlameChart(tree: tree, title: title, style: style).lines, on: terminal)
         }
         if count == Self.flameLimit {
             Output.note("these are the latest \(count) stalls; --since and others choose fewer")

@@ -8,10 +8,8 @@ struct FlameChart {
     let tree: StackTree
     /// What the stacks belong to, for the first line: `3 stalls`.
     let title: String
-    var showsAllFrames = false
-    var hasColours = false
-    /// In columns. Nil: 100.
-    var width: Int?
+    /// Without a width, it is 100 columns wide.
+    var style = PageStyle()
 
     private static let depthLimit = 200
     private static let innermostLimit = 8
@@ -25,7 +23,7 @@ struct FlameChart {
     }
 
     var lines: [StyledText] {
-        let width = max(20, width ?? 100)
+        let width = max(20, style.width ?? 100)
         guard tree.nodes[0].weight > 0 else { return ["No stack was captured."] }
         var lines = ["\("Flame graph", .bold) of \(title), outermost call first" as StyledText]
         var level = [Box(start: 0, width: width, node: 0)]
@@ -51,7 +49,7 @@ struct FlameChart {
             let end = column(sum, of: parent.weight, in: box)
             // A box narrower than a column is not drawn.
             guard end > start else { continue }
-            let fold = showsAllFrames ? (0, child) : tree.folded(from: child, parentIsOwn: parent.own)
+            let fold = style.showsAllFrames ? (0, child) : tree.folded(from: child, parentIsOwn: parent.own)
             boxes.append(Box(start: start, width: end - start, node: fold.1, folded: fold.0))
         }
         return boxes
@@ -81,7 +79,7 @@ struct FlameChart {
             box.folded > 0
             ? "… \(box.folded) library calls" : box.node == 0 ? Self.length(node.weight) : (own ? "▶ " : "") + node.name
         let label = StyledText(name, limit: 500).truncated(to: max(0, box.width - 1)).plain
-        if hasColours {
+        if style.hasColours {
             let style: StyledText.Style =
                 own ? (isDark ? .ownBox : .lightOwnBox) : (isDark ? .libraryBox : .lightLibraryBox)
             let text = (" " + label).filled(to: box.width, with: " ")

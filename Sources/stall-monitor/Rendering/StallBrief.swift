@@ -93,23 +93,16 @@ struct StallBrief {
         let stalled = report.stacks.filter { $0.role == .stalled }
         var tree = StackTree()
         tree.add(report, weight: report.durationNs)
-        if style.showsFlame { return flame(tree) + [""] + owners }
+        if style.showsFlame {
+            let title = "thread \(report.thread.numberAndName)"
+            return FlameChart(tree: tree, title: title, style: style).lines + [""] + owners
+        }
         guard stalled.count > 1 else { return stalled.flatMap(listing) + owners }
         let samples = stalled.map { Int64($0.count) }.saturatingSum()
         let head =
             "\("Stacks", .bold) of thread \(report.thread.numberAndName), \(samples) samples, outermost call first"
             as StyledText
         return [head] + StackTreeListing(tree: tree, showsAllFrames: style.showsAllFrames).lines + [""] + owners
-    }
-
-    private func flame(_ tree: StackTree) -> [StyledText] {
-        FlameChart(
-            tree: tree,
-            title: "thread \(report.thread.numberAndName)",
-            showsAllFrames: style.showsAllFrames,
-            hasColours: style.hasColours,
-            width: style.width
-        ).lines
     }
 
     private var owners: [StyledText] {
