@@ -11,7 +11,7 @@ package struct WeightedStacks {
         func text(_ amount: Int64) -> String {
             switch self {
             case .nanoseconds: DurationText(nanoseconds: amount).short
-            case .samples: "\(amount) \(amount == 1 ? "sample" : "samples")"
+            case .samples: quantity(amount, "sample")
             }
         }
     }

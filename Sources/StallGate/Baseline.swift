@@ -26,7 +26,7 @@ public struct Baseline: Codable, Hashable, Sendable {
 
         /// For display.
         public var description: String {
-            let processors = cpus.map { GateResult.number($0, "processor") } ?? "unknown processors"
+            let processors = cpus.map { quantity($0, "processor") } ?? "unknown processors"
             return
                 "\(processors), kernel \(VisibleText.of(kernel ?? "unknown", limit: 40)), \(VisibleText.of(build ?? "unknown", limit: 40)) build"
         }

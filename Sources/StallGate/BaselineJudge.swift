@@ -80,17 +80,17 @@ struct BaselineJudge {
     }
 
     private var notes: [String] {
-        let runs = GateResult.number(baseline.runs, "run")
+        let runs = quantity(baseline.runs, "run")
         let least = Comparison.leastNewStalls(beforeNs: baseline.watchedNs, afterNs: current.watchedNs, rule)
         let proof =
-            least.map { "a new fault is proven by \(GateResult.number($0, "stall"))" }
+            least.map { "a new fault is proven by \(quantity($0, "stall"))" }
             ?? "no new fault can be proven by it"
         let starved = current.starved
         return ["\(runs), \(Figure.length(baseline.watchedNs)) watched; \(proof)"]
             + (starved == 0
                 ? []
                 : [
-                    "\(GateResult.number(starved, "stall")) starved of CPU: caused by the machine, and judged separately"
+                    "\(quantity(starved, "stall")) starved of CPU: caused by the machine, and judged separately"
                 ])
     }
 
@@ -106,7 +106,7 @@ struct BaselineJudge {
         case .newFault:
             kind = .newFault
             figures =
-                "is new: \(GateResult.number(after.count, "stall")) in \(Figure.length(after.watchedNs)), none in the baseline's \(Figure.length(before.watchedNs))"
+                "is new: \(quantity(after.count, "stall")) in \(Figure.length(after.watchedNs)), none in the baseline's \(Figure.length(before.watchedNs))"
         case .worseRate:
             kind = .worseRate
             figures =

@@ -48,7 +48,7 @@ struct BudgetJudge {
         var count = 0
         for occurrence in group { count = count.addingSaturated(occurrence.count) }
         if let most = limits.maxStalls, count > most {
-            add(.stallCount, rule, "\(GateResult.number(count, "stall")), \(most) permitted", group)
+            add(.stallCount, rule, "\(quantity(count, "stall")), \(most) permitted", group)
         }
         if let most = limits.maxPerHour, Self.rate(count, watched) > most {
             let rate = "\(Figure.short(Self.rate(count, watched))) stalls per hour watched"
@@ -77,7 +77,7 @@ struct BudgetJudge {
         let tooLong = group.filter { $0.longestNs > most }
         if let longest = tooLong.map(\.longestNs).max() {
             let message =
-                "\(GateResult.number(tooLong.count, "stall")) too long, the longest \(DurationText(nanoseconds: longest))"
+                "\(quantity(tooLong.count, "stall")) too long, the longest \(DurationText(nanoseconds: longest))"
             add(.stallLength, rule, "\(message), \(DurationText(nanoseconds: most)) permitted", tooLong)
         }
         guard rule.severity == .error else { return }

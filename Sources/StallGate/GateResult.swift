@@ -142,8 +142,8 @@ extension GateResult {
             case .inconclusive: "inconclusive"
             }
         let watched = DurationText(nanoseconds: watchedNs).short
-        return "\(word): \(Self.number(stallCount, "stall")), \(allowed.count) allowed, "
-            + "\(watched) watched in \(Self.number(runs.count, "run"))\(stillRunning)"
+        return "\(word): \(quantity(stallCount, "stall")), \(allowed.count) allowed, "
+            + "\(watched) watched in \(quantity(runs.count, "run"))\(stillRunning)"
     }
 
     private var isOverBudget: Bool { findings.contains { $0.severity == .error && !$0.rule.isOfBaseline } }
@@ -172,8 +172,6 @@ extension GateResult {
     private func source(of allowance: FingerprintPrefix) -> String {
         budget.allowances.contains { $0.fault == allowance } ? "allowance of" : "--allow"
     }
-
-    package static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
     /// The stalls that lasted too long, a line each.
     var tooLongLines: [String] {

@@ -1,3 +1,5 @@
+import StallReports
+
 /// What is sent, to which receiver, and how.
 package struct ShippingOptions: Sendable {
     /// Report directories, or directories that contain some.
@@ -56,12 +58,10 @@ package struct ShippingTotals: Codable, Hashable, Sendable {
 extension ShippingTotals: CustomStringConvertible {
     package var description: String {
         let sent =
-            "sent \(Self.count(stalls, "stall")) and \(Self.count(runs, "run record")) in \(Self.count(requests, "request"))"
+            "sent \(quantity(stalls, "stall")) and \(quantity(runs, "run record")) in \(quantity(requests, "request"))"
         let rest = [(refused, "refused"), (lost, "lost"), (unreadable, "unreadable"), (unsent, "not sent")]
         return ([sent] + rest.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }).joined(separator: "; ")
     }
-
-    private static func count(_ number: Int, _ word: String) -> String { "\(number) \(word)\(number == 1 ? "" : "s")" }
 }
 
 /// Events while reports are sent, as messages for users.
@@ -89,7 +89,7 @@ package enum ShippingNote: Hashable, Sendable, CustomStringConvertible {
         case .rejected(let kind, let count, let reason):
             "the receiver took \(kind), and left out \(count) of what they hold\(reason.isEmpty ? "" : ": \(reason)")"
         case .lost(let count):
-            "\(count) \(count == 1 ? "report" : "reports") made room for newer ones before they could be sent"
+            "\(quantity(count, "report")) made room for newer ones before they could be sent"
         case .checkpoint(let reason): "\(reason) (what is sent now may be sent again by the next run)"
         case .unreadable(let reason): reason
         }

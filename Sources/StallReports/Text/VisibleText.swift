@@ -1,3 +1,8 @@
+/// `1 stall`, `2 stalls`, `3 processes`.
+package func quantity(_ number: some BinaryInteger, _ noun: String) -> String {
+    "\(number) \(noun)\(number == 1 ? "" : noun.hasSuffix("s") ? "es" : "s")"
+}
+
 /// A string from a report in a form that is safe to show: it moves no cursor, reverses no text, hides nothing.
 ///
 /// Names and metadata come from the stalled process, and from anyone who could write into the report directory. What a terminal

@@ -58,7 +58,7 @@ struct ExportCommand: ParsableCommand {
         try sink.write(shown(exporter.end()))
         try sink.finish()
         if let file = output.file {
-            Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(file)")
+            Output.note("\(quantity(count, "stall")) in \(file)")
         } else if count == 0, failures.isEmpty {
             Output.note(chosen.nothingFound(among: catalogs.stalls.count, known.runs))
         }

@@ -161,7 +161,7 @@ extension Doctor {
         }
         return .problem(
             "files",
-            directory.unreadable == 1 ? "1 file cannot be read" : "\(directory.unreadable) files cannot be read",
+            "\(quantity(directory.unreadable, "file")) cannot be read",
             fix: "'stall-monitor list' names each with its reason."
         )
     }
@@ -181,7 +181,7 @@ extension Doctor {
                 fix: "Start the server with StallMonitor.start(), or set its report directory to this one."
             )
         }
-        return .ok("monitor", directory.runs == 1 ? "1 run of a monitor" : "\(directory.runs) runs of a monitor")
+        return .ok("monitor", "\(quantity(directory.runs, "run")) of a monitor")
     }
 
     private func records(_ directory: Directory) -> DoctorFinding {

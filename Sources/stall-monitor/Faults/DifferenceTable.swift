@@ -26,7 +26,7 @@ struct DifferenceTable {
             let stalls = side.set.faults.map { $0.count.addingSaturated($0.starved) }.saturatingSum()
             let watched = DurationText(nanoseconds: side.set.watchedNs).short
             return
-                "\(StyledText(title, .dim).padded(to: 8))\(StyledText(side.name, .bold, limit: 120)): \(Self.number(stalls, "stall")) in \(watched) watched (\(Self.number(side.set.runs, "run")); \("\(side.set.environment)"))"
+                "\(StyledText(title, .dim).padded(to: 8))\(StyledText(side.name, .bold, limit: 120)): \(quantity(stalls, "stall")) in \(watched) watched (\(quantity(side.set.runs, "run")); \("\(side.set.environment)"))"
         }
     }
 
@@ -101,17 +101,13 @@ struct DifferenceTable {
         let (earlier, later) = (difference.starvedBefore, difference.starvedAfter)
         if earlier > 0 || later > 0 {
             notes.append(
-                "Starved of CPU, so caused by the machine and not compared: \(Self.number(earlier, "stall")) before, \(later) after."
+                "Starved of CPU, so caused by the machine and not compared: \(quantity(earlier, "stall")) before, \(later) after."
             )
         }
         if before.set.environment != after.set.environment {
             notes.append("The sides come from different machines or builds, which alone can cause such differences.")
         }
         return notes
-    }
-
-    private static func number(_ count: Int, _ noun: String) -> String {
-        count == 1 ? "1 \(noun)" : "\(count) \(noun)s"
     }
 }
 

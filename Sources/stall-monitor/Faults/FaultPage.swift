@@ -21,7 +21,7 @@ struct FaultPage {
     private var headline: StyledText {
         let total = DurationText(nanoseconds: fault.totalNs).short
         let worst = DurationText(nanoseconds: fault.longestNs).short
-        let stalls = fault.count == 1 ? "1 stall" : "\(fault.count) stalls"
+        let stalls = quantity(fault.count, "stall")
         let share = fault.share.map { " (\(FaultTable.percent($0)) of the watched time)" } ?? ""
         return
             "\("Fault", .bold) \(StyledText(fault.fingerprint.rawValue, .yellow)): \(stalls, .bold), \(total) together\(share), worst \(worst, .bold)"
@@ -70,7 +70,7 @@ struct FaultPage {
     }
 
     private var stacks: [StyledText] {
-        let count = evidence.treeReports == 1 ? "1 report" : "\(evidence.treeReports) reports"
+        let count = quantity(evidence.treeReports, "report")
         if style.showsFlame { return FlameChart(tree: evidence.tree, title: count, style: style).lines + [""] }
         let listing = StackTreeListing(tree: evidence.tree, showsAllFrames: style.showsAllFrames).lines
         guard !listing.isEmpty else { return ["No stack was captured.", ""] }

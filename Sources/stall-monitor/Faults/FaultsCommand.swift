@@ -103,8 +103,8 @@ struct FaultsCommand: ParsableCommand {
         } else {
             let terminal = screen.terminal()
             let style = PageStyle(hasColours: terminal.hasColours, width: terminal.width)
-            let title = count == 1 ? "1 stall" : "\(count) stalls"
-            try screen.write(FlameChart(tree: tree, title: title, style: style).lines, on: terminal)
+            let chart = FlameChart(tree: tree, title: quantity(count, "stall"), style: style)
+            try screen.write(chart.lines, on: terminal)
         }
         if count == Self.flameLimit {
             Output.note("these are the latest \(count) stalls; --since and others choose fewer")

@@ -43,7 +43,7 @@ struct GateBaselineCommand: ParsableCommand {
             let path = try BaselineFile.write(baseline, to: output)
             let watched = DurationText(nanoseconds: baseline.watchedNs).short
             Output.note(
-                "recorded \(GateResult.number(baseline.faults.count, "fault")) of \(GateResult.number(baseline.runs, "run")), \(watched) watched, in \(path) "
+                "recorded \(quantity(baseline.faults.count, "fault")) of \(quantity(baseline.runs, "run")), \(watched) watched, in \(path) "
                     + "(\(baseline.environment))"
             )
         }

@@ -77,7 +77,7 @@ struct GateRunCommand: ParsableCommand {
             switch run.finish() {
             case .interrupted:
                 Output.note(
-                    "ended after \(GateResult.number(overviews.count, "whole run")); reports are in \(folder.path)"
+                    "ended after \(quantity(overviews.count, "whole run")); reports are in \(folder.path)"
                 )
                 throw ExitCode(130)
             case .ended(let ending): status = ending

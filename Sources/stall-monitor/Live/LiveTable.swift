@@ -20,8 +20,8 @@ struct LiveTable {
             .count { $0.live.state == .ongoing }
         let ended = dead > 0 ? ", \(dead) ended" : ""
         return """
-            \(snapshot.at.toMilliseconds, .dim)  \(Self.count(stalls, "ongoing stall"), .bold), \
-            \(Self.count(living, "process"), .bold) watched\(ended)
+            \(snapshot.at.toMilliseconds, .dim)  \(quantity(stalls, "ongoing stall"), .bold), \
+            \(quantity(living, "process"), .bold) watched\(ended)
             """
     }
 
@@ -41,10 +41,6 @@ struct LiveTable {
         snapshot.processes.filter { $0.state != .dead }.flatMap { row in
             (row.pools ?? []).map { JobTable.Pool(processID: row.record.writer.process.pid, watched: $0) }
         }
-    }
-
-    private static func count(_ number: Int, _ noun: String) -> String {
-        "\(number) \(noun)\(number == 1 ? "" : noun.hasSuffix("s") ? "es" : "s")"
     }
 
     /// A table's header, then its lines with the row that each selects.

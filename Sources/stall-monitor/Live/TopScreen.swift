@@ -45,7 +45,7 @@ struct TopScreen {
         switch state.view {
         case _ where state.page != nil, .live: return LiveTable(snapshot: snapshot, width: width).title
         case .faults:
-            count = content.faults.map { $0.count == 1 ? "1 fault" : "\($0.count) faults" }
+            count = content.faults.map { quantity($0.count, "fault") }
             order = state.faultOrder.rawValue
         case .stalls:
             count = content.stalls.map { $0.count == 1 ? "1 stall" : "the latest \($0.count) stalls" }

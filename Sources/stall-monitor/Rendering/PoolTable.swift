@@ -18,9 +18,9 @@ struct PoolTable {
             case 0: ", none waiting"
             case let count?: ", at least \(count) waiting"
             }
-        let culprit = pool.atCulprit.map { ", \($0) \($0 == 1 ? "worker" : "workers") at the culprit" } ?? ""
+        let culprit = pool.atCulprit.map { ", \(quantity($0, "worker")) at the culprit" } ?? ""
         return
-            "\(pool.width) wide, \(pool.running) \(pool.running == 1 ? "job" : "jobs") in progress\(waiting)\(culprit)"
+            "\(pool.width) wide, \(quantity(pool.running, "job")) in progress\(waiting)\(culprit)"
     }
 
     var lines: [StyledText] {

@@ -81,13 +81,11 @@ extension StallReport {
         guard let victims, victims.clients > 0 else { return nil }
         var parts: [String] = []
         if victims.unread > 0 {
-            let connections = victims.unread == 1 ? "1 connection" : "\(victims.unread) connections"
-            let bytes = victims.unreadBytes == 1 ? "1 byte" : "\(victims.unreadBytes) bytes"
-            parts.append("\(connections) with \(bytes) unread")
+            let bytes = quantity(victims.unreadBytes, "byte")
+            parts.append("\(quantity(victims.unread, "connection")) with \(bytes) unread")
         }
         if victims.unaccepted > 0 { parts.append("\(victims.unaccepted) not accepted") }
-        let clients = victims.clients == 1 ? "1 client waited" : "\(victims.clients) clients waited"
-        return "at least \(clients): \(parts.joined(separator: ", "))"
+        return "at least \(quantity(victims.clients, "client")) waited: \(parts.joined(separator: ", "))"
     }
 }
 

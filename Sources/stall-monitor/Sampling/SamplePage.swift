@@ -96,14 +96,10 @@ struct SamplePage {
             default: "\(cost.stops) stops, \(times[0]) together, the longest \(times[1])"
             }
         let restarted =
-            cost.callsRestarted > 0 ? ", \(Self.count(cost.callsRestarted, "system call")) started again" : ""
-        let givenUp = cost.stopsGivenUp > 0 ? ", \(Self.count(cost.stopsGivenUp, "stop")) given up" : ""
+            cost.callsRestarted > 0 ? ", \(quantity(cost.callsRestarted, "system call")) started again" : ""
+        let givenUp = cost.stopsGivenUp > 0 ? ", \(quantity(cost.stopsGivenUp, "stop")) given up" : ""
         let waited = cost.waitedNs > 0 ? "; besides, \(times[2]) waiting for a CPU" : ""
         return stops + restarted + givenUp + waited
-    }
-
-    private static func count(_ number: Int64, _ thing: String) -> String {
-        "\(number) \(thing)\(number == 1 ? "" : "s")"
     }
 }
 

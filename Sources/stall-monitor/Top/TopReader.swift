@@ -192,10 +192,7 @@ struct TopPage {
         var rows: [(String, StyledText)] = [
             ("Process", "\(writer.process.pid)  \(writer.process.executable ?? "", .dim)"),
             ("Service", "\(service ?? "not named")"), ("Host", "\(writer.host.name)"), ("Alive", row.styledLife),
-            (
-                "Watched",
-                "\(status.watched == 1 ? "1 loop" : "\(status.watched) loops"), by version \(writer.monitorVersion)"
-            ),
+            ("Watched", "\(quantity(status.watched, "loop")), by version \(writer.monitorVersion)"),
             ("Since", "\(writer.startedAt.toSeconds)  \(writer.startedAt.ago(.now()), .dim)"),
             ("Changed", "\(status.updatedAt.toSeconds)  \("(at rest a monitor notes nothing)", .dim)"),
             ("Run", "\(run)"),

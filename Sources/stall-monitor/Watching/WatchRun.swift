@@ -214,7 +214,7 @@ final class WatchView: Sendable {
         case .watching(let id, let name): "watching process \(id) (\(name))"
         case .foundLoop(let id, let thread, let loop): "found a loop of process \(id): thread \(thread) (\(loop))"
         case .foundPool(let id, let pool, let width):
-            "found a task pool of process \(id): \(pool), \(count(width, "job")) at once"
+            "found a task pool of process \(id): \(pool), \(quantity(width, "job")) at once"
         case .unprovenPool(let id, let pool):
             "no worker of the task pool of process \(id) (\(pool)) is free, and it is unknown whether they go from job to job: only "
                 + "uninterrupted system calls of its workers are reported as stalls; with hardware breakpoints it could be judged, see "
@@ -251,20 +251,16 @@ final class WatchView: Sendable {
     func close(after nanoseconds: Int64, _ directory: String, lost: Int) {
         let state = state.withLock { $0 }
         let counted = state.counted > 0 ? ", \(state.counted) more of known faults only counted" : ""
-        let pools = state.pools.isEmpty ? "" : " and \(Self.count(state.pools.count, "task pool"))"
+        let pools = state.pools.isEmpty ? "" : " and \(quantity(state.pools.count, "task pool"))"
         if !isQuiet {
             Output.note(
-                "watched \(Self.count(state.loops.count, "loop"))\(pools) of \(Self.count(state.processes, "process")) for "
-                    + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(Self.count(state.stalls, "stall"))\(counted)"
+                "watched \(quantity(state.loops.count, "loop"))\(pools) of \(quantity(state.processes, "process")) for "
+                    + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(quantity(state.stalls, "stall"))\(counted)"
                     + "; reports are in \(directory)"
             )
         }
         if lost > 0 {
-            Output.note("\(Self.count(lost, "report")) could not be written, and \(lost == 1 ? "is" : "are") lost")
+            Output.note("\(quantity(lost, "report")) could not be written, and \(lost == 1 ? "is" : "are") lost")
         }
-    }
-
-    private static func count(_ number: Int, _ thing: String) -> String {
-        "\(number) \(thing)\(number == 1 ? "" : thing.hasSuffix("s") ? "es" : "s")"
     }
 }
