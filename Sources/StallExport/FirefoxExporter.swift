@@ -43,7 +43,7 @@ private struct Libraries {
         let key = "\(path) \(buildID ?? "")"
         if let known = numbers[key] { return known }
         numbers[key] = all.count
-        let name = path.split(separator: "/").last.map(String.init) ?? path
+        let name = fileName(ofPath: path)
         all.append(.init(name: name, path: path, debugName: name, debugPath: path, codeId: buildID))
         return all.count - 1
     }

@@ -118,7 +118,7 @@ struct DirectoryWatch: ~Copyable {
         while let ancestor = OpenDirectory.parent(of: child) {
             do throws(ReportError) {
                 let watch = try inotify.watch(ancestor, for: IN_CREATE, IN_MOVED_TO, IN_DELETE_SELF, IN_MOVE_SELF)
-                target = .ancestor(watch: watch, child: OpenDirectory.lastComponent(of: child))
+                target = .ancestor(watch: watch, child: fileName(ofPath: child))
                 return child
             } catch let error where error.code == .missingFile {
                 child = ancestor

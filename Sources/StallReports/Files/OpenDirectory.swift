@@ -171,11 +171,6 @@ extension OpenDirectory {
         return slash == rest.startIndex ? "/" : String(rest[..<slash])
     }
 
-    /// The component that `parent(of:)` leaves out.
-    package static func lastComponent(of path: String) -> String {
-        path.split(separator: "/").last.map(String.init) ?? path
-    }
-
     /// Creates one directory. False if its parent directory is missing.
     private static func make(_ path: String) throws(ReportError) -> Bool {
         guard unsafe mkdir(path, 0o700) != 0 else { return true }
@@ -186,6 +181,9 @@ extension OpenDirectory {
         }
     }
 }
+
+/// The last component of a path: what ``OpenDirectory/parent(of:)`` leaves out.
+package func fileName(ofPath path: String) -> String { path.split(separator: "/").last.map(String.init) ?? path }
 
 // Atomic replacement: a reader sees the old file or the new one, and after a crash one of the two exists.
 

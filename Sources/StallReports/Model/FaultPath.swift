@@ -124,7 +124,7 @@ extension StallReport {
     public var missingNames: String? {
         guard isProvisional == true else { return nil }
         let module = culpritFrame?.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
-        let name = module?.fileName ?? "The program"
+        let name = module.map { fileName(ofPath: $0.path) } ?? "The program"
         let build = module?.buildID.map { " (build id \($0))" } ?? ""
         return "\(name) has no symbols here, so its functions have no names and the culprit is a guess; "
             + "'stall-monitor symbolicate DIR --symbols FILE' names them, with a FILE of the same build\(build)."
@@ -148,23 +148,22 @@ extension StallReport {
 
 extension StallReport.Culprit {
     /// `Stalls.swift:17`, nil without a line.
-    public var place: String? {
-        guard let file, let line else { return nil }
-        return "\(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
-    }
+    public var place: String? { placeText(file, line) }
 }
 
 extension StallReport.Frame {
+    /// `Stalls.swift:17`, nil without a line.
+    package var sourcePlace: String? { placeText(file, line) }
+
     /// A placeholder for a missing name. It does not depend on where the module is loaded.
     public func placeName(in path: String?) -> String {
         guard let path, let offset else { return "code at \(address)" }
         let start = functionOffset.map { Address(offset.rawValue &- $0.rawValue) } ?? offset
-        return "\(fileName(of: path))+\(start) (no symbols)"
+        return "\(fileName(ofPath: path))+\(start) (no symbols)"
     }
 }
 
-private func fileName(of path: String) -> String { path.split(separator: "/").last.map(String.init) ?? path }
-
-extension StallReport.Module {
-    fileprivate var fileName: String { StallReports.fileName(of: path) }
+private func placeText(_ file: String?, _ line: Int?) -> String? {
+    guard let file, let line else { return nil }
+    return "\(fileName(ofPath: file)):\(line)"
 }

@@ -55,9 +55,7 @@ struct PoolTable {
         else {
             return ""
         }
-        let line = frame.file.flatMap { file in
-            frame.line.map { "  \(file.split(separator: "/").last.map(String.init) ?? file):\($0)" }
-        }
+        let line = frame.sourcePlace.map { "  \($0)" }
         let lock = worker.lock.map { ", waits for \($0.kind)" + ($0.owner.map { " of \($0.numberAndName)" } ?? "") }
         return StyledText(frame.function ?? frame.symbol ?? "\(frame.address)", .bold, limit: 120)
             + "\(line ?? "")\(lock ?? "")"

@@ -147,9 +147,7 @@ struct StackListing {
 
     /// The source line; otherwise the offset in the function.
     private static func place(in frame: StallReport.Frame) -> StyledText {
-        if let file = frame.file, let line = frame.line {
-            return "  \(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
-        }
+        if let place = frame.sourcePlace { return "  \(place)" }
         // Without a name the address itself is shown.
         guard let offset = frame.functionOffset, frame.function ?? frame.symbol != nil else { return "" }
         return " \("+ \(offset)", .dim)"

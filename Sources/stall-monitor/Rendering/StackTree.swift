@@ -61,9 +61,8 @@ struct StackTree {
         let key = Key(parent: parent, name: name)
         if let known = index[key] { return known }
         guard nodes.count < Self.nodeLimit else { return nil }
-        let file = frame.file.map { $0.split(separator: "/").last.map(String.init) ?? $0 }
-        let place = file.flatMap { file in frame.line.map { "\(file):\($0)" } }
-        nodes.append(Node(name: name, own: frame.own, place: place ?? module?.shortName, weight: 0))
+        let place = frame.sourcePlace ?? module.map { fileName(ofPath: $0.path) }
+        nodes.append(Node(name: name, own: frame.own, place: place, weight: 0))
         nodes[parent].children.append(nodes.count - 1)
         index[key] = nodes.count - 1
         return nodes.count - 1
@@ -89,10 +88,6 @@ extension StackTree {
         }
         return count > 1 ? (count, next) : (0, node)
     }
-}
-
-extension StallReport.Module {
-    fileprivate var shortName: String { path.split(separator: "/").last.map(String.init) ?? path }
 }
 
 /// A tree of stacks as lines: the share, then the call, indented where paths branch.
