@@ -14,7 +14,8 @@ public struct ReportCatalog: Sendable {
     public let failures: [ReportError]
 
     let reader: ReportReader
-    private let live: LiveRuns
+    /// By run: one is looked up for each ongoing report, and there may be many.
+    private let live: [ULID: LiveProcess]
     /// Reports known only from a live record.
     private let unwritten: [ULID: StallReport]
 
@@ -32,7 +33,7 @@ public struct ReportCatalog: Sendable {
         let orphans = reader.documents.orphans(of: processes) { listing.stalls.hasSorted($0) }
         self.reader = reader
         (self.processes, self.failures) = (processes, failures)
-        live = LiveRuns(processes)
+        live = Dictionary(processes.map { ($0.record.run, $0) }) { first, _ in first }
         // A hostile record may contain one twice.
         unwritten = Dictionary(orphans.map { ($0.id, $0) }) { first, _ in first }
         stalls = unwritten.isEmpty ? listing.stalls : (listing.stalls + unwritten.keys).sorted()

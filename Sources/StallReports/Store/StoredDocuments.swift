@@ -21,11 +21,11 @@ package struct StoredDocuments: Sendable {
 
     /// The report in a file.
     ///
-    /// - Parameter live: The directory's live records, read before; nil to read only the one needed.
+    /// - Parameter live: The directory's live records by their runs, read before; nil to read only the one needed.
     package func report(
         _ id: ULID,
         in directory: borrowing OpenDirectory,
-        _ live: LiveRuns? = nil
+        _ live: [ULID: LiveProcess]? = nil
     ) throws(ReportError) -> StallReport {
         try load(ReportFileName(.stall, id), in: directory, live)
     }
@@ -42,7 +42,7 @@ package struct StoredDocuments: Sendable {
     func load<Document: RecoverableDocument>(
         _ name: ReportFileName,
         in directory: borrowing OpenDirectory,
-        _ live: LiveRuns? = nil
+        _ live: [ULID: LiveProcess]? = nil
     ) throws(ReportError) -> Document {
         let document: Document = try parse(name, in: directory)
         let (known, isClosed) = upToDate(document, in: directory, live)
@@ -107,7 +107,7 @@ extension StoredDocuments {
     func upToDate<Document: RecoverableDocument>(
         _ document: Document,
         in directory: borrowing OpenDirectory,
-        _ runs: LiveRuns? = nil
+        _ runs: [ULID: LiveProcess]? = nil
     ) -> (document: Document, isClosed: Bool) {
         var live: LiveProcess?
         if let run = document.liveRun {

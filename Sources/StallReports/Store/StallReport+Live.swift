@@ -1,14 +1,3 @@
-/// A directory's live records, keyed by run: one is looked up for each ongoing report, and there may be many.
-package struct LiveRuns: Sendable {
-    private let processes: [ULID: LiveProcess]
-
-    package init(_ processes: [LiveProcess]) {
-        self.processes = Dictionary(processes.map { ($0.record.run, $0) }) { first, _ in first }
-    }
-
-    subscript(run: ULID) -> LiveProcess? { processes[run] }
-}
-
 // Data that a live record adds to a report.
 
 extension LiveProcess {
