@@ -158,11 +158,7 @@ extension Gate {
         against baseline: Baseline? = nil
     ) -> GateResult {
         var all = ReportReader.Overview()
-        for overview in repeats {
-            all.stalls += overview.stalls
-            all.runs += overview.runs
-            all.failures += overview.failures
-        }
+        for overview in repeats { all.add(overview) }
         let together = judge(.success(all), by: budget, against: baseline)
         guard repeats.count > 1 else { return together }
         let each = repeats.map { judge(.success($0), by: budget) }

@@ -147,6 +147,13 @@ extension ReportReader {
         public init(_ contents: Contents) {
             (stalls, runs, failures) = (contents.reports.map { StallOutline($0) }, contents.runs, contents.failures)
         }
+
+        /// Adds what another directory, or another run, contains.
+        package mutating func add(_ other: Overview) {
+            stalls += other.stalls
+            runs += other.runs
+            failures += other.failures
+        }
     }
 
     /// Like ``contents()``, for many reports: keeps only the list data of each.

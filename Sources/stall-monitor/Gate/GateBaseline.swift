@@ -84,8 +84,7 @@ struct BaselineFile {
             let overview = try ReportSources([path]).overview()
             let doubts = Gate.judge(.success(overview), by: Budget()).doubts
             if let doubt = doubts.first { throw CommandFailure("\(path) cannot be a baseline: \(doubt)") }
-            all.stalls += overview.stalls
-            all.runs += overview.runs
+            all.add(overview)
         }
         let environments = Set(all.runs.map { Baseline.Environment($0) })
         if environments.count > 1 {

@@ -69,10 +69,7 @@ struct JudgeOptions: ParsableArguments {
             )
         }
         var all = ReportReader.Overview()
-        for overview in overviews {
-            all.stalls += overview.stalls
-            all.runs += overview.runs
-        }
+        for overview in overviews { all.add(overview) }
         guard let better = file.baseline.tightened(by: all, at: .now()) else { return }
         Output.note("tightened \(try BaselineFile.write(better, to: path))")
     }

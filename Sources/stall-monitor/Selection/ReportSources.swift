@@ -42,10 +42,7 @@ struct ReportSources: Hashable {
         sum.failures = hidden
         for path in paths {
             do throws(ReportError) {
-                let next = try ReportIndexes.shared.reader(path).overview()
-                sum.stalls += next.stalls
-                sum.runs += next.runs
-                sum.failures += next.failures
+                sum.add(try ReportIndexes.shared.reader(path).overview())
             } catch {
                 sum.failures.append(error)
             }
