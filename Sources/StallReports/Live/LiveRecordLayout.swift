@@ -234,9 +234,7 @@ struct FixedBytes: Hashable {
     }
 
     /// FNV-1a, 64 bit: detects a torn block, but does not protect against forgery.
-    func checksum(of range: Range<Int>) -> UInt64 {
-        bytes[range].reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01b3 }
-    }
+    func checksum(of range: Range<Int>) -> UInt64 { fnv1a(bytes[range]) }
 
     /// Writes the checksum of everything before it at `offset`.
     mutating func seal(from start: Int = 0, at offset: Int) { set(checksum(of: start..<offset), at: offset) }

@@ -111,23 +111,11 @@ extension Fingerprint {
         source: (String) -> SourceName = { SourceName($0) }
     ) -> Fingerprint {
         let path = FaultPath(frames: frames, modules: modules, executable: executable, source: source)
-        var hash = FNV1a()
-        hash.add(kind.rawValue)
-        for name in path.names { hash.add(name) }
-        return Fingerprint(digest: hash.value)
+        return Fingerprint(digest: fnv1a(([kind.rawValue] + path.names).flatMap { Array($0.utf8) + [0] }))
     }
 }
 
 /// The hash of Fowler, Noll and Vo, 64 bit, variant 1a: fixed, unlike the standard library's seeded one.
-private struct FNV1a {
-    private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
-
-    mutating func add(_ text: String) {
-        for byte in text.utf8 { add(byte) }
-        add(0)
-    }
-
-    private mutating func add(_ byte: UInt8) {
-        value = (value ^ UInt64(byte)) &* 0x0000_0100_0000_01b3
-    }
+func fnv1a(_ bytes: some Sequence<UInt8>) -> UInt64 {
+    bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01b3 }
 }
