@@ -113,12 +113,7 @@ public struct CalendarDay: Hashable, Sendable, Comparable, CustomStringConvertib
 
     /// Nil unless it is four, two and two digits that form a valid day.
     public init?(_ text: String) {
-        let parts = text.split(separator: "-", omittingEmptySubsequences: false)
-        guard parts.map(\.utf8.count) == [4, 2, 2],
-            parts.allSatisfy({ $0.utf8.allSatisfy((UInt8(ascii: "0")...UInt8(ascii: "9")).contains) }),
-            let year = Int(parts[0]), let month = Int(parts[1]), let day = Int(parts[2]),
-            (1...12).contains(month), day >= 1, day <= Self.days(in: month, of: year)
-        else { return nil }
+        guard text.utf8.count == 10, Timestamp(rfc3339: "\(text)T00:00:00Z") != nil else { return nil }
         self.text = text
     }
 
@@ -127,9 +122,4 @@ public struct CalendarDay: Hashable, Sendable, Comparable, CustomStringConvertib
 
     /// Orders by time.
     public static func < (left: Self, right: Self) -> Bool { left.text < right.text }
-
-    private static func days(in month: Int, of year: Int) -> Int {
-        let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-        return [31, isLeap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1]
-    }
 }
