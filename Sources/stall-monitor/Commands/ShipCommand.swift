@@ -1,5 +1,5 @@
 import ArgumentParser
-import Glibc
+import Foundation
 import StallReading
 import StallReports
 import StallShipping
@@ -136,28 +136,11 @@ struct ShipCommand: ParsableCommand {
         guard let text = EnvironmentVariable.value("OTEL_EXPORTER_OTLP_HEADERS") else { return [] }
         return try text.split(separator: ",").map { pair in
             let parts = pair.split(separator: "=", maxSplits: 1)
-            guard parts.count == 2, let value = Self.decoded(parts[1].trimmed) else {
+            guard parts.count == 2, let value = parts[1].trimmed.removingPercentEncoding else {
                 throw ValidationError("$OTEL_EXPORTER_OTLP_HEADERS is a list of name=value, with commas between them")
             }
-            return (String(parts[0].trimmed), value)
+            return (parts[0].trimmed, value)
         }
-    }
-
-    private static func decoded(_ text: Substring) -> String? {
-        var bytes: [UInt8] = []
-        var rest = text.utf8[...]
-        while let byte = rest.popFirst() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
-                return nil
-            }
-            bytes.append(value)
-            rest = rest.dropFirst(2)
-        }
-        return String(validating: bytes, as: UTF8.self)
     }
 
     /// One checkpoint per receiver: each acknowledges reports of its own.
@@ -170,12 +153,5 @@ struct ShipCommand: ParsableCommand {
     /// The directory that systemd provides for a service's state (`StateDirectory=`).
     private static var stateDirectory: String? {
         EnvironmentVariable.value("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
-    }
-}
-
-extension Substring {
-    fileprivate var trimmed: Substring {
-        let start = drop { $0 == " " }
-        return start.lastIndex { $0 != " " }.map { start[...$0] } ?? ""
     }
 }

@@ -153,8 +153,9 @@ struct Moment: Hashable {
     }
 }
 
-extension String {
-    fileprivate var trimmed: String {
+extension StringProtocol where SubSequence == Substring {
+    /// Without the blanks at both ends.
+    var trimmed: String {
         var rest = self[...]
         while rest.first == " " { rest.removeFirst() }
         while rest.last == " " { rest.removeLast() }
