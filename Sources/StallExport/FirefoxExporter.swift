@@ -35,19 +35,7 @@ struct FirefoxExporter: ReportExporter {
 }
 
 /// The modules of all threads.
-private struct Libraries {
-    private(set) var all: [FirefoxProfile.Library] = []
-    private var numbers: [String: Int] = [:]
-
-    mutating func number(of path: String, buildID: String?) -> Int {
-        let key = "\(path) \(buildID ?? "")"
-        if let known = numbers[key] { return known }
-        numbers[key] = all.count
-        let name = fileName(ofPath: path)
-        all.append(.init(name: name, path: path, debugName: name, debugPath: path, codeId: buildID))
-        return all.count - 1
-    }
-}
+private typealias Libraries = Interned<FirefoxProfile.Library>
 
 /// A thread of the profile while its stalls are collected. Tables have one array per column, as in the format.
 private struct ProfileThread {
@@ -131,7 +119,7 @@ private struct ProfileThread {
 
     private mutating func resource(of call: WeightedStacks.Call, _ libraries: inout Libraries) -> Int {
         guard let module = call.module else { return -1 }
-        let library = libraries.number(of: module, buildID: call.buildID)
+        let library = libraries.number(of: .init(path: module, buildID: call.buildID))
         let number = resources.number(of: library)
         if number == resourceNames.count { resourceNames.append(strings.number(of: libraries.all[library].name)) }
         return number
@@ -194,18 +182,5 @@ private struct ProfileThread {
             resourceTable: .init(lib: resources.all, name: resourceNames),
             stringArray: strings.all
         )
-    }
-}
-
-/// Equal values get one number.
-private struct Interned<Value: Hashable> {
-    private(set) var all: [Value] = []
-    private var numbers: [Value: Int] = [:]
-
-    mutating func number(of value: Value) -> Int {
-        if let known = numbers[value] { return known }
-        numbers[value] = all.count
-        all.append(value)
-        return all.count - 1
     }
 }

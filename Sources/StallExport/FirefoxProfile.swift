@@ -73,7 +73,7 @@ struct FirefoxProfile: Encodable {
         }
     }
 
-    struct Library: Encodable {
+    struct Library: Encodable, Hashable {
         let arch = ""
         let name: String
         let path: String
@@ -81,6 +81,11 @@ struct FirefoxProfile: Encodable {
         let debugPath: String
         let breakpadId = ""
         let codeId: String?
+
+        init(path: String, buildID: String?) {
+            (name, self.path, codeId) = (fileName(ofPath: path), path, buildID)
+            (debugName, debugPath) = (name, path)
+        }
     }
 
     struct Thread: Encodable {

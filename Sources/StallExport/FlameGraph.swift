@@ -52,13 +52,8 @@ private struct Merging {
 
     init(_ stacks: WeightedStacks) {
         (self.stacks, calls) = (stacks.sorted, stacks.calls)
-        var numbers: [Function: Int] = [:]
-        functions = stacks.calls.map { call in
-            let function = Function(name: call.name, module: call.module)
-            let number = numbers[function] ?? numbers.count
-            numbers[function] = number
-            return number
-        }
+        var known = Interned<Function>()
+        functions = stacks.calls.map { known.number(of: Function(name: $0.name, module: $0.module)) }
     }
 
     /// One for each watched loop or sampled thread.

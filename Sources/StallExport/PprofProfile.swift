@@ -111,15 +111,13 @@ struct PprofProfile {
 
     /// The profile's string table: the first entry is empty.
     private struct Texts {
-        var all = [""]
-        private var numbers: [String: Int64] = ["": 0]
+        private var known = Interned<String>()
 
-        mutating func number(of text: String) -> Int64 {
-            if let known = numbers[text] { return known }
-            numbers[text] = Int64(all.count)
-            all.append(text)
-            return Int64(all.count) - 1
-        }
+        init() { _ = known.number(of: "") }
+
+        var all: [String] { known.all }
+
+        mutating func number(of text: String) -> Int64 { Int64(known.number(of: text)) }
 
         mutating func valueType(_ value: (type: String, unit: String)) -> ProtocolBuffer {
             var message = ProtocolBuffer()

@@ -52,9 +52,10 @@ package struct WeightedStacks {
     /// Unix time of the earliest stall or sample, in nanoseconds.
     private(set) var earliest: Int64?
 
-    package private(set) var calls: [Call] = []
     package private(set) var weights: [Key: Weight] = [:]
-    private var numbers: [Call: Int] = [:]
+    private var known = Interned<Call>()
+
+    package var calls: [Call] { known.all }
 
     package init(unit: Unit = .nanoseconds) { self.unit = unit }
 
@@ -103,7 +104,7 @@ package struct WeightedStacks {
                 label: plain(report.watched.label),
                 service: plain(report.service?.name ?? ""),
                 verdict: report.cause.verdict.canonical.rawValue,
-                calls: stack.map { callNumbers(of: $0, report.modules) } ?? [number(of: Call(name: "(no stack)"))]
+                calls: stack.map { callNumbers(of: $0, report.modules) } ?? [known.number(of: Call(name: "(no stack)"))]
             )
             if isBefore {
                 weights[key, default: Weight()].before.addSaturated(share)
@@ -129,14 +130,14 @@ package struct WeightedStacks {
 
     private mutating func callNumbers(of stack: StallReport.Stack, _ modules: [StallReport.Module]) -> [Int] {
         var frames = stack.callers(from: 0).map { call($0, modules) }
-        if frames.isEmpty { return [number(of: Call(name: "(no stack)"))] }
+        if frames.isEmpty { return [known.number(of: Call(name: "(no stack)"))] }
         // After an awaited function there is no gap: its callers are not on the stack.
         if let gap = stack.leftOut, gap.count > 0, gap.after >= 0,
             gap.after <= min(frames.count, stack.async?.from ?? .max)
         {
             frames.insert(Call(name: "… \(gap.count) frames left out"), at: gap.after)
         }
-        return frames.reversed().map { number(of: $0) }
+        return frames.reversed().map { known.number(of: $0) }
     }
 
     private func call(_ frame: StallReport.Frame, _ modules: [StallReport.Module]) -> Call {
@@ -150,12 +151,18 @@ package struct WeightedStacks {
             isOwn: frame.own
         )
     }
+}
 
-    private mutating func number(of call: Call) -> Int {
-        if let known = numbers[call] { return known }
-        numbers[call] = calls.count
-        calls.append(call)
-        return calls.count - 1
+/// Equal values get one number.
+struct Interned<Value: Hashable> {
+    private(set) var all: [Value] = []
+    private var numbers: [Value: Int] = [:]
+
+    mutating func number(of value: Value) -> Int {
+        if let known = numbers[value] { return known }
+        numbers[value] = all.count
+        all.append(value)
+        return all.count - 1
     }
 }
 
