@@ -33,13 +33,8 @@ struct ModuleMap: Sendable {
     func contains(_ address: UInt) -> Bool { indexOfMapping(around: address) != nil }
 
     private func indexOfMapping(around address: UInt) -> Int? {
-        var low = 0
-        var high = mappings.count
-        while low < high {
-            let middle = (low + high) / 2
-            if mappings[middle].range.upperBound <= address { low = middle + 1 } else { high = middle }
-        }
-        return low < mappings.count && mappings[low].range.contains(address) ? low : nil
+        let index = mappings.partitioningIndex { $0.range.upperBound > address }
+        return index < mappings.count && mappings[index].range.contains(address) ? index : nil
     }
 }
 

@@ -56,14 +56,9 @@ struct PerfMap: Sendable {
 
     /// The function around an address, and its start.
     func function(at address: UInt) -> (name: String, start: UInt)? {
-        var low = 0
-        var high = entries.count
-        while low < high {
-            let middle = (low + high) / 2
-            if entries[middle].start <= address { low = middle + 1 } else { high = middle }
-        }
+        let next = entries.partitioningIndex { $0.start > address }
         var best: Entry?
-        for entry in entries[..<low].suffix(Self.limits.steps).reversed() {
+        for entry in entries[..<next].suffix(Self.limits.steps).reversed() {
             guard entry.reach > address else { break }
             if entry.end > address, best.map({ entry.line > $0.line }) ?? true { best = entry }
         }

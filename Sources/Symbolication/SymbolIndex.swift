@@ -94,12 +94,16 @@ struct SymbolIndex {
         return found
     }
 
-    private func firstIndex(above address: UInt64) -> Int {
-        var low = 0
-        var high = entries.count
+    private func firstIndex(above address: UInt64) -> Int { entries.partitioningIndex { $0.address > address } }
+}
+
+extension RandomAccessCollection where Index == Int {
+    /// The index of the first element that is behind a border, as all after it must be; the end if none is.
+    func partitioningIndex(where isBehind: (Element) -> Bool) -> Int {
+        var (low, high) = (startIndex, endIndex)
         while low < high {
-            let middle = (low + high) / 2
-            if entries[middle].address <= address { low = middle + 1 } else { high = middle }
+            let middle = low + (high - low) / 2
+            if isBehind(self[middle]) { high = middle } else { low = middle + 1 }
         }
         return low
     }

@@ -90,25 +90,15 @@
         }
 
         private func unit(at address: UInt64) -> Int? {
-            var low = 0
-            var high = ranges.count
-            while low < high {
-                let middle = (low + high) / 2
-                if ranges[middle].low <= address { low = middle + 1 } else { high = middle }
-            }
-            guard low > 0, address < ranges[low - 1].high else { return nil }
-            return Int(ranges[low - 1].unit)
+            let next = ranges.partitioningIndex { $0.low > address }
+            guard next > 0, address < ranges[next - 1].high else { return nil }
+            return Int(ranges[next - 1].unit)
         }
 
         /// The unit that contains an entry that another unit refers to: a function that was inlined across units.
         func unitRange(around offset: Int) -> Range<Int>? {
-            var low = 0
-            var high = units.count
-            while low < high {
-                let middle = (low + high) / 2
-                if units[middle].range.upperBound <= offset { low = middle + 1 } else { high = middle }
-            }
-            return low < units.count && units[low].range.contains(offset) ? units[low].range : nil
+            let index = units.partitioningIndex { $0.range.upperBound > offset }
+            return index < units.count && units[index].range.contains(offset) ? units[index].range : nil
         }
     }
 

@@ -117,15 +117,10 @@
 
         private func function(at address: UInt64, _ reader: DebugReader) -> Dwarf_Die? {
             let functions = functions ?? []
-            var low = 0
-            var high = functions.count
-            while low < high {
-                let middle = (low + high) / 2
-                if functions[middle].low <= address { low = middle + 1 } else { high = middle }
-            }
-            guard low > 0, address < functions[low - 1].high else { return nil }
+            let next = functions.partitioningIndex { $0.low > address }
+            guard next > 0, address < functions[next - 1].high else { return nil }
             var entry = unsafe Dwarf_Die()
-            let place = unsafe UnsafeMutableRawPointer(bitPattern: functions[low - 1].entry)
+            let place = unsafe UnsafeMutableRawPointer(bitPattern: functions[next - 1].entry)
             return unsafe dwarf_die_addr_die(reader.information.dwarf, place, &entry) != nil ? entry : nil
         }
 
@@ -196,12 +191,7 @@
 
         /// libdw sorts the lines by address.
         private func firstLine(of lines: OpaquePointer, _ count: Int, above address: UInt64) -> Int {
-            var (low, high) = (0, count)
-            while low < high {
-                let middle = (low + high) / 2
-                if unsafe (Self.address(of: lines, middle) ?? 0) <= address { low = middle + 1 } else { high = middle }
-            }
-            return low
+            (0..<count).partitioningIndex { unsafe (Self.address(of: lines, $0) ?? 0) > address }
         }
 
         private static func address(of lines: OpaquePointer, _ index: Int) -> UInt64? {
