@@ -116,6 +116,11 @@ extension ReportError: CustomStringConvertible {
 }
 
 extension ReportError {
+    /// The same error, of this file.
+    func at(_ path: String) -> ReportError {
+        ReportError(code, path: path, detail: detail, errorNumber: errorNumber)
+    }
+
     /// What a failed system call on the store means to the user.
     init(errno number: Int32, path: String? = nil, detail: String? = nil) {
         self.init(Self.code(forErrno: number), path: path, detail: detail, errorNumber: number)

@@ -64,12 +64,7 @@ extension OpenDirectory {
         } catch let error where error.code == .missingFile {
             return nil
         } catch {
-            throw ReportError(
-                error.code,
-                path: filePath(name.description),
-                detail: error.detail,
-                errorNumber: error.errorNumber
-            )
+            throw error.at(filePath(name.description))
         }
     }
 

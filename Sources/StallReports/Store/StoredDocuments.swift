@@ -58,7 +58,6 @@ package struct StoredDocuments: Sendable {
         _ name: ReportFileName,
         in directory: borrowing OpenDirectory
     ) throws(ReportError) -> Document {
-        let path = directory.filePath(name.description)
         do throws(ReportError) {
             let bytes = try directory.openFile(name.description).readAll(limit: Self.maximumFileSize)
             let document = try Document(json: bytes)
@@ -68,7 +67,7 @@ package struct StoredDocuments: Sendable {
             guard document.isPossible else { throw ReportError(.malformed, detail: "a duration is negative") }
             return document
         } catch {
-            throw ReportError(error.code, path: path, detail: error.detail, errorNumber: error.errorNumber)
+            throw error.at(directory.filePath(name.description))
         }
     }
 
