@@ -36,8 +36,8 @@ public enum Demangler {
         return unsafe owned(symbol.withCString { unsafe cxaDemangle($0, nil, nil, &status) })
     }
 
-    /// Both demanglers allocate their result with malloc.
-    @unsafe private static func owned(_ text: UnsafeMutablePointer<CChar>?) -> String? {
+    /// The runtimes' demanglers allocate their result with malloc.
+    @unsafe static func owned(_ text: UnsafeMutablePointer<CChar>?) -> String? {
         guard let text = unsafe text else { return nil }
         defer { unsafe free(text) }
         return unsafe String(cString: text)

@@ -18,7 +18,7 @@ extension ModuleSymbols {
             if awaits.count >= Self.answerLimit { awaits.removeAll() }
             awaits[resume] = answer
         } catch {
-            problems.append(SymbolProblem(error.code, path: error.path ?? module?.image.path, detail: error.detail))
+            problems.append(error.at(module?.image.path))
         }
         return answer
     }

@@ -40,7 +40,7 @@ final class ModuleSymbols {
             // The module's own names are still valid.
             guard own?.isEmpty == false else { throw error }
             isProvisional = true
-            problems.append(SymbolProblem(error.code, path: error.path ?? sought.path, detail: error.detail))
+            problems.append(error.at(sought.path))
         }
         symbolFile = separate.file
         index = separate.index ?? own
@@ -119,7 +119,7 @@ final class ModuleSymbols {
             if answers.count >= Self.answerLimit { answers.removeAll() }
             answers[address] = answer
         } catch {
-            problems.append(SymbolProblem(error.code, path: error.path ?? module?.image.path, detail: error.detail))
+            problems.append(error.at(module?.image.path))
         }
         return answer
     }

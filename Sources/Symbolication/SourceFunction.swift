@@ -1,5 +1,3 @@
-import Glibc
-
 /// A function as it is in the source, whatever compilers made of it. It is the same for debug and release builds, for all
 /// specialisations of a generic function, for each part into which an asynchronous or split function was cut, and for each copy.
 public struct SourceFunction: Hashable, Sendable {
@@ -109,10 +107,9 @@ enum ShortName {
     private static func backtraceName(_ symbol: String) -> String? {
         guard symbol.utf8.count <= Demangler.longestSymbol else { return nil }
         var size = 0
-        let name = unsafe symbol.withCString { unsafe backtraceDemangle($0, symbol.utf8.count, nil, &size) }
-        guard let name = unsafe name else { return nil }
-        defer { unsafe free(name) }
-        return unsafe String(cString: name)
+        return unsafe Demangler.owned(
+            symbol.withCString { unsafe backtraceDemangle($0, symbol.utf8.count, nil, &size) }
+        )
     }
 
     /// `std::vector<int>::push_back(int const&)` → `std::vector::push_back`

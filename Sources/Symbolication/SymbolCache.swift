@@ -76,7 +76,7 @@ struct SymbolCache {
             keep(symbols, key)
             return symbols
         } catch {
-            problems.append(SymbolProblem(error.code, path: error.path ?? sought.path, detail: error.detail))
+            problems.append(error.at(sought.path))
             return nil
         }
     }

@@ -66,6 +66,9 @@ extension SymbolProblem: CustomStringConvertible {
 }
 
 extension SymbolProblem {
+    /// The same problem; if it concerns no file, then of this one.
+    func at(_ path: String?) -> SymbolProblem { SymbolProblem(code, path: self.path ?? path, detail: detail) }
+
     /// Only the end of a generator's file is used.
     static func cutMap(of size: Int) -> SymbolProblem {
         SymbolProblem(

@@ -71,8 +71,7 @@ public final class Symbolicator: Sendable {
             let map = made.withLock({ $0.map(of: process) })
         else { return }
         for (index, address) in addresses.enumerated() where frames[index].moduleIndex == nil {
-            let place = address.kind == .returnAddress ? address.address &- 1 : address.address
-            guard let (name, start) = map.function(at: place) else {
+            guard let (name, start) = map.function(at: address.place) else {
                 if let size = map.sizeIfCut { problems.append(.cutMap(of: size)) }
                 continue
             }
@@ -123,6 +122,15 @@ public final class Symbolicator: Sendable {
     }
 }
 
+extension AddressKind {
+    /// The place at which an address is looked up.
+    fileprivate func place(of address: UInt) -> UInt { self == .returnAddress ? address &- 1 : address }
+}
+
+extension ResolvableAddress {
+    fileprivate var place: UInt { kind.place(of: address) }
+}
+
 /// One call's work on addresses of this process.
 private struct OwnResolution {
     let allowance: Allowance
@@ -141,7 +149,7 @@ private struct OwnResolution {
     init(allowance: Allowance) { self.allowance = allowance }
 
     mutating func add(_ address: ResolvableAddress, _ process: borrowing ProcessImage, _ cache: inout SymbolCache) {
-        let place = address.kind == .returnAddress ? address.address &- 1 : address.address
+        let place = address.place
         guard let mapping = process.map.headerMapping(around: place),
             let module = module(at: mapping, process, &cache), place < module.image.end
         else {
@@ -183,15 +191,11 @@ extension ModuleSymbols {
         _ allowance: Allowance,
         _ problems: inout [SymbolProblem]
     ) {
-        let place = UInt64(frame.moduleOffset)
+        let place = UInt64(kind.place(of: frame.moduleOffset))
         let answer =
-            switch kind {
-            case .exact: answer(place, allowance, &problems)
-            case .returnAddress: answer(place &- 1, allowance, &problems)
-            case .resumption: answer(resumedAt: place, allowance, &problems)
-            }
-        let inside = kind == .returnAddress ? place &- 1 : place
-        let start = answer.symbol?.start ?? (try? module?.unwoundFunctionStart(around: inside, allowance))
+            kind == .resumption
+            ? answer(resumedAt: place, allowance, &problems) : answer(place, allowance, &problems)
+        let start = answer.symbol?.start ?? (try? module?.unwoundFunctionStart(around: place, allowance))
         frame.functionOffset = start.map { frame.moduleOffset &- UInt($0) }
         frame.symbol = answer.function?.symbol
         frame.function = answer.function?.function
