@@ -50,8 +50,7 @@ struct ExportCommand: ParsableCommand {
         var count = 0
         try sink.write(shown(exporter.begin(runs)))
         for id in try catalogs.stalls(of: chosen, names: names, &failures) {
-            let report = attempt(&failures) { () throws(ReportError) in try catalogs.report(id) }
-            guard let report, chosen.includes(report, names: names) else { continue }
+            guard let report = catalogs.report(id, &failures), chosen.includes(report, names: names) else { continue }
             count += 1
             try sink.write(shown(exporter.add(report)))
         }
@@ -70,19 +69,6 @@ struct ExportCommand: ParsableCommand {
     private func shown(_ bytes: [UInt8]) -> [UInt8] {
         guard output.file == nil, format.isJSON else { return bytes }
         return Array(JSONText.escaped(String(decoding: bytes, as: UTF8.self)).utf8)
-    }
-
-    /// Unreadable reports are left out and reported at the end; reports deleted meanwhile to make room are ignored.
-    private func attempt<Document>(
-        _ failures: inout [ReportError],
-        _ read: () throws(ReportError) -> Document
-    ) -> Document? {
-        do throws(ReportError) {
-            return try read()
-        } catch {
-            if error.code != .missingFile { failures.append(error) }
-            return nil
-        }
     }
 }
 

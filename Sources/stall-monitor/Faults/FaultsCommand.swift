@@ -88,15 +88,9 @@ struct FaultsCommand: ParsableCommand {
         let names = catalogs.faultNames(for: chosen)
         var (tree, count, failures) = (StackTree(), 0, catalogs.failures)
         for id in catalogs.stalls.reversed() where count < Self.flameLimit {
-            do throws(ReportError) {
-                let report = try catalogs.report(id)
-                guard chosen.includes(report, names: names) else { continue }
-                tree.add(report, weight: report.durationNs)
-                count += 1
-            } catch {
-                // The report was deleted meanwhile to make room for a newer one.
-                if error.code != .missingFile { failures.append(error) }
-            }
+            guard let report = catalogs.report(id, &failures), chosen.includes(report, names: names) else { continue }
+            tree.add(report, weight: report.durationNs)
+            count += 1
         }
         if count == 0 {
             Output.note(catalogs.nothingFound(by: chosen))

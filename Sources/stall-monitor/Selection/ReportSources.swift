@@ -89,6 +89,16 @@ struct Catalogs {
         return try catalog.report(id)
     }
 
+    /// Nil if it cannot be read, which is added to the failures, or was deleted meanwhile to make room for a newer one.
+    func report(_ id: ULID, _ failures: inout [ReportError]) -> StallReport? {
+        do throws(ReportError) {
+            return try report(id)
+        } catch {
+            if error.code != .missingFile { failures.append(error) }
+            return nil
+        }
+    }
+
     func outline(_ id: ULID) throws(ReportError) -> StallOutline {
         guard let catalog = catalog(of: id) else { throw ReportError(.missingFile) }
         return try catalog.outline(id)
