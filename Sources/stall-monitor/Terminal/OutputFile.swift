@@ -11,8 +11,15 @@ enum OutputFile {
     }
 
     static func append(_ text: String, to path: String) throws(CommandFailure) {
-        let problem = writeWhole(text, to: path, mode: "ae")
-        if problem != 0 { throw CommandFailure("cannot write \(path): \(reason(problem))") }
+        guard let file = unsafe fopen(path, "ae") else { throw failure(path) }
+        let bytes = Array(text.utf8)
+        let written = unsafe fwrite(bytes, 1, bytes.count, file) == bytes.count ? 0 : errno
+        let problem = unsafe fclose(file) == 0 ? written : errno
+        if problem != 0 { throw failure(path, problem) }
+    }
+
+    static func failure(_ path: String, _ number: Int32 = errno) -> CommandFailure {
+        CommandFailure("cannot write \(path): \(reason(number))")
     }
 
     /// Why a file cannot be written, and what to do about it if that is known.
@@ -23,15 +30,6 @@ enum OutputFile {
         case ENOSPC, EDQUOT: "the disk is full, or a quota is used up"
         default: unsafe String(cString: strerror(number))
         }
-    }
-
-    /// Zero, or the errno of the failed call.
-    private static func writeWhole(_ text: String, to path: String, mode: String = "we") -> Int32 {
-        guard let file = unsafe fopen(path, mode) else { return errno }
-        let bytes = Array(text.utf8)
-        let isWritten = unsafe fwrite(bytes, 1, bytes.count, file) == bytes.count
-        let problem = isWritten ? 0 : errno
-        return unsafe fclose(file) == 0 ? problem : errno
     }
 
     /// Whether the path exists.
@@ -76,7 +74,7 @@ struct ExportSink: ~Copyable {
         if let partial { _ = unsafe unlink(partial) }
         let flags = isOther ? O_WRONLY | O_TRUNC : O_WRONLY | O_CREAT | O_EXCL
         descriptor = unsafe open(partial ?? path, flags | O_CLOEXEC, 0o644)
-        if descriptor < 0 { throw Self.failure(path) }
+        if descriptor < 0 { throw OutputFile.failure(path) }
     }
 
     deinit {
@@ -89,17 +87,13 @@ struct ExportSink: ~Copyable {
     func write(_ bytes: [UInt8]) throws(CommandFailure) {
         guard let path else { return try Output.write(bytes) }
         let number = Output.writeAll(bytes, to: descriptor)
-        if number != 0 { throw Self.failure(path, number) }
+        if number != 0 { throw OutputFile.failure(path, number) }
     }
 
     /// Gives the file its name.
     func finish() throws(CommandFailure) {
         guard let path, let partial else { return }
-        if unsafe rename(partial, path) != 0 { throw Self.failure(path) }
-    }
-
-    private static func failure(_ path: String, _ number: Int32 = errno) -> CommandFailure {
-        CommandFailure("cannot write \(path): \(OutputFile.reason(number))")
+        if unsafe rename(partial, path) != 0 { throw OutputFile.failure(path) }
     }
 }
 
