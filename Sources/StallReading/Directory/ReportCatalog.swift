@@ -52,11 +52,7 @@ public struct ReportCatalog: Sendable {
 
     /// The list data of one report.
     public func outline(_ id: ULID) throws(ReportError) -> StallOutline {
-        try outline(id, in: OpenDirectory(path: reader.path))
-    }
-
-    func outline(_ id: ULID, in directory: borrowing OpenDirectory) throws(ReportError) -> StallOutline {
-        try readOutline(id, in: directory).outline
+        try readOutline(id, in: OpenDirectory(path: reader.path)).outline
     }
 
     func readOutline(_ id: ULID, in directory: borrowing OpenDirectory) throws(ReportError) -> ReadOutline {
@@ -107,7 +103,7 @@ extension ReportCatalog {
             let name = ReportFileName(.stall, id).description
             guard let file = try? directory.openFile(name),
                 let bytes = try? file.readAll(limit: ReportReader.maximumFileSize), bytes.has(text),
-                let repeats = try? outline(id, in: directory).repeats, repeats.report == report.id
+                let repeats = try? readOutline(id, in: directory).outline.repeats, repeats.report == report.id
             else { continue }
             return repeats
         }
