@@ -68,3 +68,8 @@ struct WatchedProcessTests {
         output.contains("attached") && output.split(separator: "\n").count { $0.contains("(") } <= 1
     }
 }
+
+extension ProcessLiveness {
+    /// Sees no process, and so treats none as dead.
+    fileprivate static let blind = ProcessLiveness(host: HostIdentity(name: "elsewhere"), pidNamespace: nil)
+}

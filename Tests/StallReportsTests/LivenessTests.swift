@@ -62,3 +62,8 @@ struct LivenessTests {
         #expect(ProcessStat("") == nil)
     }
 }
+
+extension ProcessLiveness {
+    /// Sees no process, and so treats none as dead.
+    static let blind = ProcessLiveness(host: HostIdentity(name: "elsewhere"), pidNamespace: nil)
+}

@@ -14,13 +14,9 @@ public struct ProcessLiveness: Sendable {
         case unknown
     }
 
-    /// The place from which processes are seen; nil sees none.
-    private let viewpoint: Viewpoint?
-
-    private struct Viewpoint: Sendable {
-        let host: HostIdentity
-        let pidNamespace: UInt64?
-    }
+    /// The place from which processes are seen.
+    private let host: HostIdentity
+    private let pidNamespace: UInt64?
 
     /// Sees processes from the calling process.
     public init() {
@@ -28,27 +24,17 @@ public struct ProcessLiveness: Sendable {
     }
 
     /// Sees processes as if from another place, for tests.
-    init(host: HostIdentity, pidNamespace: UInt64?) {
-        viewpoint = Viewpoint(host: host, pidNamespace: pidNamespace)
-    }
-
-    private init(viewpoint: Viewpoint?) { self.viewpoint = viewpoint }
-
-    /// Sees no process, and so treats none as dead.
-    static let blind = ProcessLiveness(viewpoint: nil)
+    init(host: HostIdentity, pidNamespace: UInt64?) { (self.host, self.pidNamespace) = (host, pidNamespace) }
 
     /// Whether this is the boot of the kernel on which `host` ran: then the kernel's state about a process is valid.
-    func isBoot(of host: HostIdentity) -> Bool {
-        guard let viewpoint, let boot = viewpoint.host.bootID else { return false }
-        return boot == host.bootID
-    }
+    func isBoot(of host: HostIdentity) -> Bool { self.host.bootID != nil && self.host.bootID == host.bootID }
 
     /// The state of `process`, which ran on `host`.
     public func status(of process: ProcessIdentity, on host: HostIdentity) -> Status {
-        guard let viewpoint, let ours = viewpoint.host.bootID, let theirs = host.bootID else { return .unknown }
+        guard let ours = self.host.bootID, let theirs = host.bootID else { return .unknown }
         // After a reboot of the same machine, no process of the earlier boot is left.
-        guard ours == theirs else { return viewpoint.host.name == host.name ? .dead : .unknown }
-        guard let namespace = process.pidNamespace, namespace == viewpoint.pidNamespace else { return .unknown }
+        guard ours == theirs else { return self.host.name == host.name ? .dead : .unknown }
+        guard let namespace = process.pidNamespace, namespace == pidNamespace else { return .unknown }
         guard process.pid > 0 else { return .dead }
         // A process of another user that /proc hides (hidepid) still answers signal 0, with EPERM.
         if kill(process.pid, 0) != 0, errno == ESRCH { return .dead }
