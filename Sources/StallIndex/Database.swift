@@ -40,22 +40,17 @@ import Glibc
         unsafe sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, 64 << 20)
         // Nothing in the file may run code: no triggers, no views.
         unsafe sqlite3_limit(handle, SQLITE_LIMIT_TRIGGER_DEPTH, 0)
-        for pragma in [
-            "trusted_schema = OFF", "cell_size_check = ON", "page_size = 65536", "cache_size = -2048",
-            "synchronous = OFF", "temp_store = MEMORY",
-        ] {
-            try run("PRAGMA \(pragma)")
-        }
+        let pragmas: [StaticString] = [
+            "PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON", "PRAGMA page_size = 65536",
+            "PRAGMA cache_size = -2048", "PRAGMA synchronous = OFF", "PRAGMA temp_store = MEMORY",
+        ]
+        for pragma in pragmas { try run(pragma) }
     }
 
     deinit { unsafe sqlite3_close(handle) }
 
     /// Runs a statement that returns no rows. Values are bound, so they never become part of the SQL text.
     func run(_ sql: StaticString, _ values: borrowing [Value] = []) throws(Failure) {
-        try run("\(sql)", values)
-    }
-
-    private func run(_ sql: String, _ values: borrowing [Value] = []) throws(Failure) {
         try forEachRow(sql, values) { _ in }
     }
 
@@ -86,16 +81,8 @@ import Glibc
         _ values: borrowing [Value] = [],
         _ body: (Row) -> Void
     ) throws(Failure) {
-        try forEachRow("\(sql)", values, body)
-    }
-
-    private func forEachRow(
-        _ sql: String,
-        _ values: borrowing [Value],
-        _ body: (Row) -> Void
-    ) throws(Failure) {
         var statement: OpaquePointer?
-        let prepared = unsafe sqlite3_prepare_v2(handle, sql, -1, &statement, nil)
+        let prepared = unsafe sqlite3_prepare_v2(handle, "\(sql)", -1, &statement, nil)
         guard prepared == SQLITE_OK, let statement = unsafe statement else {
             throw unsafe Self.failure(prepared, handle)
         }
