@@ -4,6 +4,11 @@ import StallReports
 struct TopLine {
     let text: StyledText
     var row: TopState.Row?
+
+    /// A table's header, then its lines with the row that each selects.
+    static func of(_ lines: some Sequence<StyledText>, _ rows: [TopState.Row]) -> [TopLine] {
+        zip(lines, [nil] + rows.map(Optional.some)).map { TopLine(text: $0, row: $1) }
+    }
 }
 
 /// A snapshot as two tables: processes and ongoing stalls.
@@ -43,11 +48,6 @@ struct LiveTable {
         }
     }
 
-    /// A table's header, then its lines with the row that each selects.
-    private static func picked(_ lines: [StyledText], _ rows: [TopState.Row]) -> [TopLine] {
-        zip(lines, [nil] + rows.map(Optional.some)).map { TopLine(text: $0, row: $1) }
-    }
-
     private var processes: [TopLine] {
         var table = TextTable([
             .init(title: "PID"), .init(title: "SERVICE", minimum: 8, rank: 5), .init(title: "STATE", minimum: 8),
@@ -67,7 +67,7 @@ struct LiveTable {
                 StyledText(writer.host.name, limit: 80),
             ])
         }
-        return Self.picked(table.lines(width: width), snapshot.processes.map { .process(run: $0.record.run) })
+        return TopLine.of(table.lines(width: width), snapshot.processes.map { .process(run: $0.record.run) })
     }
 
     private var stallLines: [TopLine] {
@@ -82,7 +82,7 @@ struct LiveTable {
                 table.append(cells(stall, row, ids))
             }
         }
-        return Self.picked(
+        return TopLine.of(
             table.lines(width: width),
             snapshot.processes.flatMap(\.stalls).map { .stall($0.live.report) }
         )

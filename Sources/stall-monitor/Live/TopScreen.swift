@@ -41,15 +41,11 @@ struct TopScreen {
 
     private var title: StyledText {
         guard let snapshot = content.snapshot else { return "reading …" }
-        let (count, order): (String?, String)
+        let count: String?
         switch state.view {
         case _ where state.page != nil, .live: return LiveTable(snapshot: snapshot, width: width).title
-        case .faults:
-            count = content.faults.map { quantity($0.count, "fault") }
-            order = state.faultOrder.rawValue
-        case .stalls:
-            count = content.stalls.map { $0.count == 1 ? "1 stall" : "the latest \($0.count) stalls" }
-            order = state.stallOrder.rawValue
+        case .faults: count = content.faults.map { quantity($0.count, "fault") }
+        case .stalls: count = content.stalls.map { $0.count == 1 ? "1 stall" : "the latest \($0.count) stalls" }
         }
         return "\(snapshot.at.toMilliseconds, .dim)  \(count ?? "reading …", .bold), by \(order)"
     }
@@ -64,9 +60,7 @@ struct TopScreen {
             guard !faults.isEmpty else { return content.faults == nil ? [] : [TopLine(text: "No faults.")] }
             let names = ShortFingerprints(faults.lazy.map(\.fingerprint))
             let lines = FaultTable(faults: faults, names: names, now: now, width: width - Self.margin).lines
-            return zip(lines, [nil] + faults.map { TopState.Row.fault($0.fingerprint) }).map {
-                TopLine(text: $0, row: $1)
-            }
+            return TopLine.of(lines, faults.map { .fault($0.fingerprint) })
         case .stalls:
             let stalls = content.stalls ?? []
             guard !stalls.isEmpty else { return content.stalls == nil ? [] : [TopLine(text: "No stalls.")] }
@@ -77,7 +71,7 @@ struct TopScreen {
                 now: now,
                 width: width - Self.margin
             )
-            return zip(list.lines, [nil] + stalls.map { TopState.Row.stall($0.id) }).map { TopLine(text: $0, row: $1) }
+            return TopLine.of(list.lines, stalls.map { .stall($0.id) })
         }
     }
 
