@@ -6,7 +6,7 @@ public import StallReports
 struct BaselineJudge {
     private let baseline: Baseline
     private let current: Baseline
-    private let rule: Comparison.Rule
+    private let rule = Comparison.Rule()
     private let faults: [FaultPair]
     private let functions: [Fingerprint: String?]
 
@@ -17,11 +17,10 @@ struct BaselineJudge {
         _ baseline: Baseline,
         _ overview: ReportReader.Overview,
         _ occurrences: some Sequence<Occurrence>,
-        _ names: FaultNames,
-        _ rule: Comparison.Rule = .init()
+        _ names: FaultNames
     ) {
         guard let current = Baseline(overview, at: baseline.recordedAt, occurrences) else { return nil }
-        (self.baseline, self.current, self.rule) = (baseline, current, rule)
+        (self.baseline, self.current) = (baseline, current)
         faults = baseline.pairs(with: current)
         functions = Dictionary(faults.lazy.map { ($0.fingerprint, ($0.now ?? $0.before)?.function) }) { first, _ in
             first

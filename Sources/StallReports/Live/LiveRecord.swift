@@ -12,12 +12,11 @@ public struct LiveRecord: Codable, Hashable, Sendable {
     /// The stalls that have begun and whose reports are not finished, unsorted.
     public var stalls: [LiveStall]
     /// The number of places for stalls whose contents are invalid.
-    public var tornStalls: Int
+    public var tornStalls = 0
 
     /// Creates one from these values, which are not checked.
-    package init(run: ULID, writer: Writer, status: Status, stalls: [LiveStall] = [], tornStalls: Int = 0) {
-        (self.run, self.writer, self.status) = (run, writer, status)
-        (self.stalls, self.tornStalls) = (stalls, tornStalls)
+    package init(run: ULID, writer: Writer, status: Status, stalls: [LiveStall] = []) {
+        (self.run, self.writer, self.status, self.stalls) = (run, writer, status, stalls)
     }
 
     private enum CodingKeys: String, CodingKey {

@@ -6,8 +6,6 @@ enum Membership {
     case wanted, unwanted
     /// The deciding property was not recorded.
     case unknown
-
-    init(_ isWanted: Bool?) { self = isWanted.map { $0 ? .wanted : .unwanted } ?? .unknown }
 }
 
 /// Functions and verdicts of faults, known from their reports, for stalls of the same fault that were only counted.
