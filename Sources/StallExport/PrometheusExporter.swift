@@ -69,12 +69,9 @@ struct RunMetric {
 
 /// Prometheus' text format, version 0.0.4. Runs are distinguished by `service`, `host` and `run`.
 struct PrometheusExporter: ReportExporter {
-    private struct Series: Hashable {
-        var labels: [String]
-    }
-
     private var runs: [RunRecord] = []
-    private var blocked: [Series: (count: Int64, nanoseconds: Int64)] = [:]
+    /// The reports of each series, by its labels.
+    private var blocked: [[String]: (count: Int64, nanoseconds: Int64)] = [:]
 
     mutating func begin(_ runs: [RunRecord]) -> [UInt8] {
         self.runs = runs
@@ -87,7 +84,7 @@ struct PrometheusExporter: ReportExporter {
             ("type", report.watched.type.rawValue), ("kind", report.kind.rawValue),
             ("verdict", report.cause.verdict.canonical.rawValue),
         ]
-        let series = Series(labels: labels.map { Self.label($0.0, $0.1) })
+        let series = labels.map { Self.label($0.0, $0.1) }
         var sum = blocked[series] ?? (0, 0)
         sum.count.addSaturated(1)
         sum.nanoseconds.addSaturated(report.durationNs)
@@ -110,15 +107,15 @@ struct PrometheusExporter: ReportExporter {
                 }
             }
         }
-        let sums = blocked.sorted { $0.key.labels.lexicographicallyPrecedes($1.key.labels) }
+        let sums = blocked.sorted { $0.key.lexicographicallyPrecedes($1.key) }
         families["stall_monitor_reports"] = (
             "Reports in the directory.",
-            sums.map { "stall_monitor_reports{\($0.key.labels.joined(separator: ","))} \($0.value.count)" }
+            sums.map { "stall_monitor_reports{\($0.key.joined(separator: ","))} \($0.value.count)" }
         )
         families["stall_monitor_reported_blocked_seconds"] = (
             "How long the stalls of these reports lasted.",
             sums.map {
-                "stall_monitor_reported_blocked_seconds{\($0.key.labels.joined(separator: ","))} \(Double($0.value.nanoseconds) / 1e9)"
+                "stall_monitor_reported_blocked_seconds{\($0.key.joined(separator: ","))} \(Double($0.value.nanoseconds) / 1e9)"
             }
         )
         return families.sorted { $0.key < $1.key }.flatMap { name, family in
