@@ -24,7 +24,7 @@ struct FirefoxExporter: ReportExporter {
 
     func end() throws(ReportError) -> [UInt8] {
         let start = threads.values.compactMap(\.firstNs).min() ?? 0
-        return try line(
+        return try ReportJSON.encode(
             FirefoxProfile(
                 meta: FirefoxProfile.Meta(startTime: Double(start) / 1e6),
                 libs: libraries.all,

@@ -19,8 +19,7 @@ public struct FlameGraphView: ReportExporter {
 
     /// Returns the data: JSON without `<`, so that it cannot end the script element that it is placed in.
     public func end() throws(ReportError) -> [UInt8] {
-        let data = try line(Content(graph: Box(FlameGraph(stacks).root), stalls: rows))
-        return Self.embedded(data)
+        Self.embedded(try ReportJSON.encode(Content(graph: Box(FlameGraph(stacks).root), stalls: rows)))
     }
 
     /// JSON that can be placed into a script element: only this character could end the element.

@@ -83,11 +83,6 @@ struct ReportLineExporter: ReportExporter {
     func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try report.json() }
 }
 
-extension ReportExporter {
-    /// One line of JSON.
-    func line(_ value: some Encodable) throws(ReportError) -> [UInt8] { try ReportJSON.encode(value) }
-}
-
 /// Comma-separated values (RFC 4180), with a header row. Text that a spreadsheet would interpret as a formula gets an
 /// apostrophe before it.
 struct TableExporter: ReportExporter {

@@ -3,7 +3,7 @@ import StallReports
 /// Sentry events, one per line: an exception of type `Stall` with the stalled thread's stack, grouped by the report's
 /// fingerprint.
 struct SentryExporter: ReportExporter {
-    func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try line(Event(report)) }
+    func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try ReportJSON.encode(Event(report)) }
 
     private struct Event: Encodable {
         var eventID: String

@@ -56,7 +56,7 @@ struct TraceEventExporter: ReportExporter {
         events.append(Self.bar(report, process: process, track: number))
         var bytes: [UInt8] = []
         for event in events {
-            bytes += Array(separator.utf8) + (try line(event)).dropLast()
+            bytes += Array(separator.utf8) + (try ReportJSON.encode(event)).dropLast()
             separator = ",\n"
         }
         return bytes
