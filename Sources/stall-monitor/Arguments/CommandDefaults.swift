@@ -71,7 +71,7 @@ struct CommandDefaults {
         for (key, value) in try section.keys(options.keys.sorted()) {
             guard let option = options[key] else { continue }
             if option.kind == "flag" {
-                let isOn = try value.choice({ ["true": true, "false": false][$0] }, ["true", "false"])
+                let isOn = try value.choice(of: ["true", "false"]) == "true"
                 // A flag that is on by default is switched off by its own opposite.
                 let word = isOn ? key : "no-\(key)"
                 words[key] = isOn || options[word] != nil ? ["--\(word)"] : []
@@ -87,7 +87,7 @@ struct CommandDefaults {
         -> String
     {
         guard let choices = option.allValues, !choices.isEmpty else { return try value.text() }
-        return try value.choice({ choices.contains($0) ? $0 : nil }, choices)
+        return try value.choice(of: choices)
     }
 
     private static func expanded(_ path: String) -> String {

@@ -98,11 +98,11 @@ struct YAMLEntry {
         return day
     }
 
-    func choice<Value>(_ read: (String) -> Value?, _ choices: [String]) throws(CommandFailure) -> Value {
+    func choice(of choices: [String]) throws(CommandFailure) -> String {
         let text = try text()
-        guard let value = read(text) else {
+        guard choices.contains(text) else {
             throw mistake("'\(text)' is not one of \(choices.joined(separator: ", "))")
         }
-        return value
+        return text
     }
 }

@@ -47,8 +47,8 @@ extension BudgetRule {
             name: try keys["name"]?.text() ?? "budget \(index + 1)",
             scope: scope,
             limits: try BudgetLimits(keys),
-            severity: try keys["severity"]?.choice(Severity.init(rawValue:), Severity.allCases.map(\.rawValue))
-                ?? .error
+            severity: (try keys["severity"]?.choice(of: Severity.allCases.map(\.rawValue)))
+                .flatMap { Severity(rawValue: $0) } ?? .error
         )
         if severity != .off, self.limits.isEmpty {
             throw entry.mistake("no limit; give one of \(limits.joined(separator: ", ")), or severity: off")
@@ -71,7 +71,7 @@ extension BudgetLimits {
 }
 
 extension BudgetRule.Scope {
-    private static let types: [WatchedType] = [.runLoop, .eventLoop, .taskPool, .queue]
+    private static let types = [WatchedType.runLoop, .eventLoop, .taskPool, .queue].map(\.rawValue)
     private static let verdicts = [
         "on_cpu", "waiting", "blocked", "deadlock", "starved", "disk_wait", "paused", "unknown",
     ]
@@ -81,12 +81,8 @@ extension BudgetRule.Scope {
         self.init()
         service = try keys["service"]?.text()
         label = try keys["label"]?.text()
-        type = try keys["type"]?.choice(
-            { text in Self.types.first { $0.rawValue == text } },
-            Self.types.map(\.rawValue)
-        )
-        let isKnown = { (text: String) in Self.verdicts.contains(text) ? Verdict(rawValue: text) : nil }
-        verdict = try keys["verdict"]?.choice(isKnown, Self.verdicts)
+        type = (try keys["type"]?.choice(of: Self.types)).map { WatchedType(rawValue: $0) }
+        verdict = (try keys["verdict"]?.choice(of: Self.verdicts)).map { Verdict(rawValue: $0) }
         fingerprint = try keys["fingerprint"]?.fingerprint()
     }
 }
