@@ -161,7 +161,7 @@ public struct ReportFollower: ~Copyable {
 
 extension Duration {
     /// In milliseconds, rounded up, never negative.
-    var milliseconds: Int64 {
+    package var milliseconds: Int64 {
         let (seconds, attoseconds) = components
         let rest = (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
         return max(0, seconds.multipliedSaturated(by: 1000).addingSaturated(rest))

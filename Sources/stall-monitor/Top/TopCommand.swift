@@ -175,10 +175,7 @@ struct TopRun {
         if RawTerminal.hasKeys { wanted.append(pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)) }
         let rest = isLooking ? every : max(.zero, ContinuousClock.now.duration(to: nextLook))
         let limit = decoder.isWaiting ? min(rest, Self.keyPatience) : rest
-        let (seconds, attoseconds) = limit.components
-        let milliseconds =
-            Int32(clamping: seconds.multipliedSaturated(by: 1000)) &+ Int32(attoseconds / 1_000_000_000_000_000)
-        let count = unsafe poll(&wanted, nfds_t(wanted.count), max(1, milliseconds))
+        let count = unsafe poll(&wanted, nfds_t(wanted.count), max(1, Int32(clamping: limit.milliseconds)))
         if count == 0, decoder.isWaiting { press(decoder.settle()) }
         return count > 0 && wanted.count > 2 && wanted[2].revents != 0
     }
