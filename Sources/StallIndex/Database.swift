@@ -5,19 +5,12 @@ import Glibc
 ///
 /// It is a cache, so nothing is synchronized to the disk. A power failure may damage it; its checksums detect that.
 @safe final class Database {
-    /// What went wrong.
-    struct Failure: Error, Hashable {
-        enum Kind: Hashable {
-            /// Another process uses the file and did not finish in time.
-            case busy
-            /// Not a database, or a damaged one.
-            case damaged
-            /// For example, the disk is full or the file is read-only.
-            case other
-        }
-
-        let kind: Kind
-        let text: String
+    /// Why the file cannot be used.
+    enum Problem: Error, Hashable {
+        /// This version did not write its contents: the index must be made again.
+        case damaged
+        /// It cannot be used now: another process uses it, the disk is full, it is read-only, and so on.
+        case unusable(String)
     }
 
     private let handle: OpaquePointer
@@ -26,14 +19,14 @@ import Glibc
     private static let patience: Int32 = 2000
 
     /// Opens the file, and creates it if it is missing.
-    init(path: String) throws(Failure) {
+    init(path: String) throws(Problem) {
         var handle: OpaquePointer?
         let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_CREATE
         let code = unsafe sqlite3_open_v2(path, &handle, flags, nil)
         guard code == SQLITE_OK, let handle = unsafe handle else {
-            let failure = unsafe Self.failure(code, handle)
+            let problem = unsafe Self.problem(code, handle)
             unsafe sqlite3_close(handle)
-            throw failure
+            throw problem
         }
         unsafe self.handle = handle
         unsafe sqlite3_busy_timeout(handle, Self.patience)
@@ -50,7 +43,7 @@ import Glibc
     deinit { unsafe sqlite3_close(handle) }
 
     /// Runs a statement that returns no rows. Values are bound, so they never become part of the SQL text.
-    func run(_ sql: StaticString, _ values: borrowing [Value] = []) throws(Failure) {
+    func run(_ sql: StaticString, _ values: borrowing [Value] = []) throws(Problem) {
         try forEachRow(sql, values) { _ in }
     }
 
@@ -80,11 +73,11 @@ import Glibc
         _ sql: StaticString,
         _ values: borrowing [Value] = [],
         _ body: (Row) -> Void
-    ) throws(Failure) {
+    ) throws(Problem) {
         var statement: OpaquePointer?
         let prepared = unsafe sqlite3_prepare_v2(handle, "\(sql)", -1, &statement, nil)
         guard prepared == SQLITE_OK, let statement = unsafe statement else {
-            throw unsafe Self.failure(prepared, handle)
+            throw unsafe Self.problem(prepared, handle)
         }
         defer { unsafe sqlite3_finalize(statement) }
         for index in values.indices {
@@ -103,12 +96,12 @@ import Glibc
                     )
                 }
             // Too large a value: in a file, such a length is damage.
-            guard code == SQLITE_OK else { throw Failure(kind: .other, text: Self.text(code)) }
+            guard code == SQLITE_OK else { throw .unusable(Self.text(code)) }
         }
         while true {
             let code = unsafe sqlite3_step(statement)
             if code == SQLITE_DONE { return }
-            guard code == SQLITE_ROW else { throw unsafe Self.failure(code, handle) }
+            guard code == SQLITE_ROW else { throw unsafe Self.problem(code, handle) }
             unsafe body(Row(statement: statement))
         }
     }
@@ -121,16 +114,15 @@ import Glibc
         return unsafe access(file, W_OK) == 0
     }
 
-    private static func failure(_ code: Int32, _ handle: OpaquePointer?) -> Failure {
-        let text = text(code)
+    private static func problem(_ code: Int32, _ handle: OpaquePointer?) -> Problem {
         switch code & 0xff {
-        case SQLITE_BUSY, SQLITE_LOCKED: return Failure(kind: .busy, text: text)
-        case SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_AUTH:
-            return Failure(kind: .other, text: text)
+        case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_CANTOPEN, SQLITE_PERM,
+            SQLITE_AUTH:
+            return .unusable(text(code))
         // A damaged file can be read-only to SQLite, too.
-        case SQLITE_READONLY where unsafe !isWritable(handle): return Failure(kind: .other, text: text)
+        case SQLITE_READONLY where unsafe !isWritable(handle): return .unusable(text(code))
         // Not a usable file: damaged, with other tables, or written by an incompatible version of SQLite.
-        default: return Failure(kind: .damaged, text: text)
+        default: return .damaged
         }
     }
 }

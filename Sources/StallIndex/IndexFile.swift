@@ -5,18 +5,6 @@ import StallReports
 /// The index of one directory, in a file: a header and segments. For one thread at a time; other processes may use the file
 /// meanwhile.
 final class IndexFile {
-    /// Why the file cannot be used.
-    enum Problem: Error, Hashable {
-        /// This version did not write its contents: the index must be made again.
-        case damaged
-        /// It cannot be used now: another process uses it, it cannot be read, and so on.
-        case unusable(String)
-
-        init(_ failure: Database.Failure) {
-            self = failure.kind == .damaged ? .damaged : .unusable(failure.text)
-        }
-    }
-
     private let database: Database
 
     private enum Layout {
@@ -27,26 +15,22 @@ final class IndexFile {
     }
 
     /// Opens the file, or creates it.
-    init(path: String) throws(Problem) {
-        do throws(Database.Failure) {
-            database = try Database(path: path)
-            for table in Layout.tables { try database.run(table) }
-        } catch {
-            throw Problem(error)
-        }
+    init(path: String) throws(Database.Problem) {
+        database = try Database(path: path)
+        for table in Layout.tables { try database.run(table) }
     }
 
     /// Calls `body` in a transaction, so that the file does not change meanwhile.
-    func reading<Result>(_ body: () throws(Problem) -> Result) throws(Problem) -> Result {
-        try run("BEGIN")
+    func reading<Result>(_ body: () throws(Database.Problem) -> Result) throws(Database.Problem) -> Result {
+        try database.run("BEGIN")
         defer { try? database.run("COMMIT") }
         return try body()
     }
 
     /// Nil in a new file.
-    func header() throws(Problem) -> IndexHeader? {
+    func header() throws(Database.Problem) -> IndexHeader? {
         var (found, isThere): (IndexHeader?, Bool) = (nil, false)
-        try forEachRow("SELECT bytes FROM header WHERE row = 1") { row in
+        try database.forEachRow("SELECT bytes FROM header WHERE row = 1") { row in
             isThere = true
             found = IndexHeader(row.blob(0))
         }
@@ -54,7 +38,7 @@ final class IndexFile {
         return found
     }
 
-    func keys(of part: IndexHeader.Part, _ body: (Segment.Key) -> Void) throws(Problem) {
+    func keys(of part: IndexHeader.Part, _ body: (Segment.Key) -> Void) throws(Database.Problem) {
         try blob("SELECT keys FROM segment WHERE row = ?", part.row, part.keysSum) {
             Segment.keys($0, part.count, body)
         }
@@ -66,7 +50,7 @@ final class IndexFile {
         _ wanted: [ULID?],
         _ pool: inout OutlinePool,
         _ body: (StallOutline) -> Void
-    ) throws(Problem) {
+    ) throws(Database.Problem) {
         try blob("SELECT data FROM segment WHERE row = ?", part.row, part.dataSum) {
             Segment.outlines($0, wanted, &pool, body)
         }
@@ -77,9 +61,9 @@ final class IndexFile {
         _ row: Int64,
         _ sum: UInt64,
         _ read: (ByteView) -> Bool
-    ) throws(Problem) {
+    ) throws(Database.Problem) {
         var isRead = false
-        try forEachRow(sql, [.integer(row)]) { found in
+        try database.forEachRow(sql, [.integer(row)]) { found in
             let bytes = found.blob(0)
             isRead = Checksum.of(bytes) == sum && read(bytes)
         }
@@ -98,20 +82,20 @@ final class IndexFile {
         after known: IndexHeader?,
         removing removed: [Int64],
         adding segments: [Segment]
-    ) throws(Problem) -> IndexHeader? {
-        try run("BEGIN IMMEDIATE")
-        do throws(Problem) {
+    ) throws(Database.Problem) -> IndexHeader? {
+        try database.run("BEGIN IMMEDIATE")
+        do throws(Database.Problem) {
             guard try self.header() == known else {
-                try run("ROLLBACK")
+                try database.run("ROLLBACK")
                 return nil
             }
             var header = header
-            for row in removed { try run("DELETE FROM segment WHERE row = ?", [.integer(row)]) }
+            for row in removed { try database.run("DELETE FROM segment WHERE row = ?", [.integer(row)]) }
             header.parts.removeAll { removed.contains($0.row) }
             for segment in segments { if let part = try add(segment) { header.parts.append(part) } }
             header.parts.sort { $0.first < $1.first }
-            try run("INSERT OR REPLACE INTO header (row, bytes) VALUES (1, ?)", [.blob(header.bytes())])
-            try run("COMMIT")
+            try database.run("INSERT OR REPLACE INTO header (row, bytes) VALUES (1, ?)", [.blob(header.bytes())])
+            try database.run("COMMIT")
             return header
         } catch {
             try? database.run("ROLLBACK")
@@ -119,12 +103,12 @@ final class IndexFile {
         }
     }
 
-    private func add(_ segment: Segment) throws(Problem) -> IndexHeader.Part? {
+    private func add(_ segment: Segment) throws(Database.Problem) -> IndexHeader.Part? {
         guard let first = segment.first, let last = segment.last else { return nil }
         let (keys, data) = (segment.keys.bytes, segment.data())
-        try run("INSERT INTO segment (keys, data) VALUES (?, ?)", [.blob(keys), .blob(data)])
+        try database.run("INSERT INTO segment (keys, data) VALUES (?, ?)", [.blob(keys), .blob(data)])
         var row: Int64 = 0
-        try forEachRow("SELECT last_insert_rowid()") { row = $0.integer(0) }
+        try database.forEachRow("SELECT last_insert_rowid()") { row = $0.integer(0) }
         return IndexHeader.Part(
             row: row,
             first: first,
@@ -133,18 +117,6 @@ final class IndexFile {
             keysSum: Checksum.of(keys),
             dataSum: Checksum.of(data)
         )
-    }
-
-    private func run(_ sql: StaticString, _ values: borrowing [Database.Value] = []) throws(Problem) {
-        do throws(Database.Failure) { try database.run(sql, values) } catch { throw Problem(error) }
-    }
-
-    private func forEachRow(
-        _ sql: StaticString,
-        _ values: borrowing [Database.Value] = [],
-        _ body: (Database.Row) -> Void
-    ) throws(Problem) {
-        do throws(Database.Failure) { try database.forEachRow(sql, values, body) } catch { throw Problem(error) }
     }
 }
 

@@ -40,7 +40,7 @@ final class IndexStore {
             notes.tell("the index \(path) can be written by others; it is made again")
             IndexFolder.remove(path)
         }
-        do throws(IndexFile.Problem) {
+        do throws(Database.Problem) {
             try open()
         } catch {
             reject(error)
@@ -48,7 +48,7 @@ final class IndexStore {
         }
     }
 
-    private func open() throws(IndexFile.Problem) {
+    private func open() throws(Database.Problem) {
         guard !isUnusable else { return }
         let file = try IndexFile(path: path)
         unsafe _ = chmod(path, 0o600)
@@ -59,7 +59,7 @@ final class IndexStore {
     }
 
     /// Discards a damaged index, so that it never causes a wrong answer.
-    private func reject(_ problem: IndexFile.Problem) {
+    private func reject(_ problem: Database.Problem) {
         (file, header, pass) = (nil, nil, nil)
         switch problem {
         case .damaged:
@@ -80,7 +80,7 @@ final class IndexStore {
         let count = (header?.rows ?? 0) + names.others.count
         listing.stalls.reserveCapacity(count)
         listing.inodes.reserveCapacity(count)
-        let isRead = read { file, header throws(IndexFile.Problem) in
+        let isRead = read { file, header throws(Database.Problem) in
             guard header.names == names else { return false }
             for part in header.parts {
                 try file.keys(of: part) { key in
@@ -97,10 +97,10 @@ final class IndexStore {
     }
 
     /// Calls `body` with the file and its current header, while no other process writes.
-    private func read(_ body: (IndexFile, IndexHeader) throws(IndexFile.Problem) -> Bool) -> Bool {
+    private func read(_ body: (IndexFile, IndexHeader) throws(Database.Problem) -> Bool) -> Bool {
         guard let file else { return false }
-        do throws(IndexFile.Problem) {
-            return try file.reading { () throws(IndexFile.Problem) in
+        do throws(Database.Problem) {
+            return try file.reading { () throws(Database.Problem) in
                 guard let header = try file.header() else { return false }
                 guard header.path == directory else { throw .damaged }
                 self.header = header
@@ -122,7 +122,7 @@ final class IndexStore {
         outlines.reserveCapacity(listing.stalls.count)
         var pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
         let look = FileLook(path, listing.stalls.count)
-        let isRead = read { file, header throws(IndexFile.Problem) in
+        let isRead = read { file, header throws(Database.Problem) in
             var (pool, next): (OutlinePool, Int) = (OutlinePool(), 0)
             for part in header.parts {
                 var wanted: [ULID?] = []
@@ -197,7 +197,7 @@ final class IndexStore {
         var changes = SegmentChanges()
         let isRead =
             self.header == nil
-            || read { file, now throws(IndexFile.Problem) in
+            || read { file, now throws(Database.Problem) in
                 guard now.parts == header.parts else { return false }
                 changes = try SegmentChanges(pass.fresh, header.parts, pass.valid, file)
                 return true
@@ -223,7 +223,7 @@ final class IndexStore {
     }
 
     private func write(_ header: IndexHeader, removing removed: [Int64], _ added: [Segment]) {
-        do throws(IndexFile.Problem) {
+        do throws(Database.Problem) {
             // If another process has written meanwhile, it has written the same data.
             let written = try file?.write(header, after: self.header, removing: removed, adding: added)
             self.header = written

@@ -156,7 +156,7 @@ struct SegmentChanges {
         _ parts: [IndexHeader.Part],
         _ valid: [Int64: [Bool]],
         _ file: IndexFile
-    ) throws(IndexFile.Problem) {
+    ) throws(Database.Problem) {
         var rest = fresh[...]
         for (index, part) in parts.enumerated() {
             let end = index + 1 < parts.count ? parts[index + 1].first : nil
@@ -181,7 +181,7 @@ struct SegmentChanges {
         of part: IndexHeader.Part,
         _ valid: [Bool],
         _ file: IndexFile
-    ) throws(IndexFile.Problem) -> [(outline: StallOutline, key: FileKey)] {
+    ) throws(Database.Problem) -> [(outline: StallOutline, key: FileKey)] {
         var (wanted, keys, rows): ([ULID?], [FileKey], [(outline: StallOutline, key: FileKey)]) = ([], [], [])
         try file.keys(of: part) { key in
             let isValid = wanted.count < valid.count && valid[wanted.count]
