@@ -163,7 +163,7 @@ struct Checkpoint: ~Copyable {
     }
 
     private static func problem(_ path: String, _ number: Int32 = errno) -> ShippingError {
-        let reason = unsafe String(cString: strerror(number))
+        let reason = errorText(number)
         return ShippingError("cannot keep the checkpoint \(path): \(reason); give another place with --checkpoint")
     }
 

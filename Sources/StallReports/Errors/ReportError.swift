@@ -140,7 +140,7 @@ extension ReportError {
 }
 
 /// The system's text for an errno value. Any thread.
-func errorText(_ number: Int32) -> String {
+package func errorText(_ number: Int32) -> String {
     var buffer = [UInt8](repeating: 0, count: 128)
     let status = unsafe buffer.withUnsafeMutableBytes { bytes in
         unsafe strerror_r(number, bytes.bindMemory(to: CChar.self).baseAddress!, bytes.count)

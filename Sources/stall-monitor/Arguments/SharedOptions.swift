@@ -143,7 +143,7 @@ struct SymbolFilesOption: ParsableArguments {
     /// - Throws: if a path does not exist. Otherwise a mistyped path would look like missing symbols.
     func search(server: DebugInfoServer?) throws(CommandFailure) -> SymbolSearch {
         for place in symbols where unsafe access(place, R_OK) != 0 {
-            throw unsafe CommandFailure("--symbols \(place): \(String(cString: strerror(errno)))")
+            throw CommandFailure("--symbols \(place): \(errorText(errno))")
         }
         return SymbolSearch(directories: symbols, server: server)
     }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import StallGate
 import StallReading
 import StallReports
@@ -165,8 +164,6 @@ struct GateOutputs: ParsableArguments {
         let given =
             sourceRoot ?? EnvironmentVariable.value("GITHUB_WORKSPACE") ?? EnvironmentVariable.value("CI_PROJECT_DIR")
             ?? "."
-        guard let path = unsafe realpath(given, nil) else { return given }
-        defer { unsafe free(path) }
-        return unsafe String(cString: path)
+        return ReportTree.resolved(given)
     }
 }

@@ -216,7 +216,7 @@ final class RunFolder {
             let place = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/tmp"
             var name = Array("\(place)/stall-gate-XXXXXX".utf8CString)
             guard unsafe mkdtemp(&name) != nil else {
-                throw unsafe CommandFailure("no temporary folder in \(place): \(String(cString: strerror(errno)))")
+                throw CommandFailure("no temporary folder in \(place): \(errorText(errno))")
             }
             path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
             return
@@ -224,7 +224,7 @@ final class RunFolder {
         path = keep
         if unsafe mkdir(keep, 0o700) == 0 { return }
         guard errno == EEXIST, Folder.exists(keep) else {
-            throw unsafe CommandFailure("--keep \(keep): \(String(cString: strerror(errno)))")
+            throw CommandFailure("--keep \(keep): \(errorText(errno))")
         }
         guard Folder.names(in: keep).isEmpty else {
             throw CommandFailure(
@@ -238,7 +238,7 @@ final class RunFolder {
         runs += 1
         let folder = "\(path)/run-\(runs)"
         guard unsafe mkdir(folder, 0o700) == 0 else {
-            throw unsafe CommandFailure("\(folder): \(String(cString: strerror(errno)))")
+            throw CommandFailure("\(folder): \(errorText(errno))")
         }
         return folder
     }

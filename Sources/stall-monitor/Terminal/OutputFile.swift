@@ -28,7 +28,7 @@ enum OutputFile {
         case ENOENT: "its folder does not exist; make it, or give another name"
         case EISDIR: "it is a directory; give the name of a file"
         case ENOSPC, EDQUOT: "the disk is full, or a quota is used up"
-        default: unsafe String(cString: strerror(number))
+        default: errorText(number)
         }
     }
 
@@ -38,7 +38,7 @@ enum OutputFile {
     /// Reads a file of at most `limit` bytes.
     static func read(_ path: String, limit: Int) throws(CommandFailure) -> [UInt8] {
         guard let file = unsafe fopen(path, "re") else {
-            throw unsafe CommandFailure("\(path): \(String(cString: strerror(errno)))")
+            throw CommandFailure("\(path): \(errorText(errno))")
         }
         defer { unsafe _ = fclose(file) }
         var (bytes, part): ([UInt8], [UInt8]) = ([], [UInt8](repeating: 0, count: 1 << 16))
