@@ -18,7 +18,6 @@ enum LiveRecordLayout {
     /// The number of simultaneous stalls for which our records have room.
     static let placeCount = 128
     static let statusRange = 64..<128
-    static let size = headSize + placeCount * placeSize
     /// The largest number of places that a reader accepts: another version may have more than this one.
     static let maximumPlaceCount = 4096
     static let maximumSize = headSize + maximumPlaceCount * placeSize
@@ -30,22 +29,18 @@ enum LiveRecordLayout {
         let json = try ReportJSON.encode(writer)
         guard json.count <= headSize - 512 else { throw ReportError(.tooLarge) }
         var head = FixedBytes(count: headSize)
-        for (index, byte) in (magic + []).enumerated() { head.set(byte, at: index) }
+        head.put(magic, at: 0)
         head.set(version, at: 8)
         head.set(UInt32(headSize), at: 12)
         head.set(UInt32(placeSize), at: 16)
         head.set(UInt32(placeCount), at: 20)
         head.set(run.rawValue, at: 24)
         head.set(UInt32(json.count), at: 40)
-        for (index, byte) in json.enumerated() { head.set(byte, at: 512 + index) }
-        for (index, byte) in block(of: status).enumerated() { head.set(byte, at: statusRange.lowerBound + index) }
+        head.put(json, at: 512)
+        head.put(block(of: status), at: statusRange.lowerBound)
         head.set(checksumOfHead(head), at: 504)
         let place = block(of: nil)
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(size)
-        bytes += head.bytes
-        for _ in 0..<placeCount { bytes += place }
-        return bytes
+        return head.bytes + (0..<placeCount).flatMap { _ in place }
     }
 
     private static func checksumOfHead(_ head: FixedBytes) -> UInt64 {
@@ -230,16 +225,18 @@ struct FixedBytes: Hashable {
     mutating func set(_ text: String, at offset: Int, count: Int) {
         var rest = Substring(text)
         while rest.utf8.count > count { rest.removeLast() }
-        for (index, byte) in rest.utf8.enumerated() { bytes[offset + index] = byte }
+        put(rest.utf8, at: offset)
+    }
+
+    mutating func put(_ content: some Collection<UInt8>, at offset: Int) {
+        bytes.replaceSubrange(offset..<offset + content.count, with: content)
     }
 
     /// FNV-1a, 64 bit: detects a torn block, but does not protect against forgery.
     func checksum(of range: Range<Int>) -> UInt64 { fnv1a(bytes[range]) }
 
     /// Writes the checksum of everything before it at `offset`.
-    mutating func seal(from start: Int = 0, at offset: Int) { set(checksum(of: start..<offset), at: offset) }
+    mutating func seal(at offset: Int) { set(checksum(of: 0..<offset), at: offset) }
 
-    func isSealed(from start: Int = 0, at offset: Int) -> Bool {
-        integer(at: offset) == checksum(of: start..<offset)
-    }
+    func isSealed(at offset: Int) -> Bool { integer(at: offset) == checksum(of: 0..<offset) }
 }
