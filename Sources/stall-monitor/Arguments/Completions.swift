@@ -16,10 +16,10 @@ enum Completions {
         return ["latest"] + stalls.map { ids.short($0.id) } + faults(of: stalls)
     }
     static let faults = custom { faults(of: $0) }
-    static let services = custom { names($0.map(\.service)) }
-    static let hosts = custom { names($0.map(\.host)) }
-    static let releases = custom { names($0.map(\.release)) }
-    static let labels = custom { names($0.map(\.label)) }
+    static let services = custom { $0.compactMap(\.service) }
+    static let hosts = custom { $0.map(\.host) }
+    static let releases = custom { $0.compactMap(\.release) }
+    static let labels = custom { $0.map(\.label) }
 
     /// Ids of processes that may be inspected: the user's own, or all for root.
     static let processes = CompletionKind.custom { _, _, prefix in
@@ -44,20 +44,13 @@ enum Completions {
         var known: Set<String> = []
         return words.filter { word in
             !word.isEmpty && !word.hasPrefix("-") && word.lowercased().hasPrefix(prefix.lowercased())
-                && word.utf8.allSatisfy(isPlain) && known.insert(word).inserted
+                && word.allSatisfy(isPlain) && known.insert(word).inserted
         }
     }
 
-    private static func isPlain(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default: [".", "_", "-", "+", "@"].contains { UInt8(ascii: $0) == byte }
-        }
+    private static func isPlain(_ character: Character) -> Bool {
+        character.isASCII && (character.isLetter || character.isNumber || "._-+@".contains(character))
     }
-
-    private static func names(_ all: [String?]) -> [String] { all.compactMap(\.self) }
 
     private static func faults(of stalls: [StallOutline]) -> [String] {
         let names = ShortFingerprints(stalls.map(\.fingerprint))
