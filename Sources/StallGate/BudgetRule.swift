@@ -90,28 +90,38 @@ extension BudgetRule.Scope {
 
     private static func fits(_ text: String?, _ pattern: String?) -> Bool {
         guard let pattern else { return true }
-        return text.map { matches(Array($0.utf8)[...], Array(pattern.utf8)[...]) } ?? false
+        return text.map { matchesPattern(Array($0.utf8), Array(pattern.utf8), star: UInt8(ascii: "*")) } ?? false
     }
+}
 
-    /// `*` matches any text. The time is bounded by the product of the lengths: no pattern causes exponential backtracking.
-    private static func matches(_ text: ArraySlice<UInt8>, _ pattern: ArraySlice<UInt8>) -> Bool {
-        var (at, wanted) = (text.startIndex, pattern.startIndex)
-        var restart: (text: Int, pattern: Int)?
-        while at < text.endIndex {
-            if wanted < pattern.endIndex, pattern[wanted] == UInt8(ascii: "*") {
-                restart = (at, wanted + 1)
-                wanted += 1
-            } else if wanted < pattern.endIndex, pattern[wanted] == text[at] {
-                (at, wanted) = (at + 1, wanted + 1)
-            } else if let (from, after) = restart {
-                restart = (from + 1, after)
-                (at, wanted) = (from + 1, after)
-            } else {
-                return false
-            }
+/// Whether a text matches a pattern. The time is bounded by the product of the lengths, and no pattern causes exponential
+/// backtracking: after a mismatch only the last star is tried again, one element further.
+///
+/// - Parameters:
+///   - star: In a pattern, any text.
+///   - any: In a pattern, any one element.
+package func matchesPattern<Element: Equatable>(
+    _ text: [Element],
+    _ pattern: [Element],
+    star: Element,
+    any: Element? = nil
+) -> Bool {
+    var (at, wanted) = (0, 0)
+    var restart: (text: Int, pattern: Int)?
+    while at < text.count {
+        if wanted < pattern.count, pattern[wanted] == star {
+            restart = (at, wanted + 1)
+            wanted += 1
+        } else if wanted < pattern.count, pattern[wanted] == any || pattern[wanted] == text[at] {
+            (at, wanted) = (at + 1, wanted + 1)
+        } else if let (from, after) = restart {
+            restart = (from + 1, after)
+            (at, wanted) = (from + 1, after)
+        } else {
+            return false
         }
-        return pattern[wanted...].allSatisfy { $0 == UInt8(ascii: "*") }
     }
+    return pattern[wanted...].allSatisfy { $0 == star }
 }
 
 extension StallReports.Verdict {

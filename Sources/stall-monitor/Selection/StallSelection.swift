@@ -233,26 +233,5 @@ struct NamePattern: Hashable {
         exactName = isPart || text.contains(where: { "*?".contains($0) }) ? nil : text
     }
 
-    /// Takes time proportional to the product of both lengths at most: after a mismatch only the last star is tried again, one
-    /// character further.
-    func matches(_ name: String) -> Bool {
-        let name = Array(name.lowercased())
-        var (next, position) = (0, 0)
-        var star: (next: Int, position: Int)?
-        while position < name.count {
-            if next < pattern.count, pattern[next] == "*" {
-                star = (next, position)
-                next += 1
-            } else if next < pattern.count, pattern[next] == "?" || pattern[next] == name[position] {
-                next += 1
-                position += 1
-            } else if let last = star {
-                star = (last.next, last.position + 1)
-                (next, position) = (last.next + 1, last.position + 1)
-            } else {
-                return false
-            }
-        }
-        return pattern[next...].allSatisfy { $0 == "*" }
-    }
+    func matches(_ name: String) -> Bool { matchesPattern(Array(name.lowercased()), pattern, star: "*", any: "?") }
 }
