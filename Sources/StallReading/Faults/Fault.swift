@@ -128,10 +128,10 @@ extension Fault {
         )
         reports = reports.addingSaturated(other.reports)
         trend.add(other.trend)
-        for (name, number) in other.verdicts { verdicts[name] = (verdicts[name] ?? 0).addingSaturated(number) }
-        for (name, number) in other.hosts { hosts[name] = (hosts[name] ?? 0).addingSaturated(number) }
-        for (name, number) in other.services { services[name] = (services[name] ?? 0).addingSaturated(number) }
-        for (name, number) in other.releases { releases[name] = (releases[name] ?? 0).addingSaturated(number) }
+        verdicts.merge(other.verdicts) { $0.addingSaturated($1) }
+        hosts.merge(other.hosts) { $0.addingSaturated($1) }
+        services.merge(other.services) { $0.addingSaturated($1) }
+        releases.merge(other.releases) { $0.addingSaturated($1) }
         if let newer = other.latest, latest.map({ $0 < newer }) ?? true {
             (fingerprint, latest, culprit, place) = (other.fingerprint, newer, other.culprit, other.place)
         }
