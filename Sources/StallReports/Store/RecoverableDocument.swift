@@ -17,7 +17,6 @@ protocol RecoverableDocument: JSONDocument {
 extension StallReport: RecoverableDocument {
     var liveRun: ULID? { state == .ongoing ? run : nil }
 
-    /// The last known duration is kept, as the shortest possible one.
     func closed(by liveness: ProcessLiveness, _ live: LiveProcess? = nil) -> StallReport? {
         guard state == .ongoing else { return nil }
         guard (live?.status(by: liveness) ?? liveness.status(of: watcher ?? process, on: host)) == .dead else {
@@ -25,11 +24,7 @@ extension StallReport: RecoverableDocument {
         }
         if let live, let stall = live.stall(of: id) { return closed(as: stall, live.end(by: liveness)) }
         var copy = self
-        // If only the watching process died, nothing more is known about the watched one.
-        copy.state = watcher == nil ? .terminated : .abandoned
-        copy.durationMinNs = durationMinNs ?? durationNs
-        copy.durationMaxNs = nil
-        if watcher == nil { copy.processEnd = live?.end(by: liveness) }
+        copy.cutShort(live?.end(by: liveness))
         return copy
     }
 

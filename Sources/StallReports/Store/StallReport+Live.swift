@@ -14,12 +14,17 @@ extension StallReport {
             copy.state = .recovered
             copy.endedAt = startedAt.advanced(byNanoseconds: stall.durationMaxNs)
         } else {
-            copy.state = watcher == nil ? .terminated : .abandoned
-            copy.durationMinNs = copy.durationMinNs ?? copy.durationNs
-            copy.durationMaxNs = nil
-            if watcher == nil { copy.processEnd = end }
+            copy.cutShort(end)
         }
         return copy
+    }
+
+    /// Ends it with its process: the last known duration is kept, as the shortest possible one.
+    mutating func cutShort(_ end: ProcessEnd?) {
+        (durationMinNs, durationMaxNs) = (durationMinNs ?? durationNs, nil)
+        // If only the watching process died, nothing more is known about the watched one.
+        state = watcher == nil ? .terminated : .abandoned
+        if watcher == nil { processEnd = end }
     }
 
     /// Extends its duration to the last sample. It never becomes shorter.
