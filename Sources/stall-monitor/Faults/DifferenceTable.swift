@@ -49,7 +49,7 @@ struct DifferenceTable {
             StyledText(names.short(item.fingerprint), .yellow),
             "\(item.before.count)",
             "\(item.after.count)",
-            Self.change(item) { $0.count == 0 ? "0" : Self.short($0.perHour) },
+            Self.change(item) { $0.count == 0 ? "0" : Figure.short($0.perHour) },
             Self.change(item) { $0.lengthsNs.isEmpty ? "–" : DurationText(nanoseconds: $0.medianNs).short },
             StyledText(Self.chance(item)),
             StyledText(item.function ?? "unknown code", limit: 120),
@@ -72,10 +72,8 @@ struct DifferenceTable {
 
     private static func chance(_ item: FaultDifference.Item) -> String {
         if item.probability >= 1 { return item.change == .unchanged ? "" : "too few to tell" }
-        return item.probability < 0.0001 ? "p < 0.0001" : "p = \(short(item.probability))"
+        return item.probability < 0.0001 ? "p < 0.0001" : "p = \(Figure.short(item.probability))"
     }
-
-    private static func short(_ value: Double) -> String { Figure.short(value) }
 
     private func style(of item: FaultDifference.Item) -> StyledText.Style? {
         guard item.isProven else { return nil }

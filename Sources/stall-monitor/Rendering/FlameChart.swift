@@ -75,9 +75,8 @@ struct FlameChart {
     private func draw(_ box: Box, isDark: Bool) -> StyledText {
         let node = tree.nodes[box.node]
         let own = box.folded == 0 && node.own
-        let name =
-            box.folded > 0
-            ? "… \(box.folded) library calls" : box.node == 0 ? Self.length(node.weight) : (own ? "▶ " : "") + node.name
+        let call = box.node == 0 ? DurationText(nanoseconds: node.weight).short : (own ? "▶ " : "") + node.name
+        let name = box.folded > 0 ? "… \(box.folded) library calls" : call
         let label = StyledText(name, limit: 500).truncated(to: max(0, box.width - 1)).plain
         if style.hasColours {
             let style: StyledText.Style =
@@ -91,8 +90,6 @@ struct FlameChart {
         }
         return StyledText((text + " ").filled(to: box.width, with: "─"), limit: .max)
     }
-
-    private static func length(_ weight: Int64) -> String { DurationText(nanoseconds: weight).short }
 
     /// The own functions that were innermost for most of the time, each with the time in the library calls that it made. Most
     /// stacks end in the same few library calls, which say little. A stack without own functions counts for its innermost call.
