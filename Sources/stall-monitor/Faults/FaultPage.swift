@@ -151,7 +151,7 @@ struct FaultEvidence {
         keepRecent()
         for id in ids.sorted().suffix(Self.treeLimit) {
             guard let report = load(id) else { continue }
-            tree.add(report, weight: report.durationNs)
+            tree.add(report)
             treeReports += 1
             latest = report
             guard let lock = report.cause.lock, let owner = lock.owner, owners.count < 256 else { continue }

@@ -89,7 +89,7 @@ struct FaultsCommand: ParsableCommand {
         var (tree, count, failures) = (StackTree(), 0, catalogs.failures)
         for id in catalogs.stalls.reversed() where count < Self.flameLimit {
             guard let report = catalogs.report(id, &failures), chosen.includes(report, names: names) else { continue }
-            tree.add(report, weight: report.durationNs)
+            tree.add(report)
             count += 1
         }
         if count == 0 {

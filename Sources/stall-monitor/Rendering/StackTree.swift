@@ -38,16 +38,16 @@ struct StackTree {
         }
     }
 
-    /// Adds the stalled thread's stacks of a report, weighted by the time that each represents, as exports do. If that was not
-    /// counted, by their sample counts: samples are not taken at equal intervals.
-    mutating func add(_ report: StallReport, weight: Int64 = 1 << 20) {
+    /// Adds the stalled thread's stacks of a report, its duration divided by the time that each represents, as exports do. If
+    /// that was not counted, by their sample counts: samples are not taken at equal intervals.
+    mutating func add(_ report: StallReport) {
         let stacks = report.stacks.filter { $0.role == .stalled && !$0.frames.isEmpty }
         let times = stacks.map { max(0, $0.sampledNs ?? 0) }
         let parts = times.contains { $0 > 0 } ? times : stacks.map { Int64(max(1, $0.count)) }
         let sum = Double(max(1, parts.saturatingSum()))
         for (stack, part) in zip(stacks, parts) {
             let share = Double(part) / sum
-            add(stack, modules: report.modules, weight: Int64(saturating: Double(max(1, weight)) * share))
+            add(stack, modules: report.modules, weight: Int64(saturating: Double(max(1, report.durationNs)) * share))
         }
     }
 

@@ -92,7 +92,7 @@ struct StallBrief {
         if let pool = report.pool { return PoolTable(report: report, pool: pool, width: style.width).lines + owners }
         let stalled = report.stacks.filter { $0.role == .stalled }
         var tree = StackTree()
-        tree.add(report, weight: report.durationNs)
+        tree.add(report)
         if style.showsFlame {
             let title = "thread \(report.thread.numberAndName)"
             return FlameChart(tree: tree, title: title, style: style).lines + [""] + owners
