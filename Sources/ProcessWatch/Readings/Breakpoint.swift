@@ -1,6 +1,7 @@
 import CProcessWatch
 import Glibc
 import RunLoopKit
+import StallReports
 
 /// A one-shot hardware breakpoint on one thread: see `process_watch_breakpoint`. Confined to the watcher's thread. Safe: only the calls
 /// below read the mapping, which is removed together with this object.
@@ -152,7 +153,7 @@ struct BreakpointSupply {
             "Without them only an uninterrupted system call is reported as a stall; everything else is unproven."
         switch error {
         case EACCES, EPERM:
-            let level = readText("/proc/sys/kernel/perf_event_paranoid").map { ", now \($0)" } ?? ""
+            let level = readProcFile("/proc/sys/kernel/perf_event_paranoid").map { ", now \($0)" } ?? ""
             return "This process may not set hardware breakpoints (perf_event_open(2)). \(consequence) "
                 + "Set kernel.perf_event_paranoid to 2 or less\(level), or give the command CAP_PERFMON; in a container its seccomp "
                 + "profile has to permit perf_event_open."

@@ -25,33 +25,17 @@ struct ProcessFiles: Hashable, Sendable {
     func openTask() -> Int32 { unsafe open(directory + "/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
 
     /// The name that the process has given itself.
-    var name: String? { readText(directory + "/comm") }
+    var name: String? { readProcFile(directory + "/comm") }
 
     /// The path of the program's file. It follows renames of the file.
-    var executable: String? {
-        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, count in
-            count = unsafe buffer.withMemoryRebound(to: CChar.self) {
-                unsafe max(0, readlink(livingDirectory + "/exe", $0.baseAddress!, $0.count))
-            }
-        }
-        return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
-    }
-
-    /// The living children of all its threads. Empty if the kernel does not list them.
-    var children: [Int32] {
-        (threads ?? []).flatMap { thread in
-            (readText("\(directory)/task/\(thread)/children", limit: 1 << 16) ?? "").split(separator: " ").compactMap {
-                Int32($0)
-            }
-        }
-    }
+    var executable: String? { readProcLink(livingDirectory + "/exe") }
 
     /// Changes with every execve(2), and only then: the addresses of the program's code and stack. Nil if they cannot be read,
     /// for example because a thread is ending.
     var program: Program? {
-        guard let executable, let stat = readText(livingDirectory + "/stat"), let end = stat.lastIndex(of: ")") else {
-            return nil
-        }
+        guard let executable, let stat = readProcFile(livingDirectory + "/stat"),
+            let end = stat.lastIndex(of: ")")
+        else { return nil }
         // Fields 26 and 28 of the line. The third field is the first one after the name.
         let fields = stat[stat.index(after: end)...].split(separator: " ")
         guard fields.count > 25, fields[23] != "0" else { return nil }
@@ -73,11 +57,10 @@ struct ProcessFiles: Hashable, Sendable {
     }
 
     private var numberHasEnded: Bool {
-        guard let stat = readText(directory + "/stat"), let end = stat.lastIndex(of: ")") else {
+        guard let state = ProcessStat(pid: processID)?.state else {
             // Without a free descriptor nothing can be read, of a living process either.
             return unsafe access(directory, F_OK) != 0
         }
-        let state = stat[end...].dropFirst(2).first
         return (state == "Z" || state == "X") && (threads?.count ?? 0) <= 1
     }
 
@@ -116,14 +99,14 @@ final class ThreadFiles {
         schedule = file("schedstat")
         call = file("syscall")
         state = file("stat")
-        name = readText("\(task)/comm") ?? ""
+        name = readProcFile("\(task)/comm") ?? ""
         guard schedule >= 0, call >= 0, state >= 0 else { return nil }
     }
 
     deinit { for file in [schedule, call, state] where file >= 0 { close(file) } }
 
     /// A new thread gets its name some time after its start.
-    func readNameAgain() { name = readText("\(task)/comm") ?? name }
+    func readNameAgain() { name = readProcFile("\(task)/comm") ?? name }
 
     /// Nil once the thread has ended.
     func readSchedule() -> Schedule? {
@@ -159,17 +142,4 @@ final class ThreadFiles {
         }
         return bytes.isEmpty ? nil : parse(bytes[...])
     }
-}
-
-/// The contents of a short file in /proc, without the final newline. Nil if it cannot be read.
-func readText(_ path: String, limit: Int = 4096) -> String? {
-    let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-    guard file >= 0 else { return nil }
-    defer { close(file) }
-    var bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
-        count = unsafe max(0, read(file, buffer.baseAddress, limit))
-    }
-    guard !bytes.isEmpty else { return nil }
-    if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
-    return String(decoding: bytes, as: UTF8.self)
 }

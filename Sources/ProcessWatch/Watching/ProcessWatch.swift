@@ -163,7 +163,7 @@ package final class ProcessWatch {
     }
 
     private func follow() {
-        let children = Set(processes.values.flatMap(\.files.children))
+        let children = Set(processes.keys.flatMap { ChildProcesses.numbers(of: ObservedProcess(otherID: $0)) })
         // The number of one that has ended may be given to another.
         refused.formIntersection(children)
         for child in children.sorted() where processes[child] == nil && !refused.contains(child) {

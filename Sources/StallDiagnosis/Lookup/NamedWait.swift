@@ -128,15 +128,18 @@ package struct LockedDatabase: Hashable, Sendable {
 
 /// The children of a process.
 package enum ChildProcesses {
-    /// The children that have not ended, by the kernel's list (proc(5), `children`). Empty without such a list.
-    package static func alive(of process: ObservedProcess = .own) -> [StallReport.ProcessName] {
+    /// Their numbers, by the kernel's list (proc(5), `children`). Empty without such a list.
+    package static func numbers(of process: ObservedProcess) -> [Int32] {
         let tasks = process.directory + "/task"
-        let children = (readProcNumbers(tasks) ?? []).flatMap { task in
-            (readFile("\(tasks)/\(task)/children", limit: 1 << 16) ?? "").split(separator: " ").compactMap {
-                Int32($0)
-            }
+        return (readProcNumbers(tasks) ?? []).flatMap { task -> [Int32] in
+            let list = readFile("\(tasks)/\(task)/children", limit: 1 << 20) ?? ""
+            return list.split(separator: " ").compactMap { Int32($0) }
         }
-        return children.sorted().filter { !hasEnded($0) }.map(StallReport.ProcessName.named)
+    }
+
+    /// The children that have not ended.
+    package static func alive(of process: ObservedProcess = .own) -> [StallReport.ProcessName] {
+        numbers(of: process).sorted().filter { !hasEnded($0) }.map(StallReport.ProcessName.named)
     }
 
     private static func hasEnded(_ pid: Int32) -> Bool {

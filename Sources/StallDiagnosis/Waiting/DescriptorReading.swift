@@ -24,11 +24,7 @@ package struct DescriptorReading: Hashable, Sendable {
 
     /// What the descriptor refers to now.
     package static func link(of number: Int32, in process: ObservedProcess = .own) -> String? {
-        unsafe withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX), alignment: 1) { buffer in
-            let count = unsafe readlink("\(process.livingDirectory)/fd/\(number)", buffer.baseAddress!, buffer.count)
-            guard count > 0 else { return nil }
-            return unsafe String(decoding: buffer[..<count], as: UTF8.self)
-        }
+        readProcLink("\(process.livingDirectory)/fd/\(number)")
     }
 
     /// Read from the form of the link.

@@ -45,14 +45,14 @@ public struct ProcessLiveness: Sendable {
 }
 
 /// Two fields of `/proc/PID/stat` (proc(5)).
-struct ProcessStat: Hashable {
+package struct ProcessStat: Hashable {
     /// Field 3: one letter.
-    let state: Character
+    package let state: Character
     /// Field 22: the process's start, in clock ticks since the kernel's boot.
     let startTicks: UInt64
 
     /// Nil if the process has exited, or is hidden.
-    init?(pid: Int32) {
+    package init?(pid: Int32) {
         guard let text = readProcFile("/proc/\(pid)/stat") else { return nil }
         self.init(text)
     }
