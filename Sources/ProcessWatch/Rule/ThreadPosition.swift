@@ -76,12 +76,6 @@ struct WaitPlace: Hashable, Sendable {
     var stackPointer: UInt64
     /// The address at which the thread will continue.
     var programCounter: UInt64
-
-    /// Whether it is the same call, or the call with which the kernel continues it after a stop.
-    func isSame(as other: WaitPlace, _ calls: WaitCalls) -> Bool {
-        stackPointer == other.stackPointer && programCounter == other.programCounter
-            && (call == other.call ? argument == other.argument : calls.isRestart(call) || calls.isRestart(other.call))
-    }
 }
 
 /// Parses numbers separated by spaces. A number that overflows is an error.
