@@ -113,9 +113,8 @@ extension LoopTarget {
 
     /// How many hardware breakpoints its thread has left, at most four.
     fileprivate var freeBreakpoints: Int {
-        var error: Int32 = 0
         let places = (0..<4).map { RestStack.Place(address: 0x10000 + $0 * 8, stackPointer: 0) }
-        let opened = places.compactMap { Breakpoint(onThread: pid, at: $0, error: &error) }
+        let opened = places.compactMap { Breakpoint(onThread: pid, at: $0) }
         return withExtendedLifetime(opened) { opened.count }
     }
 }

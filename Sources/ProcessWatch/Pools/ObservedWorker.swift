@@ -85,10 +85,7 @@ final class ObservedWorker {
         case .release?: (next, returned) = (nil, nil)
         case .arm?:
             next = nil
-            var error: Int32 = 0
-            if context.hasBreakpoints {
-                next = Breakpoint(onThread: threadID, atAny: UInt64(code.job.lowerBound), error: &error)
-            }
+            if context.hasBreakpoints { next = Breakpoint(onThread: threadID, atAny: UInt64(code.job.lowerBound)) }
             rule.armed(next != nil, at: .now)
         }
     }
@@ -131,9 +128,8 @@ final class ObservedWorker {
         rule.saw(.job)
         account = context.process.account(ofThread: threadID, at: .now)
         guard context.hasBreakpoints, stack.stackPointers.indices.contains(frame) else { return }
-        var error: Int32 = 0
         let address = UInt64(stack.frames[frame].address)
         let place = RestStack.Place(address: address, stackPointer: UInt64(stack.stackPointers[frame]))
-        returned = Breakpoint(onThread: threadID, at: place, error: &error)
+        returned = Breakpoint(onThread: threadID, at: place)
     }
 }

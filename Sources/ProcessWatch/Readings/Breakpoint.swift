@@ -34,26 +34,20 @@ import StallReports
     ///   - place: The address, and the stack pointer of the activation to watch.
     ///   - descriptor: If a system call on this descriptor returns to that address, any stack pointer counts, provided that the
     ///     processor still has the descriptor in a register.
-    /// - Returns: Nil if the breakpoint cannot be set; `error` then has the error number.
-    convenience init?(
-        onThread threadID: Int32,
-        at place: RestStack.Place,
-        callOn descriptor: Int32? = nil,
-        error: inout Int32
-    ) {
+    /// - Returns: Nil if the breakpoint cannot be set.
+    convenience init?(onThread threadID: Int32, at place: RestStack.Place, callOn descriptor: Int32? = nil) {
         let target = Target(stackPointer: place.stackPointer, descriptor: descriptor)
-        self.init(onThread: threadID, at: place.address, target, error: &error)
+        self.init(onThread: threadID, at: place.address, target)
     }
 
     /// The same for any activation of the code at that address.
-    convenience init?(onThread threadID: Int32, atAny address: UInt64, error: inout Int32) {
-        self.init(onThread: threadID, at: address, Target(stackPointer: nil, descriptor: nil), error: &error)
+    convenience init?(onThread threadID: Int32, atAny address: UInt64) {
+        self.init(onThread: threadID, at: address, Target(stackPointer: nil, descriptor: nil))
     }
 
-    private init?(onThread threadID: Int32, at address: UInt64, _ target: Target, error: inout Int32) {
+    private init?(onThread threadID: Int32, at address: UInt64, _ target: Target) {
         var opened = unsafe process_watch_breakpoint()
-        error = unsafe process_watch_breakpoint_open(threadID, address, &opened)
-        guard error == 0 else { return nil }
+        guard unsafe process_watch_breakpoint_open(threadID, address, &opened) == 0 else { return nil }
         unsafe event = opened
         self.target = target
     }
@@ -91,11 +85,8 @@ struct LoopBreakpoints {
     ///
     /// - Returns: Whether they are set.
     mutating func armTurn(at places: [RestStack.TurnPlace]) -> Bool {
-        var error: Int32 = 0
         turns = []
-        turns = places.compactMap {
-            Breakpoint(onThread: threadID, at: $0.place, callOn: $0.descriptor, error: &error)
-        }
+        turns = places.compactMap { Breakpoint(onThread: threadID, at: $0.place, callOn: $0.descriptor) }
         if turns.count < places.count { turns = [] }
         return !turns.isEmpty
     }
@@ -106,11 +97,10 @@ struct LoopBreakpoints {
     ///   they miss nothing.
     /// - Returns: How many are watched.
     mutating func watchReturns(to places: [RestStack.Place], keeping pending: Int) -> Int {
-        var error: Int32 = 0
         let kept = zip(places, returns).prefix(pending).prefix { $0 == $1.place }.count
         returns.removeSubrange(kept...)
         for place in places.dropFirst(kept) {
-            guard let breakpoint = Breakpoint(onThread: threadID, at: place, error: &error) else { break }
+            guard let breakpoint = Breakpoint(onThread: threadID, at: place) else { break }
             returns.append((place, breakpoint))
         }
         return returns.count
@@ -121,9 +111,8 @@ struct LoopBreakpoints {
     /// - Returns: Whether it is watched. Nil if there is no such return.
     mutating func armReturn(_ index: Int) -> Bool? {
         guard returns.indices.contains(index) else { return nil }
-        var error: Int32 = 0
         returns[index].breakpoint = nil
-        returns[index].breakpoint = Breakpoint(onThread: threadID, at: returns[index].place, error: &error)
+        returns[index].breakpoint = Breakpoint(onThread: threadID, at: returns[index].place)
         return returns[index].breakpoint != nil
     }
 }
