@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 import TestSupport
 import Testing
 
@@ -190,7 +191,7 @@ struct LoopRuleTests {
             let longer = RuleRow("", .blocked) { $0.compute(.milliseconds(900)) }
             let other = RuleRun(longer.story, .init(absence: absence, phase: phase))
             #expect(other.stalls.count == 1, "\(phase)")
-            #expect(other.stalls.first.map { $0.times.unproven >= .milliseconds(340) } == true, "\(phase)")
+            #expect(other.stalls.first.map { $0.times.excluded >= .milliseconds(340) } == true, "\(phase)")
         }
     }
 
@@ -206,7 +207,7 @@ struct LoopRuleTests {
         // One callout: its breakpoints see one return, at the end.
         let run = RuleRun(row.story, .init(depth: 0))
         #expect(run.stalls.count == 1 && run.disorder == 0)
-        #expect(run.stalls.first.map { $0.times.unproven >= .milliseconds(700) } == true)
+        #expect(run.stalls.first.map { $0.times.excluded >= .milliseconds(700) } == true)
     }
 
     @Test("A loop stopped while it rests is not stalled, before or after")

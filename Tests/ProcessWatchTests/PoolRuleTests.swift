@@ -1,5 +1,6 @@
 import RunLoopKit
 import StackCapture
+import StallDetection
 import Testing
 
 @testable import ProcessWatch

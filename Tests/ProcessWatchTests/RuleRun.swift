@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 
 @testable import ProcessWatch
 
@@ -9,7 +10,7 @@ struct RuleRun {
         /// Whether it was found while the thread sleeps in one call.
         var isInCall: Bool
         var detectedAt: MonotonicInstant
-        var times: LoopRule.StallTimes
+        var times: StallSpan
         var hasEnded = false
     }
 
@@ -127,4 +128,11 @@ struct RuleRun {
         case .stopped: .halted(stackPointer: 0x6000, programCounter: 0x600)
         }
     }
+}
+
+extension StallSpan {
+    /// The interval in which the stall began.
+    var began: ClosedRange<MonotonicInstant> { earliestStart...latestStart }
+    /// The interval in which it ended.
+    var ended: ClosedRange<MonotonicInstant> { earliestEnd...latestEnd }
 }

@@ -10,7 +10,7 @@ final class ObservedPool {
     private var rule: PoolRule
     /// Its number as a watched thing. Nil while it is not known whether it is used.
     private var watchNumber: Int?
-    private var stall: (number: Int, times: LoopRule.StallTimes)?
+    private var stall: (number: Int, times: StallSpan)?
     private var samples: [OutsideProcess.Sample] = []
     private var pace = SamplePace()
 
@@ -52,7 +52,7 @@ final class ObservedPool {
 
     /// The pool is no longer watched.
     func release(_ end: OutsideEnd, _ context: WatchContext) {
-        if let stall { context.reporter.end(stall.number, OutsideSpan(rule.finish() ?? stall.times), end) }
+        if let stall { context.reporter.end(stall.number, rule.finish() ?? stall.times, end) }
         stall = nil
         if let watchNumber { context.reporter.leave(watchNumber) }
         watchNumber = nil
@@ -85,11 +85,11 @@ final class ObservedPool {
         case .continues(let members, let times, let isWorthReporting):
             guard let number = stall?.number else { return }
             stall = (number, times)
-            context.reporter.see(number, OutsideSpan(times))
+            context.reporter.see(number, times)
             if pace.isDue(at: time, context.rule.tick) { keepSamples(members, workers, number, time, context) }
-            if isWorthReporting { context.reporter.grow(number, OutsideSpan(times)) }
+            if isWorthReporting { context.reporter.grow(number, times) }
         case .ended(let times):
-            if let number = stall?.number { context.reporter.end(number, OutsideSpan(times), .turned) }
+            if let number = stall?.number { context.reporter.end(number, times, .turned) }
             (stall, samples, pace) = (nil, [], SamplePace())
         case .unproven: context.tellUnprovenPool(self)
         }
@@ -97,7 +97,7 @@ final class ObservedPool {
 
     private func begin(
         _ members: [PoolRule.Worker],
-        _ times: LoopRule.StallTimes,
+        _ times: StallSpan,
         _ workers: [ObservedWorker],
         _ time: MonotonicInstant,
         _ context: WatchContext
@@ -110,7 +110,7 @@ final class ObservedPool {
             let patience = max(.milliseconds(5), min(.milliseconds(150), deadline - .now))
             return OutsidePool.Worker(
                 threadID: member.threadID,
-                since: member.job.since ?? times.began.upperBound,
+                since: member.job.since ?? times.latestStart,
                 account: worker.account,
                 stack: worker.capture(context, within: patience, isSample: false) ?? .raced
             )
@@ -120,7 +120,7 @@ final class ObservedPool {
             threadID: first.threadID,
             awaited: nil,
             category: .blocked,
-            span: OutsideSpan(times),
+            span: times,
             detectedAt: time,
             account: rows.first?.account,
             stack: rows.first?.stack ?? .raced,

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 
 /// Decides whether a task pool of another process is starved: as many workers as the pool is wide have each been at one job for the
 /// threshold. Pure: a function of what ``WorkerRule`` says about the workers, and when.
@@ -30,9 +31,9 @@ struct PoolRule: Sendable {
 
     enum Order: Hashable, Sendable {
         /// The workers that hold the pool up, the one that has been at its job for longest first.
-        case began([Worker], LoopRule.StallTimes)
-        case continues([Worker], LoopRule.StallTimes, isWorthReporting: Bool)
-        case ended(LoopRule.StallTimes)
+        case began([Worker], StallSpan)
+        case continues([Worker], StallSpan, isWorthReporting: Bool)
+        case ended(StallSpan)
         /// No worker rests, and nothing shows whether they go from job to job. Once.
         case unproven
     }
@@ -92,7 +93,7 @@ struct PoolRule: Sendable {
     }
 
     /// The watching ends.
-    mutating func finish() -> LoopRule.StallTimes? {
+    mutating func finish() -> StallSpan? {
         defer { stall = nil }
         return stall.map { $0.times(until: $0.lastSeen...$0.lastSeen) }
     }
@@ -154,12 +155,14 @@ struct PoolRule: Sendable {
 }
 
 extension PoolRule.Stall {
-    fileprivate func times(until end: ClosedRange<MonotonicInstant>) -> LoopRule.StallTimes {
+    fileprivate func times(until end: ClosedRange<MonotonicInstant>) -> StallSpan {
         let latest = max(end.upperBound, began.upperBound)
-        return .init(
-            began: began,
-            ended: min(max(end.lowerBound, began.upperBound), latest)...latest,
-            unproven: excluded
+        return StallSpan(
+            earliestStart: began.lowerBound,
+            latestStart: began.upperBound,
+            earliestEnd: min(max(end.lowerBound, began.upperBound), latest),
+            latestEnd: latest,
+            excluded: excluded
         )
     }
 }

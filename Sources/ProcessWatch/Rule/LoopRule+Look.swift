@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 
 // What a look shows: how the state of a loop changes, and what the caller has to do.
 
@@ -109,9 +110,11 @@ extension LoopRule {
     /// exact.
     private func end(_ span: BusySpan, _ look: Look, _ before: Look?, latest: MonotonicInstant) -> [Order] {
         var times = span.times(until: latest)
-        let latest = max(latest, span.since ?? latest)
-        times.ended = min(earliestEnd(of: span, look, before), latest)...latest
-        if let time = span.firstReturn(look), times.ended.contains(time) { times.ended = time...time }
+        times.latestEnd = max(latest, span.since ?? latest)
+        times.earliestEnd = min(earliestEnd(of: span, look, before), times.latestEnd)
+        if let time = span.firstReturn(look), times.earliestEnd <= time, time <= times.latestEnd {
+            (times.earliestEnd, times.latestEnd) = (time, time)
+        }
         return [.ended(times)]
     }
 
@@ -186,12 +189,14 @@ extension LoopRule.BusySpan {
         return nil
     }
 
-    func times(until end: MonotonicInstant) -> LoopRule.StallTimes {
+    func times(until end: MonotonicInstant) -> StallSpan {
         let latest = since ?? rested
-        return .init(
-            began: min(rested, latest)...latest,
-            ended: max(end, latest)...max(end, latest),
-            unproven: unproven
+        return StallSpan(
+            earliestStart: min(rested, latest),
+            latestStart: latest,
+            earliestEnd: max(end, latest),
+            latestEnd: max(end, latest),
+            excluded: unproven
         )
     }
 }

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 
 /// Decides whether a loop of another process is stalled. Pure: a function of readings and their times.
 ///
@@ -149,18 +150,11 @@ extension LoopRule {
         case locate
         /// Take a stack sample.
         case sample
-        case began(isCongested: Bool, StallTimes)
-        case continues(StallTimes, isWorthReporting: Bool)
-        case ended(StallTimes)
+        case began(isCongested: Bool, StallSpan)
+        case continues(StallSpan, isWorthReporting: Bool)
+        case ended(StallSpan)
         /// The loop is busy, and nothing shows whether it turns.
         case unproven
-    }
-
-    /// The interval in which the stall began, and the one in which it ended.
-    struct StallTimes: Hashable, Sendable {
-        var began: ClosedRange<MonotonicInstant>
-        var ended: ClosedRange<MonotonicInstant>
-        var unproven: Duration
     }
 
     /// Subtracts time in which the watcher was late: the machine may have been stopped, or no processor was free for it. That

@@ -24,7 +24,7 @@ struct RowRule: Sendable {
 
     /// The stall that a row of long turns is.
     struct Row: Hashable, Sendable {
-        var times: LoopRule.StallTimes
+        var times: StallSpan
         /// The number of its turns, the sum of their proven lengths, and the longest of these.
         var turns: Int
         var total: Duration
@@ -112,10 +112,11 @@ extension RowRule.Row {
         let start = row.start + slack
         let earliest = bounds.flatMap { $0.start == row.start ? $0.earliest : nil } ?? start
         let proven = max(start, row.last.end + (.zero - slack))
-        times = LoopRule.StallTimes(
-            began: min(earliest, start)...start,
-            ended: proven...max(proven, end),
-            unproven: .zero
+        times = StallSpan(
+            earliestStart: min(earliest, start),
+            latestStart: start,
+            earliestEnd: proven,
+            latestEnd: max(proven, end)
         )
         (turns, total, longest) = (row.count, row.total, row.longest)
     }

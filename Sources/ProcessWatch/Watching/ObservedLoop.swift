@@ -17,7 +17,7 @@ final class ObservedLoop {
     private var account: OutsideProcess.Account?
     private var samples: [OutsideProcess.Sample] = []
     private var pace = SamplePace()
-    private var stall: (number: Int, times: LoopRule.StallTimes)?
+    private var stall: (number: Int, times: StallSpan)?
     private(set) var isUnproven = false
     private var row: RepeatedTurns
     /// The descriptors of a loop that uses poll(2), read when it was last found at rest after it had run.
@@ -93,7 +93,7 @@ final class ObservedLoop {
             threadID: threadID,
             awaited: search.descriptor.map { .set($0) } ?? .list(polled),
             category: .repeated,
-            span: OutsideSpan(found.times),
+            span: found.times,
             detectedAt: time,
             account: row.account,
             stack: isUnderWay ? capture(time, context, within: .milliseconds(150)).outcome : .raced,
@@ -115,7 +115,7 @@ final class ObservedLoop {
 
     /// Ends the watching of this loop.
     func release(_ end: OutsideEnd, _ context: WatchContext) {
-        if let stall { context.reporter.end(stall.number, OutsideSpan(stall.times), end) }
+        if let stall { context.reporter.end(stall.number, stall.times, end) }
         stall = nil
         row.release(end, context.reporter)
         context.reporter.leave(watchNumber)
@@ -204,7 +204,7 @@ final class ObservedLoop {
 
     private func begin(
         _ isCongested: Bool,
-        _ times: LoopRule.StallTimes,
+        _ times: StallSpan,
         _ time: MonotonicInstant,
         _ search: LoopFinder,
         _ context: WatchContext
@@ -215,7 +215,7 @@ final class ObservedLoop {
             threadID: threadID,
             awaited: search.descriptor.map { .set($0) } ?? .list(polled),
             category: isCongested ? .congested : .blocked,
-            span: OutsideSpan(times),
+            span: times,
             detectedAt: time,
             account: account,
             // This is the report's only stack, so it may take longer: a thread of low priority needs a while to stop.
@@ -227,25 +227,25 @@ final class ObservedLoop {
     }
 
     private func continueStall(
-        _ times: LoopRule.StallTimes,
+        _ times: StallSpan,
         _ isWorthReporting: Bool,
         _ time: MonotonicInstant,
         _ context: WatchContext
     ) {
         guard let number = stall?.number else { return }
         stall = (number, times)
-        context.reporter.see(number, OutsideSpan(times))
+        context.reporter.see(number, times)
         if pace.isDue(at: time, context.rule.tick),
             case .taken(let sample) = capture(time, context, isSample: true).outcome
         {
             context.reporter.add(sample, to: number)
         }
-        if isWorthReporting { context.reporter.grow(number, OutsideSpan(times)) }
+        if isWorthReporting { context.reporter.grow(number, times) }
     }
 
-    private func end(_ times: LoopRule.StallTimes, _ context: WatchContext) {
+    private func end(_ times: StallSpan, _ context: WatchContext) {
         guard let number = stall?.number else { return }
         stall = nil
-        context.reporter.end(number, OutsideSpan(times), .turned)
+        context.reporter.end(number, times, .turned)
     }
 }

@@ -64,14 +64,14 @@ struct RepeatedTurns {
     func grow(_ row: RowRule.Row, _ reporter: OutsideReporter) {
         guard let number else { return }
         reporter.count(number, row.busy)
-        reporter.see(number, OutsideSpan(row.times))
-        reporter.grow(number, OutsideSpan(row.times))
+        reporter.see(number, row.times)
+        reporter.grow(number, row.times)
     }
 
     mutating func end(_ row: RowRule.Row, _ end: OutsideEnd, _ reporter: OutsideReporter) {
         if let number {
             reporter.count(number, row.busy)
-            reporter.end(number, OutsideSpan(row.times), end)
+            reporter.end(number, row.times, end)
         }
         number = nil
     }
@@ -84,11 +84,5 @@ struct RepeatedTurns {
 extension RowRule.Row {
     var busy: StallReport.BusyTime {
         .init(turns: turns, totalNs: total.nanoseconds, longestNs: longest.nanoseconds)
-    }
-}
-
-extension OutsideSpan {
-    init(_ times: LoopRule.StallTimes) {
-        self.init(began: times.began, ended: times.ended, excluded: times.unproven)
     }
 }

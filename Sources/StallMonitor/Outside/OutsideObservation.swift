@@ -31,7 +31,7 @@ extension StallObservation {
             category: stall.category,
             rule: rule,
             pulse: loop.heartbeat.pulse,
-            span: stall.span.span,
+            span: stall.span,
             detectedAt: stall.detectedAt,
             threadID: stall.threadID,
             evidence: stall.account.flatMap { process.window(since: $0, threadID: stall.threadID, at: stall) },

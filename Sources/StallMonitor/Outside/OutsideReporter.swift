@@ -209,8 +209,8 @@ extension OutsideReporter {
     }
 
     /// The stall continues. Cheap: only the live record is updated.
-    package func see(_ number: Int, _ span: OutsideSpan) {
-        parts.live.see(number, span.span, at: span.ended.upperBound)
+    package func see(_ number: Int, _ span: StallSpan) {
+        parts.live.see(number, span, at: span.latestEnd)
     }
 
     /// Adds a later sample of the stalled thread.
@@ -225,13 +225,12 @@ extension OutsideReporter {
     package func count(_ number: Int, _ turns: StallReport.BusyTime) { parts.notices.add(.counted(number, turns)) }
 
     /// The stall has grown enough to be reported again.
-    package func grow(_ number: Int, _ span: OutsideSpan) {
-        parts.notices.add(.grew(number, span.span), mayBeDropped: true)
+    package func grow(_ number: Int, _ span: StallSpan) {
+        parts.notices.add(.grew(number, span), mayBeDropped: true)
     }
 
-    package func end(_ number: Int, _ span: OutsideSpan, _ end: OutsideEnd) {
+    package func end(_ number: Int, _ span: StallSpan, _ end: OutsideEnd) {
         guard let stall = state.withLock({ $0.open.removeValue(forKey: number) }) else { return }
-        let span = span.span
         parts.live.end(number, span)
         switch end {
         case .turned: parts.notices.add(.ended(number, span, evidence(of: stall, span)))

@@ -13,7 +13,7 @@ package struct OutsideStall: Sendable {
     package var awaited: AwaitedDescriptors?
     /// `congested`: the turn has many callouts. `repeated`: there are many long turns in a row.
     package var category: StallCategory
-    package var span: OutsideSpan
+    package var span: StallSpan
     package var detectedAt: MonotonicInstant
     /// The kernel's counts when the loop was first found not to rest.
     package var account: OutsideProcess.Account?
@@ -31,7 +31,7 @@ package struct OutsideStall: Sendable {
         threadID: Int32,
         awaited: AwaitedDescriptors?,
         category: StallCategory,
-        span: OutsideSpan,
+        span: StallSpan,
         detectedAt: MonotonicInstant,
         account: OutsideProcess.Account?,
         stack: OutsideStack,
@@ -96,32 +96,6 @@ package enum OutsideStack: Sendable {
     case raced
 
     var sample: StackSample? { if case .taken(let sample) = self { sample.sample } else { nil } }
-}
-
-/// The earliest and latest moment at which a stall began, and at which it ended or was last seen to continue.
-package struct OutsideSpan: Hashable, Sendable {
-    package var began: ClosedRange<MonotonicInstant>
-    package var ended: ClosedRange<MonotonicInstant>
-    /// How much of it does not count.
-    package var excluded: Duration
-
-    package init(
-        began: ClosedRange<MonotonicInstant>,
-        ended: ClosedRange<MonotonicInstant>,
-        excluded: Duration = .zero
-    ) {
-        (self.began, self.ended, self.excluded) = (began, ended, excluded)
-    }
-
-    var span: StallSpan {
-        StallSpan(
-            earliestStart: began.lowerBound,
-            latestStart: began.upperBound,
-            earliestEnd: ended.lowerBound,
-            latestEnd: ended.upperBound,
-            excluded: excluded
-        )
-    }
 }
 
 /// How a stall ended.
