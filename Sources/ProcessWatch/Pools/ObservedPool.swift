@@ -11,7 +11,7 @@ final class ObservedPool {
     /// Its number as a watched thing. Nil while it is not known whether it is used.
     private var watchNumber: Int?
     private var stall: (number: Int, times: StallSpan)?
-    private var samples: [OutsideProcess.Sample] = []
+    private var samples: [StackSample] = []
     private var pace = SamplePace()
 
     init(_ priority: PoolPriority, width: Int, _ context: WatchContext) {
@@ -143,7 +143,7 @@ final class ObservedPool {
             guard let worker = workers.first(where: { $0.threadID == member.threadID }),
                 case .taken(let sample)? = worker.capture(context, within: .milliseconds(20), isSample: true)
             else { continue }
-            context.reporter.add(sample, to: number, ofWorker: member.threadID)
+            context.reporter.add(sample, to: number)
         }
     }
 }

@@ -109,8 +109,9 @@ final class ObservedWorker {
             }
             hasRunJobs = true
             if rule.job?.shows == nil { noteJob(stack, frame, context) }
-            let sample = context.process.sample(stack, ofThread: threadID, at: .now, loopFrame: frame)
-            return .taken(sample.ofWorker(threadID))
+            var sample = context.process.sample(stack, ofThread: threadID, at: .now, loopFrame: frame)
+            sample.threadID = threadID
+            return .taken(sample)
         }
     }
 

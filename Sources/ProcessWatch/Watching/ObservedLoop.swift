@@ -15,7 +15,7 @@ final class ObservedLoop {
     /// Whether the process had only one thread when the loop's wait was found.
     private var isAlone = false
     private var account: OutsideProcess.Account?
-    private var samples: [OutsideProcess.Sample] = []
+    private var samples: [StackSample] = []
     private var pace = SamplePace()
     private var stall: (number: Int, times: StallSpan)?
     private(set) var isUnproven = false

@@ -10,7 +10,7 @@ struct RepeatedTurns {
     var number: Int?
     /// The kernel's counts from when the row's first turn was seen.
     private(set) var account: OutsideProcess.Account?
-    private var samples: [OutsideProcess.Sample] = []
+    private var samples: [StackSample] = []
     private let tick: Duration
     private static let sampleLimit = 16
 
@@ -51,12 +51,12 @@ struct RepeatedTurns {
         return time - present.proven.lowerBound >= tick - tick / 25
     }
 
-    mutating func keep(_ sample: OutsideProcess.Sample, _ reporter: OutsideReporter) {
+    mutating func keep(_ sample: StackSample, _ reporter: OutsideReporter) {
         if let number { return reporter.add(sample, to: number) }
         if samples.count < Self.sampleLimit { samples.append(sample) }
     }
 
-    mutating func takeSamples() -> [OutsideProcess.Sample] {
+    mutating func takeSamples() -> [StackSample] {
         defer { samples = [] }
         return samples
     }

@@ -36,7 +36,7 @@ extension StallObservation {
             threadID: stall.threadID,
             evidence: stall.account.flatMap { process.window(since: $0, threadID: stall.threadID, at: stall) },
             stack: StackOutcome(stall.stack),
-            samples: stall.samples.map(\.sample),
+            samples: stall.samples,
             pool: stall.pool.map { PoolObservation($0, of: process, stall, meter) },
             busy: stall.busy,
             site: sample?.site,
@@ -64,7 +64,7 @@ extension PoolObservation {
             let window = worker.account.flatMap { process.window(since: $0, threadID: worker.threadID, at: stall) }
             var row = Worker(job: .init(threadID: worker.threadID, since: worker.since), evidence: window)
             if let sample = worker.stack.sample {
-                stacks.append(sample.ofWorker(worker.threadID))
+                stacks.append(sample)
             } else {
                 row.problem = worker.stack.problem
             }

@@ -213,12 +213,10 @@ extension OutsideReporter {
         parts.live.see(number, span, at: span.latestEnd)
     }
 
-    /// Adds a later sample of the stalled thread.
-    ///
-    /// - Parameter worker: the thread, if it is a pool's.
-    package func add(_ sample: OutsideProcess.Sample, to number: Int, ofWorker worker: Int32? = nil) {
+    /// Adds a later sample of the stalled thread, or of a pool's worker.
+    package func add(_ sample: StackSample, to number: Int) {
         parts.ledger.update { $0.captures += 1 }
-        parts.notices.add(.sampled(number, sample.sample.ofWorker(worker)), mayBeDropped: true)
+        parts.notices.add(.sampled(number, sample), mayBeDropped: true)
     }
 
     /// The turns of the stall so far, if it is a row of them.

@@ -20,7 +20,7 @@ package struct OutsideStall: Sendable {
     /// The stack at detection, or why there is none.
     package var stack: OutsideStack
     /// Samples from before the detection.
-    package var samples: [OutsideProcess.Sample]
+    package var samples: [StackSample]
     /// The workers, if it is a task pool. Their stacks take the place of `stack`.
     package var pool: OutsidePool?
     /// The turns of a stall that is a row of them.
@@ -35,7 +35,7 @@ package struct OutsideStall: Sendable {
         detectedAt: MonotonicInstant,
         account: OutsideProcess.Account?,
         stack: OutsideStack,
-        samples: [OutsideProcess.Sample],
+        samples: [StackSample],
         pool: OutsidePool? = nil,
         busy: StallReport.BusyTime? = nil
     ) {
@@ -88,14 +88,14 @@ package enum OutsideCapture: Sendable {
 
 /// The result of taking a stack.
 package enum OutsideStack: Sendable {
-    case taken(OutsideProcess.Sample)
+    case taken(StackSample)
     case failed(CaptureError)
     /// The budget is used up. The text says so.
     case refused(String)
     /// The loop had turned before the stack was taken.
     case raced
 
-    var sample: StackSample? { if case .taken(let sample) = self { sample.sample } else { nil } }
+    var sample: StackSample? { if case .taken(let sample) = self { sample } else { nil } }
 }
 
 /// How a stall ended.

@@ -69,13 +69,13 @@ package final class OutsideProcess: Sendable {
         ofThread threadID: Int32,
         at time: MonotonicInstant,
         loopFrame: Int?
-    ) -> Sample {
+    ) -> StackSample {
         remember(stack)
         let state = stack.systemCall.flatMap { _ in ThreadEvidence.read(threadID: threadID, of: observed)?.state }
         let site = stack.systemCall.map { call in
             WaitSite(call, state: state, of: observed) { read($0, $1) }
         }
-        return Sample(sample: StackSample(time: time, stack: stack, site: site, loopFrame: loopFrame))
+        return StackSample(time: time, stack: stack, site: site, loopFrame: loopFrame)
     }
 
     /// The stack gets its names later, when the process may have ended.
@@ -123,18 +123,6 @@ package final class OutsideProcess: Sendable {
         let time: MonotonicInstant
         let evidence: ThreadEvidence
         let supply: SupplyMeter.Reading?
-    }
-
-    /// A stack sample.
-    package struct Sample: Sendable {
-        let sample: StackSample
-
-        /// When it was taken.
-        package var time: MonotonicInstant { sample.time }
-        package var stack: CapturedStack { sample.stack }
-
-        /// The same, of a pool's worker.
-        package func ofWorker(_ threadID: Int32) -> Sample { Sample(sample: sample.ofWorker(threadID)) }
     }
 }
 

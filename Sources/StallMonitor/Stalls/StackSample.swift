@@ -1,13 +1,13 @@
-import RunLoopKit
-import StackCapture
+package import RunLoopKit
+package import StackCapture
 import StallDiagnosis
 
 /// A thread's stack at one moment.
-struct StackSample: Sendable {
-    var time: MonotonicInstant
-    var stack: CapturedStack
-    /// The stack's thread. Nil: the thread of the watched loop.
-    var threadID: Int32?
+package struct StackSample: Sendable {
+    package var time: MonotonicInstant
+    package var stack: CapturedStack
+    /// The stack's thread, if it is a pool's worker. Nil: the thread of the watched loop.
+    package var threadID: Int32?
     /// Where it waited. Nil for a thread that ran, or was asleep in a page fault.
     var site: WaitSite?
     /// How many captures had this stack, and how much time they represent. Nil: the time since the sample before.
@@ -17,13 +17,6 @@ struct StackSample: Sendable {
     var lock: LockFinding?
     /// The index of the loop's own frame, if it is not recognised by its name. The loop called the frames before it.
     var loopFrame: Int?
-
-    /// The same, as one of a pool.
-    func ofWorker(_ threadID: Int32?) -> StackSample {
-        var sample = self
-        sample.threadID = threadID
-        return sample
-    }
 }
 
 extension WaitProfile {

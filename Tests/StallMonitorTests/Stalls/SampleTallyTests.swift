@@ -56,7 +56,8 @@ struct SampleTallyTests {
         let workers: [Int32] = [11, 12]
         let later = (1...200).flatMap { round in
             workers.map { worker in
-                var sample = sample(UInt(round), at: round * 100).ofWorker(worker)
+                var sample = sample(UInt(round), at: round * 100)
+                sample.threadID = worker
                 sample.span = .milliseconds(worker == 11 ? 10 : 20)
                 return sample
             }
