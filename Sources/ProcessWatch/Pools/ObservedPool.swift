@@ -40,7 +40,7 @@ final class ObservedPool {
         see(rule.unseen(busy, at: time, isKnown: isKnown), workers, time, context)
         if watchNumber == nil, workers.contains(where: \.hasRunJobs) {
             watchNumber = context.reporter.enter(priority.label, type: .taskPool, of: context.process)
-            context.tellPool(self)
+            context.tell(.foundPool(processID: context.processID, pool: priority.label, width: width))
         }
         guard isKnown else { return }
         var ends = ended
@@ -91,7 +91,7 @@ final class ObservedPool {
         case .ended(let times):
             if let number = stall?.number { context.reporter.end(number, times, .turned) }
             (stall, samples, pace) = (nil, [], SamplePace())
-        case .unproven: context.tellUnprovenPool(self)
+        case .unproven: context.tell(.unprovenPool(processID: context.processID, pool: priority.label))
         }
     }
 

@@ -56,7 +56,7 @@ final class ObservedPools {
         case .found(let found): code = .found(found)
         case .nameless:
             code = .none
-            context.tellNamelessPools()
+            context.tell(.namelessPools(processID: context.processID))
         case .absent: if isFinal { code = .none }
         }
     }

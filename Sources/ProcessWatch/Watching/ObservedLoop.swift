@@ -145,7 +145,7 @@ final class ObservedLoop {
         case .unproven:
             guard !isUnproven else { return }
             isUnproven = true
-            context.tellUnproven(self)
+            context.tell(.unproven(processID: context.processID, threadID: threadID, loop: label))
         }
     }
 

@@ -200,14 +200,8 @@ struct WatchContext {
     /// Whether breakpoints can be set.
     let hasBreakpoints: Bool
     /// By how much the watcher was late for this look.
-    var lateness: Duration = .zero
+    let lateness: Duration
     /// Whether another thread of the process waits on this descriptor right now. If so, that thread serves its events.
-    var isServed: (Int32, _ except: Int32) -> Bool = { _, _ in false }
-    /// Called for a loop that is busy, and of which nothing shows whether it turns.
-    var tellUnproven: (ObservedLoop) -> Void = { _ in }
-    var tellPool: (ObservedPool) -> Void = { _ in }
-    /// The same for a pool of which no worker rests.
-    var tellUnprovenPool: (ObservedPool) -> Void = { _ in }
-    /// The process has a task pool whose workers' stacks cannot be understood.
-    var tellNamelessPools: () -> Void = {}
+    let isServed: (Int32, _ except: Int32) -> Bool
+    let tell: (WatchNote) -> Void
 }

@@ -17,8 +17,7 @@ final class WatchedProcess {
     private let tell: (WatchNote) -> Void
     /// Readable once the process has ended. Nil if the kernel does not support such a descriptor.
     let handle: Int32?
-    private var process: OutsideProcess { didSet { knownContext = nil } }
-    private var knownContext: WatchContext?
+    private var process: OutsideProcess
     private var program: ProcessFiles.Program?
     private var threads: [Int32: WatchedThread] = [:]
     private var pools: ObservedPools?
@@ -57,35 +56,18 @@ final class WatchedProcess {
 
     var name: String { process.service.name }
 
-    /// The same for each look, until the process runs another program.
-    private var context: WatchContext {
-        if let knownContext { return knownContext }
-        let made = makeContext()
-        knownContext = made
-        return made
-    }
-
-    private func makeContext() -> WatchContext {
-        var context = WatchContext(
+    private func context(lateness: Duration = .zero) -> WatchContext {
+        WatchContext(
             processID: processID,
             process: process,
             reporter: reporter,
             rule: LoopRule(tick: options.tick, threshold: options.threshold),
             stallRule: StallRule(tick: options.tick, ticks: options.ticks),
-            hasBreakpoints: hasBreakpoints
+            hasBreakpoints: hasBreakpoints,
+            lateness: lateness,
+            isServed: { [unowned self] in isServed($0, except: $1) },
+            tell: tell
         )
-        context.isServed = { [unowned self] in isServed($0, except: $1) }
-        context.tellUnproven = { [unowned self] loop in
-            tell(.unproven(processID: processID, threadID: loop.threadID, loop: loop.label))
-        }
-        context.tellPool = { [unowned self] pool in
-            tell(.foundPool(processID: processID, pool: pool.priority.label, width: pool.width))
-        }
-        context.tellUnprovenPool = { [unowned self] pool in
-            tell(.unprovenPool(processID: processID, pool: pool.priority.label))
-        }
-        context.tellNamelessPools = { [unowned self] in tell(.namelessPools(processID: processID)) }
-        return context
     }
 
     /// Looks at all threads.
@@ -94,8 +76,7 @@ final class WatchedProcess {
     func look(lateness: Duration) -> Int? {
         if isScanDue(), !scan() { return nil }
         ticks += 1
-        var context = context
-        context.lateness = lateness
+        let context = context(lateness: lateness)
         guard lookAtThreads(context) else { return nil }
         pools?.decide(context)
         if ticks == options.looksPerScan * 3 { tellMissing() }
@@ -155,11 +136,11 @@ final class WatchedProcess {
             // A new process may not have reached its first program yet.
             if program == nil { begin(with: now) } else { replace(by: now) }
         }
-        if pools == nil, program != nil { pools = ObservedPools(context) }
+        if pools == nil, program != nil { pools = ObservedPools(context()) }
         for id in present where threads[id] == nil {
             guard let thread = WatchedThread(threadID: id, ofProcess: processID) else { continue }
             threads[id] = thread
-            pools?.add(id, thread.files, freeAt: lastComplete, context)
+            pools?.add(id, thread.files, freeAt: lastComplete, context())
         }
         lastComplete = time
         return true
@@ -178,7 +159,7 @@ final class WatchedProcess {
 
     /// Replaces the program: the process runs another one now, so the old loops are gone.
     private func replace(by now: ProcessFiles.Program) {
-        let old = context
+        let old = context()
         for thread in threads.values { thread.loop?.release(.turned, old) }
         pools?.release(.turned, old)
         pools = nil
@@ -241,6 +222,7 @@ final class WatchedProcess {
 
     /// Ends the watching of this process.
     func release(_ end: OutsideEnd) {
+        let context = context()
         for thread in threads.values { thread.loop?.release(end, context) }
         pools?.release(end, context)
         (threads, pools) = ([:], nil)
