@@ -137,9 +137,8 @@ extension LiveStall {
             watched: .init(
                 type: stall.watch.name.type,
                 label: stall.watch.name.label,
-                activity: stall.otherProcess == nil && stall.watch.name.type == .runLoop
-                    ? stall.pulse.phase.reportName : nil,
-                turn: stall.otherProcess == nil && stall.pool == nil ? stall.pulse.turn : nil
+                activity: stall.watch.name.type == .runLoop ? stall.pulse?.phase.reportName : nil,
+                turn: stall.pool == nil ? stall.pulse?.turn : nil
             ),
             watch: stall.watch.number,
             threadID: stall.threadID,

@@ -16,7 +16,6 @@ extension StallObservation {
         of process: OutsideProcess,
         _ meter: CostMeter
     ) {
-        let loop = SilentLoop(label: identity.name.label)
         let sample = stall.pool == nil ? stall.stack.sample : nil
         let lock = meter.measure {
             sample.flatMap { process.lock(holding: stall.threadID, $0.stack) }
@@ -27,10 +26,10 @@ extension StallObservation {
             number: number,
             reportID: .make(),
             watch: identity,
-            loop: .loop(loop),
+            loop: nil,
             category: stall.category,
             rule: rule,
-            pulse: loop.heartbeat.pulse,
+            pulse: nil,
             span: stall.span,
             detectedAt: stall.detectedAt,
             threadID: stall.threadID,
@@ -101,15 +100,4 @@ extension StackOutcome {
         case .raced: self = .raced
         }
     }
-}
-
-/// A loop that publishes nothing.
-private final class SilentLoop: WatchableLoop {
-    let label: String
-    let heartbeat = LoopHeartbeat()
-    let thread: LoopThread? = nil
-
-    init(label: String) { self.label = label }
-
-    func modeName(at index: Int) -> String? { nil }
 }

@@ -131,8 +131,8 @@ extension StallCase {
 extension TurnDurations {
     /// The turns of the loop so far. Nil for a loop that is watched from outside.
     fileprivate init?(_ stall: StallObservation) {
-        guard stall.otherProcess == nil else { return nil }
-        self.init(stall.loop.heartbeat.turnHistogram)
+        guard let loop = stall.loop else { return nil }
+        self.init(loop.heartbeat.turnHistogram)
     }
 }
 
@@ -204,10 +204,10 @@ extension StallCase {
     fileprivate var watched: StallReport.Watched {
         let seen = observation
         var watched = StallReport.Watched(type: seen.watch.name.type, label: seen.watch.name.label)
-        guard seen.otherProcess == nil else { return watched }
-        watched.mode = seen.loop.modeName(at: seen.pulse.modeIndex)
-        watched.activity = seen.watch.name.type == .runLoop ? seen.pulse.phase.reportName : nil
-        watched.turn = seen.pool == nil ? seen.pulse.turn : nil
+        guard let loop = seen.loop, let pulse = seen.pulse else { return watched }
+        watched.mode = loop.modeName(at: pulse.modeIndex)
+        watched.activity = seen.watch.name.type == .runLoop ? pulse.phase.reportName : nil
+        watched.turn = seen.pool == nil ? pulse.turn : nil
         watched.turnDurations = turnDurations
         return watched
     }

@@ -11,11 +11,12 @@ struct StallObservation: Sendable {
     /// The id of its report. It is chosen now, because the process may die before the report is written.
     let reportID: ULID
     let watch: WatchIdentity
-    /// Lets the reporter read the loop on its own thread.
-    let loop: WatchedThing
+    /// Lets the reporter read the loop on its own thread. Nil if it is in another process.
+    let loop: WatchedThing?
     let category: StallCategory
     let rule: StallRule
-    let pulse: LoopHeartbeat.Pulse
+    /// Nil for a loop of another process.
+    let pulse: LoopHeartbeat.Pulse?
     let span: StallSpan
     let detectedAt: MonotonicInstant
     let threadID: Int32?
@@ -49,7 +50,7 @@ struct StallObservation: Sendable {
 
 extension StallObservation {
     /// The kind under which it is reported.
-    var kind: StallKind { if case .job = loop { .longJob } else { category.kind } }
+    var kind: StallKind { if case .job? = loop { .longJob } else { category.kind } }
 
     /// The rule by which it is a stall.
     var reportRule: StallReport.Rule {
