@@ -172,10 +172,10 @@ extension StallReport.Socket {
     /// `monitor_describe_socket`.
     static func describe(_ reading: DescriptorReading) -> Self? {
         var found = monitor_socket()
-        guard reading.isStillThere, let (number, isDuplicate) = reading.borrowed() else { return nil }
-        let error = unsafe monitor_describe_socket(number, &found)
-        if isDuplicate { close(number) }
-        guard error == 0, reading.isStillThere else { return nil }
+        guard reading.isStillThere,
+            reading.process.withDescriptor(reading.number, { unsafe monitor_describe_socket($0, &found) }) == 0,
+            reading.isStillThere
+        else { return nil }
         var socket = Self(family: familyName(found))
         socket.local = unsafe withUnsafeBytes(of: found.local) {
             name(unsafe Array($0.prefix(Int(found.local_length))))
@@ -220,14 +220,6 @@ extension StallReport.Socket {
 extension DescriptorReading {
     /// Whether the number still refers to the same file.
     var isStillThere: Bool { link != nil && Self.link(of: number, in: process) == link }
-
-    /// A descriptor of this process for the same file: the number itself, or a duplicate of another process's, which the caller
-    /// must close.
-    fileprivate func borrowed() -> (number: Int32, isDuplicate: Bool)? {
-        guard let other = process.otherID else { return (number, false) }
-        let duplicate = monitor_duplicate_descriptor(ProcessIdentity.livingThread(of: other), number)
-        return duplicate >= 0 ? (duplicate, true) : nil
-    }
 }
 
 extension StallReport.ProcessName {

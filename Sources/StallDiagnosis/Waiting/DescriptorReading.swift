@@ -51,18 +51,30 @@ package struct DescriptorReading: Hashable, Sendable {
     /// Whether it is a socket of another process that accepts connections (listen(2)). Queries the socket now, and may wait for
     /// its lock, which a thread in a page fault holds.
     package func isListener() -> Bool {
-        guard kind == .socket, let other = process.otherID else { return false }
-        let duplicate = monitor_duplicate_descriptor(ProcessIdentity.livingThread(of: other), number)
-        guard duplicate >= 0 else { return false }
-        defer { close(duplicate) }
-        var queue = monitor_queue()
-        return unsafe monitor_look_at_queue(duplicate, &queue) && queue.is_listener
+        guard kind == .socket, process != .own else { return false }
+        let isListener = process.withDescriptor(number) { descriptor -> Bool? in
+            var queue = monitor_queue()
+            return unsafe monitor_look_at_queue(descriptor, &queue) && queue.is_listener
+        }
+        return isListener ?? false
     }
 
     private static let anonymous: [String: DescriptorKind] = [
         "eventfd": .eventfd, "timerfd": .timerfd, "eventpoll": .epoll, "inotify": .inotify, "fanotify": .inotify,
         "pidfd": .pidfd, "signalfd": .signalfd, "io_uring": .ioUring,
     ]
+}
+
+extension ObservedProcess {
+    /// Calls `body` with a descriptor of this process for the same file: the number itself, or a duplicate of another process's. Nil if the
+    /// other process has no such descriptor, or may not be asked.
+    func withDescriptor<Value>(_ number: Int32, _ body: (Int32) -> Value?) -> Value? {
+        guard let otherID else { return body(number) }
+        let duplicate = monitor_duplicate_descriptor(ProcessIdentity.livingThread(of: otherID), number)
+        guard duplicate >= 0 else { return nil }
+        defer { close(duplicate) }
+        return body(duplicate)
+    }
 }
 
 extension DescriptorKind {

@@ -51,22 +51,16 @@ package struct WaitingClients: Sendable {
         readFile("\(process.livingDirectory)/fdinfo/\(set)", limit: 1 << 20).map(PollEntry.all(in:)) ?? []
     }
 
+    /// Nil for what is not a socket, and for a descriptor that no longer refers to what is in the set.
     private func queue(of entry: PollEntry) -> monitor_queue? {
-        guard let other = process.otherID else { return Self.look(entry.descriptor, entry) }
-        let duplicate = monitor_duplicate_descriptor(ProcessIdentity.livingThread(of: other), entry.descriptor)
-        guard duplicate >= 0 else { return nil }
-        defer { close(duplicate) }
-        return Self.look(duplicate, entry)
-    }
-
-    /// Looks through a descriptor of this process, if that still refers to what is in the set.
-    private static func look(_ descriptor: Int32, _ entry: PollEntry) -> monitor_queue? {
-        var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK,
-            entry.inode.map({ $0 == UInt64(status.st_ino) }) ?? true
-        else { return nil }
-        var queue = monitor_queue()
-        return unsafe monitor_look_at_queue(descriptor, &queue) ? queue : nil
+        process.withDescriptor(entry.descriptor) { descriptor -> monitor_queue? in
+            var status = stat()
+            guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK,
+                entry.inode.map({ $0 == UInt64(status.st_ino) }) ?? true
+            else { return nil }
+            var queue = monitor_queue()
+            return unsafe monitor_look_at_queue(descriptor, &queue) ? queue : nil
+        }
     }
 
     /// The listening ports in the process's network. The kernel lists them first.
