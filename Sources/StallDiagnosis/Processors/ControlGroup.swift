@@ -20,16 +20,12 @@ package struct ControlGroup: Hashable, Sendable {
     ///   - membership: The text of `/proc/PID/cgroup`.
     ///   - mounts: The text of `/proc/PID/mountinfo` (proc(5)).
     package init(membership: String, mounts: String) {
-        let mounts = mounts.split(separator: "\n").compactMap(Mount.init)
-        for line in membership.split(separator: "\n") {
-            let parts = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
-            guard parts.count == 3 else { continue }
-            if parts[1].isEmpty {
-                unified = mounts.first(where: \.isUnified)?.directory(of: parts[2])
-            } else if parts[1].split(separator: ",").contains("freezer") {
-                freezer = mounts.first(where: \.isFreezer)?.directory(of: parts[2])
-            }
-        }
+        self.init(CgroupDirectories(membership: membership, mounts: mounts))
+    }
+
+    init(_ directories: CgroupDirectories) {
+        unified = directories.unified?.first
+        freezer = directories.ofController("freezer")?.first
     }
 
     /// The total time for which the group was frozen so far. Nil if the kernel does not count it (Linux 6.18 does).
@@ -51,30 +47,57 @@ package struct ControlGroup: Hashable, Sendable {
         let line = text.split(separator: "\n").first { $0.hasPrefix(key + " ") }
         return line.flatMap { Int64($0.dropFirst(key.count + 1)) }
     }
+}
 
-    /// One mounted hierarchy.
-    private struct Mount {
-        var root: Substring
-        package var path: Substring
-        package var type: Substring
-        package var options: Substring
+/// The directories of a process's control groups (cgroups(7)), both versions, also in a container. Pure.
+struct CgroupDirectories {
+    /// Its group in each hierarchy, by the hierarchy's controllers. Version 2 names none: its key is empty.
+    private var paths: [Substring: Substring] = [:]
+    private let mounts: [MountTable.Mount]
 
-        package init?(_ line: Substring) {
-            let halves = line.split(separator: " - ", maxSplits: 1)
-            guard halves.count == 2 else { return nil }
-            let (place, kind) = (halves[0].split(separator: " "), halves[1].split(separator: " "))
-            guard place.count > 4, kind.count > 2, kind[0].hasPrefix("cgroup") else { return nil }
-            (root, path, type, options) = (place[3], place[4], kind[0], kind[2])
+    /// - Parameters:
+    ///   - membership: The text of `/proc/PID/cgroup`: lines such as `1:cpu,cpuacct:/path`, and for version 2 `0::/path`.
+    ///   - mounts: The text of `/proc/PID/mountinfo`.
+    init(membership: String, mounts: String) {
+        for line in membership.split(separator: "\n") {
+            let parts = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+            guard parts.count == 3 else { continue }
+            let controllers = parts[1].split(separator: ",", omittingEmptySubsequences: false)
+            for controller in controllers { paths[controller] = parts[2] }
         }
+        self.mounts = MountTable(mounts).mounts
+    }
 
-        var isUnified: Bool { type == "cgroup2" }
-        var isFreezer: Bool { type == "cgroup" && options.split(separator: ",").contains("freezer") }
+    /// Version 2: the group's directory, then those of the groups around it, as far as they are mounted. Nil if the hierarchy is not.
+    var unified: [String]? { directories(to: paths[""], in: mounts.filter { $0.type == "cgroup2" }) }
 
-        /// The directory of a group, whose path is relative to the namespace's root.
-        package func directory(of group: Substring) -> String {
-            let inside = root == "/" ? group : group.hasPrefix(root) ? group.dropFirst(root.count) : "/"
-            return inside == "/" || inside.isEmpty ? String(path) : path + (inside.hasPrefix("/") ? "" : "/") + inside
+    /// The same in the hierarchy of a controller of version 1.
+    func ofController(_ name: String) -> [String]? {
+        let hierarchy = mounts.filter { mount in
+            mount.type == "cgroup" && mount.options.split(separator: ",").contains { $0 == name }
         }
+        return directories(to: paths[name[...]], in: hierarchy)
+    }
+
+    /// Uses the mount that includes the path; otherwise any of them, because in a container the mount may begin at another directory
+    /// than the path.
+    private func directories(to path: Substring?, in mounts: [MountTable.Mount]) -> [String]? {
+        guard let path, let mount = mounts.first(where: { $0.relative(path) != nil }) ?? mounts.first else {
+            return nil
+        }
+        let parts = (mount.relative(path) ?? "").split(separator: "/")
+        return (0...parts.count).reversed().map { count in
+            ([mount.point] + parts.prefix(count).map(String.init)).joined(separator: "/")
+        }
+    }
+}
+
+extension MountTable.Mount {
+    /// The path of a control group inside this mount. Nil if the mount does not include it.
+    fileprivate func relative(_ path: Substring) -> Substring? {
+        guard !path.split(separator: "/").contains("..") else { return nil }
+        if root == "/" { return path }
+        return path == root || path.hasPrefix(root + "/") ? path.dropFirst(root.count) : nil
     }
 }
 
