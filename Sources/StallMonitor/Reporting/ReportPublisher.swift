@@ -17,7 +17,7 @@ struct ReportPublisher {
     /// - Parameter tell: Called when the reports cannot be written, and when they can be written again.
     init(writer: ReportWriter, tell: @escaping @Sendable (StallEvent) -> Void) {
         self.writer = writer
-        faults = WritingFaults(of: writer.sinkName, FaultNotifier(tell))
+        faults = WritingFaults(of: writer.sinkName, tell)
     }
 
     /// Reports that will not reach the disk, or only in an old version. After `settle`, waiting reports are included.
@@ -118,4 +118,77 @@ struct ReportPublisher {
 
     /// Makes the number visible to other threads.
     private func noteUnmade() { writer.note(unmade: unencodable + abandoned.count) }
+}
+
+/// Tells the handler why reports are not written, and when they are written again: the directory may be missing, full, read-only,
+/// open to others or not responding, and work again later. Confined to the reporter's thread.
+struct WritingFaults {
+    /// The name of the directory, or of another sink.
+    private let sink: String
+    private let tell: @Sendable (StallEvent) -> Void
+    /// The faults that were reported and are not over yet. Each is reported once, and its end once.
+    private var reported: [StallMonitorError.Code: StallMonitorError] = [:]
+
+    init(of sink: String, _ tell: @escaping @Sendable (StallEvent) -> Void) { (self.sink, self.tell) = (sink, tell) }
+
+    /// Reports what has changed since the last status.
+    ///
+    /// - Parameter lost: How many reports of this run are lost.
+    mutating func note(_ status: ReportWriter.Status, lost: Int64) {
+        if status.hangs(at: .now) {
+            notify(StallMonitorError(.reportDirectoryHangs, detail(of: status)))
+        } else if status.busy == nil, status.lastStep < ReportWriter.writeTimeout {
+            mended(.reportDirectoryHangs)
+        }
+        if let problem = status.problem {
+            let detail = "\(sink): \(problem). \(detail(of: status))"
+            notify(StallMonitorError(.reportNotWritten, errno: problem.errorNumber, detail))
+        } else {
+            mended(.reportNotWritten)
+        }
+        note(status.concerns, [.link, .openToOthers], as: .reportDirectoryExposed)
+        note(status.concerns, [.filled], as: .reportDirectoryFilled)
+        if lost > 0 { notify(StallMonitorError(.reportsLost, Self.losses(lost, status.problem))) }
+    }
+
+    /// Reports all losses of the run, even if some were reported before.
+    func noteFinalLoss(of lost: Int64, _ status: ReportWriter.Status) {
+        guard lost > 0 else { return }
+        tell(.fault(StallMonitorError(.reportsLost, Self.losses(lost, status.problem))))
+    }
+
+    /// Reports a problem of the directory once, and its end once.
+    private mutating func note(
+        _ concerns: Set<ReportDirectory.Concern>,
+        _ kinds: [ReportDirectory.Concern],
+        as code: StallMonitorError.Code
+    ) {
+        let found = kinds.filter(concerns.contains)
+        guard !found.isEmpty else { return mended(code) }
+        notify(StallMonitorError(code, found.map { $0.advice(for: sink) }.joined(separator: " Also: ")))
+    }
+
+    mutating func notify(_ error: StallMonitorError) {
+        guard reported[error.code] == nil else { return }
+        reported[error.code] = error
+        tell(.fault(error))
+    }
+
+    mutating func mended(_ code: StallMonitorError.Code) {
+        if let error = reported.removeValue(forKey: code) { tell(.mended(error)) }
+    }
+
+    private func detail(of status: ReportWriter.Status) -> String {
+        switch status.waitingReports {
+        case 0: "What comes is kept in memory, and written when \(sink) can be written again."
+        case 1: "1 report of this run waits in memory, and is written when \(sink) can be written again."
+        case let count:
+            "\(count) reports of this run wait in memory, and are written when \(sink) can be written again."
+        }
+    }
+
+    private static func losses(_ count: Int64, _ problem: ReportError?) -> String {
+        let reason = problem?.description ?? "there was no time left, or the disk did not answer"
+        return "\(count) \(count == 1 ? "report is" : "reports are") lost: \(reason)."
+    }
 }

@@ -46,12 +46,12 @@ struct ReportPublisherTests {
 
     @Test("A fault is reported once, and its end once")
     func toldOnce() {
-        var notifier = FaultNotifier(log.handler)
-        notifier.mended(.reportNotWritten)
-        for _ in 0..<3 { notifier.notify(StallMonitorError(.reportNotWritten)) }
-        notifier.notify(StallMonitorError(.reportDirectoryHangs))
-        for _ in 0..<3 { notifier.mended(.reportNotWritten) }
-        notifier.notify(StallMonitorError(.reportNotWritten))
+        var faults = WritingFaults(of: "/nowhere", log.handler)
+        faults.mended(.reportNotWritten)
+        for _ in 0..<3 { faults.notify(StallMonitorError(.reportNotWritten)) }
+        faults.notify(StallMonitorError(.reportDirectoryHangs))
+        for _ in 0..<3 { faults.mended(.reportNotWritten) }
+        faults.notify(StallMonitorError(.reportNotWritten))
         #expect(log.faults.map(\.code) == [.reportNotWritten, .reportDirectoryHangs, .reportNotWritten])
         #expect(log.mended == [.reportNotWritten])
     }
