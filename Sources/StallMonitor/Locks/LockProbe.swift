@@ -15,13 +15,6 @@ struct LockProbe {
     /// No new step is begun after this time.
     private static let budget: Duration = .milliseconds(100)
 
-    /// Searches among the threads of this process.
-    ///
-    /// - Parameter words: Reads memory. Tests replace it by memory that changes meanwhile.
-    init(capturer: StackCapturer, words: ((_ address: UInt, _ count: Int) -> [UInt32]?)? = nil) {
-        threads = LockThreads(capturer: capturer, words: words)
-    }
-
     init(_ threads: LockThreads) { self.threads = threads }
 
     /// What the thread waits for, if it is still in the call in which its stack was captured. Nil otherwise.
