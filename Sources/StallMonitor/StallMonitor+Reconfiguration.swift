@@ -37,8 +37,8 @@ extension StallMonitor {
         let (wanted, errors) = configuration.broughtIntoRange()
         report(errors, engine)
         return settings.withLock { present in
-            let (before, different) = (present, Setting.all.filter { $0.isChanged((present, wanted)) })
-            present.takeLiveSettings(of: wanted)
+            let (before, different) = (present, Setting.all.filter { $0.isChanged(present, wanted) })
+            for setting in different where setting.isLive { setting.copy(&present, wanted) }
             // Under the lock, so that the parts get changes in the order in which they are made.
             if different.contains(where: \.isLive) { engine.adopt(present, insteadOf: before) }
             return ConfigurationChange(
@@ -83,15 +83,6 @@ struct WatchSettings: Sendable {
     var lastResort: LastResort? { abortsAfter.map { LastResort(limit: $0, abortPatience: abortPatience) } }
 }
 
-extension StallMonitor.Configuration {
-    fileprivate mutating func takeLiveSettings(of other: Self) {
-        (rule, repeats, limits, abortsAfter) = (other.rule, other.repeats, other.limits, other.abortsAfter)
-        capturesAllThreads = other.capturesAllThreads
-        countsTracedStalls = other.countsTracedStalls
-        followsLocks = other.followsLocks
-    }
-}
-
 extension StallRule {
     /// The same for a task pool: for a pool in which jobs begin and end, their lengths do not matter.
     var forPools: StallRule { StallRule(tick: tick, ticks: ticks, repeated: nil, congested: nil) }
@@ -106,43 +97,45 @@ extension StallRule {
 
 /// One setting of a configuration.
 private struct Setting: Sendable {
-    typealias Pair = (old: StallMonitor.Configuration, new: StallMonitor.Configuration)
-
     let key: String
     /// Whether it can change while the monitor runs.
     let isLive: Bool
-    let isChanged: @Sendable (Pair) -> Bool
+    let isChanged: @Sendable (_ old: StallMonitor.Configuration, _ new: StallMonitor.Configuration) -> Bool
+    /// Gives the first configuration the second one's value.
+    let copy: @Sendable (inout StallMonitor.Configuration, StallMonitor.Configuration) -> Void
 
-    private static func live(_ key: String, _ isChanged: @escaping @Sendable (Pair) -> Bool) -> Setting {
-        Setting(key: key, isLive: true, isChanged: isChanged)
-    }
-
-    private static func fixed(_ key: String, _ isChanged: @escaping @Sendable (Pair) -> Bool) -> Setting {
-        Setting(key: key, isLive: false, isChanged: isChanged)
+    private init<Value: Equatable & Sendable>(
+        _ key: String,
+        isLive: Bool,
+        _ path: any WritableKeyPath<StallMonitor.Configuration, Value> & Sendable
+    ) {
+        (self.key, self.isLive) = (key, isLive)
+        isChanged = { $0[keyPath: path] != $1[keyPath: path] }
+        copy = { $0[keyPath: path] = $1[keyPath: path] }
     }
 
     static let all: [Setting] = [
-        .live("tickMilliseconds") { $0.old.rule.tick != $0.new.rule.tick },
-        .live("ticks") { $0.old.rule.ticks != $0.new.rule.ticks },
-        .live("repeated") { $0.old.rule.repeated != $0.new.rule.repeated },
-        .live("congested") { $0.old.rule.congested != $0.new.rule.congested },
-        .live("repeats") { $0.old.repeats != $0.new.repeats },
-        .live("limits") { $0.old.limits != $0.new.limits },
-        .live("abortsAfterSeconds") { $0.old.abortsAfter != $0.new.abortsAfter },
-        .live("capturesAllThreads") { $0.old.capturesAllThreads != $0.new.capturesAllThreads },
-        .live("countsTracedStalls") { $0.old.countsTracedStalls != $0.new.countsTracedStalls },
-        .live("followsLocks") { $0.old.followsLocks != $0.new.followsLocks },
-        .fixed("enabled") { $0.old.enabled != $0.new.enabled },
-        .fixed("directory") { $0.old.directory != $0.new.directory },
-        .fixed("memory") { $0.old.memory != $0.new.memory },
-        .fixed("cost") { $0.old.cost != $0.new.cost },
-        .fixed("service") { $0.old.service != $0.new.service },
-        .fixed("ownCode") { $0.old.ownCode != $0.new.ownCode },
-        .fixed("captureSignal") { $0.old.captureSignal != $0.new.captureSignal },
-        .fixed("startupGraceMilliseconds") { $0.old.startupGrace != $0.new.startupGrace },
-        .fixed("keepsLiveRecord") { $0.old.keepsLiveRecord != $0.new.keepsLiveRecord },
-        .fixed("reportsJobsLongerThanMilliseconds") { $0.old.reportsJobsLongerThan != $0.new.reportsJobsLongerThan },
-        .fixed("health") { $0.old.health != $0.new.health },
-        .fixed("metadata") { $0.old.metadata != $0.new.metadata },
+        Setting("tickMilliseconds", isLive: true, \.rule.tick),
+        Setting("ticks", isLive: true, \.rule.ticks),
+        Setting("repeated", isLive: true, \.rule.repeated),
+        Setting("congested", isLive: true, \.rule.congested),
+        Setting("repeats", isLive: true, \.repeats),
+        Setting("limits", isLive: true, \.limits),
+        Setting("abortsAfterSeconds", isLive: true, \.abortsAfter),
+        Setting("capturesAllThreads", isLive: true, \.capturesAllThreads),
+        Setting("countsTracedStalls", isLive: true, \.countsTracedStalls),
+        Setting("followsLocks", isLive: true, \.followsLocks),
+        Setting("enabled", isLive: false, \.enabled),
+        Setting("directory", isLive: false, \.directory),
+        Setting("memory", isLive: false, \.memory),
+        Setting("cost", isLive: false, \.cost),
+        Setting("service", isLive: false, \.service),
+        Setting("ownCode", isLive: false, \.ownCode),
+        Setting("captureSignal", isLive: false, \.captureSignal),
+        Setting("startupGraceMilliseconds", isLive: false, \.startupGrace),
+        Setting("keepsLiveRecord", isLive: false, \.keepsLiveRecord),
+        Setting("reportsJobsLongerThanMilliseconds", isLive: false, \.reportsJobsLongerThan),
+        Setting("health", isLive: false, \.health),
+        Setting("metadata", isLive: false, \.metadata),
     ]
 }
