@@ -63,7 +63,7 @@ struct WatchList {
         guard !watched.isAwake else { return }
         watched.isAwake = true
         if let missed { watched.excludedTime.ignoreMissed(before: missed) }
-        if let time { watched.unparked(at: time) }
+        if let time { watched.policy.unparked(at: time) }
         awake.append(watched)
     }
 

@@ -211,7 +211,7 @@ struct WatchdogState: ~Copyable {
         services.record(selfCheck.step(at: now, tick: tick))
         let excluded = watched.excludedTime.take(at: now, missed: selfCheck.missed, because: selfCheck.reason)
         let late = watched.excludedTime.lastMissed > watched.policy.rule.tick
-        let (_, findings) = watched.look(at: now, late: late, excluded: excluded)
+        let findings = watched.look(at: now, late: late, excluded: excluded)
         watched.follow(findings, at: now, with: &services)
         for finding in findings {
             if case .candidate = finding.decision {

@@ -31,7 +31,7 @@ extension WatchedLoop {
             closeOutsideDelay(services)
             return false
         }
-        dismiss(category, because: kind, at: time)
+        policy.dismiss(category, because: kind, at: time)
         let since = outsideDelay?.since ?? span.earliestStart
         outsideDelay = OutsideDelay(kind: kind, pulse: pulse, since: since, until: time)
         return true
@@ -45,7 +45,7 @@ extension WatchedLoop {
         guard case .loop(let loop) = loop, let found = loop as? any PollingLoop else { return false }
         let isClosed = found.waitSet(inMode: pulse.modeIndex).map(Self.isClosed) ?? false
         guard isClosed || found.hasLostItsSet else { return false }
-        dismiss(.blocked, because: .inWait, at: time)
+        policy.dismiss(.blocked, because: .inWait, at: time)
         return true
     }
 
@@ -63,7 +63,7 @@ extension WatchedLoop {
     func dismissIfInWait(_ stack: StackOutcome, at time: MonotonicInstant, with services: WatchServices) -> Bool {
         guard stack.captured.map(isWait) ?? policy.wasFoundWaiting else { return false }
         services.ledger.update { $0.count(.raced) }
-        dismiss(.blocked, because: .inWait, at: time)
+        policy.dismiss(.blocked, because: .inWait, at: time)
         return true
     }
 
@@ -82,7 +82,7 @@ extension WatchedLoop {
         guard let pulse = stall?.pulse ?? former?.pulse, let kind = stopOfThread(services) else {
             return closeOutsideDelay(services)
         }
-        if let former { exclude(time - former.until, because: kind) }
+        if let former { policy.exclude(time - former.until, because: kind) }
         outsideDelay = OutsideDelay(kind: kind, pulse: pulse, since: former?.since ?? time, until: time)
     }
 

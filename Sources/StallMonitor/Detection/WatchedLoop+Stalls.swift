@@ -57,7 +57,7 @@ extension WatchedLoop {
         noteSample(at: time)
         let stack = pulse.isAtRest ? .raced : services.detection(of: loop, at: place(at: pulse), time)
         if category == .blocked, dismissIfInWait(stack, at: time, with: services) { return }
-        confirm(category)
+        policy.confirm(category)
         begin(category, span, pulse, stack, at: time, with: &services)
     }
 

@@ -13,7 +13,7 @@ final class WatchedLoop {
     let identity: WatchIdentity
     let loop: WatchedThing
     let wakeFlag: WakeFlag
-    private(set) var policy: StallPolicy
+    var policy: StallPolicy
     /// Whether the watchdog looks at it. It does not look while the loop rests and will raise its wake flag.
     var isAwake = false
     /// Since when this watch is paused. The whole monitor may be paused, too.
@@ -67,20 +67,13 @@ final class WatchedLoop {
         loop.heartbeat.pulse.isAtRest ? nil : MonotonicInstant(stamp: loop.heartbeat.turnStamp)
     }
 
-    /// Notes that the watchdog was parked until `time`, so the loop was at rest.
-    func unparked(at time: MonotonicInstant) { policy.unparked(at: time) }
-
     // MARK: - The look
 
     /// Reads the heartbeat and applies the policy. Also requests a stamp of the loop's next transition, so that the end of a
     /// stall is known exactly.
     ///
-    /// - Returns: The loop's state, and what the policy found. A candidate must be confirmed or dismissed before the next look.
-    func look(
-        at time: MonotonicInstant,
-        late: Bool,
-        excluded: ExcludedTime? = nil
-    ) -> (LoopHeartbeat.Pulse, [StallFinding]) {
+    /// - Returns: What the policy found. A candidate must be confirmed or dismissed before the next look.
+    func look(at time: MonotonicInstant, late: Bool, excluded: ExcludedTime? = nil) -> [StallFinding] {
         var look = read(at: time, late: late, excluded: excluded)
         let standsStill =
             look.pulse == lastLook?.pulse && look.callouts == lastLook?.callouts && !look.pulse.isAtRest
@@ -108,7 +101,7 @@ final class WatchedLoop {
             standstill = nil
         }
         lastLook = look
-        return (look.pulse, findings)
+        return findings
     }
 
     private func read(at time: MonotonicInstant, late: Bool, excluded: ExcludedTime?) -> LoopSample {
@@ -149,18 +142,7 @@ final class WatchedLoop {
         }
     }
 
-    // MARK: - The policy's state
-
-    /// The candidate of the latest look is a stall.
-    func confirm(_ category: StallCategory) { policy.confirm(category) }
-
-    /// The candidate of the latest look is not a stall.
-    func dismiss(_ category: StallCategory, because reason: PauseKind, at time: MonotonicInstant) {
-        policy.dismiss(category, because: reason, at: time)
-    }
-
-    /// Excludes a part of the present standstill, whether it is already a stall or not.
-    func exclude(_ time: Duration, because reason: PauseKind) { policy.exclude(time, because: reason) }
+    // MARK: - Starting again
 
     /// Starts again after a time in which nothing was looked at.
     func resume(at time: MonotonicInstant) {

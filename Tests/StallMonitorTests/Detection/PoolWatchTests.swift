@@ -33,8 +33,8 @@ struct PoolDetectionTests {
 
     /// What the look after this many ticks finds. Nothing dismisses a candidate.
     private func look(_ watched: WatchedLoop, after ticks: Int) -> [StallFinding] {
-        let findings = watched.look(at: start + .seconds(50) * ticks + .seconds(40), late: false).1
-        for finding in findings { if case .candidate = finding.decision { watched.confirm(finding.category) } }
+        let findings = watched.look(at: start + .seconds(50) * ticks + .seconds(40), late: false)
+        for finding in findings { if case .candidate = finding.decision { watched.policy.confirm(finding.category) } }
         return findings
     }
 
