@@ -31,9 +31,13 @@ struct Engine: Sendable {
         slowness = ExpectedSlowness(ledger: parts.ledger)
         startup = ExpectedSlowness(kind: .startup, ledger: parts.ledger)
         reporterThread = try MonitorThread(name: "stall-reporter") { Reporter(parts, tell).run() }
-        if configuration.keepsLiveRecord { parts.startRecording() } else { parts.live.close() }
-        if configuration.keepsLiveRecord { ExitNotes.add(parts.live) }
-        let stackSource = parts.makeStackSource()
+        if configuration.keepsLiveRecord {
+            parts.startRecording()
+            ExitNotes.add(parts.live)
+        } else {
+            parts.live.close()
+        }
+        let stackSource = StackSource(signal: configuration.captureSignal) { parts.notices.add(.fault($0)) }
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {
@@ -122,30 +126,20 @@ struct EngineParts: Sendable {
         )
     }
 
-    /// Installs the capture signal. If stacks cannot be taken, this is reported as a fault.
-    func makeStackSource() -> StackSource {
-        var source = StackSource(
-            signal: configuration.captureSignal,
-            followsLocks: configuration.followsLocks
-        ) { notices.add(.fault($0)) }
-        source.capturesAllThreads = configuration.capturesAllThreads
-        return source
-    }
-
     /// Called on the watchdog's thread before it watches anything, because this may wait for the kernel.
     func makeWatchdogState(_ stackSource: StackSource) -> WatchdogState {
         supply.locate()
-        return WatchdogState(
+        var state = WatchdogState(
             notices: notices,
             ledger: ledger,
             stackSource: stackSource,
             wakeFlags: watchdog.wakeFlags,
             costs: makeCostGuard(),
             live: live,
-            countsTraced: configuration.countsTracedStalls,
-            supply: supply,
-            lastResort: WatchSettings(configuration).lastResort
+            supply: supply
         )
+        state.services.adopt(WatchSettings(configuration))
+        return state
     }
 
     func makeCostGuard() -> CostGuard {

@@ -9,15 +9,14 @@ struct StackSource: Sendable {
     /// Nil if stacks cannot be taken, for the reason in `problem`.
     let capturer: StackCapturer?
     /// Whether to find out who holds a lock that a thread waits for.
-    var followsLocks: Bool
+    var followsLocks = true
     private let problem: String
     /// Whether the other threads are captured too when a loop stalls.
     var capturesAllThreads = false
 
     /// Installs the signal's handler. If that is refused, stalls are reported without stacks, and `tell` is called with the
     /// reason.
-    init(signal: Int32, followsLocks: Bool = true, tell: (StallMonitorError) -> Void) {
-        self.followsLocks = followsLocks
+    init(signal: Int32, tell: (StallMonitorError) -> Void) {
         do throws(CaptureError) {
             capturer = try StackCapturer(signal: signal)
             problem = ""

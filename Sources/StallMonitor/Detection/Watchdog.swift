@@ -98,9 +98,7 @@ struct WatchdogState: ~Copyable {
         wakeFlags: WakeFlags,
         costs: CostGuard? = nil,
         live: LiveBoard = LiveBoard(),
-        countsTraced: Bool = false,
-        supply: SupplyLocation = .init(),
-        lastResort: LastResort? = nil
+        supply: SupplyLocation = .init()
     ) {
         self.wakeFlags = wakeFlags
         selfCheck = SelfCheck(at: .now, supply)
@@ -110,9 +108,7 @@ struct WatchdogState: ~Copyable {
             live: live,
             stackSource: stackSource,
             costs: costs ?? CostGuard(limits: .init(), meter: CostMeter(), notices: notices, ledger: ledger),
-            supply: SupplyMeter(location: supply),
-            countsTraced: countsTraced,
-            lastResort: lastResort
+            supply: SupplyMeter(location: supply)
         )
     }
 

@@ -183,7 +183,7 @@ struct WatchServices {
     var costs: CostGuard
     var supply: SupplyMeter
     /// Whether a stall counts even if a tracer is attached to its thread.
-    private(set) var countsTraced: Bool
+    private(set) var countsTraced = false
     /// Nil: no stall ends the process.
     var lastResort: LastResort?
     /// How many stalls have begun: the number of the latest one.
