@@ -6,10 +6,10 @@ package import StallReports
 
 extension Diagnosis {
     /// `in read(2) on descriptor 5 (pipe:[77])`, preceded by a blank. Empty without a call.
-    package static func place(_ site: WaitSite?, _ descriptors: [StallReport.Descriptor]) -> String {
+    static func place(_ site: WaitSite?, _ descriptors: [StallReport.Descriptor]) -> String {
         guard let site else { return "" }
         let name = site.call.name.map { "\($0)(2)" } ?? "system call \(site.call.number)"
-        let path = site.argument("path").map { " of \($0)" } ?? ""
+        let path = site.decoded.argument("path").map { " of \($0)" } ?? ""
         guard let first = descriptors.first else { return " in \(name)\(path)" }
         if descriptors.count > 1, site.call.name?.contains("poll") == true || site.call.name?.contains("select") == true
         {
@@ -22,29 +22,29 @@ extension Diagnosis {
 
     /// The call in which a thread was found in most samples although it did not wait for most of the time: a system call can also
     /// compute.
-    package static func find(_ verdict: Verdict, _ waits: WaitProfile, _ descriptors: [StallReport.Descriptor])
-        -> String
-    {
+    static func find(_ verdict: Verdict, _ waits: WaitProfile, _ descriptors: [StallReport.Descriptor]) -> String {
         guard verdict == .onCPU || verdict == .starved, waits.calling * 2 >= waits.total, let site = waits.longestCall
         else { return "" }
         return " Most samples found it\(place(site, descriptors))."
     }
 
     /// A sentence about calls for which more than the descriptor is known.
-    package static func purpose(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) -> String? {
+    static func purpose(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) -> String? {
         switch site.call.name {
         case "nanosleep", "clock_nanosleep": return sleep(site)
         case "wait4", "waitid": return child(site)
         case "flock", "fcntl": return fileLock(site, descriptors)
         case "connect":
-            guard let peer = site.argument("addr") else { return nil }
+            guard let peer = site.decoded.argument("addr") else { return nil }
             return "The thread waited for \(peer) to accept a connection\(place(site, descriptors))."
         default: return nil
         }
     }
 
     private static func sleep(_ site: WaitSite) -> String? {
-        guard site.argument("flags") != "TIMER_ABSTIME", let time = site.argument("request") else { return nil }
+        guard site.decoded.argument("flags") != "TIMER_ABSTIME", let time = site.decoded.argument("request") else {
+            return nil
+        }
         return "The thread slept\(place(site, [])), for \(time)."
     }
 
@@ -57,10 +57,6 @@ extension Diagnosis {
         guard let holder = descriptors.first?.holder else { return nil }
         return "The thread waited for a file lock that process \(holder.text) holds,\(place(site, descriptors))."
     }
-}
-
-extension WaitSite {
-    fileprivate func argument(_ name: String) -> String? { decoded.argument(name) }
 }
 
 extension StallReport.Descriptor? {
@@ -141,7 +137,7 @@ extension Diagnosis {
         return text
     }
 
-    package static func share(_ window: EvidenceWindow?, _ part: (EvidenceWindow) -> Duration) -> String {
+    static func share(_ window: EvidenceWindow?, _ part: (EvidenceWindow) -> Duration) -> String {
         guard let window, window.length > .zero else { return "some time" }
         let percent = Int(saturating: (100 * (part(window) / window.length)).rounded())
         return "\(min(percent, 100)) % of \(milliseconds(window.length))"
@@ -155,7 +151,7 @@ extension Diagnosis {
             "\(milliseconds(window.runDelay, unit: false)) of \(milliseconds(window.length)) (\(min(percent, 100)) %)"
     }
 
-    package static func milliseconds(_ duration: Duration, unit: Bool = true) -> String {
+    static func milliseconds(_ duration: Duration, unit: Bool = true) -> String {
         "\(duration.nanoseconds / 1_000_000)" + (unit ? " ms" : "")
     }
 

@@ -48,7 +48,7 @@ package struct Diagnosis: Hashable, Sendable {
     private static let hottestMark = ", mostly in "
 
     /// The call that the verdict is about.
-    package static func site(_ verdict: Verdict, _ waits: WaitProfile, _ isRemote: Bool) -> WaitSite? {
+    static func site(_ verdict: Verdict, _ waits: WaitProfile, _ isRemote: Bool) -> WaitSite? {
         isRemote ? waits.longestCall : waits.longestCall(forDisk: verdict == .diskWait)
     }
 
@@ -95,7 +95,7 @@ extension Diagnosis {
     /// | waiting | never found asleep, half of the time stolen by the hypervisor | starved |
     /// | waiting | never found asleep, page faults that read a disk | disk_wait |
     /// | waiting | none of these | unknown |
-    package static func verdict(
+    static func verdict(
         _ window: EvidenceWindow?,
         _ state: Character?,
         _ waits: WaitProfile,

@@ -4,8 +4,8 @@ struct CallSignature: Hashable, Sendable {
     /// In the order of the registers. Nil for an argument of no interest, such as a buffer's address.
     let parameters: [Parameter?]
 
-    package struct Parameter: Hashable, Sendable {
-        package let name: String
+    struct Parameter: Hashable, Sendable {
+        let name: String
         let form: Form
     }
 
@@ -30,7 +30,7 @@ struct CallSignature: Hashable, Sendable {
     }
 
     /// The signature of a call. Nil if it is not in the table.
-    package static func of(_ call: String) -> CallSignature? { table[call] }
+    static func of(_ call: String) -> CallSignature? { table[call] }
 
     private static let table: [String: CallSignature] = {
         let lines = text.description.split(separator: "\n").map { $0.split(separator: " ") }
@@ -40,7 +40,7 @@ struct CallSignature: Hashable, Sendable {
     }()
 
     /// How many calls are known.
-    package static var count: Int { table.count }
+    static var count: Int { table.count }
 
     /// - Parameter words: `name:form`, or `-`. The form may be left out if the name determines it.
     private init(_ words: ArraySlice<Substring>) {
@@ -71,7 +71,7 @@ struct CallSignature: Hashable, Sendable {
 
 extension CallSignature {
     /// From the calls' manual pages, section 2. `-` means an argument that is left out.
-    package static let text: StaticString = """
+    static let text: StaticString = """
         read fd - count
         write fd - count
         readv fd - iovcnt

@@ -120,9 +120,9 @@ struct FlagNames: Hashable, Sendable {
     private let silent: UInt
 
     private struct Name: Hashable, Sendable {
-        package let value: UInt
+        let value: UInt
         let mask: UInt
-        package let name: String
+        let name: String
     }
 
     private init(bits: KeyValuePairs<UInt, String>, silent: UInt = 0) {
@@ -146,7 +146,7 @@ struct FlagNames: Hashable, Sendable {
     }
 
     /// `O_WRONLY|O_CREAT`, unknown bits in hexadecimal. Empty when no bit is set.
-    package func text(_ value: UInt) -> String {
+    func text(_ value: UInt) -> String {
         guard areBits else { return names.first { $0.value == value }?.name ?? "\(value)" }
         var rest = value & ~silent
         if rest == 0 { return names.first { $0.value == 0 }?.name ?? "" }
@@ -160,7 +160,7 @@ struct FlagNames: Hashable, Sendable {
     }
 
     /// Keyed by the names of the forms in the table of calls.
-    package static let named: [String: FlagNames] = [
+    static let named: [String: FlagNames] = [
         "flock": FlagNames(bits: [1: "LOCK_SH", 2: "LOCK_EX", 8: "LOCK_UN", 4: "LOCK_NB"]),
         "open": open,
         "fcntl": FlagNames(values: [

@@ -2,7 +2,7 @@
 struct SocketAddress: Hashable, Sendable {
     /// `10.0.0.7:5432`, `[::1]:80`, a path, or `@` and an abstract name. Nil for an address without a name, and for other
     /// families.
-    package let text: String?
+    let text: String?
 
     init?(at address: UInt, length: Int, _ read: (UInt, Int) -> [UInt8]?) {
         guard address != 0, length >= 2, let bytes = read(address, min(length, 110)) else { return nil }
@@ -55,7 +55,7 @@ enum CText {
     private static let limit = 512
 
     /// A path that ends in a zero byte. The next page may not be readable, so the rest of the present page is read first.
-    package static func path(at address: UInt, _ read: (UInt, Int) -> [UInt8]?) -> String? {
+    static func path(at address: UInt, _ read: (UInt, Int) -> [UInt8]?) -> String? {
         guard address != 0 else { return nil }
         var text: [UInt8] = []
         var next = address

@@ -104,15 +104,15 @@ extension MountTable.Mount {
 /// The mounted file systems, from `/proc/self/mountinfo` (proc(5)). Pure.
 struct MountTable: Hashable, Sendable {
     struct Mount: Hashable, Sendable {
-        package var id: Int
+        var id: Int
         /// The directory of the file system that is mounted.
         var root: String
         /// Where it is mounted.
-        package var point: String
+        var point: String
         /// `ext4`, `nfs4`, `fuse.sshfs`.
-        package var type: String
+        var type: String
         /// The file system's own options.
-        package var options: String
+        var options: String
     }
 
     var mounts: [Mount]
@@ -134,7 +134,7 @@ struct MountTable: Hashable, Sendable {
         }
     }
 
-    package func type(of id: Int) -> String? { mounts.last { $0.id == id }?.type }
+    func type(of id: Int) -> String? { mounts.last { $0.id == id }?.type }
 
     /// Whether a file system of that type depends on another machine, or on a process of this one.
     static func isRemote(_ type: String) -> Bool {

@@ -88,9 +88,9 @@ struct DescriptorInfo: Hashable, Sendable {
     /// The mount that a file is on: the first field of `/proc/self/mountinfo`.
     var mount: Int?
     /// A pidfd's process; −1 once it has been waited for.
-    package var process: Int32?
+    var process: Int32?
     /// An eventfd's count.
-    package var count: UInt64?
+    var count: UInt64?
     /// Nanoseconds until a timerfd expires; 0 for one that is not set.
     var timerNanoseconds: Int64?
 

@@ -112,8 +112,8 @@ package struct WaitProfile: Hashable, Sendable {
     private(set) var calls: [Call] = []
 
     struct Call: Hashable, Sendable {
-        package var site: WaitSite
-        package var span: Duration
+        var site: WaitSite
+        var span: Duration
     }
 
     /// One place, and the time that it represents.
