@@ -39,6 +39,11 @@ enum SystemCallNumbering: Sendable {
 }
 
 extension SystemCall {
+    /// The numbers that calls with these names have on this architecture.
+    package static func numbers(of names: Set<String>) -> [Int] {
+        (0..<600).filter { name(of: $0).map(names.contains) == true }
+    }
+
     static func name(of number: Int, in numbering: SystemCallNumbering? = .own) -> String? {
         for block in blocks(of: numbering) where number >= block.first && number - block.first < block.names.count {
             return block.names[number - block.first]

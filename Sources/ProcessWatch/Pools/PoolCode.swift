@@ -51,9 +51,7 @@ struct PoolCode: Hashable, Sendable {
     }
 
     /// A stopped thread continues its wait by restart_syscall(2), with the arguments of the first call in its registers.
-    private static let waits = Set(
-        (0..<600).filter { ["futex", "restart_syscall"].contains(SystemCall(number: $0, arguments: []).name) }
-    )
+    private static let waits = Set(SystemCall.numbers(of: ["futex", "restart_syscall"]))
 
     /// The frame that has called the job, if the stack is that of a worker at a job of the pool. Only libdispatch's functions may be between
     /// the worker's first and the job: a block of some queue that runs a job itself belongs to no pool.

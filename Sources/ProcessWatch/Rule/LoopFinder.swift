@@ -13,12 +13,9 @@ struct WaitCalls: Hashable, Sendable {
     static let native = WaitCalls()
 
     private init() {
-        func numbers(_ names: Set<String>) -> Set<Int> {
-            Set((0..<600).filter { SystemCall(number: $0, arguments: []).name.map(names.contains) == true })
-        }
-        onDescriptor = numbers(["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter"])
-        onList = numbers(["poll", "ppoll", "select", "pselect6"])
-        restarts = numbers(["restart_syscall"])
+        onDescriptor = Set(SystemCall.numbers(of: ["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter"]))
+        onList = Set(SystemCall.numbers(of: ["poll", "ppoll", "select", "pselect6"]))
+        restarts = Set(SystemCall.numbers(of: ["restart_syscall"]))
     }
 
     /// Whether it is the call with which the kernel continues a timed wait after a stop.

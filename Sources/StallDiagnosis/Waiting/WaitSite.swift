@@ -52,9 +52,7 @@ package struct WaitSite: Hashable, Sendable {
     }
 
     /// The calls that restart_syscall(2) continues, by their numbers on this architecture.
-    private static let continuing = (0..<600).filter {
-        ["clock_nanosleep", "futex", "nanosleep", "poll"].contains(SystemCall(number: $0, arguments: []).name)
-    }
+    private static let continuing = SystemCall.numbers(of: ["clock_nanosleep", "futex", "nanosleep", "poll"])
 
     /// Words in the names of the C library's wrappers.
     private static let continuedNames: [(part: String, call: String)] = [
