@@ -334,3 +334,11 @@ struct ThreadEvidenceTests {
         #expect(ThreadEvidence.read(threadID: -1) == nil)
     }
 }
+
+extension WaitSite {
+    /// A site of which nothing is read.
+    init(call: SystemCall, state: Character?, decoded: DecodedCall, descriptors: [DescriptorReading] = []) {
+        self.init(SystemCall(number: -1, arguments: []), state: state) { _, _ in nil }
+        (self.call, self.decoded, self.descriptors) = (call, decoded, descriptors)
+    }
+}

@@ -69,15 +69,6 @@ package struct WaitSite: Hashable, Sendable {
         }
     }
 
-    package init(
-        call: SystemCall,
-        state: Character? = "S",
-        decoded: DecodedCall,
-        descriptors: [DescriptorReading] = []
-    ) {
-        (self.call, self.state, self.decoded, self.descriptors) = (call, state, decoded, descriptors)
-    }
-
     /// Whether it waits for a disk, by the call and the thread's state.
     var isForDisk: Bool {
         let name = call.name ?? ""
