@@ -170,7 +170,7 @@ private struct KnownStacks {
             // For a pool, one of several stacks does not identify the stall.
             guard observation.pool == nil, let stack = observation.stack.captured else { return nil }
             kind = observation.kind
-            addresses = stack.frames.map(\.address) + (stack.asyncCallers?.addresses ?? [])
+            addresses = stack.addresses
         }
     }
 

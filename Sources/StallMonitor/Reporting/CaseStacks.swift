@@ -136,9 +136,7 @@ struct SymbolicatedStacks {
         let captured = samples.map(\.stack) + companions.compactMap(\.captured)
         let resolution = name(captured.flatMap(\.resolvableAddresses))
         problems = resolution.problems
-        modules = resolution.modules.map {
-            .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase)))
-        }
+        modules = resolution.modules.map { StallReport.Module($0) }
         var maker = StackMaker(resolution, clock: clock, isOwn: isOwn)
         let all = samples.weighted.map { sample, span in
             var stack = maker.stack(sample.stack, pool.thread(of: sample) ?? thread, sample.time)

@@ -37,12 +37,25 @@ struct StackMaker {
 
 extension CapturedStack {
     /// The addresses of the frames, then of the awaiting functions.
-    var resolvableAddresses: [ResolvableAddress] {
-        frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
-            + awaiting.map { ResolvableAddress(address: $0, kind: .resumption) }
-    }
+    var addresses: [UInt] { frames.map(\.address) + (asyncCallers?.addresses ?? []) }
 
-    fileprivate var awaiting: [UInt] { asyncCallers?.addresses ?? [] }
+    /// The same, to be looked up.
+    var resolvableAddresses: [ResolvableAddress] {
+        frames.map(\.resolvableAddress)
+            + (asyncCallers?.addresses ?? []).map { ResolvableAddress(address: $0, kind: .resumption) }
+    }
+}
+
+extension CapturedStack.Frame {
+    package var resolvableAddress: ResolvableAddress {
+        ResolvableAddress(address: address, isReturnAddress: found != .register)
+    }
+}
+
+extension StallReport.Module {
+    package init(_ module: LoadedModule) {
+        self.init(path: module.path, buildID: module.buildID, loadBase: Address(UInt64(module.loadBase)))
+    }
 }
 
 extension StallReport.Stack {
@@ -137,11 +150,8 @@ extension SymbolicatedStacks {
         name: ([ResolvableAddress]) -> Resolution,
         isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
-        let addresses = others.groups.flatMap(\.stack.frames).map {
-            ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register)
-        }
-        let resolution = name(addresses)
-        let places = resolution.modules.map { place(of: $0) }
+        let resolution = name(others.groups.flatMap(\.stack.frames).map(\.resolvableAddress))
+        let places = resolution.modules.map { place(of: StallReport.Module($0)) }
         var names = resolution.frames[...]
         for group in others.groups {
             let own = names.prefix(group.stack.frames.count)
@@ -166,12 +176,7 @@ extension SymbolicatedStacks {
     }
 
     /// The index of the module in the report. Adds it if it is new.
-    private mutating func place(of loaded: LoadedModule) -> Int {
-        let module = StallReport.Module(
-            path: loaded.path,
-            buildID: loaded.buildID,
-            loadBase: Address(UInt64(loaded.loadBase))
-        )
+    private mutating func place(of module: StallReport.Module) -> Int {
         if let known = modules.firstIndex(of: module) { return known }
         modules.append(module)
         return modules.count - 1

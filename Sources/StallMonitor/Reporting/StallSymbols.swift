@@ -42,9 +42,7 @@ struct StallSymbols {
     func settled(_ sample: StackSample, in process: OutsideProcess?) -> StackSample {
         guard let site = sample.site, !site.continued.isEmpty else { return sample }
         var sample = sample
-        let innermost = sample.stack.frames.prefix(3).map {
-            ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register)
-        }
+        let innermost = sample.stack.frames.prefix(3).map(\.resolvableAddress)
         let names = (process?.symbolicator ?? symbolicator).resolve(innermost)
         sample.site = site.settled(by: names.frames.compactMap(\.symbol))
         return sample

@@ -80,7 +80,7 @@ package final class OutsideProcess: Sendable {
 
     /// The stack gets its names later, when the process may have ended.
     private func remember(_ stack: CapturedStack) {
-        symbolicator.remember(stack.frames.map(\.address) + (stack.asyncCallers?.addresses ?? []))
+        symbolicator.remember(stack.addresses)
     }
 
     /// Takes the stack of a thread that may own a lock.

@@ -144,7 +144,7 @@ struct SampleNames {
     private mutating func resolve(_ frames: [CapturedStack.Frame], _ awaiting: [UInt]) {
         guard !frames.isEmpty || !awaiting.isEmpty else { return }
         let resolved = symbolicator.resolve(
-            frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
+            frames.map(\.resolvableAddress)
                 + awaiting.map { ResolvableAddress(address: $0, kind: .resumption) },
             budget: .tool
         )
@@ -174,12 +174,6 @@ struct SampleNames {
 extension StallReport.Thread {
     init(_ thread: ProcessThread) {
         self.init(id: thread.threadID, name: thread.name, state: thread.state.map(String.init))
-    }
-}
-
-extension StallReport.Module {
-    init(_ module: LoadedModule) {
-        self.init(path: module.path, buildID: module.buildID, loadBase: Address(UInt64(module.loadBase)))
     }
 }
 
