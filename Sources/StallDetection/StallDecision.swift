@@ -13,13 +13,6 @@ package struct StallFinding: Hashable, Sendable {
     package var category: StallCategory
     package var decision: StallDecision
 
-    package init(category: StallCategory, decision: StallDecision) {
-        self.category = category
-        self.decision = decision
-    }
-}
-
-extension StallFinding {
     /// Whether it ends a confirmed stall.
     package var endsStall: Bool { if case .ended = decision { true } else { false } }
 
