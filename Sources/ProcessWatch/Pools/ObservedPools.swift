@@ -1,5 +1,7 @@
 import RunLoopKit
+import StackCapture
 import StallMonitor
+import Symbolication
 
 /// The task pools of one process, for as long as it runs one program. Confined to the watcher's thread.
 final class ObservedPools {
@@ -86,5 +88,89 @@ final class ObservedPools {
 
     private func workers(of pool: ObservedPool) -> [ObservedWorker] {
         workers.values.filter { $0.priority == pool.priority }
+    }
+}
+
+/// Where the code of Swift's task pools is in a process. Its workers are threads of libdispatch, which call a function of Swift's runtime for
+/// each job.
+struct PoolCode: Hashable, Sendable {
+    /// The runtime's function that runs a job. It is entered once for each.
+    let job: Range<UInt>
+    /// The function that a worker runs from its start to its end.
+    private let worker: Range<UInt>
+    /// The function that runs an item of a concurrent queue. Swift's pool is such a queue.
+    private let item: Range<UInt>
+    /// libdispatch's code and data.
+    private let dispatch: Range<UInt>
+
+    /// The result of a search.
+    enum Search: Hashable, Sendable {
+        case found(PoolCode)
+        /// The process has no task pool.
+        case absent
+        /// It has one, but its libdispatch has no symbol table, so its stacks cannot be understood.
+        case nameless
+    }
+
+    private static let (jobName, workerName, itemName) = (
+        "swift_job_run", "_dispatch_worker_thread", "_dispatch_async_redirect_invoke"
+    )
+
+    /// - Parameter isLinkedIn: whether to look in the program's own file, too. Its symbol table may be large.
+    static func search(in process: OutsideProcess, isLinkedIn: Bool) -> Search {
+        func look(_ names: Set<String>, _ library: String) -> [String: FunctionPlace] {
+            let found = process.functions(names, inModule: library)
+            return found.isEmpty && isLinkedIn ? process.functions(names, inModule: nil) : found
+        }
+        guard let job = look([jobName], "libswift_Concurrency")[jobName] else { return .absent }
+        let dispatch = look([workerName, itemName], "libdispatch")
+        guard let worker = dispatch[workerName], let item = dispatch[itemName] else { return .nameless }
+        return .found(.init(job: job.range, worker: worker.range, item: item.range, dispatch: worker.module))
+    }
+
+    init(job: Range<UInt>, worker: Range<UInt>, item: Range<UInt>, dispatch: Range<UInt>) {
+        (self.job, self.worker, self.item, self.dispatch) = (job, worker, item, dispatch)
+    }
+
+    /// Whether a worker waits for its next job there. The workers of a pool share a semaphore, which is in libdispatch's own data, unlike any
+    /// lock or semaphore for which a job waits.
+    func isRest(_ position: ThreadPosition) -> Bool {
+        guard case .calling(let wait) = position, Self.waits.contains(wait.call) else { return false }
+        return dispatch.contains(UInt(truncatingIfNeeded: wait.argument))
+    }
+
+    /// A stopped thread continues its wait by restart_syscall(2), with the arguments of the first call in its registers.
+    private static let waits = Set(SystemCall.numbers(of: ["futex", "restart_syscall"]))
+
+    /// The frame that has called the job, if the stack is that of a worker at a job of the pool. Only libdispatch's functions may be between
+    /// the worker's first and the job: a block of some queue that runs a job itself belongs to no pool.
+    func caller(ofJobIn stack: CapturedStack) -> Int? {
+        let addresses = stack.frames.map { $0.found == .register ? $0.address : $0.address &- 1 }
+        guard let first = addresses.lastIndex(where: worker.contains),
+            let job = addresses[..<first].lastIndex(where: job.contains)
+        else { return nil }
+        let between = addresses[(job + 1)...first]
+        guard between.allSatisfy(dispatch.contains), between.contains(where: item.contains) else { return nil }
+        return job + 1
+    }
+}
+
+/// The task pool of one priority, known by the names that libdispatch gives to its workers.
+struct PoolPriority: Hashable, Sendable {
+    /// As in the reports of a monitor inside the process.
+    let label: String
+
+    /// By the ends of the queues' names. The kernel keeps 15 characters of a thread's name, and libdispatch passes the last ones. Workers of the
+    /// queues that end in `overcommit` serve serial queues.
+    private static let labels = [
+        ".background-qos": "background-priority tasks", "oot.utility-qos": "low-priority tasks",
+        "oot.default-qos": "medium-priority tasks", "r-initiated-qos": "high-priority tasks",
+        "interactive-qos": "user-interactive-priority tasks",
+    ]
+
+    /// Nil if the thread is no worker of such a pool.
+    init?(ofThreadNamed name: String) {
+        guard let label = Self.labels[name] else { return nil }
+        self.label = label
     }
 }
