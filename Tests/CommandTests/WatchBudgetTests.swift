@@ -26,8 +26,11 @@ struct WatchBudgetTests {
         defer { reporter.close() }
         /// Why no stack was taken; nil if one was.
         func refusal() throws -> String? {
-            switch reporter.capture(target.processID, of: process, within: .seconds(5), isSample: false) {
-            case .taken: return nil
+            let outcome = reporter.capture(target.processID, of: process, within: .seconds(5), isSample: false) { _ in
+                .raced
+            }
+            switch outcome {
+            case .taken, .raced: return nil
             case .refused(let reason): return reason
             case .failed(let error): throw error
             }

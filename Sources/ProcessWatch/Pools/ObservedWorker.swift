@@ -94,22 +94,19 @@ final class ObservedWorker {
 
     /// Takes the stack, and finds out whether the worker is at a job.
     ///
-    /// - Returns: nil for the stack of a worker that is at something else, or at another job by now.
-    func capture(_ context: WatchContext, within patience: Duration, isSample: Bool) -> OutsideStack? {
-        let outcome = context.reporter.capture(threadID, of: context.process, within: patience, isSample: isSample)
-        switch outcome {
-        case .failed(let error): return .failed(error)
-        case .refused(let reason): return .refused(reason)
-        case .taken(let stack):
-            guard !hasMoved else { return nil }
+    /// - Returns: `raced` for the stack of a worker that is at something else, or at another job by now.
+    func capture(_ context: WatchContext, within patience: Duration, isSample: Bool) -> OutsideStack {
+        let process = context.process
+        return context.reporter.capture(threadID, of: process, within: patience, isSample: isSample) { stack in
+            guard !hasMoved else { return .raced }
             guard let frame = code.caller(ofJobIn: stack) else {
                 // If it is just between two jobs, the breakpoint or the next look will show that.
                 if stack.isComplete { rule.saw(.other) }
-                return nil
+                return .raced
             }
             hasRunJobs = true
             if rule.job?.shows == nil { noteJob(stack, frame, context) }
-            var sample = context.process.sample(stack, ofThread: threadID, at: .now, loopFrame: frame)
+            var sample = process.sample(stack, ofThread: threadID, at: .now, loopFrame: frame)
             sample.threadID = threadID
             return .taken(sample)
         }

@@ -167,18 +167,15 @@ final class ObservedLoop {
         isSample: Bool = false
     ) -> Capture {
         pace.note(time)
-        switch context.reporter.capture(threadID, of: context.process, within: patience, isSample: isSample) {
-        case .failed(let error): return (.failed(error), .unknown)
-        case .refused(let reason): return (.refused(reason), .unknown)
-        case .taken(let stack):
-            let finding = rest.find(in: stack)
+        var finding = RestStack.Finding.unknown
+        let process = context.process
+        let outcome = context.reporter.capture(threadID, of: process, within: patience, isSample: isSample) { stack in
+            finding = rest.find(in: stack)
             // The loop has turned, so the stack does not show the stall.
-            if finding == .inWait { return (.raced, finding) }
-            return (
-                .taken(context.process.sample(stack, ofThread: threadID, at: .now, loopFrame: finding.loopFrame)),
-                finding
-            )
+            if finding == .inWait { return .raced }
+            return .taken(process.sample(stack, ofThread: threadID, at: .now, loopFrame: finding.loopFrame))
         }
+        return (outcome, finding)
     }
 
     private func keepSample(_ time: MonotonicInstant, _ context: WatchContext) {

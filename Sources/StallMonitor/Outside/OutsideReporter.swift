@@ -1,5 +1,5 @@
 import RunLoopKit
-import StackCapture
+package import StackCapture
 import StallDetection
 import StallDiagnosis
 package import StallReports
@@ -163,12 +163,14 @@ extension OutsideReporter {
     /// - Parameters:
     ///   - patience: How long the capture may take.
     ///   - isSample: Whether it is one of several samples, which are given up first.
+    ///   - judge: What the stack shows.
     package func capture(
         _ threadID: Int32,
         of process: OutsideProcess,
         within patience: Duration,
-        isSample: Bool
-    ) -> OutsideCapture {
+        isSample: Bool,
+        _ judge: (CapturedStack) -> OutsideStack
+    ) -> OutsideStack {
         let refusal = costs.withLock { costs in
             costs.permits(isSample ? .sample : .detection, at: .now) ? nil : costs.refusal
         }
@@ -179,7 +181,7 @@ extension OutsideReporter {
             (try? $0.get()).map { [$0.cost] } ?? []
         }
         switch result {
-        case .success(let stack): return .taken(stack)
+        case .success(let stack): return judge(stack)
         case .failure(let error): return .failed(error)
         }
     }

@@ -78,21 +78,13 @@ package struct OutsidePool: Sendable {
     package static let (workerLimit, sampleLimit) = (PoolObservation.workerLimit, PoolObservation.sampleLimit)
 }
 
-/// The result of a capture.
-package enum OutsideCapture: Sendable {
-    case taken(CapturedStack)
-    case failed(CaptureError)
-    /// The budget is used up. The text says so.
-    case refused(String)
-}
-
 /// The result of taking a stack.
 package enum OutsideStack: Sendable {
     case taken(StackSample)
     case failed(CaptureError)
     /// The budget is used up. The text says so.
     case refused(String)
-    /// The loop had turned before the stack was taken.
+    /// The loop had turned, or the worker had left its job, before the stack was taken.
     case raced
 
     var sample: StackSample? { if case .taken(let sample) = self { sample } else { nil } }
