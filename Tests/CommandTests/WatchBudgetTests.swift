@@ -30,8 +30,8 @@ struct WatchBudgetTests {
                 .raced
             }
             switch outcome {
-            case .taken, .raced: return nil
-            case .refused(let reason): return reason
+            case .captured, .raced: return nil
+            case .unavailable(let reason): return reason
             case .failed(let error): throw error
             }
         }

@@ -70,7 +70,7 @@ final class ObservedPool {
         for worker in unseen.prefix(OutsidePool.workerLimit) {
             guard let observed = workers.first(where: { $0.threadID == worker.threadID }) else { continue }
             let stack = observed.capture(context, within: .milliseconds(20), isSample: true)
-            if case .taken(let sample) = stack, samples.count < OutsidePool.sampleLimit { samples.append(sample) }
+            if case .captured(let sample) = stack, samples.count < OutsidePool.sampleLimit { samples.append(sample) }
         }
     }
 
@@ -141,7 +141,7 @@ final class ObservedPool {
         pace.note(time)
         for member in members.prefix(OutsidePool.sampleLimit) {
             guard let worker = workers.first(where: { $0.threadID == member.threadID }),
-                case .taken(let sample) = worker.capture(context, within: .milliseconds(20), isSample: true)
+                case .captured(let sample) = worker.capture(context, within: .milliseconds(20), isSample: true)
             else { continue }
             context.reporter.add(sample, to: number)
         }

@@ -108,7 +108,7 @@ final class ObservedWorker {
             if rule.job?.shows == nil { noteJob(stack, frame, context) }
             var sample = process.sample(stack, ofThread: threadID, at: .now, loopFrame: frame)
             sample.threadID = threadID
-            return .taken(sample)
+            return .captured(sample)
         }
     }
 

@@ -173,20 +173,20 @@ final class ObservedLoop {
             finding = rest.find(in: stack)
             // The loop has turned, so the stack does not show the stall.
             if finding == .inWait { return .raced }
-            return .taken(process.sample(stack, ofThread: threadID, at: .now, loopFrame: finding.loopFrame))
+            return .captured(process.sample(stack, ofThread: threadID, at: .now, loopFrame: finding.loopFrame))
         }
         return (outcome, finding)
     }
 
     private func keepSample(_ time: MonotonicInstant, _ context: WatchContext) {
-        guard case .taken(let sample) = capture(time, context, isSample: true).outcome else { return }
+        guard case .captured(let sample) = capture(time, context, isSample: true).outcome else { return }
         samples.append(sample)
         row.keep(sample, context.reporter)
     }
 
     private func locate(_ time: MonotonicInstant, _ context: WatchContext) {
         let (outcome, finding) = capture(time, context)
-        if case .taken(let sample) = outcome { samples.append(sample) }
+        if case .captured(let sample) = outcome { samples.append(sample) }
         switch finding {
         case .inWait:
             for order in rule.foundInWait(at: time) { carryOut(order, time, LoopFinder(isMainThread: false), context) }
@@ -233,7 +233,7 @@ final class ObservedLoop {
         stall = (number, times)
         context.reporter.see(number, times)
         if pace.isDue(at: time, context.rule.tick),
-            case .taken(let sample) = capture(time, context, isSample: true).outcome
+            case .captured(let sample) = capture(time, context, isSample: true).outcome
         {
             context.reporter.add(sample, to: number)
         }

@@ -101,16 +101,8 @@ extension PoolObservation {
         evidence: EvidenceWindow?,
         site: (CapturedStack) -> WaitSite?
     ) {
-        var worker = Worker(job: job, evidence: evidence)
-        switch outcome {
-        case .captured(let stack):
-            stacks.append(
-                StackSample(time: .now, stack: stack, threadID: job.threadID, site: site(stack), span: tick)
-            )
-        case .failed(let error): worker.problem = error.description
-        case .raced: worker.problem = "The job was over before it was looked at."
-        case .unavailable(let reason): worker.problem = reason
-        }
-        workers.append(worker)
+        workers.append(Worker(job: job, evidence: evidence, problem: outcome.problem(raced: Worker.gone)))
+        guard let stack = outcome.captured else { return }
+        stacks.append(StackSample(time: .now, stack: stack, threadID: job.threadID, site: site(stack), span: tick))
     }
 }

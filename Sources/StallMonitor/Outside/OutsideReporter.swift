@@ -174,7 +174,7 @@ extension OutsideReporter {
         let refusal = costs.withLock { costs in
             costs.permits(isSample ? .sample : .detection, at: .now) ? nil : costs.refusal
         }
-        if let refusal { return .refused(refusal) }
+        if let refusal { return .unavailable(refusal) }
         let result = parts.meter.measure {
             process.sampler.capture(threadID: threadID, within: patience)
         } costs: {

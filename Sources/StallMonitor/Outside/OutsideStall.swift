@@ -1,5 +1,4 @@
 package import RunLoopKit
-package import StackCapture
 package import StallDetection
 package import StallDiagnosis
 package import StallReports
@@ -78,17 +77,8 @@ package struct OutsidePool: Sendable {
     package static let (workerLimit, sampleLimit) = (PoolObservation.workerLimit, PoolObservation.sampleLimit)
 }
 
-/// The result of taking a stack.
-package enum OutsideStack: Sendable {
-    case taken(StackSample)
-    case failed(CaptureError)
-    /// The budget is used up. The text says so.
-    case refused(String)
-    /// The loop had turned, or the worker had left its job, before the stack was taken.
-    case raced
-
-    var sample: StackSample? { if case .taken(let sample) = self { sample } else { nil } }
-}
+/// The stack of a thread of another process, or why there is none.
+package typealias OutsideStack = CaptureOutcome<StackSample>
 
 /// How a stall ended.
 package enum OutsideEnd: Hashable, Sendable {
@@ -112,7 +102,7 @@ extension StallObservation {
         of process: OutsideProcess,
         _ meter: CostMeter
     ) {
-        let sample = stall.pool == nil ? stall.stack.sample : nil
+        let sample = stall.pool == nil ? stall.stack.captured : nil
         let lock = meter.measure {
             sample.flatMap { process.lock(holding: stall.threadID, $0.stack) }
         } costs: {
@@ -157,13 +147,9 @@ extension PoolObservation {
         self.init(width: pool.width, running: pool.workers.count, waiting: nil, workers: [], stacks: [], locks: [])
         for worker in pool.workers {
             let window = worker.account.flatMap { process.window(since: $0, threadID: worker.threadID, at: stall) }
-            var row = Worker(job: .init(threadID: worker.threadID, since: worker.since), evidence: window)
-            if let sample = worker.stack.sample {
-                stacks.append(sample)
-            } else {
-                row.problem = worker.stack.problem
-            }
-            workers.append(row)
+            let job = TaskPoolHeartbeat.RunningJob(threadID: worker.threadID, since: worker.since)
+            workers.append(Worker(job: job, evidence: window, problem: worker.stack.problem(raced: Worker.gone)))
+            if let sample = worker.stack.captured { stacks.append(sample) }
         }
         // Only for the first workers, because each search takes time.
         let first = stacks.prefix(Self.sampleLimit)
@@ -175,25 +161,13 @@ extension PoolObservation {
     }
 }
 
-extension OutsideStack {
-    /// Why there is no stack.
-    fileprivate var problem: String? {
-        switch self {
-        case .taken: nil
-        case .failed(let error): error.description
-        case .refused(let reason): reason
-        case .raced: "The job was over before it was looked at."
-        }
-    }
-}
-
 extension StackOutcome {
     fileprivate init(_ stack: OutsideStack) {
         switch stack {
-        case .taken(let sample): self = .captured(sample.stack)
+        case .captured(let sample): self = .captured(sample.stack)
         case .failed(let error): self = .failed(error)
-        case .refused(let reason): self = .unavailable(reason)
         case .raced: self = .raced
+        case .unavailable(let reason): self = .unavailable(reason)
         }
     }
 }

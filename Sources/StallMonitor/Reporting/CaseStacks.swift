@@ -77,12 +77,8 @@ extension StallReport.Stack {
     /// A placeholder for a stack that could not be taken.
     fileprivate static func missing(_ stall: StallObservation, _ thread: StallReport.Thread) -> Self {
         let reason =
-            switch stall.stack {
-            case .captured: "The stack was empty."
-            case .failed(let error): error.description
-            case .raced: "The stall was over before it was looked at: the loop had moved on."
-            case .unavailable(let reason): reason
-            }
+            stall.stack.problem(raced: "The stall was over before it was looked at: the loop had moved on.")
+            ?? "The stack was empty."
         let time = stall.clock.time(of: stall.detectedAt)
         return .init(thread: thread, capturedAt: time, complete: false, error: reason)
     }

@@ -1,5 +1,5 @@
 import RunLoopKit
-import StackCapture
+package import StackCapture
 import StallDetection
 import StallDiagnosis
 import StallReports
@@ -76,26 +76,42 @@ extension StallObservation {
     }
 }
 
-/// The stalled thread's stack, or why there is none.
-enum StackOutcome: Sendable {
-    case captured(CapturedStack)
+/// A thread's stack, or why there is none.
+package enum CaptureOutcome<Stack: Sendable>: Sendable {
+    case captured(Stack)
     case failed(CaptureError)
-    /// The loop moved on before or while its stack was taken. A stack that was taken shows something else, and is discarded.
+    /// The loop moved on, or the worker left its job, before or while the stack was taken. A stack that was taken shows something else,
+    /// and is discarded.
     case raced
-    /// Stacks cannot be taken, or the thread is unknown.
+    /// Stacks cannot be taken, the budget is used up, or the thread is unknown. The text says so.
     case unavailable(String)
 
-    init(_ result: Result<CapturedStack, CaptureError>) {
+    init(_ result: Result<Stack, CaptureError>) {
         switch result {
         case .success(let stack): self = .captured(stack)
         case .failure(let error): self = .failed(error)
         }
     }
 
-    var captured: CapturedStack? {
+    var captured: Stack? {
         if case .captured(let stack) = self { stack } else { nil }
     }
+
+    /// Why there is no stack. Nil if there is one.
+    ///
+    /// - Parameter raced: The reason if the outcome is `raced`.
+    func problem(raced: String) -> String? {
+        switch self {
+        case .captured: nil
+        case .failed(let error): error.description
+        case .raced: raced
+        case .unavailable(let reason): reason
+        }
+    }
 }
+
+/// The stack of a thread of this process.
+typealias StackOutcome = CaptureOutcome<CapturedStack>
 
 /// The workers of a pool when its stall began.
 struct PoolObservation: Sendable {
@@ -106,6 +122,9 @@ struct PoolObservation: Sendable {
         var evidence: EvidenceWindow?
         /// Why it has no stack.
         var problem: String?
+
+        /// The problem if it has left the job.
+        static let gone = "The job was over before it was looked at."
     }
 
     var width: Int
