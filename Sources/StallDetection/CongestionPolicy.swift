@@ -99,8 +99,7 @@ package struct CongestionPolicy: Sendable {
     }
 
     package mutating func abandon(at time: MonotonicInstant) -> StallDecision {
-        defer { open = nil }
-        guard let open else { return .none }
+        guard let open = open.take() else { return .none }
         return .ended(open.span(between: lastLook?.time ?? time, and: time))
     }
 

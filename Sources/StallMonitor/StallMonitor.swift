@@ -94,11 +94,7 @@ public final class StallMonitor: Sendable {
 
     /// Ends each search once.
     func endSearches() {
-        let ends = searches.withLock { searches in
-            defer { searches = [] }
-            return searches
-        }
-        for end in ends { end() }
+        for end in searches.withLock({ $0.take() }) { end() }
     }
 
     /// Ends the monitoring: closes the reports of ongoing stalls, writes the run record, ends the threads and restores the
@@ -123,7 +119,7 @@ public final class StallMonitor: Sendable {
         engine.end(by: .now + .seconds(5))
         let figures = engine.figures(isOver: true)
         ended.withLock { $0 = figures }
-        takeEndpoint()?.end(by: .now + .seconds(1))
+        endpoint.withLock { $0.take() }?.end(by: .now + .seconds(1))
         feed.finish()
     }
 
@@ -137,13 +133,6 @@ public final class StallMonitor: Sendable {
             endpoint.withLock { $0 = opened }
         } catch {
             engine.notices.add(.fault(error))
-        }
-    }
-
-    private func takeEndpoint() -> HealthEndpoint? {
-        endpoint.withLock { endpoint in
-            defer { endpoint = nil }
-            return endpoint
         }
     }
 

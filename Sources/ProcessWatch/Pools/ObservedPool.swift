@@ -52,10 +52,8 @@ final class ObservedPool {
 
     /// The pool is no longer watched.
     func release(_ end: OutsideEnd, _ context: WatchContext) {
-        if let stall { context.reporter.end(stall.number, rule.finish() ?? stall.times, end) }
-        stall = nil
-        if let watchNumber { context.reporter.leave(watchNumber) }
-        watchNumber = nil
+        if let stall = stall.take() { context.reporter.end(stall.number, rule.finish() ?? stall.times, end) }
+        if let number = watchNumber.take() { context.reporter.leave(number) }
     }
 
     /// Takes the stacks that show whether these workers are at jobs.

@@ -94,8 +94,7 @@ struct PoolRule: Sendable {
 
     /// The watching ends.
     mutating func finish() -> StallSpan? {
-        defer { stall = nil }
-        return stall.map { $0.times(until: $0.lastSeen...$0.lastSeen) }
+        stall.take().map { $0.times(until: $0.lastSeen...$0.lastSeen) }
     }
 
     /// Those for which there is a proof, the one that has been at its job for longest first.

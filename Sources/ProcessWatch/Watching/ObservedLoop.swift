@@ -115,8 +115,7 @@ final class ObservedLoop {
 
     /// Ends the watching of this loop.
     func release(_ end: OutsideEnd, _ context: WatchContext) {
-        if let stall { context.reporter.end(stall.number, stall.times, end) }
-        stall = nil
+        if let stall = stall.take() { context.reporter.end(stall.number, stall.times, end) }
         row.release(end, context.reporter)
         context.reporter.leave(watchNumber)
         breakpoints.remove()
@@ -241,8 +240,7 @@ final class ObservedLoop {
     }
 
     private func end(_ times: StallSpan, _ context: WatchContext) {
-        guard let number = stall?.number else { return }
-        stall = nil
+        guard let number = stall.take()?.number else { return }
         context.reporter.end(number, times, .turned)
     }
 }

@@ -56,10 +56,7 @@ struct RepeatedTurns {
         if samples.count < Self.sampleLimit { samples.append(sample) }
     }
 
-    mutating func takeSamples() -> [StackSample] {
-        defer { samples = [] }
-        return samples
-    }
+    mutating func takeSamples() -> [StackSample] { samples.take() }
 
     func grow(_ row: RowRule.Row, _ reporter: OutsideReporter) {
         guard let number else { return }

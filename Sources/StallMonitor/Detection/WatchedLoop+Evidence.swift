@@ -168,10 +168,7 @@ struct SampledTime: Sendable {
     }
 
     /// Passes the samples to the stall.
-    mutating func takeSamples() -> [StackSample] {
-        defer { samples = [] }
-        return samples
-    }
+    mutating func takeSamples() -> [StackSample] { samples.take() }
 }
 
 /// The time for which a loop has not moved, from the second look on. It may or may not become a stall.
