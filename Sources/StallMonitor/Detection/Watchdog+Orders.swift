@@ -38,19 +38,16 @@ extension Watchdog {
         semaphore.signal()
     }
 
-    /// - Parameter catchUp: Determines how much time was missed until now, by the watched loops and by those that count since the
-    ///   given moment because of an order. Returns what had been missed before.
+    /// - Parameter wasParked: Whether the watchdog was parked until now.
     /// - Returns: False after `stop`.
-    func carryOutOrders(
-        _ state: inout WatchdogState,
-        _ catchUp: (inout WatchdogState, MonotonicInstant?) -> Duration
-    ) -> Bool {
+    func carryOutOrders(_ state: inout WatchdogState, wasParked: Bool) -> Bool {
         let given = orders.withLock { orders in
             defer { orders = [] }
             return orders ?? []
         }
         state.serveExit()
-        let missed = catchUp(&state, given.compactMap(\.countsSince).min())
+        let since = given.compactMap(\.countsSince).min()
+        let missed = wasParked ? state.unparked(at: .now, since: since) : state.catchUp(since: since)
         for order in given {
             switch order {
             case .watch(let identity, let loop, let rule, let wakeFlag, let scopes):

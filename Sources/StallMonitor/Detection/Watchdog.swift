@@ -32,21 +32,20 @@ final class Watchdog: Sendable {
     /// The body of the thread. Returns after a `stop` order, with all stalls closed.
     func run(_ state: consuming WatchdogState) {
         state.begin(since: createdAt)
-        while carryOutOrders(&state, { state, since in state.catchUp(since: since) }) {
-            if park(state) {
+        var wasParked = false
+        while carryOutOrders(&state, wasParked: wasParked) {
+            wasParked = park(state)
+            if wasParked {
                 if let recovery = state.recovery {
                     if !semaphore.wait(until: recovery) { state.recover() }
                 } else {
                     semaphore.wait()
                 }
                 isParked.store(false, ordering: .sequentiallyConsistent)
-                // The signal may have been for an order.
-                guard carryOutOrders(&state, { $0.unparked(at: .now, since: $1) }) else { break }
-                continue
+            } else if !semaphore.wait(until: state.nextLook) {
+                // A signal would be for an order, or from a loop that raised its flag just after the flags were read. Neither is a tick.
+                state.look()
             }
-            // A signal is either for an order, or from a loop that raised its flag just after the flags were read. Neither is a
-            // tick.
-            if !semaphore.wait(until: state.nextLook) { state.look() }
         }
         state.finish()
     }
