@@ -36,11 +36,7 @@ final class Watchdog: Sendable {
         while carryOutOrders(&state, wasParked: wasParked) {
             wasParked = park(state)
             if wasParked {
-                if let recovery = state.recovery {
-                    if !semaphore.wait(until: recovery) { state.recover() }
-                } else {
-                    semaphore.wait()
-                }
+                if !semaphore.wait(until: state.recovery) { state.recover() }
                 isParked.store(false, ordering: .sequentiallyConsistent)
             } else if !semaphore.wait(until: state.nextLook) {
                 // A signal would be for an order, or from a loop that raised its flag just after the flags were read. Neither is a tick.

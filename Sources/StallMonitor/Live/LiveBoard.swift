@@ -184,11 +184,7 @@ final class LiveBoard: Sendable {
             if isClosed { return nil }
             if let update { return update }
             isAtRest.store(true, ordering: .releasing)
-            if let deadline {
-                guard arrival.wait(until: deadline) else { return nil }
-            } else {
-                arrival.wait()
-            }
+            guard arrival.wait(until: deadline) else { return nil }
             isAtRest.store(false, ordering: .releasing)
         }
     }

@@ -43,10 +43,6 @@ final class Mailbox<Message: QueuedMessage>: Sendable {
             let (messages, isClosed) = contents.withLock { ($0.backlog.takeAll(), $0.isClosed) }
             if !messages.isEmpty { return messages }
             if isClosed { return nil }
-            guard let deadline else {
-                semaphore.wait()
-                continue
-            }
             guard semaphore.wait(until: deadline) else { return [] }
         }
     }

@@ -120,9 +120,13 @@ package final class PerProcess<Value: Sendable>: Sendable {
         unsafe monitor_semaphore_wait(semaphore)
     }
 
-    /// Waits until a signal or the deadline. Returns whether there was a signal.
-    func wait(until deadline: MonotonicInstant) -> Bool {
-        unsafe monitor_semaphore_wait_until(semaphore, deadline.nanoseconds)
+    /// Waits until a signal or the deadline, if there is one. Returns whether there was a signal.
+    func wait(until deadline: MonotonicInstant?) -> Bool {
+        guard let deadline else {
+            wait()
+            return true
+        }
+        return unsafe monitor_semaphore_wait_until(semaphore, deadline.nanoseconds)
     }
 }
 

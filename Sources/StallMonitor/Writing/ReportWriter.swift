@@ -173,14 +173,11 @@ final class ReportWriter: Sendable {
 
     /// - Returns: False if the thread must end.
     private func park(until deadline: MonotonicInstant?) -> Bool {
-        if let deadline {
+        guard deadline == nil, let thread else {
             _ = orders.wait(until: deadline)
-        } else if let thread {
-            if !orders.wait(until: .now + ThreadOnDemand.idleTime) { return !thread.leave { isAtRest } }
-        } else {
-            orders.wait()
+            return true
         }
-        return true
+        return orders.wait(until: .now + ThreadOnDemand.idleTime) || !thread.leave { isAtRest }
     }
 
     /// Whether there is nothing to do, now or later.
