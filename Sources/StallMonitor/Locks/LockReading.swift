@@ -127,8 +127,9 @@ struct LockFinding: Sendable {
         /// Where it was waiting. Nil for one that ran.
         var site: WaitSite?
 
+        var captured: CapturedStack? { try? stack.get() }
         /// The system call it was in.
-        var call: SystemCall? { if case .success(let stack) = stack { stack.systemCall } else { nil } }
+        var call: SystemCall? { captured?.systemCall }
     }
 
     /// The stalled thread's wait first. Each wait's owner is the next one's thread. Never empty.
@@ -139,5 +140,5 @@ struct LockFinding: Sendable {
     var closing: Int?
 
     /// The cost of taking the owners' stacks.
-    var costs: [CapturedStack.Cost] { owners.compactMap { try? $0.stack.get().cost } }
+    var costs: [CapturedStack.Cost] { owners.compactMap { $0.captured?.cost } }
 }

@@ -29,7 +29,7 @@ struct CaseStacks {
         named = SymbolicatedStacks(
             captured,
             pool: pool,
-            companions: findings.companions(stall.pool),
+            owners: findings.owners(stall.pool),
             thread: stalled,
             clock: stall.clock,
             name: { symbols.resolve($0, in: stall.otherProcess) },
@@ -65,11 +65,11 @@ struct CaseStacks {
 }
 
 extension CaseFindings {
-    /// The stacks of lock owners, each once. Workers of a pool are left out, because the report has their stacks anyway.
-    fileprivate func companions(_ pool: PoolObservation?) -> [CompanionStack] {
-        guard let pool else { return lock?.companions ?? [] }
+    /// The lock owners, each once. Workers of a pool are left out, because the report has their stacks anyway.
+    fileprivate func owners(_ pool: PoolObservation?) -> [LockFinding.Owner] {
+        guard let pool else { return lock?.owners ?? [] }
         var known = Set(pool.workers.map(\.job.threadID))
-        return locks.flatMap(\.companions).filter { known.insert($0.thread.id).inserted }
+        return locks.flatMap(\.owners).filter { known.insert($0.threadID).inserted }
     }
 }
 
@@ -116,20 +116,20 @@ struct SymbolicatedStacks {
     /// - Parameters:
     ///   - samples: Those at detection first. May be empty.
     ///   - pool: The threads of a pool's samples. Empty for a loop.
-    ///   - companions: Stacks of other threads. They come last, and none of their frames is the culprit.
+    ///   - owners: Lock owners. Their stacks come last, and none of their frames is the culprit.
     ///   - thread: The thread of samples that do not name one.
     ///   - name: Finds names for addresses, in their order.
     ///   - isOwn: Whether a function is the server's own.
     init(
         _ samples: [StackSample],
         pool: PoolThreads = PoolThreads(),
-        companions: [CompanionStack] = [],
+        owners: [LockFinding.Owner] = [],
         thread: StallReport.Thread,
         clock: WallClockAnchor,
         name: ([ResolvableAddress]) -> Resolution,
         isOwn: @escaping (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
-        let captured = samples.map(\.stack) + companions.compactMap(\.captured)
+        let captured = samples.map(\.stack) + owners.compactMap(\.captured)
         let resolution = name(captured.flatMap(\.resolvableAddresses))
         problems = resolution.problems
         modules = resolution.modules.map { StallReport.Module($0) }
@@ -140,9 +140,9 @@ struct SymbolicatedStacks {
             stack.loop = sample.loopFrame.flatMap(stack.index(ofCall:))
             return CulpritSearch.Sample(stack: stack, span: span, states: sample.stack.frames.map(\.state))
         }
-        let others = companions.map { companion in companion.stack(clock) { maker.stack($0, $1, $2) } }
+        let ownerStacks = owners.map { owner in owner.reportStack(clock) { maker.stack($0, $1, $2) } }
         choose(from: all, in: pool.order(samples, all.map(\.stack)), detected: max(1, pool.size))
-        stacks += others
+        stacks += ownerStacks
     }
 
     /// Finds the culprit, and keeps the distinct stacks that matter most.

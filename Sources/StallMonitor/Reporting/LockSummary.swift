@@ -126,15 +126,6 @@ extension StallReport.Stack {
     func isOf(_ threadID: Int32) -> Bool { thread.id == threadID || threads?.contains { $0.id == threadID } == true }
 }
 
-extension LockFinding {
-    /// The owners' stacks for the report.
-    var companions: [CompanionStack] {
-        owners.map {
-            CompanionStack(role: .lockOwner, thread: .init($0.threadID, $0.evidence), time: $0.time, stack: $0.stack)
-        }
-    }
-}
-
 extension StallReport.Thread {
     init(_ threadID: Int32, _ evidence: ThreadEvidence?) {
         self.init(id: threadID, name: evidence?.name, state: evidence.map { String($0.state) })
@@ -200,30 +191,23 @@ extension LockFinding.Wait {
     }
 }
 
-/// The stack of a thread other than the stalled one, or why there is none.
-struct CompanionStack {
-    var role: StackRole
-    var thread: StallReport.Thread
-    var time: MonotonicInstant
-    var stack: Result<CapturedStack, CaptureError>
-
-    var captured: CapturedStack? { try? stack.get() }
-
-    /// The stack for the report.
+extension LockFinding.Owner {
+    /// Its stack for the report, or why there is none.
     ///
-    /// - Parameter name: finds names for a captured stack's frames.
-    func stack(
+    /// - Parameter name: Finds names for a captured stack's frames.
+    func reportStack(
         _ clock: WallClockAnchor,
         _ name: (CapturedStack, StallReport.Thread, MonotonicInstant) -> StallReport.Stack
     ) -> StallReport.Stack {
+        let thread = StallReport.Thread(threadID, evidence)
         switch stack {
         case .success(let captured):
             var stack = name(captured, thread, time)
-            stack.role = role
+            stack.role = .lockOwner
             return stack
         case .failure(let error):
             return .init(
-                role: role,
+                role: .lockOwner,
                 thread: thread,
                 capturedAt: clock.time(of: time),
                 complete: false,
