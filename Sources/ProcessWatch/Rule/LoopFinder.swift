@@ -2,24 +2,15 @@ import RunLoopKit
 import StackCapture
 
 /// The system calls in which event loops wait, by their numbers on this architecture.
-struct WaitCalls: Hashable, Sendable {
+enum WaitCalls {
     /// Calls that wait on one descriptor, which is their first argument.
-    let onDescriptor: Set<Int>
+    static let onDescriptor = Set(
+        SystemCall.numbers(of: ["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter"])
+    )
     /// Calls that wait on a list of descriptors.
-    let onList: Set<Int>
-    private let restarts: Set<Int>
-
-    /// The numbers of this architecture.
-    static let native = WaitCalls()
-
-    private init() {
-        onDescriptor = Set(SystemCall.numbers(of: ["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter"]))
-        onList = Set(SystemCall.numbers(of: ["poll", "ppoll", "select", "pselect6"]))
-        restarts = Set(SystemCall.numbers(of: ["restart_syscall"]))
-    }
-
-    /// Whether it is the call with which the kernel continues a timed wait after a stop.
-    func isRestart(_ call: Int) -> Bool { restarts.contains(call) }
+    static let onList = Set(SystemCall.numbers(of: ["poll", "ppoll", "select", "pselect6"]))
+    /// The call with which the kernel continues a timed wait after a stop.
+    static let restarts = Set(SystemCall.numbers(of: ["restart_syscall"]))
 }
 
 /// Finds the wait of the event loop that a thread runs, if it runs one: the place where the thread was found twice. Pure.
@@ -54,14 +45,11 @@ struct LoopFinder: Hashable, Sendable {
     private static let nestedFor = Duration.seconds(5)
 
     private let isMainThread: Bool
-    private let calls: WaitCalls
     /// Where the loop waits. Nil while no loop is known.
     private(set) var place: WaitPlace?
     private var candidate: Candidate?
 
-    init(isMainThread: Bool, calls: WaitCalls = .native) {
-        (self.isMainThread, self.calls) = (isMainThread, calls)
-    }
+    init(isMainThread: Bool) { self.isMainThread = isMainThread }
 
     /// The descriptor on which the loop waits. Nil for a loop that waits for a list of descriptors.
     var descriptor: Int32? { descriptor(of: place) }
@@ -70,15 +58,15 @@ struct LoopFinder: Hashable, Sendable {
     var likelyDescriptor: Int32? { descriptor(of: place ?? candidate?.place) }
 
     private func descriptor(of place: WaitPlace?) -> Int32? {
-        place.flatMap { calls.onDescriptor.contains($0.call) ? Int32(truncatingIfNeeded: $0.argument) : nil }
+        place.flatMap { WaitCalls.onDescriptor.contains($0.call) ? Int32(truncatingIfNeeded: $0.argument) : nil }
     }
 
     /// Whether the thread rests in the loop's own wait.
     func isRest(_ position: ThreadPosition) -> Bool {
         guard let place, let wait = position.wait else { return false }
         guard wait.stackPointer == place.stackPointer, wait.programCounter == place.programCounter else { return false }
-        if calls.isRestart(wait.call) { return true }
-        return wait.call == place.call && (calls.onList.contains(wait.call) || wait.argument == place.argument)
+        if WaitCalls.restarts.contains(wait.call) { return true }
+        return wait.call == place.call && (WaitCalls.onList.contains(wait.call) || wait.argument == place.argument)
     }
 
     /// Evaluates a reading. Call it once for each reading.
@@ -108,7 +96,7 @@ struct LoopFinder: Hashable, Sendable {
         candidate.count += 1
         self.candidate = candidate
         guard replaces(candidate, reading) else { return .nothing }
-        if calls.onList.contains(wait.call) {
+        if WaitCalls.onList.contains(wait.call) {
             guard candidate.count & (candidate.count - 1) == 0, isOfLoop(wait) else { return .nothing }
         }
         (place, self.candidate) = (wait, nil)
@@ -131,7 +119,7 @@ struct LoopFinder: Hashable, Sendable {
     }
 
     private func isWait(_ call: Int) -> Bool {
-        calls.onDescriptor.contains(call) || (isMainThread && calls.onList.contains(call))
+        WaitCalls.onDescriptor.contains(call) || (isMainThread && WaitCalls.onList.contains(call))
     }
 
     /// Once a loop is known, all waits for one descriptor are one candidate, whichever function makes them.
@@ -140,11 +128,11 @@ struct LoopFinder: Hashable, Sendable {
     }
 
     private func isOnSameDescriptor(_ one: WaitPlace, _ other: WaitPlace) -> Bool {
-        calls.onDescriptor.contains(one.call) && one.call == other.call && one.argument == other.argument
+        WaitCalls.onDescriptor.contains(one.call) && one.call == other.call && one.argument == other.argument
     }
 
     private func isSamePlace(_ one: WaitPlace, _ other: WaitPlace) -> Bool {
-        isSameCode(one, other) && (calls.onList.contains(one.call) || one.argument == other.argument)
+        isSameCode(one, other) && (WaitCalls.onList.contains(one.call) || one.argument == other.argument)
     }
 
     private func isSameCode(_ one: WaitPlace, _ other: WaitPlace) -> Bool {

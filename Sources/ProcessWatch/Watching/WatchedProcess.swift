@@ -182,10 +182,9 @@ final class WatchedProcess {
     }
 
     private func isServed(_ descriptor: Int32, except threadID: Int32) -> Bool {
-        let calls = WaitCalls.native
-        return threads.values.contains { thread in
+        threads.values.contains { thread in
             guard thread.threadID != threadID, let wait = thread.present?.wait else { return false }
-            return calls.onDescriptor.contains(wait.call) && Int32(truncatingIfNeeded: wait.argument) == descriptor
+            return WaitCalls.onDescriptor.contains(wait.call) && Int32(truncatingIfNeeded: wait.argument) == descriptor
         }
     }
 

@@ -63,7 +63,7 @@ final class WatchedThread {
         guard loop == nil, !sharesItsDescriptor else { return nil }
         switch present {
         case .running: return "running"
-        case .calling(let wait) where WaitCalls.native.onList.contains(wait.call):
+        case .calling(let wait) where WaitCalls.onList.contains(wait.call):
             return SystemCall(number: wait.call, arguments: []).description
         default: return nil
         }
