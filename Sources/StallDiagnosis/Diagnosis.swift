@@ -104,18 +104,18 @@ extension Diagnosis {
         if state == "T" || state == "t" { return .paused }
         let asleep = waits.calling + waits.faulting
         guard let window, window.length > .zero else {
-            return asleep > .zero ? waiting(waits, state, isRemote) : .unknown
+            return asleep > .zero ? waiting(waits, isRemote) : .unknown
         }
         if window.runDelay > window.cpu, window.runDelay > window.waited { return .starved }
         if window.cpu >= window.waited { return .onCPU }
         if let blockIO = window.blockIO, blockIO * 2 >= window.waited { return .diskWait }
-        if asleep > .zero { return waiting(waits, state, isRemote) }
+        if asleep > .zero { return waiting(waits, isRemote) }
         if let stolen = window.supply?.stealPerProcessor, stolen * 2 >= window.waited { return .starved }
         if window.majorFaults > 0 || state == "D" { return .diskWait }
         return .unknown
     }
 
-    private static func waiting(_ waits: WaitProfile, _ state: Character?, _ isRemote: Bool) -> Verdict {
+    private static func waiting(_ waits: WaitProfile, _ isRemote: Bool) -> Verdict {
         let remote = isRemote ? waits.longestSpan : .zero
         return max(waits.disk, remote) * 2 >= waits.calling + waits.faulting ? .diskWait : .blocked
     }

@@ -31,7 +31,7 @@ extension LoopRule {
     /// Starts again at zero: the loop has turned, or nothing is known about the time before.
     ///
     /// - Parameter hit: When the loop returned from its wait, which is when its present turn began.
-    private mutating func restart(at time: MonotonicInstant, hit: MonotonicInstant) -> [Order] {
+    private mutating func restart(hit: MonotonicInstant) -> [Order] {
         lastRest = hit
         state = .busy(BusySpan(rested: hit))
         return [.release, .armTurn, .account]
@@ -49,7 +49,7 @@ extension LoopRule {
         }
         if case .own(let time) = look.turn {
             endedTurn = old.turn(until: min(earliestEnd(of: old, look, before), time))
-            return restart(at: look.time, hit: time)
+            return restart(hit: time)
         }
         var span = old
         if look.isStopped {
@@ -64,7 +64,7 @@ extension LoopRule {
         if span.since == nil, !span.returns.isEmpty {
             // The callout has returned, and another activation has hit the breakpoint that would show what followed. (If no
             // callout was found, another search with every look would not find one either.)
-            return restart(at: look.time, hit: earliestEnd(of: old, look, before))
+            return restart(hit: earliestEnd(of: old, look, before))
         }
         let standstill = span.standstill(at: look.time)
         // If a system call is the only proof, the call must last for the whole threshold: the loop may have turned before it.
@@ -90,14 +90,14 @@ extension LoopRule {
         var span = old
         if look.rests { return end(span, look, before, latest: look.time) + rest(at: look.time) }
         if case .own(let time) = look.turn {
-            return end(span, look, before, latest: min(time, look.time)) + restart(at: look.time, hit: time)
+            return end(span, look, before, latest: min(time, look.time)) + restart(hit: time)
         }
         let orders = follow(&span, look, before)
         if look.isStopped, let before { span.unproven += max(.zero, look.time - before.time) }
         guard span.since != nil else {
             // No proof is left. The stall ended after the previous look, and the next one may have begun as early.
             let orders = end(old, look, before, latest: look.time)
-            return orders + restart(at: look.time, hit: earliestEnd(of: old, look, before))
+            return orders + restart(hit: earliestEnd(of: old, look, before))
         }
         let standstill = span.standstill(at: look.time)
         let isWorthReporting = standstill >= span.nextReport
@@ -158,7 +158,7 @@ extension LoopRule {
     /// The stack shows that the thread is in the loop's own wait, so the loop has turned.
     mutating func foundInWait(at time: MonotonicInstant) -> [Order] {
         guard case .busy = state else { return [] }
-        return restart(at: time, hit: time)
+        return restart(hit: time)
     }
 }
 

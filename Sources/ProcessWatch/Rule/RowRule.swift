@@ -71,8 +71,8 @@ struct RowRule: Sendable {
         switch decision {
         case .candidate:
             policy.confirm()
-            order = row(sample, ended, time).map(Order.began)
-        case .grew: order = row(sample, ended, time).map(Order.grew)
+            order = row(sample, time).map(Order.began)
+        case .grew: order = row(sample, time).map(Order.grew)
         case .ended: order = finish()
         case .none, .passed: break
         }
@@ -90,7 +90,7 @@ struct RowRule: Sendable {
         policy.lastRow.map { .ended(Row($0, bounds, endedBy: latestEnd, slack)) }
     }
 
-    private func row(_ sample: LoopSample, _ ended: Turn?, _ time: MonotonicInstant) -> Row? {
+    private func row(_ sample: LoopSample, _ time: MonotonicInstant) -> Row? {
         policy.row.map { row in Row(row.including(policy.turnUnderWay(sample)), bounds, endedBy: time, slack) }
     }
 
