@@ -30,10 +30,7 @@ extension WatchedLoop {
         var found = PoolObservation(
             width: pool.width,
             running: pool.runningCount,
-            waiting: waiting > 0 || pool.countsWaiting ? waiting : nil,
-            workers: [],
-            stacks: [],
-            locks: []
+            waiting: waiting > 0 || pool.countsWaiting ? waiting : nil
         )
         let deadline = MonotonicInstant.now + policy.rule.tick
         for (number, job) in jobs.prefix(PoolObservation.workerLimit).enumerated() {

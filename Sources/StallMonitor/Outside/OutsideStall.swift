@@ -125,9 +125,7 @@ extension StallObservation {
             pool: stall.pool.map { PoolObservation($0, of: process, stall, meter) },
             busy: stall.busy,
             site: sample?.site,
-            others: nil,
             lock: lock,
-            watchdogCPU: nil,
             otherProcess: process,
             awaited: stall.awaited,
             loopFrame: sample?.loopFrame
@@ -144,7 +142,7 @@ extension OutsideProcess {
 
 extension PoolObservation {
     fileprivate init(_ pool: OutsidePool, of process: OutsideProcess, _ stall: OutsideStall, _ meter: CostMeter) {
-        self.init(width: pool.width, running: pool.workers.count, waiting: nil, workers: [], stacks: [], locks: [])
+        self.init(width: pool.width, running: pool.workers.count)
         for worker in pool.workers {
             let window = worker.account.flatMap { process.window(since: $0, threadID: worker.threadID, at: stall) }
             let job = TaskPoolHeartbeat.RunningJob(threadID: worker.threadID, since: worker.since)

@@ -133,11 +133,11 @@ struct PoolObservation: Sendable {
     /// How many jobs waited for a worker, at least. Nil if waiting jobs are not counted.
     var waiting: UInt64?
     /// Sorted: the worker that has been at its job for longest is first.
-    var workers: [Worker]
+    var workers: [Worker] = []
     /// The stacks that could be taken, each with its thread.
-    var stacks: [StackSample]
+    var stacks: [StackSample] = []
     /// The locks, with their owners, of workers that were found in futex(2).
-    var locks: [LockFinding]
+    var locks: [LockFinding] = []
 
     /// How many workers are examined individually.
     static let workerLimit = 64
