@@ -45,9 +45,10 @@ package struct RepetitionPolicy: Sendable {
         }
     }
 
-    package init(rule: StallRule, turns: Int) {
-        self.rule = rule
-        self.turns = turns
+    /// Nil if the rule does not look for such stalls.
+    package init?(rule: StallRule) {
+        guard let repeated = rule.repeated else { return nil }
+        (self.rule, turns) = (rule, repeated.turns)
     }
 
     package var isOpen: Bool { announced != nil }
@@ -62,7 +63,7 @@ package struct RepetitionPolicy: Sendable {
     package mutating func decide(_ look: LoopSample, taken: MonotonicInstant?) -> StallDecision {
         candidate = nil
         // A late watchdog may have been stopped together with the loop, so what it missed does not count.
-        if let time = look.hasExcludedTime ? look.time : taken { floor = max(time, floor ?? time) }
+        if let time = look.hasExcludedTime ? look.time : taken { ignore(until: time) }
         if taken != nil { return close() }
         for turn in look.turns where turn.start >= floor ?? turn.start && turn.end - turn.start > rule.longTurn {
             let ended = endRow(before: turn.start)
@@ -84,7 +85,7 @@ package struct RepetitionPolicy: Sendable {
     /// Excludes the time until `time`.
     package mutating func resume(at time: MonotonicInstant) {
         (row, announced, candidate) = (nil, nil, nil)
-        floor = max(time, floor ?? time)
+        ignore(until: time)
     }
 
     /// Turns that began before `time` are not added to the row.

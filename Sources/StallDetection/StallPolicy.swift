@@ -16,7 +16,7 @@ package struct StallPolicy: Sendable {
         self.rule = rule
         blocked = StandstillPolicy(rule: rule)
         congested = rule.congestion.map(CongestionPolicy.init(threshold:))
-        repeated = rule.repeated.map { RepetitionPolicy(rule: rule, turns: $0.turns) }
+        repeated = RepetitionPolicy(rule: rule)
     }
 
     /// Whether the loop is at rest and needs no look before it leaves its rest.

@@ -39,8 +39,8 @@ struct RowRule: Sendable {
 
     /// - Returns: nil where the rule does not look for such stalls.
     init?(_ rule: StallRule) {
-        guard let repeated = rule.repeated else { return nil }
-        policy = RepetitionPolicy(rule: rule, turns: repeated.turns)
+        guard let policy = RepetitionPolicy(rule: rule) else { return nil }
+        self.policy = policy
         slack = rule.tick / 25
     }
 
