@@ -73,7 +73,7 @@ struct RowRule: Sendable {
             policy.confirm()
             order = row(sample, time).map(Order.began)
         case .grew: order = row(sample, time).map(Order.grew)
-        case .ended: order = finish()
+        case .ended: order = lastRow.map(Order.ended)
         case .none, .passed: break
         }
         note(ended, time)
@@ -82,13 +82,10 @@ struct RowRule: Sendable {
 
     /// The loop is no longer watched.
     mutating func abandon() -> Row? {
-        guard case .ended = policy.abandon(), case .ended(let row)? = finish() else { return nil }
-        return row
+        if case .ended = policy.abandon() { lastRow } else { nil }
     }
 
-    private func finish() -> Order? {
-        policy.lastRow.map { .ended(Row($0, bounds, endedBy: latestEnd, slack)) }
-    }
+    private var lastRow: Row? { policy.lastRow.map { Row($0, bounds, endedBy: latestEnd, slack) } }
 
     private func row(_ sample: LoopSample, _ time: MonotonicInstant) -> Row? {
         policy.row.map { row in Row(row.including(policy.turnUnderWay(sample)), bounds, endedBy: time, slack) }
