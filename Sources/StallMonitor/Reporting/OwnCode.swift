@@ -83,10 +83,10 @@ public struct OwnCode: Hashable, Sendable {
     /// Whether code without a name in this file counts as own, because nothing distinguishes it from libraries linked into the
     /// file.
     private func isNameless(_ module: LoadedModule, _ executable: String) -> Bool {
-        module.lacksNames && (module.path == executable || isNamed(module.path, in: binaries))
+        module.lacksNames && (module.path == executable || isOwnBinary(module.path))
     }
 
-    private func isNamed(_ path: String, in binaries: Set<String>) -> Bool {
+    private func isOwnBinary(_ path: String) -> Bool {
         let name = path.split(separator: "/").last.map(String.init) ?? path
         return binaries.contains { Wildcard($0).matches(path) || Wildcard($0).matches(name) }
     }
@@ -94,7 +94,7 @@ public struct OwnCode: Hashable, Sendable {
     private func isBeside(_ executable: String, _ module: LoadedModule?) -> Bool {
         guard let path = module?.path else { return false }
         if path == executable || path.dropLastComponent == executable.dropLastComponent { return true }
-        return isNamed(path, in: binaries)
+        return isOwnBinary(path)
     }
 
     private static func isLibrary(_ name: String) -> Bool {

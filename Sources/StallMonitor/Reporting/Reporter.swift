@@ -37,14 +37,7 @@ struct Reporter: ~Copyable {
         tell = meter.exempting(handler)
         composer = ReportComposer(run: parts.run, ownCode: configuration.ownCode)
         publisher = ReportPublisher(writer: parts.writer, tell: tell)
-        log = RunLog(
-            run: parts.run,
-            ledger: parts.ledger,
-            meter: meter,
-            notices: notices,
-            longJob: configuration.longJob,
-            nameOfJob: composer.symbols.nameOfJob
-        )
+        log = RunLog(parts, composer.symbols)
         costs = StallCosts(meter: meter, ledger: parts.ledger)
         throttle = ReportThrottle(rule: configuration.repeats)
         details = DetailsSource(labels: configuration.metadata, ask: configuration.details)

@@ -7,30 +7,20 @@ import StallReports
 struct RunLog {
     private let run: RunIdentity
     private let ledger: WatchdogLedger
-    let meter: CostMeter
-    let notices: Mailbox<StallNotice>
+    private let meter: CostMeter
+    private let notices: Mailbox<StallNotice>
     /// Names that were looked up, including those that were not found.
     private var names: [[UInt]: String?] = [:]
-    private let nameOfJob: ([UInt]) -> String?
+    private let symbols: StallSymbols
     /// The shortest job whose function is named: looking up a name costs far more than counting the job.
     private let longJob: Duration
     private var stalls: [String: Int64] = [:]
     /// Why the monitor has switched itself off.
     var disarmed: StallMonitorError?
 
-    /// - Parameters:
-    ///   - longJob: The shortest job whose function is named.
-    ///   - nameOfJob: Returns the name of a job, from the function in which it began and those that awaited it.
-    init(
-        run: RunIdentity,
-        ledger: WatchdogLedger,
-        meter: CostMeter,
-        notices: Mailbox<StallNotice>,
-        longJob: Duration,
-        nameOfJob: @escaping ([UInt]) -> String?
-    ) {
-        (self.longJob, self.nameOfJob) = (longJob, nameOfJob)
-        (self.meter, self.notices, self.run, self.ledger) = (meter, notices, run, ledger)
+    init(_ parts: EngineParts, _ symbols: StallSymbols) {
+        (run, ledger, meter, notices) = (parts.run, parts.ledger, parts.meter, parts.notices)
+        (longJob, self.symbols) = (parts.configuration.longJob, symbols)
     }
 
     mutating func count(_ kind: StallKind) {
@@ -83,7 +73,7 @@ struct RunLog {
     private mutating func name(of functions: [UInt]) -> String? {
         guard !functions.isEmpty else { return nil }
         if let known = names[functions] { return known }
-        let name = nameOfJob(functions)
+        let name = symbols.nameOfJob(at: functions)
         // There is one entry for each new longest job, so there are few.
         names[functions] = .some(name)
         return name
