@@ -118,7 +118,7 @@ extension WatchServices {
 
     /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.
     func otherThreads(than thread: Int32?, within time: Duration) -> ThreadStacks? {
-        let found = costs.measure(
+        let found = costs.meter.measure(
             { stackSource.otherThreads(than: thread, within: time) },
             costs: { $0?.costs ?? [] }
         )
@@ -128,7 +128,7 @@ extension WatchServices {
 
     /// The owners of the lock that the loop's thread waits for.
     func lock(of thing: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
-        let found = costs.measure(
+        let found = costs.meter.measure(
             { stackSource.lock(holding: thing, at: place, stack) },
             costs: { $0?.costs ?? [] }
         )
@@ -138,7 +138,7 @@ extension WatchServices {
 
     /// The stack that a thread copied when it ran again, if it had no processor when the stack was requested.
     func lateStack(of thing: WatchedThing, _ span: StallSpan) -> CapturedStack? {
-        let found = costs.measure(
+        let found = costs.meter.measure(
             { stackSource.lateStack(of: thing, since: span.latestStart) },
             costs: { $0.map { [$0.cost] } ?? [] }
         )
@@ -158,7 +158,7 @@ extension ThreadStacks {
 struct CostGuard: Sendable {
     private var budget: CostBudget
     private let limits: StallMonitor.CostLimits
-    private let meter: CostMeter
+    let meter: CostMeter
     private let notices: Mailbox<StallNotice>
     private let ledger: WatchdogLedger
     /// The fault that was reported and is not over yet.
@@ -199,11 +199,6 @@ struct CostGuard: Sendable {
     /// Takes a sample if the budget permits.
     mutating func sample(at now: MonotonicInstant, _ capture: () -> StackOutcome) -> StackOutcome? {
         permits(.sample, at: now) ? measure(capture) : nil
-    }
-
-    /// Takes further stacks that follow from a permitted one, and counts their cost.
-    func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
-        meter.measure(capture, costs: costs)
     }
 
     private func measure(_ capture: () -> StackOutcome) -> StackOutcome {

@@ -85,7 +85,7 @@ extension WatchServices {
     fileprivate func locks(of stacks: [StackSample], by deadline: MonotonicInstant) -> [LockFinding] {
         stacks.prefix(PoolObservation.sampleLimit).compactMap { sample in
             guard let id = sample.threadID, MonotonicInstant.now < deadline else { return nil }
-            return costs.measure({ stackSource.lock(holding: id, sample.stack) }, costs: { $0?.costs ?? [] })
+            return costs.meter.measure({ stackSource.lock(holding: id, sample.stack) }, costs: { $0?.costs ?? [] })
         }
     }
 }

@@ -59,7 +59,7 @@ struct CostGuardTests {
         #expect(isStack(costs.sample(at: .now) { .captured(stack(held: .milliseconds(6))) }))
         costs.update(at: .now)
         #expect(state == .thinned)
-        _ = costs.measure(
+        _ = costs.meter.measure(
             { [stack(held: .milliseconds(3)), stack(held: .milliseconds(3))] },
             costs: { $0.map(\.cost) }
         )
