@@ -56,7 +56,7 @@ struct StackSource: Sendable {
 
 extension StackSource {
     /// Where the thread of a captured stack waits. Nil if it was not asleep in a system call. The watchdog's thread.
-    package func waitSite(of stack: CapturedStack, threadID: Int32?) -> WaitSite? {
+    func waitSite(of stack: CapturedStack, threadID: Int32?) -> WaitSite? {
         guard let call = stack.systemCall else { return nil }
         let state = threadID.flatMap { ThreadEvidence.read(threadID: $0) }?.state
         return WaitSite(call, state: state) { capturer?.readMemory(at: $0, count: $1) }
