@@ -42,10 +42,10 @@ struct LoopFinderTests {
     @Test("A place seen once is not a loop; seen twice it is")
     func twice() {
         var search = LoopFinder(isMainThread: false)
-        #expect(search.note(wait()) == .nothing && search.place == nil && !search.isRest(wait()))
-        #expect(search.note(.running) == .nothing)
-        #expect(search.note(wait()) == .place(wait().wait!))
-        #expect(search.note(wait()) == .nothing && search.isRest(wait()) && search.descriptor == 5)
+        #expect(search.note(wait()) == nil && search.place == nil && !search.isRest(wait()))
+        #expect(search.note(.running) == nil)
+        #expect(search.note(wait()) == wait().wait)
+        #expect(search.note(wait()) == nil && search.isRest(wait()) && search.descriptor == 5)
     }
 
     @Test("A call that does not wait for events is ignored, however often it is seen")
@@ -105,7 +105,7 @@ struct LoopFinderTests {
     @Test("The same place with another descriptor is the same loop with a new set")
     func movedToNewSet() {
         var search = search(wait(), wait())
-        #expect(search.note(wait(on: 6)) == .place(wait(on: 6).wait!))
+        #expect(search.note(wait(on: 6)) == wait(on: 6).wait)
         #expect(search.isRest(wait(on: 6)) && search.descriptor == 6)
     }
 
@@ -120,8 +120,8 @@ struct LoopFinderTests {
         var search = LoopFinder(isMainThread: true)
         var asked: [Int] = []
         for time in 1...20 {
-            let outcome = search.note(wait(Self.poll), isOfLoop: false) { asked.append(time) }
-            #expect(outcome == .nothing)
+            let place = search.note(wait(Self.poll), isOfLoop: false) { asked.append(time) }
+            #expect(place == nil)
         }
         #expect(asked == [2, 4, 8, 16] && search.place == nil)
         for _ in 21...32 { _ = search.note(wait(Self.poll)) }
@@ -134,7 +134,7 @@ struct LoopFinderTests {
     func relearned() {
         var search = search(wait(), wait())
         let other = wait(sp: 0x6fd8, pc: 0x436)
-        #expect(search.note(other) == .place(other.wait!))
+        #expect(search.note(other) == other.wait)
         #expect(search.isRest(other) && search.descriptor == 5)
     }
 
@@ -182,7 +182,7 @@ extension LoopFinder {
         slices: UInt64 = 0,
         isOfLoop: Bool = true,
         asked: () -> Void = {}
-    ) -> Outcome {
+    ) -> WaitPlace? {
         let time = MonotonicInstant(nanoseconds: UInt64(second) * 1_000_000_000)
         let schedule = Schedule(ran: slices, waited: 0, slices: slices)
         return note(Reading(position: position, schedule: schedule, time: time)) { _ in

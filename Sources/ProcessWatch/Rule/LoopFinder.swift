@@ -27,14 +27,6 @@ struct LoopFinder: Hashable, Sendable {
         var time: MonotonicInstant
     }
 
-    /// What a reading shows.
-    enum Outcome: Hashable, Sendable {
-        case nothing
-        /// The loop waits here: a newly found loop, or another place of a known loop's wait. (The C library waits at another
-        /// instruction once the process has a second thread.)
-        case place(WaitPlace)
-    }
-
     /// A place that may be the loop's, and how often the thread was found there.
     private struct Candidate: Hashable, Sendable {
         var place: WaitPlace
@@ -74,33 +66,35 @@ struct LoopFinder: Hashable, Sendable {
     /// - Parameter isOfLoop: Returns whether a loop would wait for such a list of descriptors. A client that sends its server one
     ///   request after another also waits at one place, so lists are considered only on the main thread. The answer costs system
     ///   calls, so it is requested only at the second, fourth, eighth … time.
-    mutating func note(_ reading: Reading, isOfLoop: (WaitPlace) -> Bool) -> Outcome {
-        guard let wait = reading.position.wait, isWait(wait.call) else { return .nothing }
+    /// - Returns: Where the loop waits, if that is new: a newly found loop, or another place of a known loop's wait. (The C library
+    ///   waits at another instruction once the process has a second thread.)
+    mutating func note(_ reading: Reading, isOfLoop: (WaitPlace) -> Bool) -> WaitPlace? {
+        guard let wait = reading.position.wait, isWait(wait.call) else { return nil }
         if let place {
             if isSamePlace(wait, place) {
                 hasTurned()
-                return .nothing
+                return nil
             }
             // The same place with another descriptor: the loop has made a new epoll set.
             if isOnSameDescriptor(wait, place) || isSameCode(wait, place) {
                 hasTurned()
                 self.place = wait
-                return .place(wait)
+                return wait
             }
         }
         guard var candidate, isCandidate(wait, candidate.place) else {
             candidate = Candidate(place: wait, first: reading)
-            return .nothing
+            return nil
         }
         candidate.place = wait
         candidate.count += 1
         self.candidate = candidate
-        guard replaces(candidate, reading) else { return .nothing }
+        guard replaces(candidate, reading) else { return nil }
         if WaitCalls.onList.contains(wait.call) {
-            guard candidate.count & (candidate.count - 1) == 0, isOfLoop(wait) else { return .nothing }
+            guard candidate.count & (candidate.count - 1) == 0, isOfLoop(wait) else { return nil }
         }
         (place, self.candidate) = (wait, nil)
-        return .place(wait)
+        return wait
     }
 
     /// The loop has returned to its own wait, so waits further in belong to its callouts.

@@ -54,8 +54,8 @@ final class ObservedLoop {
         if rule.needsPosition(schedule) {
             guard let position = files.readPosition() else { return false }
             let reading = LoopFinder.Reading(position: position, schedule: schedule, time: look.time)
-            let outcome = search.note(reading) { context.process.isOfLoop($0, files) }
-            if case .place(let place) = outcome { learn(place, context) }
+            let place = search.note(reading) { context.process.isOfLoop($0, files) }
+            if let place { learn(place, context) }
             (look.position, look.rests) = (position, search.isRest(position))
             if look.rests, search.descriptor == nil { notePolled(files, context) }
             look.isStopped = !look.rests && position != .running && (files.isStopped() || context.process.isFrozen)

@@ -48,8 +48,8 @@ final class WatchedThread {
         guard let schedule = files.readSchedule() else { return .ended }
         guard let position = files.readPosition() else { return .nothing }
         let reading = LoopFinder.Reading(position: position, schedule: schedule, time: time)
-        let outcome = search.note(reading) { context.process.isOfLoop($0, files) }
-        guard case .place(let place) = outcome else { return .nothing }
+        let found = search.note(reading) { context.process.isOfLoop($0, files) }
+        guard let place = found else { return .nothing }
         loop = ObservedLoop(threadID: threadID, label: name, place: place, at: time, context)
         return .foundLoop
     }
