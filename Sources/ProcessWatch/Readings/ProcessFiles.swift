@@ -123,20 +123,21 @@ final class ThreadFiles {
     }
 
     /// Nil once the thread has ended, or if the text cannot be parsed.
-    func readPosition() -> ThreadPosition? { read(call, 256, ThreadPosition.init) }
+    func readPosition() -> ThreadPosition? { read(call, ThreadPosition.init) }
 
     /// The system call in which the thread sleeps. Nil if it does not sleep in one.
-    func readCall() -> SystemCall? { read(call, 256, SystemCall.init) }
+    func readCall() -> SystemCall? { read(call, SystemCall.init) }
 
     /// Whether the thread is stopped, by a signal or by a tracer.
     func isStopped() -> Bool {
-        read(state, 256) { text in
+        read(state) { text in
             guard let end = text.lastIndex(of: UInt8(ascii: ")")), end + 2 < text.endIndex else { return nil }
             return text[end + 2] == UInt8(ascii: "T") || text[end + 2] == UInt8(ascii: "t")
         } ?? false
     }
 
-    private func read<Value>(_ file: Int32, _ limit: Int, _ parse: (ArraySlice<UInt8>) -> Value?) -> Value? {
+    private func read<Value>(_ file: Int32, _ parse: (ArraySlice<UInt8>) -> Value?) -> Value? {
+        let limit = 256
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
             count = unsafe max(0, pread(file, buffer.baseAddress, limit, 0))
         }

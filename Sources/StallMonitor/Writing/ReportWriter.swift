@@ -94,15 +94,16 @@ final class ReportWriter: Sendable {
             state.queue = queue
             state.status.adopt(queue)
         }
-        _ = hasThread
+        demandThread()
         orders.signal()
     }
 
     /// Sets how much the directory may contain, from the next write on. Any thread; never waits for the disk.
     func adopt(_ limits: ReportDirectory.Limits) { state.withLock { $0.newLimits = limits } }
 
-    /// Whether the thread runs. It is started if necessary.
-    private var hasThread: Bool { thread?.demand { [self] in run() } ?? true }
+    /// Starts the thread unless it runs. Returns whether it runs now.
+    @discardableResult
+    private func demandThread() -> Bool { thread?.demand { [self] in run() } ?? true }
 
     /// Waits until the thread has ended, which happens once the queue is closed and was tried. Returns whether it has ended.
     func join(by deadline: MonotonicInstant) -> Bool { thread?.join(by: deadline) ?? true }
@@ -117,7 +118,7 @@ final class ReportWriter: Sendable {
             }
             if isIdle { return true }
             // Writing a report is more important than a reporter that never waits for a disk.
-            if !hasThread { thread?.replace { carryOutSteps(onOwnThread: false) } }
+            if !demandThread() { thread?.replace { carryOutSteps(onOwnThread: false) } }
             guard answers.wait(until: deadline) else {
                 state.withLock { $0.isAwaited = false }
                 return false
