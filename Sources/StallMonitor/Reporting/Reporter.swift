@@ -13,7 +13,10 @@ struct Reporter: ~Copyable {
     let tell: @Sendable (StallEvent) -> Void
     private var publisher: ReportPublisher
     private var log: RunLog
-    private var costs: StallCosts
+    private let meter: CostMeter
+    private let ledger: WatchdogLedger
+    /// The thread's processor time when it began to handle the present notice, or last made a report.
+    private var start: UInt64 = 0
     private let live: LiveBoard
     private let supply: SupplyLocation
     private let details: DetailsSource
@@ -32,13 +35,13 @@ struct Reporter: ~Copyable {
 
     /// - Parameter handler: Called with each event, on the reporter's thread. Its time does not count as the monitor's cost.
     init(_ parts: EngineParts, _ handler: @escaping @Sendable (StallEvent) -> Void) {
-        let (configuration, meter) = (parts.configuration, parts.meter)
+        let configuration = parts.configuration
         (notices, live, supply) = (parts.notices, parts.live, parts.supply)
+        (meter, ledger) = (parts.meter, parts.ledger)
         tell = meter.exempting(handler)
         composer = ReportComposer(run: parts.run, ownCode: configuration.ownCode)
         publisher = ReportPublisher(writer: parts.writer, tell: tell)
         log = RunLog(parts, composer.symbols)
-        costs = StallCosts(meter: meter, ledger: parts.ledger)
         throttle = ReportThrottle(rule: configuration.repeats)
         details = DetailsSource(labels: configuration.metadata, ask: configuration.details)
     }
@@ -51,7 +54,7 @@ struct Reporter: ~Copyable {
         while let batch = notices.take(until: recordPace.deadline) {
             let before = recordChanges
             for notice in batch where publisher.hasTime(for: notice) { handle(notice) }
-            costs.settle()
+            meter.spent(.reporting)
             releaseWritten()
             if recordChanges != before || recordPace.deadline.map({ $0 <= .now }) == true {
                 publisher.put(withRepeats(log.entry(publisher)))
@@ -65,7 +68,7 @@ struct Reporter: ~Copyable {
     }
 
     private mutating func handle(_ notice: StallNotice) {
-        costs.take(notice)
+        start = ThreadClock.nanoseconds
         switch notice {
         case .checkpoint:
             supply.search()
@@ -94,11 +97,13 @@ struct Reporter: ~Copyable {
     }
 
     private mutating func begin(_ observation: StallObservation) {
+        var observation = observation
+        observation.watchdogCPU = observation.watchdogCPU ?? meter.totals.watching
         log.count(observation.kind)
         // A stall with a known stack can be counted without looking up symbols.
         if let known = throttle.fingerprint(ofKnown: observation), holdsBack(observation, known) { return }
         let stall = StallCase(observation, isOver: observation.isOver, lookup, composer.symbols)
-        costs.named(stall.stacks)
+        meter.named(in: stall.stacks.cost.symbolicationNs)
         guard !holdsBack(observation, stall.stacks.fingerprint) else { return }
         begin(stall, isOver: observation.isOver)
     }
@@ -171,13 +176,12 @@ struct Reporter: ~Copyable {
         as state: StallState = .recovered
     ) {
         if let stall = releaseHeld(number, span) { begin(stall, isOver: true) }
-        defer { costs.drop(number) }
         guard let stall = open.removeValue(forKey: number) else {
             live.release(number)
             return countHeld(number)
         }
         stall.end(span, evidence, as: state, composer.symbols)
-        costs.named(stall.stacks)
+        meter.named(in: stall.stacks.cost.symbolicationNs)
         throttle.note(span.length, of: stall.firstFingerprint)
         let hadStack = stall.observation.stack.captured != nil
         throttle.rename(stall.firstFingerprint, stall.stacks.fingerprint, isLasting: hadStack)
@@ -202,10 +206,24 @@ struct Reporter: ~Copyable {
         written: () -> Void = {},
         _ event: (StallReport) -> StallEvent
     ) {
-        let report = composer.report(of: stall, costs.cost(of: stall))
+        let cost = cost(of: stall)
+        let report = composer.report(of: stall, cost)
         publisher.put(report)
         written()
         throttle.noteBytes(publisher.bytesWritten, at: .now)
         tell(event(report))
+    }
+
+    /// What the stall has cost so far: its stacks, and the processor time of the watchdog and of this thread.
+    private mutating func cost(of stall: StallCase) -> StallReport.MonitorCost {
+        let (now, watching) = (ThreadClock.nanoseconds, meter.totals.watching)
+        stall.reporterCPU &+= now &- start
+        start = now
+        var cost = stall.stacks.cost
+        cost.watchdogCPUNs = Int64(clamping: watching &- min(watching, stall.observation.watchdogCPU ?? watching))
+        cost.reporterCPUNs = Int64(clamping: stall.reporterCPU)
+        let state = ledger.snapshot.budget?.state
+        cost.budget = state == .full ? nil : state?.rawValue
+        return cost
     }
 }

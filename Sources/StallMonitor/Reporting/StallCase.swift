@@ -28,6 +28,8 @@ final class StallCase {
     /// Stalls of the same fault that were only counted.
     var repeats: StallReport.Repeats?
     var details = StallDetails()
+    /// Processor time that the reporter's thread has spent on its reports, in nanoseconds.
+    var reporterCPU: UInt64 = 0
 
     /// Finds out what can only be found out while the stall lasts, then names the stacks.
     ///

@@ -38,7 +38,7 @@ struct StallObservation: Sendable {
     var othersTakenAt: MonotonicInstant?
     /// The owners of the lock that the thread waits for, if it was found in futex(2).
     var lock: LockFinding?
-    /// CPU time of the watchdog's thread when the loop was first found not to move, in nanoseconds.
+    /// CPU time of the watchdog's thread when the loop was first found not to move, or when the stall began, in nanoseconds.
     var watchdogCPU: UInt64?
     /// The process in which the loop stalled, if that is not this one.
     var otherProcess: OutsideProcess?
