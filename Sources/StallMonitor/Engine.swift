@@ -45,7 +45,8 @@ struct Engine: Sendable {
             }
         } catch {
             parts.notices.add(.disarmed(error))
-            Self.end(parts, reporterThread, capturer, by: .now + .seconds(5))
+            parts.end(reporterThread, by: .now + .seconds(5))
+            capturer?.invalidate()
             throw error
         }
         WorkTable.addReader()
@@ -71,27 +72,7 @@ struct Engine: Sendable {
         // The reporter still looks for the work of the last stalls.
         defer { WorkTable.removeReader() }
         guard watchdogThread.join(by: deadline) else { return }
-        Self.end(parts, reporterThread, capturer, by: deadline)
-    }
-
-    /// Ends all but the watchdog, which has ended.
-    private static func end(
-        _ parts: EngineParts,
-        _ reporter: MonitorThread,
-        _ capturer: StackCapturer?,
-        by deadline: MonotonicInstant
-    ) {
-        // No watchdog is left to start the recorder if the process calls exit meanwhile.
-        parts.live.refresh()
-        // The writer gives up early enough for the reporter to report what a dead disk did not take.
-        parts.writer.giveUp(at: deadline + .seconds(-1))
-        parts.notices.close()
-        // The record is removed last: until the reports are written it is the only trace of their stalls.
-        if reporter.join(by: deadline), parts.writer.join(by: deadline) {
-            ExitNotes.remove(parts.live)
-            parts.live.close()
-            _ = parts.live.thread.join(by: deadline)
-        }
+        parts.end(reporterThread, by: deadline)
         capturer?.invalidate()
     }
 }
@@ -144,6 +125,29 @@ struct EngineParts: Sendable {
 
     func makeCostGuard() -> CostGuard {
         CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger)
+    }
+
+    /// Ends the reporter, the writer and the recorder. No watchdog looks any more.
+    func end(_ reporter: MonitorThread, by deadline: MonotonicInstant) {
+        // No watchdog is left to start the recorder if the process calls exit meanwhile.
+        live.refresh()
+        // The writer gives up early enough for the reporter to report what a dead disk did not take.
+        writer.giveUp(at: deadline + .seconds(-1))
+        notices.close()
+        // The record is removed last: until the reports are written it is the only trace of their stalls.
+        guard reporter.join(by: deadline), writer.join(by: deadline) else { return }
+        ExitNotes.remove(live)
+        live.close()
+        _ = live.thread.join(by: deadline)
+    }
+
+    /// How many reports will not reach the disk.
+    ///
+    /// - Parameter isOver: Whether nothing is written any more, so that what still waits is lost.
+    func lostReports(isOver: Bool) -> Int {
+        let status = writer.status
+        let waiting = isOver ? status.waitingReports : 0
+        return status.lost + status.unmade + waiting + notices.dropped["stalls", default: 0]
     }
 
     /// Keeps the live record from now on.

@@ -128,15 +128,13 @@ extension Engine {
     }
 
     private func cost(isOver: Bool) -> StallMonitor.Cost {
-        let status = parts.writer.status
-        let lost = status.lost + status.unmade + (isOver ? status.waitingReports : 0)
         let totals = parts.meter.totals
         let processor = totals.watching &+ totals.reporting &+ totals.writing
         return StallMonitor.Cost(
             processor: .nanoseconds(Int64(clamping: processor)),
             held: .nanoseconds(Int64(clamping: totals.held)),
-            bytesWritten: status.bytesWritten,
-            lost: Int64(clamping: lost + notices.dropped["stalls", default: 0])
+            bytesWritten: parts.writer.status.bytesWritten,
+            lost: Int64(clamping: parts.lostReports(isOver: isOver))
         )
     }
 }

@@ -139,19 +139,8 @@ package final class OutsideReporter: Sendable {
     /// - Returns: How many reports are lost.
     @discardableResult
     package func close() -> Int {
-        let deadline = MonotonicInstant.now + .seconds(5)
-        parts.writer.giveUp(at: deadline + .seconds(-1))
-        parts.notices.close()
-        guard reporter.join(by: deadline), parts.writer.join(by: deadline) else { return lost }
-        parts.live.close()
-        _ = parts.live.thread.join(by: deadline)
-        return lost
-    }
-
-    /// Reports that still wait for the disk at the end are lost, too.
-    private var lost: Int {
-        let status = parts.writer.status
-        return status.lost + status.unmade + status.waitingReports + (parts.notices.dropped["stalls"] ?? 0)
+        parts.end(reporter, by: .now + .seconds(5))
+        return parts.lostReports(isOver: true)
     }
 }
 
