@@ -31,21 +31,16 @@ package struct ControlGroup: Hashable, Sendable {
     /// The total time for which the group was frozen so far. Nil if the kernel does not count it (Linux 6.18 does).
     package var frozenTime: Duration? {
         guard let unified, let text = readSmallFile(unified + "/cgroup.stat.local") else { return nil }
-        return Self.number("frozen_usec", in: text).map { .microseconds($0) }
+        return keyedNumbers(text)["frozen_usec"].map { .microseconds(Int64(clamping: $0)) }
     }
 
     /// Whether it is frozen now.
     package var isFrozen: Bool {
-        if let unified, let text = readSmallFile(unified + "/cgroup.events"), Self.number("frozen", in: text) == 1 {
+        if let unified, let text = readSmallFile(unified + "/cgroup.events"), keyedNumbers(text)["frozen"] == 1 {
             return true
         }
         guard let freezer, let text = readSmallFile(freezer + "/freezer.state") else { return false }
         return text.hasPrefix("FROZEN") || text.hasPrefix("FREEZING")
-    }
-
-    package static func number(_ key: String, in text: String) -> Int64? {
-        let line = text.split(separator: "\n").first { $0.hasPrefix(key + " ") }
-        return line.flatMap { Int64($0.dropFirst(key.count + 1)) }
     }
 }
 

@@ -55,8 +55,8 @@ package struct ProcessorSupply: Hashable, Sendable {
     }
 }
 
-/// Parses lines of a word and a number.
-private func keyedNumbers(_ text: String) -> [Substring: UInt64] {
+/// Parses lines of a word and a number, as in the files of control groups.
+func keyedNumbers(_ text: String) -> [Substring: UInt64] {
     Dictionary(
         text.split(separator: "\n").compactMap { line in
             let words = line.split(separator: " ")

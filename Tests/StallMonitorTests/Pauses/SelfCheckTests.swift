@@ -175,7 +175,7 @@ struct ControlGroupTests {
     func nothing() {
         #expect(ControlGroup(membership: "0::/a\n", mounts: "") == ControlGroup(membership: "", mounts: hybrid))
         #expect(ControlGroup(membership: "::::\n\n:\n", mounts: " - \n1 2 - 3\n - cgroup2\n").unified == nil)
-        #expect(ControlGroup.number("frozen", in: "populated 1\nfrozen 1\n") == 1)
-        #expect(ControlGroup.number("frozen", in: "frozen_usec 5\n") == nil)
+        #expect(keyedNumbers("populated 1\nfrozen 1\n")["frozen"] == 1)
+        #expect(keyedNumbers("frozen_usec 5\n")["frozen"] == nil)
     }
 }
