@@ -35,7 +35,7 @@ final class WatchdogLedger: Sendable {
         var name: WatchName
         var since: MonotonicInstant
         /// How many turns the loop had made before, modulo 2^40.
-        var firstTurn: UInt64
+        var firstTurn: UInt64 = 0
         /// The lengths of a pool's jobs before. A loop counts from its watch on.
         var firstLengths = TurnHistogram()
         /// The source of the loop's own counts. They are read only when the record is made, so they cost the watchdog nothing.

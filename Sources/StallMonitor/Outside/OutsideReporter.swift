@@ -83,14 +83,7 @@ package final class OutsideReporter: Sendable {
             state.loops[identity.number] = (identity, process)
             return identity
         }
-        parts.ledger.update { counts in
-            counts.watches[identity.number] = .init(
-                name: identity.name,
-                since: identity.since,
-                firstTurn: 0,
-                heartbeat: nil
-            )
-        }
+        parts.ledger.update { $0.watches[identity.number] = .init(name: identity.name, since: identity.since) }
         noteWatched()
         return identity.number
     }
