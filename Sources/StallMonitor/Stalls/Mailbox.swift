@@ -78,3 +78,172 @@ enum QueueRole: Hashable, Sendable {
 
     enum UpdateKind: Hashable, Sendable { case length, counts }
 }
+
+/// The messages that wait for a reader, bounded in number and bytes. Pure.
+///
+/// When a bound is exceeded, messages are dropped in this order: those that may be dropped, oldest first; then complete subjects
+/// that were opened and closed before the reader took any of their messages; then the large parts of what is still open. Above
+/// the bounds there can then only remain one opening message for each open subject. The reader never gets an end without its
+/// beginning.
+///
+/// While the watchdog adds messages it looks at nothing else, so no step iterates over the queue: each takes the same short time,
+/// however many loops are watched.
+struct Backlog<Message: QueuedMessage>: Sendable {
+    private struct Entry: Sendable {
+        var message: Message
+        var role: QueueRole
+        var bytes: Int
+    }
+
+    /// Keyed by their places in the queue.
+    private var entries: [Int: Entry] = [:]
+    private var nextPlace = 0
+    /// For each role that only needs the latest message: the place of that message.
+    private var latest: [QueueRole: Int] = [:]
+    /// All places of a subject whose opening message is still waiting.
+    private var opened: [Int: [Int]] = [:]
+    /// Candidates for dropping, oldest first. Some of them may have been taken or dropped already.
+    private var droppable = NumberQueue()
+    private var heavy = NumberQueue()
+    private var alone = NumberQueue()
+    /// Numbers of subjects that were opened and closed, not places.
+    private var whole = NumberQueue()
+    private let capacity: Int
+    private let maxBytes: Int
+    private(set) var bytes = 0
+    private(set) var peakBytes = 0
+    /// How many were dropped, by kind. `stall_stacks` counts messages that were kept without their stacks.
+    private(set) var dropped: [String: Int] = [:]
+
+    init(capacity: Int, maxBytes: Int) {
+        (self.capacity, self.maxBytes) = (capacity, maxBytes)
+    }
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    mutating func add(_ message: Message, mayBeDropped: Bool) {
+        let entry = Entry(message: message, role: message.role, bytes: message.bytes)
+        bytes += entry.bytes
+        if let place = latest[entry.role], let earlier = entries[place] {
+            bytes -= earlier.bytes
+            entries[place] = entry
+        } else {
+            append(entry, mayBeDropped: mayBeDropped)
+        }
+        while entries.count > capacity || bytes > maxBytes, shed() {}
+        peakBytes = max(peakBytes, bytes)
+    }
+
+    /// All messages, in order.
+    mutating func takeAll() -> [Message] {
+        let messages = entries.sorted { $0.key < $1.key }.map(\.value.message)
+        (entries, latest, opened, bytes) = ([:], [:], [:], 0)
+        (droppable, heavy, alone, whole) = (NumberQueue(), NumberQueue(), NumberQueue(), NumberQueue())
+        return messages
+    }
+
+    private mutating func append(_ entry: Entry, mayBeDropped: Bool) {
+        let place = nextPlace
+        nextPlace += 1
+        entries[place] = entry
+        if entry.role.latestIsEnough { latest[entry.role] = place }
+        if mayBeDropped { droppable.add(place) }
+        if entry.message.lightened != nil { heavy.add(place) }
+        switch entry.role {
+        case .opens(let number): opened[number] = [place]
+        case .closes(let number):
+            opened[number]?.append(place)
+            if opened[number] != nil { whole.add(number) }
+        case .updates(let number, _), .adds(let number): opened[number]?.append(place)
+        case .alone: if !mayBeDropped { alone.add(place) }
+        }
+        // Subjects that were dropped completely leave their places in the list.
+        heavy.compact(to: entries.count) { [entries] in entries[$0] != nil }
+    }
+
+    /// Drops one message or subject. False if nothing may be dropped.
+    private mutating func shed() -> Bool {
+        if let place = droppable.next(where: { [entries] in entries[$0] != nil }) {
+            count(entries[place]?.message.kind)
+            remove(at: place)
+            return true
+        }
+        if let number = whole.next(where: { [opened] in opened[$0] != nil }) {
+            count("stalls")
+            for place in opened[number] ?? [] { remove(at: place) }
+            opened[number] = nil
+            return true
+        }
+        return lighten() || dropAlone()
+    }
+
+    private mutating func lighten() -> Bool {
+        guard bytes > maxBytes, let place = heavy.next(where: { [entries] in entries[$0] != nil }),
+            let entry = entries[place], let light = entry.message.lightened
+        else { return false }
+        count("stall_stacks")
+        bytes += light.bytes - entry.bytes
+        entries[place] = Entry(message: light, role: entry.role, bytes: light.bytes)
+        return true
+    }
+
+    private mutating func dropAlone() -> Bool {
+        guard let place = alone.next(where: { [entries] in entries[$0] != nil }) else { return false }
+        guard place != nextPlace - 1 else {
+            // The newest message stays until there is a newer one.
+            alone.add(place)
+            return false
+        }
+        count(entries[place]?.message.kind)
+        remove(at: place)
+        return true
+    }
+
+    private mutating func remove(at place: Int) {
+        guard let entry = entries.removeValue(forKey: place) else { return }
+        bytes -= entry.bytes
+        if latest[entry.role] == place { latest[entry.role] = nil }
+    }
+
+    private mutating func count(_ kind: String?) {
+        dropped[kind ?? "other", default: 0] += 1
+    }
+}
+
+/// Numbers in the order in which they were added.
+private struct NumberQueue: Sendable {
+    private var numbers: [Int] = []
+    private var head = 0
+
+    mutating func add(_ number: Int) { numbers.append(number) }
+
+    /// Takes the first number that is still valid, and forgets those before it.
+    mutating func next(where isValid: (Int) -> Bool) -> Int? {
+        while head < numbers.count {
+            let number = numbers[head]
+            head += 1
+            if head > 64, head * 2 > numbers.count {
+                numbers.removeFirst(head)
+                head = 0
+            }
+            if isValid(number) { return number }
+        }
+        (numbers, head) = ([], 0)
+        return nil
+    }
+
+    /// Removes the numbers that are no longer valid, once they are the majority.
+    mutating func compact(to size: Int, where isValid: (Int) -> Bool) {
+        guard numbers.count > 2 * size + 64 else { return }
+        (numbers, head) = (numbers[head...].filter(isValid), 0)
+    }
+}
+
+extension QueueRole {
+    fileprivate var latestIsEnough: Bool {
+        switch self {
+        case .updates, .alone(latestIsEnough: true): true
+        default: false
+        }
+    }
+}
