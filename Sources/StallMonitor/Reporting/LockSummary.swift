@@ -48,7 +48,7 @@ struct LockSummary {
     /// elsewhere.
     private static func names(of thread: Int32, _ role: StackRole, _ stacks: [StallReport.Stack]) -> LockNames {
         let all = stacks.filter { $0.role == role && $0.isOf(thread) }.map { LockNames($0.frames) }
-        return all.first { $0.family != nil } ?? all.first ?? LockNames([])
+        return all.first { $0.named != nil } ?? all.first ?? LockNames([])
     }
 
     /// The stacks without those of threads that turned out not to own anything.
