@@ -36,13 +36,6 @@ final class ReportWriter: Sendable {
         }
     }
 
-    private enum Pause {
-        /// Until this time. Nil if nothing has to be tried again.
-        case until(MonotonicInstant?)
-        /// Everything is done.
-        case forGood
-    }
-
     private struct State: Sendable {
         var queue: WriteQueue
         var status = Status()
@@ -143,16 +136,16 @@ final class ReportWriter: Sendable {
     func run() {
         meter.beginsWriting()
         while true {
-            guard case .until(let deadline) = carryOutSteps(onOwnThread: true), park(until: deadline) else { return }
+            guard case .wait(let deadline) = carryOutSteps(onOwnThread: true), park(until: deadline) else { return }
         }
     }
 
     /// Does what can be done now.
     ///
     /// - Parameter onOwnThread: Whether the calling thread's processor time is the cost of writing.
-    /// - Returns: Until when to wait after that.
+    /// - Returns: The step that is left: to wait, or to end.
     @discardableResult
-    private func carryOutSteps(onOwnThread: Bool) -> Pause {
+    private func carryOutSteps(onOwnThread: Bool) -> WriteQueue.Step {
         while true {
             let now = MonotonicInstant.now
             let step = state.withLock { state in
@@ -162,12 +155,9 @@ final class ReportWriter: Sendable {
             }
             switch step {
             case .prepare, .write: carryOut(step, onOwnThread: onOwnThread)
-            case .wait(let deadline):
+            case .wait, .end:
                 answer(didChange: false)
-                return .until(deadline)
-            case .end:
-                answer(didChange: false)
-                return .forGood
+                return step
             }
         }
     }
