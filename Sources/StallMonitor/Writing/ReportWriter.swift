@@ -135,9 +135,7 @@ final class ReportWriter: Sendable {
     /// thread also returns when it has had nothing to do for a while.
     func run() {
         meter.beginsWriting()
-        while true {
-            guard case .wait(let deadline) = carryOutSteps(onOwnThread: true), park(until: deadline) else { return }
-        }
+        while case .wait(let deadline) = carryOutSteps(onOwnThread: true), park(until: deadline) {}
     }
 
     /// Does what can be done now.
