@@ -84,7 +84,7 @@ extension StackSource {
     /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait.
     func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
         guard followsLocks, let capturer else { return nil }
-        return LockProbe(LockThreads(capturer: capturer)).follow(threadID, capturedIn: stack.systemCall)
+        return LockProbe(capturer: capturer).follow(threadID, capturedIn: stack.systemCall)
     }
 }
 

@@ -6,7 +6,12 @@ import StallDiagnosis
 /// Finds the owner of what a thread waits for in futex(2), or for a port, then what that owner waits for, and so on. Runs on the
 /// watchdog's thread: it uses only reads that cannot fault, and captures of stacks.
 struct LockProbe {
-    private let threads: LockThreads
+    let memory: LockMemory
+    let capture: (Int32) -> Result<CapturedStack, CaptureError>
+    let sighting: (Int32) -> ThreadSighting?
+    let evidence: (Int32) -> ThreadEvidence?
+    /// Where a thread waits, by its call and its state.
+    let site: (SystemCall, Character?) -> WaitSite
 
     /// How many owners in a row are followed.
     private static let longestChain = 8
@@ -15,7 +20,25 @@ struct LockProbe {
     /// No new step is begun after this time.
     private static let budget: Duration = .milliseconds(100)
 
-    init(_ threads: LockThreads) { self.threads = threads }
+    /// Searches among the threads of this process.
+    ///
+    /// - Parameter words: Reads memory. Tests replace it by memory that changes meanwhile.
+    init(capturer: StackCapturer, words: ((_ address: UInt, _ count: Int) -> [UInt32]?)? = nil) {
+        var memory = LockMemory(
+            words: words ?? { capturer.words(at: $0, count: $1) },
+            hasThread: { unsafe access("/proc/self/task/\($0)", F_OK) == 0 }
+        )
+        memory.threadNumberOffset = GlibcThread.numberOffset(
+            ofSelf: UInt(pthread_self()),
+            StackCapturer.callingThread,
+            memory
+        )
+        self.memory = memory
+        capture = { capturer.capture(threadID: $0) }
+        sighting = { StackCapturer.sighting(ofThread: $0) }
+        evidence = { .read(threadID: $0) }
+        site = { call, state in WaitSite(call, state: state) { capturer.readMemory(at: $0, count: $1) } }
+    }
 
     /// What the thread waits for, if it is still in the call in which its stack was captured. Nil otherwise.
     func follow(_ threadID: Int32, capturedIn call: SystemCall?) -> LockFinding? {
@@ -39,12 +62,12 @@ struct LockProbe {
         return finding
     }
 
-    private func knownWait(_ call: SystemCall?) -> KnownWait? { call.flatMap { KnownWait($0, threads.memory) } }
+    private func knownWait(_ call: SystemCall?) -> KnownWait? { call.flatMap { KnownWait($0, memory) } }
 
     /// Whether the first thread of the waits, which the last one waits for, cannot end that wait, and all are still asleep.
     private func isClosed(_ waits: ArraySlice<LockFinding.Wait>) -> Bool {
         guard let first = waits.first, waits.last?.known.canEnd(during: first.known) == false else { return false }
-        return waits.allSatisfy { threads.sighting($0.threadID)?.sleepsOn(since: $0.sighting) == true }
+        return waits.allSatisfy { sighting($0.threadID)?.sleepsOn(since: $0.sighting) == true }
     }
 
     /// One wait, and its owner with a stack, unless the owner itself waits.
@@ -62,32 +85,32 @@ struct LockProbe {
             let owner = waitsItself ? nil : owner(number)
             let again = reading(known, of: threadID)
             // The order matters: the lock was read again while the thread was still asleep.
-            let after = threads.sighting(threadID)
+            let after = sighting(threadID)
             if again == wait.reading, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
             (wait.reading.owner, wait.reading.knownBy, wait.changedHands) = (nil, nil, true)
             last = wait
         }
         return last.flatMap { wait in
-            knownWait(threads.sighting(threadID)?.systemCall) == known ? (wait, nil) : nil
+            knownWait(sighting(threadID)?.systemCall) == known ? (wait, nil) : nil
         }
     }
 
     /// What the memory says now. Nil if it is no longer that wait.
     private func reading(_ known: KnownWait, of threadID: Int32) -> LockReading? {
         switch known {
-        case .futex(let futex): LockReading(futex, waiter: threadID, threads.memory)
+        case .futex(let futex): LockReading(futex, waiter: threadID, memory)
         case .port(let port):
-            knownWait(threads.sighting(threadID)?.systemCall) == known ? LockReading(port, threads.memory) : nil
+            knownWait(sighting(threadID)?.systemCall) == known ? LockReading(port, memory) : nil
         }
     }
 
     private func wait(of threadID: Int32, in known: KnownWait) -> LockFinding.Wait? {
-        guard let sighting = threads.sighting(threadID), knownWait(sighting.systemCall) == known,
+        guard let sighting = sighting(threadID), knownWait(sighting.systemCall) == known,
             let reading = reading(known, of: threadID)
         else { return nil }
         return LockFinding.Wait(
             threadID: threadID,
-            evidence: threads.evidence(threadID),
+            evidence: evidence(threadID),
             known: known,
             reading: reading,
             sighting: sighting
@@ -95,46 +118,14 @@ struct LockProbe {
     }
 
     private func owner(_ threadID: Int32) -> LockFinding.Owner {
-        let stack = threads.capture(threadID)
+        let stack = capture(threadID)
         var owner = LockFinding.Owner(
             threadID: threadID,
-            evidence: threads.evidence(threadID),
+            evidence: evidence(threadID),
             time: .now,
             stack: stack
         )
-        owner.site = owner.call.map { call in
-            threads.site(call, owner.evidence?.state)
-        }
+        owner.site = owner.call.map { site($0, owner.evidence?.state) }
         return owner
-    }
-}
-
-/// The threads of one process, and its memory, as needed to search for a lock's owner.
-struct LockThreads {
-    let memory: LockMemory
-    let capture: (Int32) -> Result<CapturedStack, CaptureError>
-    let sighting: (Int32) -> ThreadSighting?
-    let evidence: (Int32) -> ThreadEvidence?
-    /// Where a thread waits, by its call and its state.
-    let site: (SystemCall, Character?) -> WaitSite
-
-    /// Reads this process.
-    ///
-    /// - Parameter words: Reads memory. Tests replace it by memory that changes meanwhile.
-    init(capturer: StackCapturer, words: ((_ address: UInt, _ count: Int) -> [UInt32]?)? = nil) {
-        var memory = LockMemory(
-            words: words ?? { capturer.words(at: $0, count: $1) },
-            hasThread: { unsafe access("/proc/self/task/\($0)", F_OK) == 0 }
-        )
-        memory.threadNumberOffset = GlibcThread.numberOffset(
-            ofSelf: UInt(pthread_self()),
-            StackCapturer.callingThread,
-            memory
-        )
-        self.memory = memory
-        capture = { capturer.capture(threadID: $0) }
-        sighting = { StackCapturer.sighting(ofThread: $0) }
-        evidence = { .read(threadID: $0) }
-        site = { call, state in WaitSite(call, state: state) { capturer.readMemory(at: $0, count: $1) } }
     }
 }

@@ -115,7 +115,7 @@ package final class OutsideProcess: Sendable {
 
     /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait. Takes up to 100 ms.
     func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
-        LockProbe(LockThreads(of: self)).follow(threadID, capturedIn: stack.systemCall)
+        LockProbe(of: self).follow(threadID, capturedIn: stack.systemCall)
     }
 
     /// The kernel's counts for a thread at one moment.
@@ -186,8 +186,8 @@ extension OutsideProcess {
     }
 }
 
-extension LockThreads {
-    /// Reads another process. Its running threads are stopped briefly while their stacks are copied.
+extension LockProbe {
+    /// Searches among the threads of another process. Its running threads are stopped briefly while their stacks are copied.
     init(of process: OutsideProcess) {
         let observed = process.observed
         // The numbers in its memory belong to its own pid namespace. If that is not ours, they mean nothing here.

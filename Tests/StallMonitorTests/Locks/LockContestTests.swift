@@ -17,7 +17,7 @@ struct LockContestTests {
         defer { capturer.invalidate() }
         lock_start_contest(lock_create(make))
         defer { lock_end_contest() }
-        let probe = LockProbe(LockThreads(capturer: capturer))
+        let probe = LockProbe(capturer: capturer)
         let waiter = lock_contestant()
         var told = 0
         // Until there are enough reports; fewer on a machine without time for it.
@@ -44,13 +44,12 @@ struct LockContestTests {
         let waiter = unsafe lock_start_waiter(lock, "waiter")
         defer { gate_open(gate) }
         let owners = Changing([former, next], until: looks)
-        let threads = LockThreads(capturer: capturer) { address, count in
+        let probe = LockProbe(capturer: capturer) { address, count in
             guard var words = capturer.words(at: address, count: count) else { return nil }
             // The owner's id is eight bytes into a mutex.
             if address == UInt(lock_address(lock)), count > 2 { words[2] = UInt32(owners.next()) }
             return words
         }
-        let probe = LockProbe(threads)
         var call: SystemCall?
         while call?.name != "futex" { call = StackCapturer.sighting(ofThread: waiter)?.systemCall }
         let finding = try #require(probe.follow(waiter, capturedIn: call))
