@@ -29,10 +29,10 @@ package struct ThreadEvidence: Hashable, Sendable {
         return ThreadEvidence(stat: stat, schedstat: schedule)
     }
 
-    /// Parses the texts of the two files. The name may contain spaces and parentheses, so fields are counted from the last `)`.
+    /// Parses the texts of the two files.
     package init?(stat: String, schedstat: String) {
         guard let open = stat.firstIndex(of: "("), let close = stat.lastIndex(of: ")"), open < close else { return nil }
-        let fields = stat[stat.index(after: close)...].split(separator: " ")
+        let fields = statFields(stat)
         let times = schedstat.split(whereSeparator: \.isWhitespace)
         // Field 3 is the state and field 12 the major faults; the first two fields ended at the parenthesis.
         guard fields.count > 9, let state = fields[0].first, let faults = UInt64(fields[9]) else { return nil }

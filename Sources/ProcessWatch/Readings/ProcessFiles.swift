@@ -33,12 +33,10 @@ struct ProcessFiles: Hashable, Sendable {
     /// Changes with every execve(2), and only then: the addresses of the program's code and stack. Nil if they cannot be read,
     /// for example because a thread is ending.
     var program: Program? {
-        guard let executable, let stat = readProcFile(livingDirectory + "/stat"),
-            let end = stat.lastIndex(of: ")")
+        guard let executable, let fields = readProcFile(livingDirectory + "/stat").map(statFields), fields.count > 25,
+            fields[23] != "0"
         else { return nil }
-        // Fields 26 and 28 of the line. The third field is the first one after the name.
-        let fields = stat[stat.index(after: end)...].split(separator: " ")
-        guard fields.count > 25, fields[23] != "0" else { return nil }
+        // Fields 26 and 28.
         return Program(executable: executable, code: String(fields[23]), stack: String(fields[25]))
     }
 

@@ -57,14 +57,17 @@ package struct ProcessStat: Hashable {
         self.init(text)
     }
 
-    /// The second field is the name in parentheses, which may itself contain blanks and parentheses: the fields begin after the
-    /// last one.
     init?(_ text: String) {
-        guard let end = text.lastIndex(of: ")") else { return nil }
-        let fields = text[text.index(after: end)...].split(separator: " ")
+        let fields = statFields(text)
         guard fields.count > 19, let state = fields[0].first, let ticks = UInt64(fields[19]) else { return nil }
         (self.state, startTicks) = (state, ticks)
     }
+}
+
+/// The fields of `/proc/PID/stat` from the third on. The second one is the name in parentheses, which may itself contain blanks and
+/// parentheses: the others begin after the last one.
+package func statFields(_ text: String) -> [Substring] {
+    text.lastIndex(of: ")").map { text[text.index(after: $0)...].split(separator: " ") } ?? []
 }
 
 /// The text of a small file of /proc, without its last line feed; nil if it cannot be read.
