@@ -103,15 +103,15 @@ public struct SuppressedStall: Hashable, Sendable {
     public var repeats: StallReport.Repeats
 }
 
-/// Prints faults to standard error, for a server without a handler.
+/// The lines on standard error: faults, for a server without a handler, and why the process ends.
 enum StandardError {
     @Sendable static func log(_ event: StallEvent) {
-        let line: String
         switch event {
-        case .fault(let error): line = "stall-monitor: \(error)\n"
-        case .mended(let error): line = "stall-monitor: This is over: \(error)\n"
-        default: return
+        case .fault(let error): write("stall-monitor: \(error)\n")
+        case .mended(let error): write("stall-monitor: This is over: \(error)\n")
+        default: break
         }
-        _ = unsafe line.utf8.withContiguousStorageIfAvailable { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
+
+    static func write(_ line: String) { _ = unsafe Glibc.write(STDERR_FILENO, line, line.utf8.count) }
 }

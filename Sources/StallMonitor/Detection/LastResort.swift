@@ -41,7 +41,7 @@ struct LastResort {
     /// Ends the process by SIGABRT, so that its crash handler runs or a core file is written.
     func abort(_ message: String) -> Never {
         killLater()
-        print("stall-monitor: \(message)\n")
+        StandardError.write("stall-monitor: \(message)\n")
         Glibc.abort()
     }
 
@@ -70,8 +70,6 @@ struct LastResort {
         time.it_value = timespec(tv_sec: Int(seconds), tv_nsec: Int(rest))
         return unsafe timer_settime(timer, 0, &time, nil) == 0
     }
-
-    private func print(_ line: String) { _ = unsafe write(STDERR_FILENO, line, line.utf8.count) }
 }
 
 extension WatchedLoop {
