@@ -28,7 +28,7 @@ extension StallMonitor.Configuration {
     /// The same configuration with each value replaced by the nearer end of its range.
     func broughtIntoRange() -> (configuration: Self, errors: [ConfigurationRangeError]) {
         var (configuration, check) = (self, RangeCheck())
-        configuration.rule = check.bring(rule)
+        check.bring(&configuration.rule)
         let jobs = Duration.milliseconds(1) ... .seconds(600)
         check.bring(&configuration.reportsJobsLongerThan, "reportsJobsLongerThanMilliseconds", to: jobs)
         check.bring(&configuration.abortsAfter, "abortsAfterSeconds", to: .seconds(1) ... .seconds(86_400))
@@ -57,8 +57,9 @@ extension StallMonitor.Configuration {
 extension StallRule {
     /// The same rule with each value replaced by the nearer end of its range.
     func broughtIntoRange() -> (rule: StallRule, errors: [ConfigurationRangeError]) {
-        var check = RangeCheck()
-        return (check.bring(self), check.errors)
+        var (rule, check) = (self, RangeCheck())
+        check.bring(&rule)
+        return (rule, check.errors)
     }
 }
 
@@ -99,8 +100,7 @@ private struct RangeCheck {
         bring(&value, key, to: 1e-6...1) { Self.decimal($0 * 100) }
     }
 
-    mutating func bring(_ rule: StallRule) -> StallRule {
-        var rule = rule
+    mutating func bring(_ rule: inout StallRule) {
         bring(&rule.tick, "tickMilliseconds", to: .milliseconds(1) ... .seconds(60))
         bring(&rule.ticks, "ticks", to: 1...10_000)
         if var repeated = rule.repeated {
@@ -112,7 +112,6 @@ private struct RangeCheck {
             bring(&ticks, "congested.ticks", to: 1...10_000)
             rule.congested?.ticks = ticks
         }
-        return rule
     }
 
     mutating func bring(_ rule: inout RepeatRule) {
