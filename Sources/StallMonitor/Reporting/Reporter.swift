@@ -24,9 +24,6 @@ struct Reporter: ~Copyable {
     var throttle: ReportThrottle
     var held: [Int: HeldStall] = [:]
     var recordPace = RecordPace()
-    /// Counts changes after which the run record is written at once. Samples, growth and stalls that are only counted are not
-    /// among them.
-    private var recordChanges = 0
     /// The stalls that have a report and are not over, by number.
     private var open: [Int: StallCase] = [:]
     /// The stalls whose finished reports may still wait for the disk, oldest first. Until it has them, the record of ongoing stalls is the only trace
@@ -52,11 +49,10 @@ struct Reporter: ~Copyable {
         publisher.prepare()
         publisher.put(log.entry(publisher))
         while let batch = notices.take(until: recordPace.deadline) {
-            let before = recordChanges
             for notice in batch where publisher.hasTime(for: notice) { handle(notice) }
             meter.spent(.reporting)
             releaseWritten()
-            if recordChanges != before || recordPace.deadline.map({ $0 <= .now }) == true {
+            if recordPace.mustWrite(at: .now) {
                 publisher.put(withRepeats(log.entry(publisher)))
                 recordPace.wrote(at: .now)
                 live.note(waiting: publisher.waitingReports)
@@ -72,7 +68,7 @@ struct Reporter: ~Copyable {
         switch notice {
         case .checkpoint:
             supply.search()
-            if recordPace.noteChange(at: .now) { recordChanges += 1 }
+            recordPace.noteChange(at: .now)
         case .adopt(let rule): throttle.adopt(rule)
         case .settled(let done): done()
         case .fault(let error): tell(.fault(error))
@@ -92,7 +88,7 @@ struct Reporter: ~Copyable {
         case .died(let number, let span): end(number, span, nil, as: .terminated)
         case .disarmed(let error):
             log.disarmed = error
-            recordChanges += 1
+            recordPace.noteChange()
         }
     }
 
@@ -128,7 +124,7 @@ struct Reporter: ~Copyable {
         throttle.note(stall.span.length, of: stall.firstFingerprint)
         stall.details = self.details(of: stall)
         open[stall.observation.number] = stall
-        recordChanges += 1
+        recordPace.noteChange()
         publish(stall) { .began($0) }
     }
 
@@ -185,7 +181,7 @@ struct Reporter: ~Copyable {
         throttle.note(span.length, of: stall.firstFingerprint)
         let hadStack = stall.observation.stack.captured != nil
         throttle.rename(stall.firstFingerprint, stall.stacks.fingerprint, isLasting: hadStack)
-        recordChanges += 1
+        recordPace.noteChange()
         publish(stall) { .ended($0) }
         unwritten.append(number)
         releaseWritten()

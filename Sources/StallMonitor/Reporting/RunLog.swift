@@ -130,33 +130,35 @@ extension RunRecord.Budget {
     }
 }
 
-/// How often the run record is written: for a change in what is watched at once, unless there were many such changes; otherwise soon
-/// after the first change, then once a second.
+/// When the run record is written: at once after a change; for stalls that are only counted, and for changes in what is watched
+/// while there are many of these, soon after the first one, then once a second.
 struct RecordPace {
+    private var hasChanged = false
     private var isDue = false
     private var next: MonotonicInstant?
     /// Loops may come and go all the time. A record for each of them would keep the disk busy, and use up the bytes and the
     /// processor time that stalls' reports need.
     private var atOnce = RateLimit(perMinute: 30, burst: 30)
 
+    /// Notes a change after which the record is always written at once. Samples, growth and stalls that are only counted are none.
+    mutating func noteChange() { hasChanged = true }
+
     /// Notes that something was counted.
     mutating func note() { isDue = true }
 
     /// Notes that what is watched has changed, or the monitor's state.
-    ///
-    /// - Returns: Whether to write at once.
-    mutating func noteChange(at time: MonotonicInstant) -> Bool {
-        guard atOnce.hasRoom(at: time) else {
-            note()
-            return false
-        }
+    mutating func noteChange(at time: MonotonicInstant) {
+        guard atOnce.hasRoom(at: time) else { return note() }
         atOnce.use(1, at: time)
-        return true
+        noteChange()
     }
+
+    /// Whether to write now.
+    func mustWrite(at time: MonotonicInstant) -> Bool { hasChanged || deadline.map { $0 <= time } == true }
 
     /// The latest time to write, even if nothing else happens. Nil if there is nothing to write.
     var deadline: MonotonicInstant? { isDue ? next ?? .now : nil }
 
     /// Notes that the record was written.
-    mutating func wrote(at time: MonotonicInstant) { (isDue, next) = (false, time + .seconds(1)) }
+    mutating func wrote(at time: MonotonicInstant) { (hasChanged, isDue, next) = (false, false, time + .seconds(1)) }
 }
