@@ -69,7 +69,7 @@ struct ReconfigurationTests {
         test.round.look()
         #expect(test.round.watchList.loop(number: 1)?.policy.rule == quick)
         loop.rest()
-        #expect(number(of: { if case .ended = $0 { true } else { false } }, in: &test) == 1)
+        #expect(number(of: { if case .ended(_, _, _, .recovered) = $0 { true } else { false } }, in: &test) == 1)
         #expect(test.round.watchList.loop(number: 1)?.policy.rule == patient)
         test.round.finish()
     }

@@ -51,8 +51,8 @@ final class ObservedPool {
     }
 
     /// The pool is no longer watched.
-    func release(_ end: OutsideEnd, _ context: WatchContext) {
-        if let stall = stall.take() { context.reporter.end(stall.number, rule.finish() ?? stall.times, end) }
+    func release(as state: StallState, _ context: WatchContext) {
+        if let stall = stall.take() { context.reporter.end(stall.number, rule.finish() ?? stall.times, as: state) }
         if let number = watchNumber.take() { context.reporter.leave(number) }
     }
 
@@ -87,7 +87,7 @@ final class ObservedPool {
             if pace.isDue(at: time, context.rule.tick) { keepSamples(members, workers, number, time, context) }
             if isWorthReporting { context.reporter.grow(number, times) }
         case .ended(let times):
-            if let number = stall?.number { context.reporter.end(number, times, .turned) }
+            if let number = stall?.number { context.reporter.end(number, times, as: .recovered) }
             (stall, samples, pace) = (nil, [], SamplePace())
         case .unproven: context.tell(.unprovenPool(processID: context.processID, pool: priority.label))
         }

@@ -1,6 +1,7 @@
 import RunLoopKit
 import StackCapture
 import StallMonitor
+import StallReports
 import Symbolication
 
 /// The task pools of one process, for as long as it runs one program. Confined to the watcher's thread.
@@ -81,8 +82,8 @@ final class ObservedPools {
     }
 
     /// The process is no longer watched, or runs another program.
-    func release(_ end: OutsideEnd, _ context: WatchContext) {
-        for pool in pools.values { pool.release(end, context) }
+    func release(as state: StallState, _ context: WatchContext) {
+        for pool in pools.values { pool.release(as: state, context) }
         (pools, workers) = ([:], [:])
     }
 

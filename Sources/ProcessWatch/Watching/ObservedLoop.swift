@@ -3,6 +3,7 @@ import StackCapture
 import StallDetection
 import StallDiagnosis
 import StallMonitor
+import StallReports
 
 /// One watched loop of another process. It carries out what ``LoopRule`` decides. Confined to the watcher's thread.
 final class ObservedLoop {
@@ -73,7 +74,7 @@ final class ObservedLoop {
         switch row.look(at: time, rule, account, isLate: context.lateness > .zero) {
         case .began(let found)?: beginRow(found, time, search, context)
         case .grew(let found)?: row.grow(found, context.reporter)
-        case .ended(let found)?: row.end(found, .turned, context.reporter)
+        case .ended(let found)?: row.end(found, as: .recovered, context.reporter)
         case nil: break
         }
         let present = rule.presentTurn(at: time)
@@ -114,9 +115,9 @@ final class ObservedLoop {
     func isSuspect(at time: MonotonicInstant) -> Bool { rule.isSuspect(at: time) }
 
     /// Ends the watching of this loop.
-    func release(_ end: OutsideEnd, _ context: WatchContext) {
-        if let stall = stall.take() { context.reporter.end(stall.number, stall.times, end) }
-        row.release(end, context.reporter)
+    func release(as state: StallState, _ context: WatchContext) {
+        if let stall = stall.take() { context.reporter.end(stall.number, stall.times, as: state) }
+        row.release(as: state, context.reporter)
         context.reporter.leave(watchNumber)
         breakpoints.remove()
     }
@@ -241,6 +242,6 @@ final class ObservedLoop {
 
     private func end(_ times: StallSpan, _ context: WatchContext) {
         guard let number = stall.take()?.number else { return }
-        context.reporter.end(number, times, .turned)
+        context.reporter.end(number, times, as: .recovered)
     }
 }

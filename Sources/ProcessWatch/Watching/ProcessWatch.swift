@@ -5,6 +5,7 @@ package import StackCapture
 import StallDetection
 import StallDiagnosis
 package import StallMonitor
+import StallReports
 package import Symbolication
 
 /// Options for watching processes.
@@ -143,7 +144,7 @@ package final class ProcessWatch {
             if let found = process.look(lateness: lateness) {
                 loops += found
             } else {
-                process.release(.processEnded)
+                process.release(as: .terminated)
                 processes[id] = nil
                 tell(.ended(processID: id, name: process.name))
             }
@@ -179,7 +180,7 @@ package final class ProcessWatch {
 
     /// Ends the watching. Reports of stalls that still last are closed.
     package func end() {
-        for process in processes.values { process.release(.unwatched) }
+        for process in processes.values { process.release(as: .abandoned) }
         processes = [:]
         supply.close()
         restoreLimit()

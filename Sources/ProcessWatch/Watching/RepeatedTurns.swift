@@ -65,16 +65,16 @@ struct RepeatedTurns {
         reporter.grow(number, row.times)
     }
 
-    mutating func end(_ row: RowRule.Row, _ end: OutsideEnd, _ reporter: OutsideReporter) {
+    mutating func end(_ row: RowRule.Row, as state: StallState, _ reporter: OutsideReporter) {
         if let number {
             reporter.count(number, row.busy)
-            reporter.end(number, row.times, end)
+            reporter.end(number, row.times, as: state)
         }
         number = nil
     }
 
-    mutating func release(_ reason: OutsideEnd, _ reporter: OutsideReporter) {
-        if let row = rule?.abandon() { end(row, reason, reporter) }
+    mutating func release(as state: StallState, _ reporter: OutsideReporter) {
+        if let row = rule?.abandon() { end(row, as: state, reporter) }
     }
 }
 

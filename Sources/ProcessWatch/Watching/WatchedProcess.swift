@@ -109,7 +109,7 @@ final class WatchedProcess {
             case .ended:
                 // If the process has ended, so have all its threads, wherever they were: that is no turn.
                 if hasEnded { return false }
-                thread.loop?.release(.turned, context)
+                thread.loop?.release(as: .recovered, context)
                 threads[id] = nil
                 pools?.remove(id)
             }
@@ -160,8 +160,8 @@ final class WatchedProcess {
     /// Replaces the program: the process runs another one now, so the old loops are gone.
     private func replace(by now: ProcessFiles.Program) {
         let old = context()
-        for thread in threads.values { thread.loop?.release(.turned, old) }
-        pools?.release(.turned, old)
+        for thread in threads.values { thread.loop?.release(as: .recovered, old) }
+        pools?.release(as: .recovered, old)
         pools = nil
         (threads, program, ticks, hasToldMissing) = ([:], now, 1, false)
         if let opened = try? Self.open(processID, options) { process = opened }
@@ -220,10 +220,10 @@ final class WatchedProcess {
     }
 
     /// Ends the watching of this process.
-    func release(_ end: OutsideEnd) {
+    func release(as state: StallState) {
         let context = context()
-        for thread in threads.values { thread.loop?.release(end, context) }
-        pools?.release(end, context)
+        for thread in threads.values { thread.loop?.release(as: state, context) }
+        pools?.release(as: state, context)
         (threads, pools) = ([:], nil)
     }
 }

@@ -2,6 +2,7 @@ import RunLoopKit
 import StackCapture
 import StallDiagnosis
 import StallMonitor
+import StallReports
 
 /// One thread of a watched process, and the loop that it runs, if any. Confined to the watcher's thread.
 final class WatchedThread {
@@ -74,7 +75,7 @@ final class WatchedThread {
 
     /// Gives up on this thread: several threads take turns to wait for its descriptor.
     func giveUp(_ context: WatchContext) {
-        loop?.release(.unwatched, context)
+        loop?.release(as: .abandoned, context)
         loop = nil
         search.forget()
         sharesItsDescriptor = true

@@ -24,10 +24,10 @@ extension WatchedLoop {
         case .none: break
         case .candidate(let span): judge(category, span, at: time, with: &services)
         case .grew(let span): grow(span, at: time, with: &services)
-        case .ended(let span): end(span, at: time, with: &services)
+        case .ended(let span): end(span, as: .recovered, at: time, with: &services)
         case .passed(let span, let pulse):
             begin(category, span, pulse, .raced, at: time, with: &services)
-            end(span, at: time, with: &services)
+            end(span, as: .recovered, at: time, with: &services)
         }
     }
 
@@ -180,16 +180,24 @@ extension WatchedLoop {
 
     // MARK: - End
 
-    private func end(_ span: StallSpan, at time: MonotonicInstant, with services: inout WatchServices) {
+    private func end(
+        _ span: StallSpan,
+        as state: StallState,
+        at time: MonotonicInstant,
+        with services: inout WatchServices
+    ) {
         guard let stall else { return }
         reportBusyTime(span, hasEnded: true, with: services)
         // A thread without a processor could not copy its stack in time. If it has run since, it has left a copy.
-        if let late = services.lateStack(of: loop, span) {
+        if state == .recovered, let late = services.lateStack(of: loop, span) {
             let sample = StackSample(time: late.copiedAt.map(MonotonicInstant.init(nanoseconds:)) ?? time, stack: late)
             services.notices.add(.sampled(stall.number, sample), mayBeDropped: true)
         }
-        close(stall, span, with: services)
-        services.notices.add(.ended(stall.number, span, evidence(of: stall, span, at: time, with: &services)))
+        self.stall = nil
+        services.live.end(stall.number, span)
+        services.ledger.update { $0.ongoing[stall.number] = nil }
+        let evidence = evidence(of: stall, span, at: time, with: &services)
+        services.notices.add(.ended(stall.number, span, evidence, state))
     }
 
     /// Closes the stall because the loop is no longer looked at. If the loop itself has ended, the stall has ended too; otherwise
@@ -199,18 +207,7 @@ extension WatchedLoop {
         countDismissal(nil, with: services)
         for finding in findings {
             guard case .ended(let span) = finding.decision else { continue }
-            guard !loop.heartbeat.hasEnded else { return end(span, at: time, with: &services) }
-            guard let stall else { return }
-            reportBusyTime(span, hasEnded: true, with: services)
-            close(stall, span, with: services)
-            let evidence = evidence(of: stall, span, at: time, with: &services)
-            services.notices.add(.abandoned(stall.number, span, evidence))
+            end(span, as: loop.heartbeat.hasEnded ? .recovered : .abandoned, at: time, with: &services)
         }
-    }
-
-    private func close(_ stall: Stall, _ span: StallSpan, with services: WatchServices) {
-        self.stall = nil
-        services.live.end(stall.number, span)
-        services.ledger.update { $0.ongoing[stall.number] = nil }
     }
 }

@@ -211,14 +211,12 @@ extension OutsideReporter {
         parts.notices.add(.grew(number, span), mayBeDropped: true)
     }
 
-    package func end(_ number: Int, _ span: StallSpan, _ end: OutsideEnd) {
+    /// The stall is over (`recovered`), its process has ended (`terminated`), or the loop is no longer watched (`abandoned`).
+    package func end(_ number: Int, _ span: StallSpan, as ending: StallState) {
         guard let stall = state.withLock({ $0.open.removeValue(forKey: number) }) else { return }
         parts.live.end(number, span)
-        switch end {
-        case .turned: parts.notices.add(.ended(number, span, evidence(of: stall, span)))
-        case .processEnded: parts.notices.add(.died(number, span))
-        case .unwatched: parts.notices.add(.abandoned(number, span, evidence(of: stall, span)))
-        }
+        let evidence = ending == .terminated ? nil : evidence(of: stall, span)
+        parts.notices.add(.ended(number, span, evidence, ending))
     }
 
     /// The counts include the time until now, but the standstill was over before.

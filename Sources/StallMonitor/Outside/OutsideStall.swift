@@ -80,16 +80,6 @@ package struct OutsidePool: Sendable {
 /// The stack of a thread of another process, or why there is none.
 package typealias OutsideStack = CaptureOutcome<StackSample>
 
-/// How a stall ended.
-package enum OutsideEnd: Hashable, Sendable {
-    /// The loop rests, or has turned.
-    case turned
-    /// The process has ended.
-    case processEnded
-    /// The loop is no longer watched.
-    case unwatched
-}
-
 // A stall of another process, as the reporter expects a stall of this process.
 
 extension StallObservation {

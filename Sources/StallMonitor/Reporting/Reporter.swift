@@ -83,9 +83,7 @@ struct Reporter: ~Copyable {
             held[number]?.busy = busy
         case .crashing(let number): noteCrash(number)
         case .aborting(let number, let notice): write(notice, of: number)
-        case .ended(let number, let span, let evidence): end(number, span, evidence)
-        case .abandoned(let number, let span, let evidence): end(number, span, evidence, as: .abandoned)
-        case .died(let number, let span): end(number, span, nil, as: .terminated)
+        case .ended(let number, let span, let evidence, let state): end(number, span, evidence, as: state)
         case .disarmed(let error):
             log.disarmed = error
             recordPace.noteChange()
@@ -169,7 +167,7 @@ struct Reporter: ~Copyable {
         _ number: Int,
         _ span: StallSpan,
         _ evidence: EvidenceWindow?,
-        as state: StallState = .recovered
+        as state: StallState
     ) {
         if let stall = releaseHeld(number, span) { begin(stall, isOver: true) }
         guard let stall = open.removeValue(forKey: number) else {

@@ -14,11 +14,9 @@ enum StallNotice: Sendable {
     case counted(Int, StallReport.BusyTime)
     /// A later stack sample of the stalled thread.
     case sampled(Int, StackSample)
-    case ended(Int, StallSpan, EvidenceWindow?)
-    /// The loop is no longer watched. As far as is known, the stall continues.
-    case abandoned(Int, StallSpan, EvidenceWindow?)
-    /// The process in which the loop stalled has ended. Only for processes that are watched from outside.
-    case died(Int, StallSpan)
+    /// The stall is over (`recovered`); or the loop is no longer watched, and the stall continues as far as is known (`abandoned`); or
+    /// the loop's process, watched from outside, has ended (`terminated`).
+    case ended(Int, StallSpan, EvidenceWindow?, StallState)
     /// The process has crashed, and its crash handler runs. The stall keeps the length that was reported last.
     case crashing(Int)
     /// The monitor ends the process as soon as the report is written.
@@ -70,7 +68,7 @@ extension StallNotice: QueuedMessage {
         case .grew(let number, _): .updates(number)
         case .counted(let number, _): .updates(number, .counts)
         case .sampled(let number, _), .crashing(let number), .aborting(let number, _): .adds(number)
-        case .ended(let number, _, _), .abandoned(let number, _, _), .died(let number, _): .closes(number)
+        case .ended(let number, _, _, _): .closes(number)
         case .checkpoint: .alone(latestIsEnough: true)
         default: .alone(latestIsEnough: false)
         }

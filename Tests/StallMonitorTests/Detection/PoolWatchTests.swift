@@ -215,7 +215,9 @@ struct PoolRoundTests {
         // This round cannot take stacks, and says so for each worker.
         #expect(found.stacks.isEmpty && found.workers.allSatisfy { $0.problem != nil })
         crew.release(1)
-        let ended = look(&test) { if case .ended(let number, let span, _) = $0 { (number, span) } else { nil } }
+        let ended = look(&test) { notice in
+            if case .ended(let number, let span, _, .recovered) = notice { (number, span) } else { nil }
+        }
         #expect(ended?.0 == stall.number)
         crew.release(2)
         test.round.finish()
@@ -248,7 +250,7 @@ struct PoolRoundTests {
         }
         #expect(both == true && Set(stalls.keys) == ["a", "b"])
         pools[0].end()
-        let ended = look(&test) { if case .ended(let number, _, _) = $0 { number } else { nil } }
+        let ended = look(&test) { if case .ended(let number, _, _, .recovered) = $0 { number } else { nil } }
         #expect(ended == stalls["a"])
         #expect(test.ledger.snapshot.watches.count == 1)
         for (pool, job) in zip(pools, jobs) { pool.didRun(job) }

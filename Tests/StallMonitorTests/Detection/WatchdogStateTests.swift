@@ -134,7 +134,7 @@ struct WatchRoundTests {
                 case .began(let stall):
                     began[stall.watch.name.label, default: 0] += 1
                     (stall.watch.name.label == "a" ? a : b).rest()
-                case .ended(let number, _, _): ended.insert(number)
+                case .ended(let number, _, _, .recovered): ended.insert(number)
                 default: break
                 }
             }
@@ -161,7 +161,7 @@ struct WatchRoundTests {
                     let missed = test.round.missed
                     for which in [nil, number] { test.round.resume(which, at: .now, missed: missed) }
                     loop.rest()
-                case .ended: ended += 1
+                case .ended(_, _, _, .recovered): ended += 1
                 default: break
                 }
             }

@@ -135,7 +135,7 @@ struct LiveBoardTests {
         parts.live.begin(stall)
         parts.live.end(1, stall.span)
         parts.notices.add(.began(stall))
-        parts.notices.add(.ended(1, stall.span, nil))
+        parts.notices.add(.ended(1, stall.span, nil, .recovered))
         parts.notices.close()
         Reporter(parts) { _ in }.run()
         #expect(parts.live.open.isEmpty == canWrite)

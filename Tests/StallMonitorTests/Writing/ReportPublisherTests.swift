@@ -23,7 +23,10 @@ struct ReportPublisherTests {
         var publisher = ReportPublisher(writer: writer, tell: log.handler)
         let now = MonotonicInstant.now
         let span = StallSpan(earliestStart: now, latestStart: now, earliestEnd: now, latestEnd: now)
-        let notices = [StallNotice.ended(7, span, nil), .ended(8, span, nil), .ended(7, span, nil), .checkpoint]
+        let notices: [StallNotice] = [
+            .ended(7, span, nil, .recovered), .ended(8, span, nil, .recovered), .ended(7, span, nil, .recovered),
+            .checkpoint,
+        ]
         let before = notices.map { publisher.hasTime(for: $0) }
         writer.giveUp(at: now)
         let after = notices.map { publisher.hasTime(for: $0) }
