@@ -136,7 +136,7 @@ final class ObservedLoop {
         case .armReturn(let index):
             if let isArmed = breakpoints.armReturn(index) { rule.armedReturn(index, isArmed) }
         case .account: account = context.process.account(ofThread: threadID, at: time)
-        case .locate: locate(time, context)
+        case .locate: locate(time, search, context)
         case .sample:
             if pace.isDue(at: time, context.rule.tick) { keepSample(time, context) }
         case .began(let isCongested, let times): begin(isCongested, times, time, search, context)
@@ -184,12 +184,12 @@ final class ObservedLoop {
         row.keep(sample, context.reporter)
     }
 
-    private func locate(_ time: MonotonicInstant, _ context: WatchContext) {
+    private func locate(_ time: MonotonicInstant, _ search: LoopFinder, _ context: WatchContext) {
         let (outcome, finding) = capture(time, context)
         if case .captured(let sample) = outcome { samples.append(sample) }
         switch finding {
         case .inWait:
-            for order in rule.foundInWait(at: time) { carryOut(order, time, LoopFinder(isMainThread: false), context) }
+            for order in rule.foundInWait(at: time) { carryOut(order, time, search, context) }
         case .callout(let places, _):
             let pending = rule.span?.returns.prefix { $0 == .pending }.count ?? 0
             rule.located(watching: breakpoints.watchReturns(to: places, keeping: pending))
