@@ -95,7 +95,8 @@ struct GateRunTests {
         // One occurrence in a run as long as each of the baseline's may be chance.
         let once = try gate(["--baseline", file] + server("echo sleep 500; sleep 0.7;"))
         #expect(
-            once.status == 3 && once.errors.contains("inconclusive: ") && once.errors.contains(" is new: 1 stall in ")
+            once.status == 3 && once.errors.contains("inconclusive: ") && once.errors.contains(" is new: 1 stall in "),
+            "\(once.errors)"
         )
         let regression = "for i in 1 2 3 4 5; do echo sleep 400; sleep 0.5; done;"
         let worse = try gate(["--baseline", file, "--repeat", "2"] + server(regression))
