@@ -10,11 +10,12 @@ struct ShipCommandTests {
     init() throws { fixture = try ReportsFixture() }
 
     @discardableResult
-    private func write(_ count: Int) throws -> [String] {
+    private func write(_ count: Int, metadata: [String: String]? = nil) throws -> [String] {
         try (0..<count).map { _ in
-            let id = ULID.make()
-            _ = try fixture.store.write(Sample.report(id: id))
-            return "\(id)"
+            var report = Sample.report(id: .make())
+            report.metadata = metadata ?? report.metadata
+            _ = try fixture.store.write(report)
+            return "\(report.id)"
         }
     }
 
@@ -204,9 +205,11 @@ struct ShipCommandTests {
         let receiver = try OTLPReceiver(in: answers, plan: "{\"status\": 503, \"stays\": true}")
         let run = try follow(receiver)
         #expect(try run.errorLine()?.contains("503") == true)
-        // More than are kept ready: the first 256 were read when they appeared.
+        // 40 MB: more than is kept ready (32 MiB).
         let before = bytesRead(by: run.pid) ?? 0
-        let size = try write(300).reduce(0) { sum, id in
+        let text = String(repeating: "x", count: 490)
+        let megabyte = Dictionary(uniqueKeysWithValues: (0..<2000).map { ("\($0)", text) })
+        let size = try write(40, metadata: megabyte).reduce(0) { sum, id in
             let file = try FileManager.default.attributesOfItem(atPath: "\(fixture.path)/stall-\(id).json")
             return sum + (file[.size] as? Int ?? 0)
         }
