@@ -56,6 +56,7 @@ struct Checkpoint: ~Copyable {
     private static func line(_ id: ULID, _ version: Shipment.Version) -> String {
         switch version {
         case .ongoing: "\(id) ongoing\n"
+        case .provisional: "\(id) provisional\n"
         case .ended: "\(id) ended\n"
         case .counted(let nanoseconds): "\(id) \(nanoseconds)\n"
         }
@@ -66,6 +67,7 @@ struct Checkpoint: ~Copyable {
         guard words.count == 2, let id = ULID(String(words[0])) else { return nil }
         switch words[1] {
         case "ongoing": return (id, .ongoing)
+        case "provisional": return (id, .provisional)
         case "ended": return (id, .ended)
         default: return Int64(words[1]).map { (id, .counted($0)) }
         }

@@ -169,7 +169,7 @@ struct Delivery: ~Copyable {
     private func read(_ shipment: Shipment) throws(ReportError) -> [UInt8] {
         let reader = ReportReader(path: shipment.directory)
         switch shipment.version {
-        case .ongoing, .ended: return try wire.element(reader.report(shipment.id))
+        case .ongoing, .provisional, .ended: return try wire.element(reader.report(shipment.id))
         case .counted: return try wire.element(reader.run(shipment.id))
         }
     }

@@ -113,9 +113,9 @@ package final class Shipper {
             delivery.totals.unreadable += 1
             tell(.unreadable((error.path.map { $0 + ": " } ?? "") + error.description))
         case .event(.report(let report), let directory), .event(.grown(let report), let directory):
-            let isOngoing = report.state == .ongoing
-            guard !isOngoing || .nanoseconds(report.durationNs) >= options.ongoingAfter else { return }
-            let shipment = Shipment(id: report.id, version: isOngoing ? .ongoing : .ended, directory: directory)
+            let version = Shipment.Version(of: report)
+            guard version != .ongoing || .nanoseconds(report.durationNs) >= options.ongoingAfter else { return }
+            let shipment = Shipment(id: report.id, version: version, directory: directory)
             delivery.take(shipment, for: &stalls) { () throws(ReportError) in try options.wire.element(report) }
         case .event(.run(let run), let directory):
             let version = Shipment.Version.counted(run.updatedAt.nanoseconds(since: Timestamp(seconds: 0)))
@@ -138,9 +138,15 @@ struct Shipment: Hashable {
     enum Version: Hashable, Comparable {
         /// While the stall lasts.
         case ongoing
+        /// The stall has ended, and its fault's identity was made without names: a command may add them.
+        case provisional
         case ended
         /// A run's counts, by the time at which they were current, in nanoseconds since 1970.
         case counted(Int64)
+
+        init(of report: StallReport) {
+            self = report.state == .ongoing ? .ongoing : report.isProvisional == true ? .provisional : .ended
+        }
     }
 }
 

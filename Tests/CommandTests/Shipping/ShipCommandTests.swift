@@ -52,6 +52,17 @@ struct ShipCommandTests {
         #expect(try receiver.stalls() == ids + next)
     }
 
+    @Test("A report that was made without names is sent again once it has them")
+    func named() throws {
+        var report = Sample.report(id: .make())
+        let receiver = try OTLPReceiver(in: answers)
+        for (isProvisional, sent) in [(true, 1), (true, 0), (nil, 1), (nil, 0)] as [(Bool?, Int)] {
+            report.isProvisional = isProvisional
+            _ = try fixture.store.write(report)
+            #expect(try ship(receiver, "--format", "json").output.contains("\"stalls\":\(sent),"))
+        }
+    }
+
     @Test("New reports are sent as they appear; one SIGTERM ends the command cleanly")
     func follows() throws {
         try write(1)

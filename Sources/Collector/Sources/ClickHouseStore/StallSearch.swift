@@ -135,7 +135,7 @@ struct StallSearch: Sendable {
             fingerprint: fingerprint,
             startedAt: Timestamp(sinceEpoch: try row.number(2)),
             durationNs: try row.number(3),
-            isOver: try row.unsigned(4) == UInt64(Int64.max),
+            isOver: ArrivedStall.isOver(Int64(clamping: try row.unsigned(4))),
             verdict: Verdict(rawValue: row.text(5)),
             service: row.text(6),
             release: row.text(7),

@@ -24,8 +24,8 @@ public struct ArrivedStall: Sendable {
     public let team: String
     /// The report's id, which is unique within a team.
     public let id: ULID
-    /// The greater version of two reports with the same id counts. It is the duration in nanoseconds, or `Int64.max` once the
-    /// stall has ended.
+    /// The greater version of two reports with the same id counts. It is the duration in nanoseconds while the stall lasts, and one
+    /// of the two greatest numbers once it has ended: the greater of these if the report has names.
     public let version: Int64
     /// When the stall began. Names that end in `Ns` are nanoseconds; moments count from 1970.
     public let startedNs: Int64
@@ -116,7 +116,7 @@ extension Arrival {
             switch try ArrivedDocument(json: json) {
             case .stall(let report):
                 guard report.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
-                self = .stall(try ArrivedStall(StallOutline(report), json, team, now))
+                self = .stall(try ArrivedStall(report, json, team, now))
             case .run(let run): self = .run(try ArrivedRun(run, json, team, now))
             }
         } catch {
@@ -168,12 +168,16 @@ private enum Bounds {
 }
 
 extension ArrivedStall {
-    fileprivate init(_ stall: StallOutline, _ json: [UInt8], _ team: String, _ now: Timestamp) throws(ReportError) {
+    /// Whether this is the version of a stall that has ended.
+    public static func isOver(_ version: Int64) -> Bool { version >= .max - 1 }
+
+    fileprivate init(_ report: StallReport, _ json: [UInt8], _ team: String, _ now: Timestamp) throws(ReportError) {
+        let stall = StallOutline(report)
         self.team = team
         id = stall.id
         startedNs = try Bounds.moment(stall.startedAt, now)
         durationNs = Bounds.length(stall.durationNs)
-        version = stall.state == .ongoing ? durationNs : .max
+        version = stall.state == .ongoing ? durationNs : report.isProvisional == true ? .max - 1 : .max
         lastNs = max(startedNs, min(stall.lastKnownMoment.sinceEpoch, now.sinceEpoch))
         let repeats = stall.repeats
         count = 1 + Bounds.count(repeats?.count ?? stall.suppressed)

@@ -419,7 +419,7 @@ extension StoredStall {
             fingerprint: fingerprint,
             startedAt: Timestamp(sinceEpoch: row["started"]),
             durationNs: row["duration"],
-            isOver: (row["version"] as Int64) == .max,
+            isOver: ArrivedStall.isOver(row["version"]),
             verdict: Verdict(rawValue: row["verdict"]),
             service: row["service"],
             release: row["release"],

@@ -24,6 +24,7 @@ struct StoreContract {
             },
             Check("No team sees another's") { try await $0.teams() },
             Check("A fault that has got names is one with what it was before") { try await $0.aliases() },
+            Check("A report that has got names replaces the one without") { try await $0.amendment() },
             Check("A version that is ignored gives its fault no other name, and takes none") {
                 try await $0.ignoredAliases()
             },
@@ -235,6 +236,24 @@ struct StoreContract {
             let fault = try await store.fault(nameless.fingerprint, Self.query())
             #expect(fault?.fingerprint == named.fingerprint)
             #expect(fault?.aliases == [nameless.fingerprint])
+        }
+    }
+
+    /// A stripped server's report that was sent before it had names, and again since.
+    func amendment() async throws {
+        try await withStore { store in
+            var nameless = Self.report(function: "code at 0x1")
+            nameless.isProvisional = true
+            var amended = Self.report(function: "named()")
+            (amended.id, amended.aliases) = (nameless.id, [nameless.fingerprint])
+            for (report, changes) in [(nameless, 1), (amended, 1), (nameless, 0), (amended, 0)] {
+                #expect(try await store.insert([Self.arrival(report)]) == changes)
+            }
+            let faults = try await store.faults(Self.query(), by: .total, limit: 10).faults
+            #expect(faults.map(\.fingerprint) == [amended.fingerprint])
+            #expect(faults.map(\.culprit) == ["named()"] && faults.map(\.count) == [1])
+            let stalls = try await store.stalls(Self.query(), of: amended.fingerprint, longestFirst: false, limit: 10)
+            #expect(stalls.map(\.isOver) == [true])
         }
     }
 
