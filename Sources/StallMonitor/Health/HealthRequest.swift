@@ -52,7 +52,7 @@ enum HealthRequest: Hashable {
     case incomplete
     /// - Parameter wantsBody: false for HEAD.
     case health(wantsBody: Bool)
-    case otherPath
+    case otherPath(wantsBody: Bool)
     case otherMethod
     case malformed
 
@@ -76,7 +76,7 @@ enum HealthRequest: Hashable {
         if !isGet, !words[0].elementsEqual("HEAD".utf8) {
             self = .otherMethod
         } else {
-            self = path.elementsEqual("/health".utf8) ? .health(wantsBody: isGet) : .otherPath
+            self = path.elementsEqual("/health".utf8) ? .health(wantsBody: isGet) : .otherPath(wantsBody: isGet)
         }
     }
 
@@ -88,7 +88,8 @@ enum HealthRequest: Hashable {
             let answer = answer()
             let reason = answer.status == 200 ? "OK" : "Service Unavailable"
             return Self.response("\(answer.status) \(reason)", answer.body, wantsBody: wantsBody)
-        case .otherPath: return Self.response("404 Not Found", Array("GET /health\n".utf8), isText: true)
+        case .otherPath(let wantsBody):
+            return Self.response("404 Not Found", Array("GET /health\n".utf8), wantsBody: wantsBody, isText: true)
         case .otherMethod:
             return Self.response(
                 "405 Method Not Allowed",
