@@ -66,7 +66,7 @@ extension StallMonitorService {
         ///
         /// - Parameters:
         ///   - file: The path. The file may be missing, and may be created later.
-        ///   - pause: The time between two looks at the file. SIGHUP causes a look at once.
+        ///   - pause: The time between two looks at the file, 10 ms to one day. SIGHUP causes a look at once.
         /// - Throws: The parser's error, or the errors of `Configuration(config:)`.
         public init(
             file: String,
@@ -81,7 +81,7 @@ extension StallMonitorService {
             let provider = try await ReloadingFileProvider<YAMLSnapshot>(
                 filePath: FilePath(file),
                 allowMissing: true,
-                pollInterval: pause
+                pollInterval: Self.interval(pause, atLeast: .milliseconds(10))
             )
             let config = ConfigReader(providers: [EnvironmentVariablesProvider(), provider])
             let source = ConfigurationSource(

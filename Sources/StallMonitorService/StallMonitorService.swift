@@ -16,7 +16,7 @@ public struct StallMonitorService: Service {
     /// The monitor, for `health`, `events()`, `watch(_:)` and `expectSlow(for:_:)`.
     public let monitor: StallMonitor
     private let metrics: StallMetrics?
-    private let interval: Duration
+    let interval: Duration
     let logger: Logger?
     let level: LogLevel
     /// The source of the configuration, if the service applies changes to it.
@@ -30,7 +30,7 @@ public struct StallMonitorService: Service {
     ///   - logger: Gets a message for each stall; see ``StallLog``. Nil: no log.
     ///   - level: The level of these messages.
     ///   - metrics: The metrics to update. Nil: no metrics.
-    ///   - interval: How often figures that are not events are updated: every 10 s by default, at least 100 ms. Without metrics
+    ///   - interval: How often figures that are not events are updated: 100 ms to one day, every 10 s by default. Without metrics
     ///     no thread wakes for this.
     ///   - onEvent: Also called for each event, on the reporter's thread.
     public init(
@@ -70,8 +70,14 @@ public struct StallMonitorService: Service {
             metrics?.note(event)
             onEvent?(event)
         }
-        (self.metrics, self.interval) = (metrics, max(interval, .milliseconds(100)))
+        (self.metrics, self.interval) = (metrics, Self.interval(interval, atLeast: .milliseconds(100)))
         (self.source, self.logger, self.level) = (source, logger, level)
+    }
+
+    /// Brings the time between two wake-ups into its range. A shorter one would occupy a processor, and the system's clock ends the
+    /// process when it is asked to wait for far longer than that.
+    static func interval(_ wanted: Duration, atLeast least: Duration) -> Duration {
+        min(max(wanted, least), .seconds(86_400))
     }
 
     /// Runs until the group shuts down or the task is cancelled, then ends the monitor. Called by the service group, once.

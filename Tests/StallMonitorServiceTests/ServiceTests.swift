@@ -1,8 +1,11 @@
 import Foundation
+import StallMonitor
 import StallReading
 import StallReports
 import TestSupport
 import Testing
+
+@testable import StallMonitorService
 
 @Suite("The monitor in a service group", .timeLimit(.minutes(2)))
 struct ServiceTests {
@@ -22,6 +25,17 @@ struct ServiceTests {
         while Date.now < deadline, try reader.contents().reports.isEmpty { usleep(10_000) }
         let lines = host.finish().split(separator: "\n").map(String.init)
         return (lines, try reader.contents())
+    }
+
+    @Test("An interval of nothing, or of all time, is brought into its range")
+    func intervals() {
+        let configuration = StallMonitor.Configuration(enabled: false)
+        let endless = Duration.seconds(Int64.max)
+        for (wanted, used) in [(Duration.zero, 100), (.seconds(-1), 100), (.seconds(7), 7_000), (endless, 86_400_000)] {
+            let service = StallMonitorService(configuration, every: wanted)
+            #expect(service.interval == .milliseconds(used))
+        }
+        #expect(StallMonitorService.interval(.zero, atLeast: .milliseconds(10)) == .milliseconds(10))
     }
 
     @Test(
