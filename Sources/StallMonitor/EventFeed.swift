@@ -104,8 +104,8 @@ public struct SuppressedStall: Hashable, Sendable {
 }
 
 /// The lines on standard error: faults, for a server without a handler, and why the process ends.
-enum StandardError {
-    @Sendable static func log(_ event: StallEvent) {
+package enum StandardError {
+    @Sendable package static func log(_ event: StallEvent) {
         switch event {
         case .fault(let error): write("stall-monitor: \(error)\n")
         case .mended(let error): write("stall-monitor: This is over: \(error)\n")

@@ -27,7 +27,8 @@ public struct StallMonitorService: Service {
     /// - Parameters:
     ///   - configuration: `Configuration(config:)` reads one from a `ConfigReader`.
     ///   - selection: What to watch; by default the main loop, which includes the main actor.
-    ///   - logger: Gets a message for each stall; see ``StallLog``. Nil: no log.
+    ///   - logger: Gets a message for each stall; see ``StallLog``. Nil: no log; without `onEvent` too, faults of the monitor go to
+    ///     standard error.
     ///   - level: The level of these messages.
     ///   - metrics: The metrics to update. Nil: no metrics.
     ///   - interval: How often figures that are not events are updated: 100 ms to one day, every 10 s by default. Without metrics
@@ -67,6 +68,8 @@ public struct StallMonitorService: Service {
         let level = LogLevel(level)
         monitor = StallMonitor.start(configuration, watching: selection) { event in
             if let logger { StallLog(logger, level: level.value)(event) }
+            // As for a monitor without a handler: its faults must not stay unknown.
+            if logger == nil, onEvent == nil { StandardError.log(event) }
             metrics?.note(event)
             onEvent?(event)
         }

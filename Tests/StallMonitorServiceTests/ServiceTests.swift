@@ -27,6 +27,15 @@ struct ServiceTests {
         return (lines, try reader.contents())
     }
 
+    @Test("Without a log and a handler, a fault of the monitor goes to standard error")
+    func unheard() throws {
+        let directory = URL(filePath: "/dev/shm").appending(path: "service-host-\(UUID())")
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let command = ["-c", "echo READY; exec \"$@\" 2>&1", "sh", Self.host.path, directory.path, "unheard"]
+        let output = try TargetProcess(arguments: command, executable: URL(filePath: "/bin/sh")).rest()
+        #expect(output.contains("startupGraceMilliseconds is -1000; set it to 0 to 3600000"), "\(output)")
+    }
+
     @Test("An interval of nothing, or of all time, is brought into its range")
     func intervals() {
         let configuration = StallMonitor.Configuration(enabled: false)

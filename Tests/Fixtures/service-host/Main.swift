@@ -8,10 +8,11 @@ import StallMonitorService
 import UnixSignals
 
 /// A server in a service group that stalls its main actor until the group has ended, and at most for the given time: service-host
-/// DIRECTORY MILLISECONDS.
+/// DIRECTORY MILLISECONDS. With the word `unheard` in place of the milliseconds: a service with a fault, and without a log and a handler.
 @main struct Main {
     static func main() async throws {
         let arguments = CommandLine.arguments
+        if arguments[2] == "unheard" { return await runUnheard(in: arguments[1]) }
         let backend = TestMetrics()
         let stalls = StallMonitorService(
             StallMonitor.Configuration(directory: arguments[1]),
@@ -32,6 +33,14 @@ import UnixSignals
         let longest = backend.meters(label: "stall.ongoing.longest.seconds").flatMap(\.values).max() ?? 0
         say("counted \(backend.counterTotal(label: "stall.count")), saw one under way: \(longest > 0.2)")
         isOver.signal()
+    }
+
+    /// It ends at once, after it has reported that its configuration is out of range.
+    static func runUnheard(in directory: String) async {
+        let stalls = StallMonitorService(StallMonitor.Configuration(directory: directory, startupGrace: .seconds(-1)))
+        let run = Task { await stalls.run() }
+        run.cancel()
+        await run.value
     }
 
     @Sendable static func tell(_ event: StallEvent) {
