@@ -50,15 +50,17 @@ extension StallMonitor {
 }
 
 extension StallMonitor {
-    /// Reports the values of a configuration that are out of range, or that those of the former one were corrected. The fault of the former one
-    /// may still wait for its handler.
+    /// Reports the values of a configuration that are out of range, and that those of the former one are over. The faults of the former one may
+    /// still wait for their handler.
     func report(_ errors: [ConfigurationRangeError], _ engine: Engine) {
         // Under the lock, so that a fault and its end are reported in the order of the configurations.
-        rangeFault.withLock { fault in
-            for error in errors { engine.notices.add(.fault(StallMonitorError(error))) }
-            let former = fault
-            fault = errors.last.map { StallMonitorError($0) }
-            if errors.isEmpty, let former { engine.notices.add(.mended(former)) }
+        rangeFaults.withLock { faults in
+            let new = errors.map { StallMonitorError($0) }
+            guard new != faults else { return }
+            // All of them end first: the faults of a code are one problem in `health`, which the end of any of them removes.
+            for former in faults { engine.notices.add(.mended(former)) }
+            for fault in new { engine.notices.add(.fault(fault)) }
+            faults = new
         }
     }
 }

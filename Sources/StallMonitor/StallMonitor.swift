@@ -31,7 +31,7 @@ public final class StallMonitor: Sendable {
     let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
     let generation = ForkGeneration.current
     /// What was out of range in the latest configuration.
-    let rangeFault = ForkSafeMutex<StallMonitorError?>(nil)
+    let rangeFaults = ForkSafeMutex<[StallMonitorError]>([])
     private let ended = ForkSafeMutex<Figures?>(nil)
     private let endpoint = ForkSafeMutex<HealthEndpoint?>(nil)
 

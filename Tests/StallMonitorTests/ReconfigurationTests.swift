@@ -137,6 +137,25 @@ struct ReconfiguredMonitorTests {
         monitor.stop()
     }
 
+    @Test("Of several values out of range each has its fault, and each fault its end; the rest is still a problem")
+    func ranges() {
+        let log = EventLog()
+        let plain = StallMonitor.Configuration(directory: directory.path)
+        var wrong = plain
+        (wrong.rule.ticks, wrong.limits.runs) = (-5, -5)
+        let monitor = StallMonitor.start(wrong, watching: [], onEvent: log.handler)
+        wrong.rule.ticks = 1
+        monitor.reconfigure(wrong)
+        // The same again is no news.
+        monitor.reconfigure(wrong)
+        #expect(log.wait { $0.mended.count == 2 && $0.faults.count == 3 })
+        #expect(monitor.health.problems.map(\.code) == [.configurationOutOfRange])
+        monitor.reconfigure(plain)
+        #expect(log.wait { $0.mended.count == 3 })
+        #expect(log.faults.count == 3 && monitor.health.state == .healthy)
+        monitor.stop()
+    }
+
     @Test("A value out of range that is corrected before its fault reaches the handler is reported as corrected")
     func rangeCorrectedAtOnce() {
         let (log, entered, hold) = (EventLog(), TickSemaphore(), TickSemaphore())
