@@ -8,6 +8,8 @@ enum StallFinding: Equatable {
     case own
     /// It occurred during the test, and its origin is unknown: any of these tests may have caused it.
     case unclear(among: [String])
+    /// Its function was stalled, in this number of tests at once: cases of one test, or tests of one name in one file.
+    case shared(by: Int)
     /// It was too long only because the machine gave the thread no processor.
     case machine
 
@@ -28,6 +30,9 @@ enum StallFinding: Equatable {
             guard owners.contains(where: { $0.number == scope.number }) else { return nil }
         }
         guard Double(scope.overlap(with: stall)) * stall.ownShare > Double(limit) else { return .machine }
+        // A part of a test has the task of its test.
+        let callers = Set(owners.filter { !$0.isTask(of: stall) && $0.overlap(with: stall) > 0 }.map(\.task))
+        if callers.count > 1 { return .shared(by: callers.count) }
         if !owners.isEmpty { return .own }
         let suspects = scopes.filter { $0.overlap(with: stall) > $0.limit.nanoseconds }
         return .unclear(among: suspects.map(\.place.name).sorted())
@@ -89,6 +94,8 @@ package struct StallVerdict {
             text += " That is the machine's fault: without its wait for a processor it is not too long. Not counted."
         case .unclear(let names) where names.count > 1:
             text += " Whose work it was cannot be told; these ran meanwhile: \(names.joined(separator: ", "))."
+        case .shared(let count):
+            text += " \(count) tests ran this function meanwhile: whose work it was cannot be told."
         case .unclear: text += " It fell into this test's time; neither its task nor its function was seen to stand."
         }
         return text + " Report: stall-monitor show \(stall.id) \(directory)"

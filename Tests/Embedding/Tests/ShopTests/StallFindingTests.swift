@@ -58,6 +58,18 @@ import Testing
         #expect(findings(stall(task: 99, function: "closure #1 in Suite.a()")) == [.own, nil])
     }
 
+    @Test func passesToAllCasesOfATestWhereTheTaskIsAnother() {
+        let cases = [scope(1, "a()", task: 7), scope(2, "a()", task: 8), scope(3, "a()", task: 8)]
+        let scopes = cases + [scope(4, "b()", task: 9)]
+        let found = { (stall: StallReport) in scopes.map { StallFinding.of(stall, for: $0, among: scopes) } }
+        let shared = StallFinding.shared(by: 2)
+        #expect(found(stall(task: 99, function: "closure #1 in Suite.a()")) == [shared, shared, shared, nil])
+        #expect(found(stall(task: 7, function: "a()")) == [.own, nil, nil, nil])
+        // The test and a part of it are one.
+        let one = Array(scopes[1...])
+        #expect(StallFinding.of(stall(task: 99, function: "a()"), for: one[0], among: one) == .own)
+    }
+
     @Test func passesToNobodyWhoseNameItOnlyContains() {
         #expect(
             TestScope.names("load()", in: "closure #1 in Suite.load()")
