@@ -49,7 +49,7 @@ extension StallMonitor {
         var watch = try watch(.pool(pool), name, rule?.forPools, configuration.rule.forPools)
         if let length = configuration.reportsJobsLongerThan {
             // It needs its own name, because the record sums watches with the same name.
-            let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs")
+            let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs", isOfJobs: true)
             let long = (rule ?? configuration.rule).forJobs(longerThan: length)
             do throws(StallMonitorError) {
                 let thing = WatchedThing.job(OldestJob(of: pool))

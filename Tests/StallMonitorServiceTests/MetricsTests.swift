@@ -89,6 +89,18 @@ struct MetricsTests {
         #expect(counts == counts.sorted() && counts.last ?? 0 >= 20, "\(counts)")
     }
 
+    @Test("A pool counts once as watched, also if its long jobs are reported")
+    func longJobs() {
+        let directory = "/tmp/stall-metrics-\(ULID.make())"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let pool = TaskPoolHeartbeat(label: "workers", width: 2)
+        let configuration = StallMonitor.Configuration(directory: directory, reportsJobsLongerThan: .seconds(1))
+        let monitor = StallMonitor.start(configuration, watching: .pools([pool]))
+        #expect(monitor.watch(of: pool)?.jobs != nil)
+        monitor.stop()
+        #expect(monitor.figures?.watched.map(\.label) == ["workers"])
+    }
+
     @Test("Stalls that were only counted are included")
     func suppressed() {
         let metrics = StallMetrics(factory: backend)

@@ -111,7 +111,8 @@ extension Engine {
     func figures(isOver: Bool) -> StallMonitor.Figures {
         let counts = ledger.snapshot
         return StallMonitor.Figures(
-            watched: counts.totals(at: .now).map { name, total in
+            // A pool's time counts once, however it is watched.
+            watched: counts.totals(at: .now).filter { !$0.key.isOfJobs }.map { name, total in
                 StallMonitor.Figures.Watched(
                     type: name.type,
                     label: name.label,

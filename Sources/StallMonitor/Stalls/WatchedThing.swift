@@ -141,6 +141,8 @@ final class OldestJob: WatchedHeartbeat, Sendable {
 struct WatchName: Hashable, Sendable {
     var type: WatchedType
     var label: String
+    /// Whether it is the second watch of a pool, of its jobs one by one.
+    var isOfJobs = false
 }
 
 /// One watch. Several watched loops may have the same name.
