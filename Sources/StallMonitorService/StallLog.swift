@@ -35,10 +35,11 @@ public struct StallLog: Sendable {
     /// Logs the event. Any thread.
     public func callAsFunction(_ event: StallEvent) {
         switch event {
-        case .began(let report): log("event loop stalled", report)
+        case .began(let report): log(report.kind.logSubject, report)
         case .grew: break
-        case .ended(let report) where report.state == .abandoned: log("event loop stalled, no longer watched", report)
-        case .ended(let report): log("event loop recovered", report)
+        case .ended(let report) where report.state == .abandoned:
+            log(report.kind.logSubject + ", no longer watched", report)
+        case .ended(let report): log(report.kind == .longJob ? "long job ended" : "event loop recovered", report)
         case .suppressed(let stall): logSuppressed(stall)
         case .fault(let error): logger.log(level: level, "stall monitor impaired", metadata: ["error": "\(error)"])
         case .mended(let error): logger.log(level: level, "stall monitor works again", metadata: ["error": "\(error)"])
@@ -48,7 +49,7 @@ public struct StallLog: Sendable {
     /// Uses a lower level than the other messages, because these stalls are frequent.
     private func logSuppressed(_ stall: SuppressedStall) {
         logger.debug(
-            "event loop stalled again",
+            "\(stall.kind.logSubject) again",
             metadata: [
                 "stall.loop": "\(stall.label)",
                 "stall.duration_ms": "\(stall.durationNs / 1_000_000)",
@@ -69,6 +70,7 @@ public struct StallLog: Sendable {
             "\(message)",
             metadata: [
                 "stall.id": "\(report.id)",
+                "stall.kind": "\(report.kind.rawValue)",
                 "stall.loop": "\(report.watched.label)",
                 "stall.duration_ms": "\(report.durationNs / 1_000_000)",
                 "stall.verdict": "\(report.cause.verdict.canonical.rawValue)",
@@ -77,6 +79,11 @@ public struct StallLog: Sendable {
             ]
         )
     }
+}
+
+extension StallKind {
+    /// A long job is no stall: other workers serve the other jobs.
+    fileprivate var logSubject: String { self == .longJob ? "long job in a task pool" : "event loop stalled" }
 }
 
 extension StallReport {

@@ -60,7 +60,18 @@ struct LogTests {
         #expect(lines.all.allSatisfy { $0.level == .warning })
         let metadata = try #require(lines.all.last?.metadata)
         #expect(metadata["stall.loop"] == "main" && metadata["stall.duration_ms"] == "612")
+        #expect(metadata["stall.kind"] == "blocked")
         #expect(metadata["stall.culprit"] == "charge(_:)" && metadata["stall.fingerprint"] == "v2:0000000000000001")
+    }
+
+    @Test("A long job is not called a stalled event loop")
+    func longJob() {
+        var job = report()
+        job.kind = .longJob
+        log()(.began(job))
+        log()(.ended(job))
+        #expect(lines.all.map(\.text) == ["long job in a task pool", "long job ended"])
+        #expect(lines.all.allSatisfy { $0.metadata["stall.kind"] == "long_job" })
     }
 
     @Test("A wait has the same name as in all other output")
