@@ -78,15 +78,17 @@ extension StallMonitorService {
             customize: @escaping @Sendable (inout StallMonitor.Configuration) -> Void = { _ in },
             onEvent: (@Sendable (StallEvent) -> Void)? = nil
         ) async throws {
+            let pause = Self.interval(pause, atLeast: .milliseconds(10))
             let provider = try await ReloadingFileProvider<YAMLSnapshot>(
                 filePath: FilePath(file),
                 allowMissing: true,
-                pollInterval: Self.interval(pause, atLeast: .milliseconds(10))
+                pollInterval: pause
             )
             let config = ConfigReader(providers: [EnvironmentVariablesProvider(), provider])
             let source = ConfigurationSource(
                 config: config.scoped(to: "stallMonitor"),
                 provider: provider,
+                pause: pause,
                 customize: customize
             )
             try await self.init(source, selection, logger, metrics, interval, onEvent)
@@ -95,18 +97,30 @@ extension StallMonitorService {
 
     /// Returns when the task is cancelled.
     func follow(_ source: ConfigurationSource) async {
+        let refusal = Refusal()
         await withTaskGroup(of: Void.self) { group in
             if let provider = source.provider {
                 group.addTask { await tellingErrors { try await provider.run() } }
+                group.addTask { await tellUnreadable(provider, every: source.pause, refusal) }
             }
             await tellingErrors {
                 try await source.config.watchSnapshot { updates in
                     // The first update is the present state, so that a change may be reported twice.
-                    var refusal: String?
-                    for await _ in updates { refusal = await reload(from: source, refused: refusal) }
+                    for await _ in updates { await reload(from: source, refusal) }
                 }
             }
             group.cancelAll()
+        }
+    }
+
+    /// Logs that the provider's file cannot be read any more. The provider keeps that to itself, and its last values.
+    private func tellUnreadable(_ provider: any ConfigProvider, every pause: Duration, _ refusal: Refusal) async {
+        while !Task.isCancelled {
+            try? await Task.sleep(for: pause)
+            // This looks at the file first. No value has this key: it has the scope only.
+            do { _ = try await provider.fetchValue(forKey: ["stallMonitor"], type: .string) } catch {
+                tellRefusal(error, refusal)
+            }
         }
     }
 
@@ -116,22 +130,22 @@ extension StallMonitorService {
         }
     }
 
-    /// - Parameter refused: Why the previous configuration was refused. The same reason is logged once.
-    /// - Returns: why this one is refused. Nil if it is applied.
-    private func reload(from source: ConfigurationSource, refused: String?) async -> String? {
+    private func reload(from source: ConfigurationSource, _ refusal: Refusal) async {
         do {
             let (configuration, level) = try await source.read()
             var change = monitor.reconfigure(configuration)
             if self.level.replace(by: level) { change.applied.append("logLevel") }
+            _ = refusal.isNew(nil)
             tell(change)
-            return nil
         } catch {
-            let reason = "\(error)"
-            if reason != refused {
-                logger?.warning("stall monitor keeps its configuration", metadata: ["error": "\(reason)"])
-            }
-            return reason
+            tellRefusal(error, refusal)
         }
+    }
+
+    private func tellRefusal(_ error: any Error, _ refusal: Refusal) {
+        // At the end of the service, readings are cancelled.
+        guard !Task.isCancelled, refusal.isNew("\(error)") else { return }
+        logger?.warning("stall monitor keeps its configuration", metadata: ["error": "\(error)"])
     }
 
     private func tell(_ change: ConfigurationChange) {
@@ -153,7 +167,9 @@ extension StallMonitorService {
 struct ConfigurationSource: Sendable {
     let config: ConfigReader
     /// A provider that this service must run, because no service group does.
-    var provider: (any Service)?
+    var provider: (any ConfigProvider & Service)?
+    /// The time between two looks of that provider at its file.
+    var pause = Duration.seconds(15)
     let customize: @Sendable (inout StallMonitor.Configuration) -> Void
 
     func read() async throws -> (StallMonitor.Configuration, Logger.Level) {
@@ -162,6 +178,19 @@ struct ConfigurationSource: Sendable {
         let level = try draft.level() ?? .info
         customize(&configuration)
         return (configuration, level)
+    }
+}
+
+/// Why the latest configuration was refused. The same reason is logged once.
+private final class Refusal: Sendable {
+    private let reason = Mutex<String?>(nil)
+
+    /// - Parameter new: Nil: the configuration was applied.
+    func isNew(_ new: String?) -> Bool {
+        reason.withLock { reason in
+            defer { reason = new }
+            return reason != new
+        }
     }
 }
 

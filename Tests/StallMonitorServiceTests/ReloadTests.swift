@@ -90,6 +90,18 @@ struct ReloadTests {
         }
     }
 
+    @Test("A file that is no YAML any more is logged once; the next readable one is applied")
+    func unreadable() async throws {
+        try write("  ticks: 3\n")
+        try await running { service in
+            try write("  ticks: [8\n")
+            let line = try await line(after: 0)
+            #expect(line?.text == "stall monitor keeps its configuration" && line?.level == .warning)
+            try write("  ticks: 9\n")
+            #expect(keys(try await self.line(after: 1)) == "ticks")
+        }
+    }
+
     @Test("A configuration with a wrong value is refused as a whole, and once; the next valid one is applied")
     func refusal() async throws {
         try write("  ticks: 3\n")
