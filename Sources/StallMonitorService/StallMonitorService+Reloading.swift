@@ -126,6 +126,8 @@ extension StallMonitorService {
 
     private func tellingErrors(_ work: () async throws -> Void) async {
         do { try await work() } catch {
+            // At the end of the service, a provider may answer with the cancellation.
+            guard !Task.isCancelled else { return }
             logger?.warning("stall monitor no longer follows its configuration", metadata: ["error": "\(error)"])
         }
     }
