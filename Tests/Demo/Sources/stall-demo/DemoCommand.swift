@@ -6,7 +6,7 @@ import StallReports
 struct DemoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stall-demo",
-        abstract: "Stall a real server in seven ways, and show that each is caught and explained.",
+        abstract: "Stall a real server in eight ways, and show that each is caught and explained.",
         discussion: """
             Starts an HTTP server under watch, drives it with requests over loopback, first without a stall, then through \
             each kind of stall, and shows every report as it appears. Ends within a minute with a table.
