@@ -56,6 +56,7 @@ public final class StallMonitor: Sendable {
     ///   - selection: What to watch; by default the main loop, which also runs the main queue and the main actor.
     ///   - onEvent: Called on the reporter's thread for each stall that begins, grows and ends, and for each fault. Only the
     ///     fault that no thread could be started is reported on the calling thread.
+    @discardableResult
     public static func start(
         _ configuration: Configuration = Configuration(),
         watching selection: WatchSelection = .main,
@@ -84,6 +85,7 @@ public final class StallMonitor: Sendable {
     }
 
     /// Starts watching these loops. See ``start(_:watching:onEvent:)-(_,WatchSelection,_)``.
+    @discardableResult
     public static func start(
         _ configuration: Configuration = Configuration(),
         watching loops: [any WatchableLoop],
