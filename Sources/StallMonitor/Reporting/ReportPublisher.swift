@@ -55,7 +55,7 @@ struct ReportPublisher {
         guard let end = writer.givesUpAt, MonotonicInstant.now >= end else { return true }
         switch notice {
         case .began(let observation): abandoned.insert(observation.number)
-        case .ended(let number, _, _, let state) where state != .terminated: abandoned.insert(number)
+        case .ended(let number, _, _, _): abandoned.insert(number)
         default: break
         }
         return false
