@@ -271,6 +271,14 @@ struct LoopRuleTests {
         story.first([.turn], after: time, until: time + .milliseconds(100)) != nil
     }
 
+    @Test("A long turn of short calls is searched at growing intervals, and found to be congested")
+    func longTurn() {
+        let row = RuleRow("", .congested) { $0.callbacks(6_000, each: .milliseconds(5)) }
+        let run = RuleRun(row.story, .init(threshold: .seconds(20)))
+        #expect(run.stalls.map(\.isCongested) == [true])
+        #expect((3...40).contains(run.searches), "\(run.searches)")
+    }
+
     @Test("A loop whose rests are too short to be seen is never stopped and never called unproven")
     func cost() {
         var story = LoopStory()

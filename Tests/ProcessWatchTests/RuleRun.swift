@@ -25,6 +25,7 @@ struct RuleRun {
         var phase = Duration.zero
         /// Whether a look at the stack finds the loop's frame.
         var findsLoop = true
+        var threshold = Duration.milliseconds(250)
     }
 
     private(set) var stalls: [Stall] = []
@@ -34,15 +35,18 @@ struct RuleRun {
     /// How often a stack was taken: the thread is stopped for it, unless it sleeps.
     private(set) var stacks = 0
     private(set) var stacksAtRest = 0
+    /// How often a stack was searched for the callout.
+    private(set) var searches = 0
 
     private let story: LoopStory
     private let circumstances: Circumstances
-    private var rule = LoopRule(tick: .milliseconds(50), threshold: .milliseconds(250))
+    private var rule: LoopRule
     private var turnArmed: MonotonicInstant?
     private var returnsArmed: [MonotonicInstant?] = []
 
     init(_ story: LoopStory, _ circumstances: Circumstances = Circumstances()) {
         (self.story, self.circumstances) = (story, circumstances)
+        rule = LoopRule(tick: .milliseconds(50), threshold: circumstances.threshold)
         var due = LoopStory.start + circumstances.phase
         while due < story.end + .milliseconds(200) {
             var time = due
@@ -92,6 +96,7 @@ struct RuleRun {
         case .account: break
         case .locate:
             takeStack(being)
+            searches += 1
             let depth = circumstances.findsLoop ? circumstances.depth : 0
             returnsArmed = Array(repeating: time, count: depth)
             rule.located(watching: depth)

@@ -74,12 +74,11 @@ extension LoopRule {
             return orders + [.began(isCongested: span.isCongested(at: look.time), span.times(until: look.time))]
         }
         let isDue = standstill + slack >= tick * 2
-        // If a nested wait hits the breakpoint, only the callout's return can prove anything from then on.
-        if !span.isLocated, look.turn == .other || (span.isArmed && isDue) {
-            span.isLocated = true
+        if span.wantsSearch(look, isDue: isDue) {
+            span.locatedAt = look.time
             orders.append(.locate)
         } else if isDue {
-            orders.append(span.hasReturned ? .locate : .sample)
+            orders.append(.sample)
         }
         state = .busy(span)
         if span.since == nil, look.time - span.rested >= threshold { orders.append(.unproven) }
@@ -173,7 +172,17 @@ extension LoopRule.BusySpan {
     }
 
     /// Whether a watched function has returned since the stack was last searched.
-    var hasReturned: Bool { returns.contains { if case .returned = $0 { true } else { false } } }
+    private var hasReturned: Bool { returns.contains { if case .returned = $0 { true } else { false } } }
+
+    /// Whether to search the stack now.
+    ///
+    /// - Parameter isDue: Whether the standstill is long enough to take stacks at all.
+    fileprivate func wantsSearch(_ look: LoopRule.Look, isDue: Bool) -> Bool {
+        // If a nested wait hits the breakpoint, only the callout's return can prove anything from then on.
+        guard let locatedAt else { return look.turn == .other || (isArmed && isDue) }
+        // Again at growing intervals: with a long threshold, a turn of short calls would be stopped at each look, and each stack kept.
+        return isDue && hasReturned && look.time - locatedAt >= standstill(at: look.time) / 4
+    }
 
     /// Whether the loop makes one call after another in one turn. A call that has lasted for half of the standstill or more is to
     /// blame alone, whatever was called before it.

@@ -40,8 +40,8 @@ struct LoopRule: Sendable {
         var callSince: MonotonicInstant?
         /// Whether the breakpoint at the wait's return is set.
         var isArmed = false
-        /// Whether its stack has been compared with the loop's.
-        var isLocated = false
+        /// When its stack was last compared with the loop's.
+        var locatedAt: MonotonicInstant?
         /// The watched returns, outermost first: of the callout, and of the functions that it called.
         var returns: [Return] = []
         /// When a watched function was last seen to return.
