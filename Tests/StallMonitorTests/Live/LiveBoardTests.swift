@@ -136,6 +136,8 @@ struct LiveBoardTests {
         parts.live.end(1, stall.span)
         parts.notices.add(.began(stall))
         parts.notices.add(.ended(1, stall.span, nil, .recovered))
+        // The reporter waits only as long as a working disk would need; a busy machine may need longer.
+        parts.notices.add(.settled { _ = parts.writer.wait(until: .now + .seconds(60)) })
         parts.notices.close()
         Reporter(parts) { _ in }.run()
         #expect(parts.live.open.isEmpty == canWrite)
