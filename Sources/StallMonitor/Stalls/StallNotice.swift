@@ -123,7 +123,7 @@ extension StackSample {
 
 extension LockFinding {
     fileprivate var bytes: Int {
-        waits.count * 256 + owners.reduce(0) { $0 + 256 + (((try? $1.stack.get())?.bytes) ?? 0) }
+        waits.count * 256 + owners.reduce(0) { $0 + 256 + ($1.captured?.bytes ?? 0) }
     }
 }
 
