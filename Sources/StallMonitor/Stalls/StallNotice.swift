@@ -92,7 +92,7 @@ extension StallNotice: QueuedMessage {
 
     /// The notice without its stacks: the fact that the stall happened is more important than its place.
     var lightened: StallNotice? {
-        guard case .began(let observation) = self, !observation.allSamples.isEmpty else { return nil }
+        guard case .began(let observation) = self, observation.stackBytes > 0 else { return nil }
         let reason = "It was dropped: the reporter was too far behind to keep it in memory."
         return .began(observation.withoutStacks(because: reason))
     }

@@ -64,7 +64,12 @@ struct LiveBoardTests {
         let stack = 100 * MemoryLayout<CapturedStack.Frame>.stride
         #expect(notice.bytes > 51 * stack)
         let light = try #require(notice.lightened)
-        #expect(light.bytes <= 1024 + 256)
+        #expect(light.bytes <= 1024 + 256 && light.lightened == nil)
+        // Also if the stalled thread's own stack could not be taken.
+        var stall = heavyStall()
+        stall.stack = .unavailable("")
+        #expect(StallNotice.began(stall).bytes > 50 * stack)
+        #expect(try #require(StallNotice.began(stall).lightened).bytes <= 1024 + 256)
     }
 
     private func play(_ numbers: ClosedRange<Int>) {
