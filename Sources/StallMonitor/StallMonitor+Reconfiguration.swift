@@ -35,11 +35,11 @@ extension StallMonitor {
     public func reconfigure(_ configuration: Configuration) -> ConfigurationChange {
         guard let engine else { return ConfigurationChange() }
         let (wanted, errors) = configuration.broughtIntoRange()
-        report(errors, engine)
         return settings.withLock { present in
             let (before, different) = (present, Setting.all.filter { $0.isChanged(present, wanted) })
             for setting in different where setting.isLive { setting.copy(&present, wanted) }
-            // Under the lock, so that the parts get changes in the order in which they are made.
+            // Under the lock, so that faults, their ends and changes are passed on in the order of the configurations.
+            report(errors, engine)
             if different.contains(where: \.isLive) { engine.adopt(present, insteadOf: before) }
             return ConfigurationChange(
                 applied: different.filter(\.isLive).map(\.key),
