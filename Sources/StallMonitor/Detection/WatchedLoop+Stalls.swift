@@ -194,7 +194,7 @@ extension WatchedLoop {
             services.notices.add(.sampled(stall.number, sample), mayBeDropped: true)
         }
         self.stall = nil
-        services.live.end(stall.number, span)
+        services.live.end(stall.number, span, as: state)
         services.ledger.update { $0.ongoing[stall.number] = nil }
         let evidence = evidence(of: stall, span, at: time, with: &services)
         services.notices.add(.ended(stall.number, span, evidence, state))

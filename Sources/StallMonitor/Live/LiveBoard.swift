@@ -19,7 +19,7 @@ final class LiveBoard: Sendable {
         let systemCall: Int?
         var span: StallSpan
         var seenAt: MonotonicInstant
-        var hasEnded = false
+        var state = StallState.ongoing
     }
 
     /// What the recorder takes at a time.
@@ -46,12 +46,17 @@ final class LiveBoard: Sendable {
         /// The body of the recorder's thread, once there is a record to keep.
         var recording: (@Sendable () -> Void)?
 
-        mutating func update(_ number: Int, _ span: StallSpan, at time: MonotonicInstant, hasEnded: Bool = false) {
+        mutating func update(
+            _ number: Int,
+            _ span: StallSpan,
+            at time: MonotonicInstant,
+            as state: StallState = .ongoing
+        ) {
             guard var entry = open[number] else { return }
-            (entry.span, entry.seenAt, entry.hasEnded) = (span, time, hasEnded)
+            (entry.span, entry.seenAt, entry.state) = (span, time, state)
             open[number] = entry
             update.changed[number] = entry
-            if hasEnded { ended.append(number) }
+            if state != .ongoing { ended.append(number) }
             // A reporter that hangs finishes none of them, and never gets the notices that were dropped.
             if ended.count > LiveBoard.endedLimit { release(ended[0]) }
         }
@@ -112,8 +117,9 @@ final class LiveBoard: Sendable {
         change { $0.update(number, span, at: time) }
     }
 
-    func end(_ number: Int, _ span: StallSpan) {
-        change { $0.update(number, span, at: span.latestEnd, hasEnded: true) }
+    /// Notes that the stall is over, or no longer watched.
+    func end(_ number: Int, _ span: StallSpan, as state: StallState) {
+        change { $0.update(number, span, at: span.latestEnd, as: state) }
     }
 
     /// Sets how many loops are watched, and when they were last looked at. Recorded with the next change.

@@ -128,11 +128,12 @@ struct LivePlaces {
 }
 
 extension LiveStall {
-    fileprivate init(_ entry: LiveBoard.Entry, _ clock: WallClockAnchor) {
+    init(_ entry: LiveBoard.Entry, _ clock: WallClockAnchor) {
         let (stall, span) = (entry.observation, entry.span)
         self.init(
             report: stall.reportID,
-            state: entry.hasEnded ? .recovered : .ongoing,
+            // As far as is known, a stall that is no longer watched lasts until its process ends.
+            state: entry.state == .recovered ? .recovered : .ongoing,
             rule: stall.reportRule,
             watched: .init(
                 type: stall.watch.name.type,

@@ -214,7 +214,7 @@ extension OutsideReporter {
     /// The stall is over (`recovered`), its process has ended (`terminated`), or the loop is no longer watched (`abandoned`).
     package func end(_ number: Int, _ span: StallSpan, as ending: StallState) {
         guard let stall = state.withLock({ $0.open.removeValue(forKey: number) }) else { return }
-        parts.live.end(number, span)
+        parts.live.end(number, span, as: ending)
         let evidence = ending == .terminated ? nil : evidence(of: stall, span)
         parts.notices.add(.ended(number, span, evidence, ending))
     }

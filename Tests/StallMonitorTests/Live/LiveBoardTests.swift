@@ -76,7 +76,7 @@ struct LiveBoardTests {
         for number in numbers {
             let stall = stall(number)
             board.begin(stall)
-            board.end(number, stall.span)
+            board.end(number, stall.span, as: .recovered)
         }
     }
 
@@ -130,6 +130,18 @@ struct LiveBoardTests {
         #expect(board.open.keys.sorted() == [1, 3] && board.take()?.released == [2])
     }
 
+    @Test("A stall that is no longer watched has not recovered")
+    func abandoned() {
+        let states: [StallState] = [.recovered, .abandoned, .terminated]
+        for (number, state) in zip(1..., states) {
+            let stall = stall(number)
+            board.begin(stall)
+            board.end(number, stall.span, as: state)
+        }
+        let found = board.open.mapValues { LiveStall($0, WallClockAnchor()).state }
+        #expect(found == [1: .recovered, 2: .ongoing, 3: .ongoing])
+    }
+
     @Test("A stall is kept for the record until its finished report is on the disk", arguments: [true, false])
     func unwritten(canWrite: Bool) {
         let directory = TemporaryDirectory(inMemory: true)
@@ -138,7 +150,7 @@ struct LiveBoardTests {
         let parts = EngineParts(StallMonitor.Configuration(directory: path))
         let stall = stall(1)
         parts.live.begin(stall)
-        parts.live.end(1, stall.span)
+        parts.live.end(1, stall.span, as: .recovered)
         parts.notices.add(.began(stall))
         parts.notices.add(.ended(1, stall.span, nil, .recovered))
         // The reporter waits only as long as a working disk would need; a busy machine may need longer.
