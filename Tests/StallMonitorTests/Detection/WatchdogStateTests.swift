@@ -170,6 +170,26 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("A stall that is found when a crash turns out to be over does not begin")
+    func endOfACrash() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        let number = test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
+        let watched = test.round.watchList.loop(number: number)
+        loop.leaveRest()
+        // This time limit only ends a hang: the stall takes 6 ms.
+        let deadline = MonotonicInstant.now + .seconds(120)
+        repeat {
+            // No crash handler runs, which is noticed only when a stall is found.
+            test.round.isCrashing = true
+            if let watched { test.round.look(at: watched) }
+        } while test.round.isCrashing && MonotonicInstant.now < deadline
+        let isCrashing = test.round.isCrashing
+        #expect(!isCrashing && watched?.stall == nil)
+        for case .began(let stall) in test.takeNotices() { Issue.record("a stall of \(stall.span)") }
+        test.round.finish()
+    }
+
     @Test("A stop of the process during a look counts towards no stall, and is a pause")
     func stopInALook() {
         let stops = Atomic(false)
