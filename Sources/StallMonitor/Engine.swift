@@ -134,8 +134,9 @@ struct EngineParts: Sendable {
         // The writer gives up early enough for the reporter to report what a dead disk did not take.
         writer.giveUp(at: deadline + .seconds(-1))
         notices.close()
-        // The record is removed last: until the reports are written it is the only trace of their stalls.
-        guard reporter.join(by: deadline), writer.join(by: deadline) else { return }
+        // The record is removed last, and only if the reports are written: otherwise it is the only trace of their stalls, and the next start
+        // makes reports of it.
+        guard reporter.join(by: deadline), writer.join(by: deadline), live.open.isEmpty else { return }
         ExitNotes.remove(live)
         live.close()
         _ = live.thread.join(by: deadline)

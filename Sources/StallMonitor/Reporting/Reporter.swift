@@ -59,6 +59,7 @@ struct Reporter: ~Copyable {
             }
         }
         publisher.settle()
+        releaseWritten()
         publisher.put(withRepeats(log.lastEntry(publisher)))
         publisher.close()
     }

@@ -1,3 +1,4 @@
+import Glibc
 import RunLoopKit
 import StallDetection
 import StallReports
@@ -140,6 +141,28 @@ struct LiveBoardTests {
         }
         let found = board.open.mapValues { LiveStall($0, WallClockAnchor()).state }
         #expect(found == [1: .recovered, 2: .ongoing, 3: .ongoing])
+    }
+
+    @Test("The record outlives a stop that had no time left for a stall's report", arguments: [true, false])
+    func stop(hasTime: Bool) throws {
+        let directory = TemporaryDirectory(inMemory: true)
+        func hasRecord() throws -> Bool {
+            try OpenDirectory(path: directory.path).names().contains { $0.hasPrefix("live-") }
+        }
+        let parts = EngineParts(StallMonitor.Configuration(directory: directory.path))
+        let reporter = try MonitorThread(name: "stall-reporter") { Reporter(parts) { _ in }.run() }
+        parts.startRecording()
+        // These time limits only end a hang.
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while try !hasRecord(), MonotonicInstant.now < deadline { usleep(1_000) }
+        let stall = stall(1)
+        parts.live.begin(stall)
+        parts.live.end(1, stall.span, as: .recovered)
+        if hasTime { parts.notices.add(.began(stall)) } else { parts.writer.giveUp(at: .now) }
+        parts.notices.add(.ended(1, stall.span, nil, .recovered))
+        while !hasTime, parts.writer.status.unmade == 0, MonotonicInstant.now < deadline { usleep(1_000) }
+        parts.end(reporter, by: .now + .seconds(60))
+        #expect(try hasRecord() != hasTime)
     }
 
     @Test("A stall is kept for the record until its finished report is on the disk", arguments: [true, false])
