@@ -92,6 +92,7 @@ struct SampleTally: Sendable {
             (one.span, one.count) = (spans.0 + spans.1, left.count + next.count)
             kept[place] = one
         }
+        // With more threads than places few samples have a pair.
         samples = kept.dropLast(max(0, kept.count - Self.limit - self.kept + 1))
     }
 }
