@@ -177,7 +177,7 @@ struct RunIdentity: Sendable {
         host = .current()
         process = .current()
         startedAt = .now()
-        let executable = process.executable?.split(separator: "/").last.map(String.init)
+        let executable = process.executable.map(fileName(ofPath:))
         self.service = service ?? ServiceIdentity(name: executable ?? "unknown")
     }
 }

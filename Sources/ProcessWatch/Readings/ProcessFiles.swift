@@ -68,7 +68,7 @@ struct ProcessFiles: Hashable, Sendable {
         (readProcNumbers("/proc") ?? []).filter { id in
             guard id != getpid() else { return false }
             let files = ProcessFiles(processID: id)
-            let program = files.executable?.split(separator: "/").last.map(String.init)
+            let program = files.executable.map(fileName(ofPath:))
             return [files.name, program].compactMap { $0 }.contains { matches($0, pattern) }
         }.sorted()
     }

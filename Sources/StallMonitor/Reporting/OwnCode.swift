@@ -69,7 +69,7 @@ public struct OwnCode: Hashable, Sendable {
     }
 
     private static func isRuntime(_ path: String) -> Bool {
-        let name = path.split(separator: "/").last.map(String.init) ?? path
+        let name = fileName(ofPath: path)
         return runtimes.contains { name.hasPrefix($0 + ".so") || name.hasPrefix($0 + "-") } || path.hasPrefix("[")
             || name.hasPrefix("libswift") || name.hasPrefix("ld-linux") || name.hasPrefix("ld-musl")
     }
@@ -87,7 +87,7 @@ public struct OwnCode: Hashable, Sendable {
     }
 
     private func isOwnBinary(_ path: String) -> Bool {
-        let name = path.split(separator: "/").last.map(String.init) ?? path
+        let name = fileName(ofPath: path)
         return binaries.contains { Wildcard($0).matches(path) || Wildcard($0).matches(name) }
     }
 

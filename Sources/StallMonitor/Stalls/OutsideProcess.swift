@@ -26,7 +26,7 @@ package final class OutsideProcess: Sendable {
         self.sampler = sampler
         symbolicator = Symbolicator(processID: processID, search: search)
         // A file may have many names. The process's own name is the relevant one, but it is cut to 15 bytes.
-        let file = identity.executable?.split(separator: "/").last.map(String.init)
+        let file = identity.executable.map(fileName(ofPath:))
         let name = ProcessThread(threadID: processID, ofProcess: processID).name
         let isCut = file.map { file in name.map { $0.utf8.count >= 15 && file.hasPrefix($0) } ?? true } ?? false
         service = ServiceIdentity(name: (isCut ? file : name) ?? file ?? "unknown")
