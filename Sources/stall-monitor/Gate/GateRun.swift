@@ -20,9 +20,9 @@ struct GateRunCommand: ParsableCommand {
               stall-monitor gate run --keep run -- node server.js
 
             The command gets an empty report directory in $STALL_MONITOR_DIRECTORY; monitors in it, or in any process that it \
-            starts, report there. If none does within a second, its processes are watched from outside, as by 'stall-monitor \
-            watch --follow'. Stalls in the warm-up do not count: monitors in the command read its length from \
-            $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS when they start.
+            starts, report there. If none does within a second, or within the warm-up if that is longer, its processes are \
+            watched from outside, as by 'stall-monitor watch --follow'. Stalls in the warm-up do not count: monitors in the \
+            command read its length from $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS when they start.
 
             Each run is judged by the budget separately: a limit exceeded in more than half of the runs is over budget; in fewer \
             runs it is intermittent, which is inconclusive. All runs together are compared with the baseline. The verdict goes to \
