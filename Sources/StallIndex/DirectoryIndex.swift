@@ -7,8 +7,8 @@ import Synchronization
 /// that are not in the index, or have changed, are read from the directory.
 ///
 /// A report is identified by its name and its file's inode number (inode(7)), which the directory lists. A changed report is a
-/// new file with another inode number. In addition, each pass checks the status of some files: the newest ones, and others in
-/// turn.
+/// new file with another inode number. In addition, each pass checks the status of some files: the newest ones, and others that
+/// are chosen at random.
 final class DirectoryIndex: OutlineIndex, Sendable {
     /// A directory with at least this many reports is large. Reading fewer takes no noticeable time.
     static let large = 2000
