@@ -18,7 +18,7 @@ struct DiffCommand: ParsableCommand {
             A side is a report directory, a file from 'gate baseline record', or a choice of stalls: \(StallSet.keys), with = \
             and patterns. Faults are compared as by 'gate --baseline': by their rate per watched hour, and by their length \
             without waits for a CPU. A fault is called worse or better only if chance is an unlikely explanation: p is the \
-            probability of chance, corrected for the number of comparisons.
+            probability of chance, corrected for all faults and for both directions.
 
             Exit code 0: compared, whatever the result ('gate --baseline' judges). 1: a side, or a file in it, cannot be read, \
             or it has no run record. 64: wrong usage.

@@ -38,8 +38,7 @@ struct WatchCommand: ParsableCommand {
 
             A report also says how many clients waited at least when the stall was found, as far as the kernel knows them, and \
             which thread held the lock for which the loop waited. Code generated at run time has names if its runtime writes \
-            /tmp/perf-PID.map: node --perf-basic-prof, python -X perf, \
-            agents of the JVM.
+            /tmp/perf-PID.map: node --perf-basic-prof, python -X perf, agents of the JVM.
 
             Time in which this command itself had no CPU does not count as a stall: on an overloaded machine, stalls are \
             reported late or not at all. It exits with 1 and one line if nothing can be watched: no such process or name, \
@@ -91,7 +90,10 @@ struct WatchCommand: ParsableCommand {
     @OptionGroup var quiet: QuietOption
     @OptionGroup var symbols: SymbolFilesOption
 
-    @Flag(inversion: .prefixedNo, help: "Whether to use hardware breakpoints. Without, see above.")
+    @Flag(
+        inversion: .prefixedNo,
+        help: "Use hardware breakpoints. Without them, only uninterrupted system calls are reported as stalls."
+    )
     var breakpoints = true
     func validate() throws {
         try reports.map(ReportsArgument.check)
