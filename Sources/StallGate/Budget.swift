@@ -1,7 +1,7 @@
 import StallReading
 public import StallReports
 
-/// The stalls that a service may have before the gate closes.
+/// The stalls that a service may have before the gate fails.
 public struct Budget: Hashable, Sendable {
     /// Limits for all stalls together, independent of the rules.
     public var limits: BudgetLimits

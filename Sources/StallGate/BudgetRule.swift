@@ -32,9 +32,9 @@ public struct BudgetLimits: Hashable, Sendable {
 public struct BudgetRule: Hashable, Sendable {
     /// The effect of exceeding a limit.
     public enum Severity: String, Hashable, Sendable, CaseIterable {
-        /// The gate closes.
+        /// The gate fails.
         case error
-        /// It is reported, and the gate stays open.
+        /// It is reported, and the verdict does not change.
         case warning
         /// Matching stalls are not judged by any rule.
         case off

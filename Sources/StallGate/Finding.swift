@@ -22,9 +22,9 @@ public struct Finding: Hashable, Sendable {
 
     /// The effect of the finding.
     public enum Severity: String, Hashable, Sendable {
-        /// The gate closes.
+        /// The gate fails.
         case error
-        /// The gate stays open.
+        /// The verdict does not change.
         case warning
         /// It may be true, but the data does not decide it: the gate is inconclusive.
         case doubtful
@@ -32,7 +32,7 @@ public struct Finding: Hashable, Sendable {
 
     /// What was judged.
     public var rule: Rule
-    /// Whether it closes the gate.
+    /// Its effect on the verdict.
     public var severity: Severity
     /// The budget's name. Nil for the limits of the whole, and for findings without a budget.
     public var budget: String?

@@ -107,7 +107,7 @@ extension GateResult {
             TestCase(name: "number of stalls", failures: failure(.stallCount).map { [$0] + countedLines } ?? []),
             TestCase(name: "length of stalls", failures: failure(.stallLength).map { [$0] + tooLongLines } ?? []),
             TestCase(name: "budgets and baseline", failures: failingFindings.map(\.text)),
-            // An error, because servers show its text, but hardly that of a skipped case; and the gate stays closed.
+            // An error, because servers show its text, but hardly that of a skipped case; and the run has not passed.
             TestCase(name: "what was seen is enough to tell", errors: doubtfulTexts),
         ]
         let counts = """
