@@ -26,7 +26,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
               3   gate: inconclusive
               64  wrong usage
               130 ended by Ctrl-C
-              watch -- COMMAND leaves with the command's own; so does gate run, where the command fails
+              watch -- COMMAND exits with the command's status, and so does gate run if the command fails
             """,
         version: "0.1.0",
         subcommands: [
