@@ -113,5 +113,10 @@ package enum StandardError {
         }
     }
 
-    static func write(_ line: String) { _ = unsafe Glibc.write(STDERR_FILENO, line, line.utf8.count) }
+    /// For a thread of the monitor, which has SIGPIPE blocked. If nobody reads the pipe for a second, the line is dropped.
+    static func write(_ line: String) {
+        var output = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
+        guard unsafe poll(&output, 1, 1000) > 0 else { return }
+        _ = unsafe Glibc.write(STDERR_FILENO, line, line.utf8.count)
+    }
 }

@@ -53,7 +53,6 @@ extension StallMonitor {
     /// Reports the values of a configuration that are out of range, and that those of the former one are over. The faults of the former one may
     /// still wait for their handler.
     func report(_ errors: [ConfigurationRangeError], _ engine: Engine) {
-        // Under the lock, so that a fault and its end are reported in the order of the configurations.
         rangeFaults.withLock { faults in
             let new = errors.map { StallMonitorError($0) }
             guard new != faults else { return }
