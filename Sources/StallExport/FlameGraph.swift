@@ -160,7 +160,7 @@ struct FlameGraphPicture {
 
     /// Escaped for XML or HTML.
     static func escaped(_ text: String) -> String {
-        text.escaped { ["&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;"][$0] }
+        text.escaped(["&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;"])
     }
 }
 

@@ -126,7 +126,7 @@ struct PrometheusExporter: ReportExporter {
     }
 
     private static func label(_ name: String, _ value: String) -> String {
-        let escaped = plain(value).escaped { ["\\": "\\\\", "\"": "\\\"", "\n": "\\n"][$0] }
+        let escaped = plain(value).escaped(["\\": "\\\\", "\"": "\\\"", "\n": "\\n"])
         return "\(name)=\"\(escaped)\""
     }
 }

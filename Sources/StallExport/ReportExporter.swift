@@ -116,6 +116,6 @@ struct TableExporter: ReportExporter {
         if let first = text.unicodeScalars.first, "=+-@".unicodeScalars.contains(first) { text = "'" + text }
         // Line breaks are already visible.
         guard text.unicodeScalars.contains(where: { $0 == "," || $0 == "\"" }) else { return text }
-        return "\"" + text.escaped { $0 == "\"" ? "\"\"" : nil } + "\""
+        return "\"" + text.escaped(["\"": "\"\""]) + "\""
     }
 }

@@ -47,7 +47,7 @@ struct SentryExporter: ReportExporter {
 
         /// Sentry refuses slashes in it, and more than 200 characters.
         private static func release(_ text: String) -> String {
-            VisibleText.of(text.escaped { $0 == "/" ? "-" : nil }, limit: 200).escaped { $0 == "\\" ? "-" : nil }
+            VisibleText.of(text.escaped(["/": "-"]), limit: 200).escaped(["\\": "-"])
         }
 
         /// The trace context requires both identifiers.

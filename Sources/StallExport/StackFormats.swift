@@ -51,10 +51,11 @@ enum CollapsedStacks {
             case .samples: 1
             }
         var amounts: [String: Int64] = [:]
+        // These characters separate frames and lines.
+        let escapes: [Unicode.Scalar: String] = [";": ":", "\n": " "]
+        let names = stacks.calls.map { $0.name.escaped(escapes) }
         for (key, weight) in stacks.weights {
-            let names = [key.label] + key.calls.map { stacks.calls[$0].name }
-            // These characters separate frames and lines.
-            let line = names.map { $0.escaped { [";": ":", "\n": " "][$0] } }.joined(separator: ";")
+            let line = ([key.label.escaped(escapes)] + key.calls.map { names[$0] }).joined(separator: ";")
             amounts[line, default: 0].addSaturated(weight.amount / divisor)
         }
         return amounts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.flatMap {

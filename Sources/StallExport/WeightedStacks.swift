@@ -172,10 +172,11 @@ func plain(_ text: String) -> String { VisibleText.of(text, limit: 500) }
 extension String {
     /// With replacements for some characters. Works by scalar: a "<" with an accent, or after a letter that joins it, is no
     /// character of its own in Swift, but other programs see it.
-    func escaped(_ replacement: (Unicode.Scalar) -> String?) -> String {
+    func escaped(_ replacements: [Unicode.Scalar: String]) -> String {
+        guard unicodeScalars.contains(where: { replacements[$0] != nil }) else { return self }
         var result = ""
         for scalar in unicodeScalars {
-            if let text = replacement(scalar) { result += text } else { result.unicodeScalars.append(scalar) }
+            if let text = replacements[scalar] { result += text } else { result.unicodeScalars.append(scalar) }
         }
         return result
     }
