@@ -48,7 +48,8 @@ struct LivePage {
         function follow() {
           const source = new EventSource("/api/v1/live?after=" + place);
           source.onmessage = event => {
-            place = event.lastEventId;
+            // Of several stalls with one place, only the last has an id.
+            place = event.lastEventId || place;
             add(JSON.parse(event.data));
           };
           source.onopen = () => { state.textContent = "Connected: what comes is shown at once."; };
