@@ -22,8 +22,8 @@ extension ClickHouseStore {
 /// Writes the arrivals of one insert.
 ///
 /// The order of the writes makes it safe to interrupt and repeat an insert at any point: hours are announced first
-/// (``HourStates``), a report is written before its stall, and what is already stored visibly is not written again without a quorum. Two
-/// collectors that write at the same time write the same rows, and readers count one of them.
+/// (``HourStates``), a report is written before its stall, and what is already stored visibly is not written again, except with a
+/// quorum. Two collectors that write at the same time write the same rows, and readers count one of them.
 struct ClickHouseWriter {
     private let store: ClickHouseStore
 
