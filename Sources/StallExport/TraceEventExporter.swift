@@ -68,16 +68,15 @@ struct TraceEventExporter: ReportExporter {
     private mutating func place(_ report: StallReport, on track: Track) -> (number: Int, isNew: Bool) {
         let start = report.startedAt.unixNanoseconds
         let end = start.addingSaturated(max(0, report.durationNs))
-        var lanes = tracks[track] ?? []
+        let lanes = tracks[track] ?? []
         let free = lanes.firstIndex { $0.endNs <= start } ?? (lanes.count < Self.laneLimit ? nil : lanes.count - 1)
-        if let free {
-            lanes[free].endNs = max(lanes[free].endNs, end)
-        } else {
+        guard let free else {
             laneCount += 1
-            lanes.append(Lane(number: laneCount, endNs: end))
+            tracks[track, default: []].append(Lane(number: laneCount, endNs: end))
+            return (laneCount, true)
         }
-        tracks[track] = lanes
-        return (lanes[free ?? lanes.count - 1].number, free == nil)
+        tracks[track]?[free].endNs = max(lanes[free].endNs, end)
+        return (lanes[free].number, false)
     }
 
     /// Includes the real process number: the events use other numbers, which are unique.

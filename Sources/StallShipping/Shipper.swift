@@ -208,6 +208,6 @@ struct ShipmentQueue {
     mutating func moveToEnd(_ shipments: [Shipment]) {
         let moved = Set(shipments.map(\.id))
         guard !moved.isEmpty else { return }
-        order = order.filter { !moved.contains($0) } + order.filter(moved.contains)[...]
+        order = order.filter { !moved.contains($0) } + order.filter(moved.contains)
     }
 }
