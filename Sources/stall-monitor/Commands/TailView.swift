@@ -157,6 +157,7 @@ struct TailView {
     }
 
     private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
+        forgetOldest()
         switch event {
         case .report(let report), .grown(let report): if selection.includes(report, names: names) { try show(report) }
         case .failure(let error): Output.note(error)
@@ -178,7 +179,6 @@ struct TailView {
             let known = try? ReportReader(path: path).report(report)
             culprits[report] = known?.culpritText ?? "\(fault.fingerprint)"
         }
-        forgetOldest()
     }
 
     /// The largest number of reports remembered: `tail -f` may run for months.
@@ -198,7 +198,6 @@ struct TailView {
         culprits[report.id] = report.culpritText
         growing[report.id] = report.state == .ongoing ? report : nil
         let known = shown.updateValue(Shown(report), forKey: report.id)
-        forgetOldest()
         guard known != Shown(report) else { return }
         switch format {
         case .json: try Output.writeJSON(report)
