@@ -134,6 +134,8 @@ enum JSONText {
 
     /// In valid JSON such characters occur only in strings, where an escape means the same.
     static func escaped(_ json: String) -> String {
+        // Most reports, and an export may have a million.
+        guard json.utf8.contains(where: { $0 >= 0x7F }) else { return json }
         var text = ""
         for scalar in json.unicodeScalars {
             if scalar.isASCII && scalar != "\u{7F}" || VisibleText.of(String(scalar)) == String(scalar) {
