@@ -50,12 +50,12 @@ final class DirectoryIndex: OutlineIndex, Sendable {
             }
             open(&memory, creates: false)
             guard let listing = memory.store?.listing(stamp) else { return nil }
-            memory.listing = listing
+            // A report may have been replaced in the same tick of the clock, without another version of the directory.
+            (memory.listing, memory.outlines) = (listing, nil)
             return listing
         }
         if let known { return known }
         let listing = try DirectoryListing(path: path)
-        // A report may have been replaced in the same tick of the clock, without another version of the directory.
         memory.withLock { ($0.listing, $0.outlines) = (listing, nil) }
         return listing
     }
