@@ -162,7 +162,8 @@ struct ClickHouseContractTests {
                 until: now.advanced(byNanoseconds: 3 * Hours.dayNs)
             )
             let left = try await store.stalls(query, of: nil, longestFirst: false, limit: 10)
-            #expect(Set(left.map(\.id)) == Set(reports.map(\.id)))
+            let isStillToday = Hours.day(Timestamp.now().sinceEpoch) == Hours.day(now.sinceEpoch)
+            #expect(Set(left.map(\.id)) == Set(reports.map(\.id)) || !isStillToday)
         }
     }
 
