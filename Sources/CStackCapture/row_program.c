@@ -1,11 +1,18 @@
-/// Looks through the program of an unwind row before libunwind interprets it. A damaged or hostile one could end this process:
-/// libunwind divides the smallest number by −1, which the processor answers with SIGFPE, and takes the numbers of some registers as
-/// indices without a check. Or it could keep it busy: expressions may jump.
+/// Copies the program of an unwind row and looks through it before libunwind interprets it. A damaged or hostile one could end this
+/// process: libunwind divides the smallest number by −1, which the processor answers with SIGFPE, and takes the numbers of some
+/// registers as indices without a check. Or it could keep it busy: expressions may jump.
+///
+/// libunwind gets the copy: another process could change its memory after the look.
 ///
 /// What libunwind itself refuses with an error is left to it.
 #include "walk.h"
 
-enum { LONGEST_PROGRAM = 1 << 20, LONGEST_NUMBER = 10, BUFFER_BYTES = 64 };
+#include <string.h>
+
+enum { LONGEST_NUMBER = 10, WORD_BYTES = 8 };
+
+/// Where libunwind sees the copy: in the kernel's half of the address space, which no program uses, and not where it sees an index.
+static const uint64_t shown_at = 0xffff900000000000;
 
 /// Where libunwind has found the programs: the beginning of its dwarf_cie_info, which is the same in versions 1.1 to 1.8.
 struct row_programs {
@@ -14,35 +21,19 @@ struct row_programs {
     uint64_t return_address;  ///< The register.
 };
 
-/// A program that is being read. Beyond its end, and beyond what can be read, all bytes are 0.
+/// A program that is being looked through. Beyond its end all bytes are 0.
 struct program {
-    stackcap_unwinder *unwinder;
-    uint64_t at, end;
-    uint64_t buffered_at;
-    size_t buffered;
-    uint8_t buffer[BUFFER_BYTES];
+    const uint8_t *at, *end;
     bool is_over;
 };
 
 static uint8_t take_byte(struct program *program) {
-    if (program->at >= program->end)
-        program->is_over = true;
-    if (program->is_over)
-        return 0;
-    if (program->at - program->buffered_at >= program->buffered) {
-        uint64_t rest = program->end - program->at;
-        program->buffered_at = program->at;
-        program->buffered = rest < BUFFER_BYTES ? (size_t)rest : BUFFER_BYTES;
-        if (!stackcap_peek(program->unwinder, program->at, program->buffer, program->buffered)) {
-            program->is_over = true;
-            return 0;
-        }
-    }
-    return program->buffer[program->at++ - program->buffered_at];
+    program->is_over |= program->at == program->end;
+    return program->is_over ? 0 : *program->at++;
 }
 
 static void skip(struct program *program, uint64_t length) {
-    program->is_over |= length > program->end - program->at;
+    program->is_over |= length > (uint64_t)(program->end - program->at);
     program->at += program->is_over ? 0 : length;
 }
 
@@ -96,9 +87,9 @@ static bool check_operation(struct program *expression, uint8_t operation) {
 
 static bool check_expression(struct program *program) {
     uint64_t length;
-    if (!take_number(program, &length) || length > program->end - program->at)
+    if (!take_number(program, &length) || length > (uint64_t)(program->end - program->at))
         return false;
-    struct program expression = {.unwinder = program->unwinder, .at = program->at, .end = program->at + length};
+    struct program expression = {.at = program->at, .end = program->at + length};
     while (!expression.is_over && expression.at < expression.end)
         if (!check_operation(&expression, take_byte(&expression)))
             return false;
@@ -144,24 +135,49 @@ static bool check_instruction(struct program *program, uint8_t code) {
     }
 }
 
-static bool is_harmless(stackcap_unwinder *unwinder, uint64_t start, uint64_t end) {
-    struct program program = {.unwinder = unwinder, .at = start, .end = end};
-    if (start < end && end - start > LONGEST_PROGRAM)
-        return false;
+static bool is_harmless(struct program program) {
     while (!program.is_over && program.at < program.end)
         if (!check_instruction(&program, take_byte(&program)))
             return false;
     return true;
 }
 
+/// Copies a program behind what was copied before, in the words that libunwind would read, and changes its addresses to those of
+/// the copy. \returns false if it cannot be read, or is too long.
+static bool copy_program(stackcap_unwinder *unwinder, size_t *used, uint64_t *start, uint64_t *end, struct program *program) {
+    uint64_t length = *start < *end ? *end - *start : 0, offset = *start % WORD_BYTES, word;
+    if (length > MAX_PROGRAM_BYTES || *used + length > MAX_PROGRAM_BYTES - 2 * WORD_BYTES)
+        return false;
+    uint8_t *to = unwinder->programs + *used;
+    size_t bytes = (size_t)((offset + length + WORD_BYTES - 1) / WORD_BYTES * WORD_BYTES);
+    for (size_t i = 0; i < bytes; i += WORD_BYTES) {
+        if (!stackcap_may_read(unwinder) || !stackcap_read_word(unwinder, *start - offset + i, &word))
+            return false;
+        memcpy(to + i, &word, WORD_BYTES);
+    }
+    *program = (struct program){.at = to + offset, .end = to + offset + length};
+    *start = shown_at + *used + offset;
+    *end = *start + length;
+    *used += bytes;
+    return true;
+}
+
+bool stackcap_row_read(const stackcap_unwinder *unwinder, uint64_t address, uint64_t *word) {
+    if (address - shown_at > MAX_PROGRAM_BYTES - WORD_BYTES)
+        return false;
+    memcpy(word, unwinder->programs + (address - shown_at), WORD_BYTES);
+    return true;
+}
+
 void stackcap_row_check(stackcap_unwinder *unwinder, unw_proc_info_t *procedure) {
-    struct row_programs *programs = procedure->unwind_info;
-    if (!programs || procedure->unwind_info_size < (int)sizeof *programs ||
-        (programs->return_address < REGISTER_COUNT &&
-         is_harmless(unwinder, programs->common_start, programs->common_end) &&
-         is_harmless(unwinder, programs->start, programs->end)))
+    struct row_programs *row = procedure->unwind_info;
+    struct program common, own;
+    size_t used = 0;
+    if (!row || procedure->unwind_info_size < (int)sizeof *row ||
+        (row->return_address < REGISTER_COUNT && copy_program(unwinder, &used, &row->common_start, &row->common_end, &common) &&
+         copy_program(unwinder, &used, &row->start, &row->end, &own) && is_harmless(common) && is_harmless(own)))
         return;
     // Nothing can be read there. So libunwind reports an error, and frees its data.
-    programs->common_start = UINT64_MAX - 4095;
-    programs->common_end = programs->common_start + 8;
+    row->common_start = UINT64_MAX - 4095;
+    row->common_end = row->common_start + 8;
 }

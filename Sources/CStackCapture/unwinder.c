@@ -30,8 +30,9 @@ int stackcap_unwinder_prepare(stackcap_unwinder *unwinder) {
     unwinder->copy.bytes = map(STACKCAP_MAX_COPY, STACKCAP_POPULATED);
     unwinder->pages.bytes = map((size_t)PAGE_SLOTS * PAGE_SIZE, 0);
     unwinder->rows.slots = map(ROW_SLOTS * sizeof *unwinder->rows.slots, 0);
+    unwinder->programs = map(MAX_PROGRAM_BYTES, 0);
     unwinder->frames = calloc(STACKCAP_MAX_FRAMES, sizeof *unwinder->frames);
-    bool complete = unwinder->copy.bytes && unwinder->pages.bytes && unwinder->rows.slots && unwinder->frames;
+    bool complete = unwinder->copy.bytes && unwinder->pages.bytes && unwinder->rows.slots && unwinder->programs && unwinder->frames;
     int error = complete ? stackcap_reader_prepare(&unwinder->reader, false) : ENOMEM;
     return error ? error : stackcap_space_prepare(unwinder);  // which reads memory
 }
@@ -43,5 +44,6 @@ void stackcap_unwinder_finish(stackcap_unwinder *unwinder) {
     unmap(unwinder->copy.bytes, STACKCAP_MAX_COPY);
     unmap(unwinder->pages.bytes, (size_t)PAGE_SLOTS * PAGE_SIZE);
     unmap(unwinder->rows.slots, ROW_SLOTS * sizeof *unwinder->rows.slots);
+    unmap(unwinder->programs, MAX_PROGRAM_BYTES);
     free(unwinder->frames);
 }

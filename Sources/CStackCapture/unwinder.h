@@ -9,6 +9,9 @@
 /// How often one walk may continue by a search of the stack.
 enum { MAX_SCANS = 4 };
 
+/// For the programs of one unwind row. No compiler writes such long ones.
+enum { MAX_PROGRAM_BYTES = 256 * 1024 };
+
 /// A sleeping thread: /proc/PID/task, its thread id, and its sampled state.
 struct stackcap_sleeper {
     int tasks;  ///< AT_FDCWD for our own process.
@@ -29,6 +32,7 @@ typedef struct stackcap_unwinder {
     bool registers_are_guessed;           ///< Only program counter and stack pointer are known, because the thread sleeps:
     struct stackcap_sleeper sleeper;      ///< … this thread.
     struct stackcap_rows rows;
+    uint8_t *programs;                    ///< MAX_PROGRAM_BYTES: a copy of those of the last row that libunwind has got.
     struct stackcap_registers resumed;    ///< Where it continued after code without an unwind table.
     stackcap_found found_behind_gap;      ///< How the frame after the last code without a table was found.
     stackcap_found return_found;  ///< How the second frame was found, if that is known better than from the walk; otherwise 0.

@@ -44,9 +44,8 @@ static uint64_t own_time_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/// Limits libunwind, which has no limits of its own. An expression in a damaged row may jump back to its own start; a row may be as
-/// long as the memory around it, and save all registers once for each of its bytes.
-static bool may_read(stackcap_unwinder *unwinder) {
+/// A damaged row may be as long as the memory around it, and save all registers once for each of its bytes.
+bool stackcap_may_read(stackcap_unwinder *unwinder) {
     enum { MOST_READS = 1 << 18, READS_BETWEEN_LOOKS = 1 << 12 };  // the first for one row: no compiler writes such a long one
     if (++unwinder->reads_in_all % READS_BETWEEN_LOOKS == 0)
         unwinder->is_late |= own_time_ns() > unwinder->walk_until_ns;
@@ -55,7 +54,9 @@ static bool may_read(stackcap_unwinder *unwinder) {
 
 static int access_memory(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write, void *argument) {
     (void)space;
-    return !write && may_read(argument) && stackcap_read_word(argument, address, value) ? 0 : -UNW_EINVAL;
+    if (write || !stackcap_may_read(argument))
+        return -UNW_EINVAL;
+    return stackcap_row_read(argument, address, value) || stackcap_read_word(argument, address, value) ? 0 : -UNW_EINVAL;
 }
 
 static int access_register(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write, void *argument) {

@@ -29,8 +29,12 @@ bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address);
 
 // row_program.c
 
-/// Makes libunwind refuse the row that was just found for it if its program could harm this process.
+/// Shows libunwind a copy of the program of the row that was just found for it. It refuses the row if the program could harm this
+/// process, or cannot be read. The copy is valid until the next row is looked up for it.
 void stackcap_row_check(stackcap_unwinder *unwinder, unw_proc_info_t *procedure);
+
+/// Reads a word of that copy. \returns false if the address is not in it.
+bool stackcap_row_read(const stackcap_unwinder *unwinder, uint64_t address, uint64_t *word);
 
 // walk.c
 
@@ -46,6 +50,9 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 /// Reads a word for the unwinder; a value that looks like a frame pointer loses Swift's mark. met_unknown and first_unknown
 /// report an address that cannot be known.
 bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t *value);
+
+/// Counts a read of a word for libunwind, which has no limits of its own. \returns false if it must not read any more.
+bool stackcap_may_read(stackcap_unwinder *unwinder);
 
 /// \returns a register's value in the walk's current frame; 0 if it is not known.
 uint64_t stackcap_walk_register(struct stackcap_walk *walk, int number);
