@@ -43,8 +43,8 @@ extension EventRunLoop {
         }
         // On its own thread the loop reaches the work without a wake-up, unless it, or an outer run, may just have passed that
         // point.
-        let mayHavePassed = heartbeat.pulse.phase == .beforeWaiting || outerWaitsAhead.load(ordering: .relaxed)
-        if !isOnOwnThread || mayHavePassed { wake.post() }
+        if isOnOwnThread, heartbeat.pulse.phase != .beforeWaiting, !outerWaitsAhead.load(ordering: .relaxed) { return }
+        wake.post()
     }
 
     /// Frees the work of that key without doing it, if it has not begun; returns whether it had not begun. Any thread.
@@ -138,10 +138,8 @@ final class BeforeWaitingWork: Sendable {
             state.works[key] = nil
             state.works[key] = Work(key: key, lane: lane, number: state.nextNumber, body: body)
             let isNew = state.queues[lane] == nil
-            var queue = state.queues.removeValue(forKey: lane) ?? Queue()
-            queue.append(key, number: state.nextNumber, deadline: deadline)
-            let obsolete = queue.sweep(state.works)
-            state.queues[lane] = queue
+            state.queues[lane, default: Queue()].append(key, number: state.nextNumber, deadline: deadline)
+            let obsolete = state.queues[lane]?.sweep(state.works) ?? []
             state.nextNumber += 1
             return (isNew ? .addedToNewLane : .added, former, obsolete)
         }
