@@ -303,6 +303,28 @@ struct DescriptorTests {
         #expect(turns < 10, "the nested run sleeps")
     }
 
+    @Test("R23, R37: a descriptor that has become another file's, when a callout that has run the loop ends, is closed")
+    func replacedInCallout() async throws {
+        let (pipe, other) = (try Pipe(), try Pipe())
+        pipe.write("x")
+        other.write("x")
+        let events = await onLoopThread { loop in
+            let events = Box<[DescriptorSource.Events]>([])
+            try? loop.add(
+                DescriptorSource(descriptor: pipe.reader) { _, seen in
+                    events.value.append(seen)
+                    guard events.value.count == 1 else { return loop.stop() }
+                    // Here it is ready again, and leaves the set until this call ends.
+                    loop.run(for: .zero)
+                    dup2(other.reader, pipe.reader)
+                }
+            )
+            loop.run(for: .seconds(60))
+            return events.value
+        }
+        #expect(events == [.readable, .closed])
+    }
+
     @Test(
         "R37: closing a descriptor under its source, with a duplicate alive, gives a closed event; others continue"
     )

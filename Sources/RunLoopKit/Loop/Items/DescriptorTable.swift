@@ -137,8 +137,10 @@ extension DescriptorTable {
         slots[ticket]?.isMuted = false
         if slot.isClosed { return enqueue(ticket) }
         guard poller.isOpen else { return }  // a new set will contain it
-        let failure = poller.add(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token)
-        if failure != nil { markClosed(ticket) }
+        // The callout may have opened another file under the number.
+        let isSame = run_loop_identify(slot.source.descriptor) == slot.file
+        let (descriptor, events) = (slot.source.descriptor, slot.source.epollEvents)
+        if !isSame || poller.add(descriptor, events: events, token: slot.token) != nil { markClosed(ticket) }
     }
 
     /// Whether the descriptor is a muted source's: the kernel would not refuse it a second time, because the set lacks it.
