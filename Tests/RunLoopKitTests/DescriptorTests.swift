@@ -303,6 +303,38 @@ struct DescriptorTests {
         #expect(turns < 10, "the nested run sleeps")
     }
 
+    @Test("R23, R37: a loop that sleeps is told of a descriptor that another loop's callout has closed")
+    func closedInCalloutElsewhere() async throws {
+        let pipe = try Pipe()
+        pipe.write("x")
+        let events = await onLoopThread { loop in
+            let events = Box<[DescriptorSource.Events]>([])
+            let (sleeper, thread) = (Box<EventRunLoop?>(nil), Box<TestThread?>(nil))
+            let source = DescriptorSource(descriptor: pipe.reader) { source, seen in
+                events.value.append(seen)
+                guard events.value.count == 1 else { return EventRunLoop.current.stop() }
+                thread.value = TestThread {
+                    let other = EventRunLoop.current
+                    try? other.add(source)
+                    // Here it is ready, too, and leaves the set until the first loop's call ends.
+                    other.run(for: .zero)
+                    sleeper.value = other
+                    // Without a timeout: at its end it would find the source.
+                    other.run()
+                }
+                waitUntil { sleeper.value?.isWaiting == true }
+                pipe.closeReader()
+            }
+            try? loop.add(source)
+            loop.run(for: .seconds(60), returnAfterSourceHandled: true)
+            waitUntil { events.value.count == 2 }
+            sleeper.value?.stop()
+            thread.value?.join()
+            return events.value
+        }
+        #expect(events == [.readable, .closed])
+    }
+
     @Test("R23, R37: a descriptor that has become another file's, when a callout that has run the loop ends, is closed")
     func replacedInCallout() async throws {
         let (pipe, other) = (try Pipe(), try Pipe())

@@ -159,12 +159,14 @@ extension DescriptorSource {
     }
 
     private func end() {
-        state.withLock { state in
+        let unmuted: [ItemPlace<Int>] = state.withLock { state in
             state.isCalled = false
-            guard state.isMuted else { return }
+            guard state.isMuted else { return [] }
             state.isMuted = false
             for place in state.places { place.mode.withDescriptors { $0.unmute(place.ticket, in: $1) } }
+            return state.places
         }
+        for place in unmuted { wakeForClosed(place.mode, of: place.loop) }
     }
 }
 
@@ -197,8 +199,10 @@ extension DescriptorSource: LoopItem {
         state.withLock { $0.commonLoops.noteCommon(isRecorded, on: loop) }
     }
 
-    /// The kernel wakes a sleeping loop for events, but not for a source that was found closed because of this one.
-    func didAttach(to mode: LoopMode, of loop: EventRunLoop) {
+    func didAttach(to mode: LoopMode, of loop: EventRunLoop) { wakeForClosed(mode, of: loop) }
+
+    /// The kernel wakes a sleeping loop for events, but not for a source that another thread has just found closed.
+    private func wakeForClosed(_ mode: LoopMode, of loop: EventRunLoop) {
         if mode.hasReadyDescriptors.load(ordering: .acquiring) { loop.wakeUpFromElsewhere() }
     }
 }
