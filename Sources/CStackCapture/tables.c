@@ -152,8 +152,9 @@ bool stackcap_may_start_function(stackcap_unwinder *unwinder, uint64_t address) 
     }
     if (is_start)
         return true;
-    // In the Swift runtime's own libraries some functions have no entry. They are between others that have one.
-    return is_inside && address % 16 == 0 && stackcap_function_start(unwinder, address) == 0;
+    // In the Swift runtime's own libraries some functions have no entry. They are between others that have one. A search that had
+    // no time left says nothing.
+    return is_inside && address % 16 == 0 && stackcap_function_start(unwinder, address) == 0 && !unwinder->is_late;
 }
 
 /// Where a row's function starts, or `otherwise` if there is no such row.
