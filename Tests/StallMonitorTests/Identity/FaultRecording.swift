@@ -14,7 +14,7 @@ private let faultTwins = ProcessInfo.processInfo.environment["FAULT_TWINS"]
 /// Creates the record anew if `FAULT_TWINS` names the folder that `Tests/Fixtures/FaultTwins/make` has built:
 ///
 ///     Tests/Fixtures/FaultTwins/make /tmp/twins && FAULT_TWINS=/tmp/twins swift test --filter FaultRecording
-@Suite("Recording of fault twins", .enabled(if: faultTwins != nil))
+@Suite("Recording of fault twins", .enabled(if: faultTwins != nil, "FAULT_TWINS names no folder with the twins"))
 struct FaultRecording {
     /// The twins, each with the program that it is a run of: `again` is a second run.
     private static let twins = [
