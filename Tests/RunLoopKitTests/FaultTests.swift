@@ -155,11 +155,13 @@ struct FaultTests {
         close(descriptor)
         defer { unsafe unlink(file) }
         let path = String(decoding: file.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        // A second env(1): the library sets a variable in the first process that loads it, and a Swift program then lacks its
-        // arguments.
+        // By env(1): the library sets a variable in the first process that loads it, and a Swift program then lacks its arguments.
+        // That process also names the library's shared memory by its number, and does not remove it when it becomes the program;
+        // a later process with this number would end at its start.
         let environment = """
-            LD_PRELOAD=\(faketime) FAKETIME_NO_CACHE=1 FAKETIME_TIMESTAMP_FILE=\(path) \
-            FAKETIME_DONT_FAKE_MONOTONIC=\(monotonicToo ? 0 : 1) env
+            sh -c 'LD_PRELOAD=\(faketime) FAKETIME_NO_CACHE=1 FAKETIME_TIMESTAMP_FILE=\(path) \
+            FAKETIME_DONT_FAKE_MONOTONIC=\(monotonicToo ? 0 : 1) env "$@" & \
+            wait $!; status=$?; rm -f /dev/shm/*faketime_*_$!; exit $status' sh
             """
         return try scenario("clock-steps", environment: environment)
     }

@@ -222,6 +222,11 @@ struct PauseTests {
                 "DONT_FAKE_MONOTONIC": "1",
             ]
         )
+        // The library names its shared memory by the process's number. The shell that becomes the host leaves it; a later process
+        // with this number would end at its start.
+        defer {
+            for name in ["faketime_shm", "sem.faketime_sem"] { unsafe unlink("/dev/shm/\(name)_\(host.processID)") }
+        }
         try await host.expect("ready")
         try host.send("block")
         try await host.expect("began")
