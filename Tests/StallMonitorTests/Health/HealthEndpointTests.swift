@@ -121,14 +121,16 @@ struct HealthEndpointTests {
         }
     }
 
+    /// At an address that only this test uses: at another one, any process of this machine may get the port meanwhile.
     @Test("a stopped monitor has closed its port, and another can open it")
     func stopped() throws {
-        let first = monitor()
+        let address = "127.0.83.\(1 + getpid() % 250)"
+        let first = monitor(address: address)
         let port = try #require(first.healthPort)
         first.stop()
         #expect(first.healthPort == nil)
-        #expect(throws: Probe.Refused.self) { try Probe(port) }
-        let second = monitor(port: port)
+        #expect(throws: Probe.Refused.self) { try Probe(port, address) }
+        let second = monitor(port: port, address: address)
         #expect(second.healthPort == port)
         second.stop()
     }
@@ -171,12 +173,12 @@ private final class Probe {
 
     private let descriptor: Int32
 
-    init(_ port: Int) throws {
+    init(_ port: Int, _ address: String = "127.0.0.1") throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var place = sockaddr_in()
         place.sin_family = sa_family_t(AF_INET)
         place.sin_port = UInt16(port).bigEndian
-        place.sin_addr.s_addr = unsafe inet_addr("127.0.0.1")
+        place.sin_addr.s_addr = unsafe inet_addr(address)
         let descriptor = descriptor
         let isOpen = unsafe withUnsafePointer(to: &place) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
