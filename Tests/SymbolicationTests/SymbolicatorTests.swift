@@ -168,24 +168,34 @@ struct OtherProcessTests {
         return map.mappings.first { $0.path.hasSuffix("/sleep") && $0.fileOffset > 0 }?.range.lowerBound
     }
 
+    private struct NotReused: Error {}
+
+    /// A symbolicator of a process that has ended, and a later process that has its number.
+    private func reuse() throws -> (Symbolicator, Process) {
+        // Another process of this machine may get the number first, and keep it: then the next one is tried.
+        for _ in 0..<200 {
+            let first = try startSleep()
+            let number = first.processIdentifier
+            let symbolicator = Symbolicator(processID: number)
+            end(first)
+            for _ in 0..<10 {
+                try "\(number - 1)".write(toFile: Self.latestNumber, atomically: false, encoding: .utf8)
+                let second = try startSleep()
+                if second.processIdentifier == number { return (symbolicator, second) }
+                end(second)
+            }
+        }
+        throw NotReused()
+    }
+
     @Test(
         "A later process with the same number gives no names",
         .enabled(if: unsafe access(Self.latestNumber, W_OK) == 0, "needs a writable ns_last_pid")
     )
     func reusedNumber() throws {
-        let first = try startSleep()
-        let number = first.processIdentifier
-        let symbolicator = Symbolicator(processID: number)
-        end(first)
-        var second = try startSleep()
-        // Another process of this machine may get the number first.
-        for _ in 0..<2000 where second.processIdentifier != number {
-            end(second)
-            try "\(number - 1)".write(toFile: Self.latestNumber, atomically: false, encoding: .utf8)
-            second = try startSleep()
-        }
+        let (symbolicator, second) = try reuse()
         defer { end(second) }
-        try #require(second.processIdentifier == number)
+        let number = second.processIdentifier
         var address: UInt?
         while address == nil { address = code(of: second) }
         let sought = [ResolvableAddress(address: try #require(address), kind: .exact)]
