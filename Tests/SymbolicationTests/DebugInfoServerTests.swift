@@ -70,15 +70,16 @@ private final class DebuginfodProcess {
         process.standardOutput = FileHandle.nullDevice
         process.standardError = FileHandle.nullDevice
         try process.run()
-        // It is ready when its counters show that a scan is complete.
+        // It is ready when its counters show that a scan is complete. Beside other load that takes long; the limit only ends a hang.
         let isScanned = "thread_work_total{role=\"scan\"}"
-        for _ in 0..<300 {
-            let metrics = (try? workshop.run("curl", ["-s", url + "/metrics"])) ?? ""
-            if metrics.contains(isScanned), !metrics.contains("thread_work_pending{role=\"scan\"} 1") { break }
+        var isReady = false
+        for _ in 0..<1800 where !isReady {
             try #require(process.isRunning)
-            usleep(100_000)
+            let metrics = (try? workshop.run("curl", ["-s", url + "/metrics"])) ?? ""
+            isReady = metrics.contains(isScanned) && !metrics.contains("thread_work_pending{role=\"scan\"} 1")
+            if !isReady { usleep(100_000) }
         }
-        try #require(process.isRunning)
+        try #require(isReady && process.isRunning)
     }
 
     deinit {
