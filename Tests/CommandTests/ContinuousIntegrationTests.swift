@@ -7,7 +7,7 @@ import Testing
 struct ContinuousIntegrationTests {
     private let fixture: ReportsFixture
 
-    init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture(inMemory: true) }
 
     private static let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../config/ci")
         .standardized.path

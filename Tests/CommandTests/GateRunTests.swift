@@ -12,7 +12,7 @@ struct GateRunTests {
 
     private let fixture: ReportsFixture
 
-    init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture(inMemory: true) }
 
     /// Shell code that waits up to a minute for a watched server's live record.
     static let untilWatched =
