@@ -18,12 +18,12 @@ struct GateRunTests {
     static let untilWatched =
         #"i=0; until ls "$STALL_MONITOR_DIRECTORY"/live-* >/dev/null 2>&1 || [ $i -ge 600 ]; do i=$((i+1)); sleep 0.1; done;"#
 
-    /// A shell line that gives the watched server orders and ends it cleanly. The server is watched for more than a
-    /// second, however late it starts.
-    private func server(_ orders: String) -> [String] {
+    /// A shell line that gives the watched server orders and ends it cleanly: it carries out all of them before it ends. The
+    /// server is watched for more than a second, however late it starts.
+    private func server(_ orders: String, rest: String = "sleep 2.5") -> [String] {
         return [
             "--", "/bin/sh", "-c",
-            "(\(Self.untilWatched) \(orders) sleep 2.5) | '\(Self.host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null",
+            "(\(Self.untilWatched) \(orders) \(rest)) | '\(Self.host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null",
         ]
     }
 
@@ -38,7 +38,7 @@ struct GateRunTests {
         let well = try gate(server(""))
         #expect(well.status == 0 && well.errors.hasPrefix("within budget: 0 stalls"), "\(well.errors)")
         #expect(try leftovers.isEmpty)
-        let stalled = try gate(server("echo sleep 700; sleep 1;"))
+        let stalled = try gate(server("echo sleep 2000; sleep 1;"))
         #expect(
             stalled.status == 2 && stalled.errors.contains("over budget: 1 stall, 0 permitted"),
             "\(stalled.errors)"
@@ -68,7 +68,7 @@ struct GateRunTests {
     @Test("stalls in the warm-up do not count, although the monitor's own configuration has no grace")
     func warmUp() throws {
         let kept = fixture.root + "/kept"
-        let run = try gate(["--warm-up", "1h", "--keep", kept] + server("echo sleep 700; sleep 1;"))
+        let run = try gate(["--warm-up", "1h", "--keep", kept] + server("echo sleep 2000; sleep 1;"))
         #expect(run.status == 0 && run.errors.contains("within budget: 0 stalls"), "\(run.errors)")
         let found = try ReportReader(path: kept + "/run-1/inside").overview()
         #expect(found.stalls.isEmpty && (found.runs.first?.dismissed?["startup"] ?? 0) >= 1, "\(found.runs)")
@@ -86,23 +86,25 @@ struct GateRunTests {
     @Test("several runs: recording a baseline, an unchanged result, and a proven regression")
     func baseline() throws {
         let (kept, file) = (fixture.root + "/kept", fixture.root + "/baseline.json")
-        #expect(try gate(["--repeat", "3", "--keep", kept] + server("")).status == 0)
+        let well = try gate(["--repeat", "3", "--keep", kept] + server(""))
+        #expect(well.status == 0, "status \(well.status): \(well.errors)")
         let runs = (1...3).map { "\(kept)/run-\($0)/inside" }
         let record = try CommandRun(arguments: ["gate", "baseline", "record", "--output", file] + runs)
         #expect(record.status == 0 && record.errors.contains("recorded 0 faults of 3 runs"), "\(record.errors)")
         let same = try gate(["--baseline", file] + server(""))
-        #expect(same.status == 0, "\(same.errors)")
+        #expect(same.status == 0, "status \(same.status): \(same.errors)")
         // One occurrence in a run as long as each of the baseline's may be chance.
-        let once = try gate(["--baseline", file] + server("echo sleep 500; sleep 0.7;"))
+        let once = try gate(["--baseline", file] + server("echo sleep 2000; sleep 0.7;"))
         #expect(
             once.status == 3 && once.errors.contains("inconclusive: ") && once.errors.contains(" is new: 1 stall in "),
-            "\(once.errors)"
+            "status \(once.status): \(once.errors)"
         )
-        let regression = "for i in 1 2 3 4 5; do echo sleep 400; sleep 0.5; done;"
-        let worse = try gate(["--baseline", file, "--repeat", "2"] + server(regression))
+        // Half of these stalls prove it. A slow machine makes the run longer, and then more are needed.
+        let regression = "for i in 1 2 3 4 5 6 7 8 9 10; do echo sleep 400; sleep 0.6; done;"
+        let worse = try gate(["--baseline", file, "--repeat", "2"] + server(regression, rest: ""))
         #expect(
             worse.status == 2 && worse.errors.contains("  worse: ") && worse.errors.contains(" is new: "),
-            "\(worse.errors)"
+            "status \(worse.status): \(worse.errors)"
         )
     }
 }
