@@ -18,6 +18,10 @@ struct GateRunTests {
     static let untilWatched =
         #"i=0; until ls "$STALL_MONITOR_DIRECTORY"/live-* >/dev/null 2>&1 || [ $i -ge 600 ]; do i=$((i+1)); sleep 0.1; done;"#
 
+    /// Shell code that waits up to a minute until a loop is watched from outside: the watcher's run record lists it.
+    private static let untilFound =
+        #"i=0; until grep -q '"watched_ns"' "${STALL_MONITOR_DIRECTORY%/inside}"/outside/run-* 2>/dev/null || [ $i -ge 600 ]; do i=$((i+1)); sleep 0.1; done;"#
+
     /// A shell line that gives the watched server orders and ends it cleanly: it carries out all of them before it ends. The
     /// server is watched for more than a second, however late it starts.
     private func server(_ orders: String, rest: String = "sleep 2.5") -> [String] {
@@ -77,7 +81,7 @@ struct GateRunTests {
     @Test("a program without a monitor is watched from outside", .needsBreakpoints)
     func outside() throws {
         let python = try #require(Python.asyncio, "there is no Python")
-        let stalls = "(sleep 4; echo sleep 900; sleep 1.5) | '\(python)' -c '\(Python.program)'"
+        let stalls = "(\(Self.untilFound) sleep 2; echo sleep 2000; sleep 1.5) | '\(python)' -c '\(Python.program)'"
         let over = try gate(["--keep", fixture.root + "/kept", "--", "/bin/sh", "-c", stalls])
         #expect(over.status == 2 && over.errors.contains("over budget: 1 stall, 0 permitted"), "\(over.errors)")
         #expect(try !ReportReader(path: fixture.root + "/kept/run-1/outside").overview().runs.isEmpty)
