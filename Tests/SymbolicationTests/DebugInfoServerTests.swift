@@ -70,8 +70,10 @@ private final class DebuginfodProcess {
         process.standardOutput = FileHandle.nullDevice
         process.standardError = FileHandle.nullDevice
         try process.run()
-        // It is ready when its counters show that a scan is complete. Beside other load that takes long; the limit only ends a hang.
-        let isScanned = "thread_work_total{role=\"scan\"}"
+        // It is ready when its counters show that it has looked at the files: none, if there are none. Beside other load that takes long; the
+        // limit only ends a hang.
+        let isEmpty = try FileManager.default.contentsOfDirectory(atPath: workshop.path(folder)).isEmpty
+        let isScanned = "thread_work_total{role=\"\(isEmpty ? "traverse" : "scan")\"}"
         var isReady = false
         for _ in 0..<1800 where !isReady {
             try #require(process.isRunning)
