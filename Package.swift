@@ -73,7 +73,8 @@ let libraries = targets([
     "StallIndex": ["CIndexSQLite", "StallReading", "StallReports"],
     "StallExport": ["StallReports"],
     "GzipCompression": ["CZlib"],
-    "StallShipping": ["GzipCompression", "StallExport", "StallReading", "StallReports"],
+    "WebRequests": ["CCurl"],
+    "StallShipping": ["GzipCompression", "StallExport", "StallReading", "StallReports", "WebRequests"],
     // The monitor. What counts as a stall is decided from values alone: without threads, clocks, captures and disks. Why a
     // thread was stalled is decided from the kernel's counts and the place where it was found.
     "StallDetection": ["RunLoopKit", "StallReports"],
@@ -170,7 +171,7 @@ let tests = targets([
     "StallIndexTests": ["StallIndex", "StallReading", "StallReports", "TestSupport", "report-flood"],
     "StallGateTests": ["StallGate", "StallReading", "StallReports"],
     "StallExportTests": ["StallExport", "StallReports"],
-    "StallShippingTests": ["StallReports", "StallShipping"],
+    "StallShippingTests": ["StallReports", "StallShipping", "WebRequests"],
     "StallDetectionTests": ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],
     "StallDiagnosisTests": ["CRunLoopShims", "RunLoopKit", "StackCapture", "StallDiagnosis", "StallReports"],
     "StallMonitorTests": [
@@ -191,9 +192,8 @@ let tests = targets([
     ],
     "StallCorpusTests": ["StallCorpus", "StallReports", "TestSupport", "stall-corpus"],
     "CommandTests": [
-        "ProcessWatch", "StallGate", "StallReading", "StallReports", "StallShipping", "TestSupport", "pool-target",
-        "reader-fuzz",
-        "report-flood", "sample-target", "stall-corpus", "stall-monitor",
+        "ProcessWatch", "StallGate", "StallReading", "StallReports", "StallShipping", "TestSupport", "WebRequests",
+        "pool-target", "reader-fuzz", "report-flood", "sample-target", "stall-corpus", "stall-monitor",
     ],
 ]) { .testTarget(name: $0, dependencies: $1) }
 
@@ -211,6 +211,7 @@ let othersInC: [Target] = [
     .target(name: "CProcessWatch", cSettings: gnu),
     // zlib is for compressed unwind tables.
     .target(name: "CStackCapture", exclude: ["README.md"], cSettings: gnu, linkerSettings: [.linkedLibrary("z")]),
+    .systemLibrary(name: "CCurl", providers: [.apt(["libcurl4-openssl-dev"])]),
     .systemLibrary(name: "CElf"),
     .systemLibrary(name: "CElfUtils", providers: [.apt(["libdw-dev"])]),
     .systemLibrary(name: "CIndexSQLite", providers: [.apt(["libsqlite3-dev"])]),
@@ -233,6 +234,7 @@ let package = Package(
         .library(name: "StallReports", targets: ["StallReports", "StallReading"]),
         // For the collector, a package of its own (Sources/Collector).
         library("GzipCompression"),
+        library("WebRequests"),
     ]
         + ["RunLoopKit", "RunLoopPorts", "StallGate", "StallExport"].map(library)
         + ["StallMonitor", "StallMonitorLoops", "StallMonitorService", "StallTesting", "StallTestingXCTest"].map(

@@ -77,6 +77,7 @@ let package = Package(
                 .product(name: "StallExport", package: "stall-monitor"),
                 .product(name: "StallReports", package: "stall-monitor"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+                .product(name: "WebRequests", package: "stall-monitor"),
                 .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: swift
@@ -135,6 +136,7 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "StallExport", package: "stall-monitor"),
                 .product(name: "StallReports", package: "stall-monitor"),
+                .product(name: "WebRequests", package: "stall-monitor"),
             ],
             swiftSettings: swift
         ),

@@ -1,9 +1,7 @@
-import Dispatch
 import Foundation
-import FoundationNetworking
 package import StallReading
 import StallReports
-import Synchronization
+import WebRequests
 
 /// Queries a collector. Each call blocks the calling thread until the answer has arrived.
 package struct CollectorClient {
@@ -69,50 +67,51 @@ package struct CollectorClient {
         _ progress: (Int64) -> Void = { _ in },
         read: (URL) throws -> Result
     ) throws -> Result {
-        var request = URLRequest(
-            url: base.appending(path: path).appending(
-                queryItems: question.map { URLQueryItem(name: $0.name, value: $0.value) }
-            )
+        let url = base.appending(path: path).appending(
+            queryItems: question.map { URLQueryItem(name: $0.name, value: $0.value) }
         )
-        if let token = try token.read() { request.setValue("Bearer \(token)", forHTTPHeaderField: "Authorization") }
+        var request = WebRequest(url.absoluteString, limit: .silence(timeout))
+        request.fields += try token.field()
         let file = URL(fileURLWithPath: "\(directory)/.answer-\(ULID.make())")
         defer { try? FileManager.default.removeItem(at: file) }
         try receive(request, in: file, progress)
         return try read(file)
     }
 
-    private func receive(_ request: URLRequest, in file: URL, _ progress: (Int64) -> Void) throws {
-        let download = try Download(to: file)
-        let configuration = URLSessionConfiguration.ephemeral
-        configuration.timeoutIntervalForRequest = timeout / .seconds(1)
-        let session = URLSession(configuration: configuration, delegate: download, delegateQueue: nil)
-        defer { session.invalidateAndCancel() }
-        session.dataTask(with: request).resume()
-        var (bytes, lastProgress): (Int64, ContinuousClock.Instant) = (0, .now)
-        while !download.waitForEnd(.milliseconds(200)) {
-            let now = download.bytes
-            if now > bytes { (bytes, lastProgress) = (now, .now) }
-            progress(bytes)
-            guard ContinuousClock.now - lastProgress < timeout else {
-                throw ShippingError("\(base.absoluteString): nothing came for \(Int(timeout / .seconds(1))) s")
+    private func receive(_ request: WebRequest, in file: URL, _ progress: (Int64) -> Void) throws {
+        try Data().write(to: file)
+        let output = try FileHandle(forWritingTo: file)
+        defer { try? output.close() }
+        // The beginning of an answer that is not 200.
+        var refusal = Data()
+        var bytes: Int64 = 0
+        let head: WebRequest.Head
+        do {
+            head = try request.send { head, part in
+                guard head.status == 200 else {
+                    refusal += part.prefix(1 << 16 - refusal.count)
+                    return refusal.count < 1 << 16
+                }
+                try output.write(contentsOf: part)
+                bytes += Int64(part.count)
+                progress(bytes)
+                return true
             }
+        } catch let failure as WebRequest.Failure {
+            let isSilent = failure.isTimeout ? "nothing came for \(Int(timeout / .seconds(1))) s" : nil
+            throw ShippingError("\(base.absoluteString): \(isSilent ?? failure.description)")
         }
-        let answer = try download.answer()
-        // For an unsuccessful answer, its beginning may be all that is needed.
-        if [0, 200].contains(answer.status), let error = answer.error {
-            throw ShippingError("\(base.absoluteString): \(error)")
-        }
-        switch answer.status {
+        switch head.status {
         case 200: return
         case 300..<400:
-            throw ShippingError("\(base.absoluteString) sends elsewhere (\(answer.status)): give the address itself")
+            throw ShippingError("\(base.absoluteString) sends elsewhere (\(head.status)): give the address itself")
         case 401, 403:
             throw ShippingError(
-                "\(base.absoluteString) does not know the token, or does not permit it to read (\(answer.status))"
+                "\(base.absoluteString) does not know the token, or does not permit it to read (\(head.status))"
             )
         case 404: throw ShippingError("\(base.absoluteString) is no collector, or an older one (404)")
         default:
-            throw ShippingError("\(base.absoluteString) answers \(answer.status)\(HTTPAnswer.reason(answer.body))")
+            throw ShippingError("\(base.absoluteString) answers \(head.status)\(HTTPAnswer.reason(refusal))")
         }
     }
 
@@ -150,64 +149,5 @@ package struct CollectorClient {
             throw ShippingError("\(directory): \(error.localizedDescription)")
         }
         if name.content == .stall { counts.stalls += 1 } else { counts.runs += 1 }
-    }
-}
-
-/// One answer, written to a file as it arrives. (A download task of FoundationNetworking leaves its own files behind.)
-private final class Download: NSObject, URLSessionDataDelegate, KeepsToken {
-    struct Answer: Sendable {
-        var status = 0
-        /// The beginning of an answer that is not 200.
-        var body = Data()
-        /// Why there is no answer.
-        var error: String?
-    }
-
-    private let file: FileHandle
-    private let end = DispatchSemaphore(value: 0)
-    private let state = Mutex((bytes: Int64(0), answer: Answer(), failure: (any Error)?.none))
-
-    init(to url: URL) throws {
-        try Data().write(to: url)
-        file = try FileHandle(forWritingTo: url)
-    }
-
-    var bytes: Int64 { state.withLock { $0.bytes } }
-
-    /// - Returns: Whether it has ended.
-    func waitForEnd(_ time: Duration) -> Bool { end.wait(timeout: .now() + time / .seconds(1)) == .success }
-
-    func answer() throws -> Answer {
-        try state.withLock { state in
-            if let failure = state.failure { throw failure }
-            return state.answer
-        }
-    }
-
-    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-        let isAnswer = (dataTask.response as? HTTPURLResponse)?.statusCode == 200
-        let isUseless = state.withLock { state in
-            state.bytes += Int64(data.count)
-            guard isAnswer else {
-                state.answer.body += data.prefix(max(0, 1 << 16 - state.answer.body.count))
-                return state.answer.body.count == 1 << 16
-            }
-            guard state.failure == nil else { return true }
-            do {
-                try file.write(contentsOf: data)
-            } catch {
-                state.failure = error
-            }
-            return state.failure != nil
-        }
-        if isUseless { dataTask.cancel() }
-    }
-
-    func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
-        state.withLock { state in
-            state.answer.status = (task.response as? HTTPURLResponse)?.statusCode ?? 0
-            state.answer.error = error?.localizedDescription
-        }
-        end.signal()
     }
 }

@@ -7,8 +7,10 @@ final class PythonServer {
     let url: String
     private let process = Process()
 
-    /// - Parameter program: its path relative to this folder.
-    init(_ program: String, in folder: String) throws {
+    /// - Parameters:
+    ///   - program: its path relative to this folder.
+    ///   - certificate: a file with a key and a certificate, if the program then speaks TLS.
+    init(_ program: String, in folder: String, certificate: String? = nil) throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         let port = folder + "/port"
         try? FileManager.default.removeItem(atPath: port)
@@ -16,13 +18,14 @@ final class PythonServer {
         process.arguments = [
             URL(filePath: #filePath).deletingLastPathComponent().appending(path: program).path, folder,
         ]
+        if let certificate { process.arguments?.append(certificate) }
         try process.run()
         var number: String?
         for _ in 0..<3000 where number == nil && process.isRunning {
             number = try? String(contentsOfFile: port, encoding: .utf8)
             if number == nil { usleep(10_000) }
         }
-        url = "http://127.0.0.1:\(try #require(number))"
+        url = "http\(certificate == nil ? "" : "s")://127.0.0.1:\(try #require(number))"
     }
 
     func end() {

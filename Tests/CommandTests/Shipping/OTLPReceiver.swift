@@ -8,11 +8,11 @@ final class OTLPReceiver {
     var url: String { server.url }
 
     /// - Parameter folder: where it keeps what it accepted, also for a later receiver.
-    init(in folder: String, plan: String? = nil) throws {
+    init(in folder: String, plan: String? = nil, certificate: String? = nil) throws {
         self.folder = folder
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         if let plan { try plan.write(toFile: folder + "/plan", atomically: true, encoding: .utf8) }
-        server = try PythonServer("Shipping/otlp_receiver.py", in: folder)
+        server = try PythonServer("Shipping/otlp_receiver.py", in: folder, certificate: certificate)
     }
 
     struct Request: Decodable {

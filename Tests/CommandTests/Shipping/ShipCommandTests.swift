@@ -85,7 +85,7 @@ struct ShipCommandTests {
         #expect(try ship(receiver).status == 0)
         let stalls = try receiver.stalls()
         #expect(stalls.count == 3 && stalls.last == last[0])
-        #expect(try receiver.accepted()[0].headers["X-Team"] == "a b")
+        #expect(try receiver.accepted()[0].headers["x-team"] == "a b")
     }
 
     @Test("Directories below the given one are followed, including later ones")

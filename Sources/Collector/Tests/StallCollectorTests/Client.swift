@@ -1,11 +1,11 @@
 import Foundation
-import FoundationNetworking
 import Glibc
 import HTTPTypes
 import Logging
 import ServiceLifecycle
 import StallCollector
 import StallStore
+import WebRequests
 
 /// Sends requests to a collector that runs in this process, over a real connection.
 struct Client: Sendable {
@@ -75,21 +75,16 @@ struct Client: Sendable {
         body: [UInt8] = [],
         _ look: (Answer) throws -> Result
     ) async throws -> Result {
-        guard let url = URL(string: base + uri) else { throw URLError(.badURL) }
-        var request = URLRequest(url: url)
-        request.httpMethod = method.rawValue
-        for field in headers { request.setValue(field.value, forHTTPHeaderField: field.name.rawName) }
-        if method == .post { request.httpBody = Data(body) }
-        let (data, response) = try await URLSession.shared.data(for: request)
-        guard let response = response as? HTTPURLResponse else { throw URLError(.badServerResponse) }
+        var request = WebRequest(base + uri, limit: .whole(.seconds(60)))
+        request.fields += headers.map { ($0.name.rawName, $0.value) }
+        if method == .post { request.body = body }
+        let (head, answer) = try await request.answer(bytes: 1 << 30)
         var fields = HTTPFields()
-        for (name, value) in response.allHeaderFields {
-            guard let name = (name as? String).flatMap({ HTTPField.Name($0) }), let value = value as? String else {
-                continue
-            }
+        for (name, value) in head.fields {
+            guard let name = HTTPField.Name(name) else { continue }
             fields[name] = value
         }
-        return try look(Answer(status: .init(code: response.statusCode), headers: fields, body: [UInt8](data)))
+        return try look(Answer(status: .init(code: head.status), headers: fields, body: answer))
     }
 }
 

@@ -1,6 +1,6 @@
 import Foundation
-import FoundationNetworking
 import StallReports
+import WebRequests
 
 /// A receiver of alerts.
 struct AlertReceiver: Sendable, Hashable {
@@ -46,20 +46,16 @@ struct AlertReceiver: Sendable, Hashable {
     }
 
     private static func post(_ body: Data, to url: URL) async throws {
-        var request = URLRequest(url: url, timeoutInterval: patience / .seconds(1))
-        request.httpMethod = "POST"
-        request.setValue("application/json", forHTTPHeaderField: "Content-Type")
-        request.httpBody = body
-        let session = URLSession(configuration: .ephemeral)
-        defer { session.invalidateAndCancel() }
-        let response: URLResponse
+        var request = WebRequest(url.absoluteString, limit: .whole(patience))
+        request.fields.append(("Content-Type", "application/json"))
+        request.body = Array(body)
+        let status: Int
         do {
-            (_, response) = try await session.data(for: request)
+            status = try await request.answer(bytes: 1 << 16).head.status
         } catch {
-            // The error itself may contain the address, so it is not shown.
-            throw Failure(description: (error as? URLError).map { $0.localizedDescription } ?? "it cannot be reached")
+            // The error's text may contain the address, so it is not shown.
+            throw Failure(description: (error as? WebRequest.Failure)?.kind ?? "it cannot be reached")
         }
-        let status = (response as? HTTPURLResponse)?.statusCode ?? 0
         guard (200..<300).contains(status) else { throw Failure(description: "it answered \(status)") }
     }
 

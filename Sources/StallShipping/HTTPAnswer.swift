@@ -1,28 +1,18 @@
 import Foundation
-import FoundationNetworking
+import WebRequests
 
 /// Interprets an HTTP answer.
 enum HTTPAnswer {
-    struct Parts: Sendable {
-        var status: Int?
-        var retryAfter: String?
-        var location: String?
-        var body = Data()
-        /// Why there is no HTTP status.
-        var error: String?
-    }
-
-    static func read(_ parts: Parts) -> Answer {
-        guard let status = parts.status else {
-            return .unavailable(parts.error ?? "no answer", retryAfter: nil)
-        }
-        let retryAfter = parts.retryAfter.flatMap { delay($0, now: Date()) }
+    /// - Parameter body: Its first bytes at least.
+    static func read(_ head: WebRequest.Head, _ body: [UInt8]) -> Answer {
+        let (status, body) = (head.status, Data(body))
+        let retryAfter = head.fields["retry-after"].flatMap { delay($0, now: Date()) }
         switch status {
         case 200..<300:
-            let reply = try? JSONDecoder().decode(Reply.self, from: parts.body)
+            let reply = try? JSONDecoder().decode(Reply.self, from: body)
             return .accepted(rejected: reply?.rejected ?? 0, message: reply?.message ?? "")
         case 300..<400:
-            let target = parts.location.map { " to \($0)" } ?? ""
+            let target = head.fields["location"].map { " to \($0)" } ?? ""
             return .unavailable(
                 "it answers with a redirect\(target) (\(status)): give that address",
                 retryAfter: retryAfter
@@ -33,8 +23,8 @@ enum HTTPAnswer {
                 retryAfter: retryAfter
             )
         case 404, 405, 501: return .unknownPath("\(status)")
-        case 400, 411, 413, 414, 415, 422: return .refused("\(status)\(reason(parts.body))")
-        default: return .unavailable("it answers \(status)\(reason(parts.body))", retryAfter: retryAfter)
+        case 400, 411, 413, 414, 415, 422: return .refused("\(status)\(reason(body))")
+        default: return .unavailable("it answers \(status)\(reason(body))", retryAfter: retryAfter)
         }
     }
 
@@ -115,33 +105,16 @@ package enum HTTPAddress {
     }
 }
 
-/// A session delegate that sends the token to no other host.
-protocol KeepsToken: URLSessionTaskDelegate {}
-
-extension KeepsToken {
-    /// Redirections are not followed: they would send the token to another host.
-    func urlSession(
-        _ session: URLSession,
-        task: URLSessionTask,
-        willPerformHTTPRedirection response: HTTPURLResponse,
-        newRequest request: URLRequest,
-        completionHandler: @escaping (URLRequest?) -> Void
-    ) { completionHandler(nil) }
-
-    /// A request for a password is declined: only the answer counts. Without this, Foundation never delivers the answer.
-    func urlSession(
-        _ session: URLSession,
-        task: URLSessionTask,
-        didReceive challenge: URLAuthenticationChallenge,
-        completionHandler: @escaping (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
-    ) { completionHandler(.rejectProtectionSpace, nil) }
-}
-
 /// A secret that authenticates the sender. A file is read for each request, because secrets are replaced while processes run.
 struct TokenSource: Sendable {
     /// Nil: `value` is used.
     var file: String?
     var value: String?
+
+    /// The header field of a request; none without a token.
+    func field() throws -> [(name: String, value: String)] {
+        try read().map { [("Authorization", "Bearer \($0)")] } ?? []
+    }
 
     func read() throws -> String? {
         guard let file else { return value }

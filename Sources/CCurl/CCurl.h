@@ -1,0 +1,43 @@
+#pragma once
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+// Swift cannot call functions with a variable number of arguments. Each of these sets options of one type.
+
+static inline CURLcode curl_set_number(CURL *handle, CURLoption option, long value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode curl_set_text(CURL *handle, CURLoption option, const char *value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode curl_set_body(CURL *handle, const void *bytes, curl_off_t count) {
+    curl_easy_setopt(handle, CURLOPT_POST, 1L);
+    curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, count);
+    // libcurl copies the bytes.
+    return curl_easy_setopt(handle, CURLOPT_COPYPOSTFIELDS, bytes ? bytes : "");
+}
+
+static inline CURLcode curl_set_headers(CURL *handle, struct curl_slist *headers) {
+    return curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
+}
+
+typedef size_t (*curl_consumer)(char *bytes, size_t size, size_t count, void *context);
+
+static inline CURLcode curl_set_consumers(CURL *handle, curl_consumer header, curl_consumer body, void *context) {
+    curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, header);
+    curl_easy_setopt(handle, CURLOPT_HEADERDATA, context);
+    curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, body);
+    return curl_easy_setopt(handle, CURLOPT_WRITEDATA, context);
+}
+
+static inline CURLcode curl_set_error_text(CURL *handle, char *text) {
+    return curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, text);
+}
+
+static inline long curl_status(CURL *handle) {
+    long status = 0;
+    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+    return status;
+}
