@@ -23,6 +23,7 @@ let package = Package(
                 .product(name: "StallMonitor", package: "stall-monitor"),
                 .product(name: "StallMonitorLoops", package: "stall-monitor"),
                 .product(name: "StallReports", package: "stall-monitor"),
+                .product(name: "WebRequests", package: "stall-monitor"),
             ],
             swiftSettings: [.swiftLanguageMode(.v6), .strictMemorySafety(), .treatAllWarnings(as: .error)]
         )

@@ -1,6 +1,6 @@
 import Foundation
-import FoundationNetworking
 import StallReports
+import WebRequests
 
 /// The course of the demo: a server in a separate process, a time without a stall, then one stall after the other.
 struct DemoShow {
@@ -84,7 +84,6 @@ private final class DemoServerProcess {
 struct DemoDriver {
     /// `http://host:port`
     let address: String
-    private let session = URLSession(configuration: .ephemeral)
 
     init(address: String) { self.address = address }
 
@@ -115,11 +114,8 @@ struct DemoDriver {
     }
 
     private func get(_ path: String) async throws -> Data {
-        guard let url = URL(string: "\(address)/\(path)") else { throw DemoFailure("no address: \(address)/\(path)") }
-        let (body, response) = try await session.data(from: url)
-        guard let status = (response as? HTTPURLResponse)?.statusCode, status == 200 else {
-            throw DemoFailure("GET /\(path) was answered with \(response)")
-        }
-        return body
+        let (head, body) = try await WebRequest("\(address)/\(path)", limit: .whole(.seconds(60))).answer(bytes: 1 << 20)
+        guard head.status == 200 else { throw DemoFailure("GET /\(path) was answered with \(head.status)") }
+        return Data(body)
     }
 }
