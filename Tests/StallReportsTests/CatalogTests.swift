@@ -8,7 +8,7 @@ import Testing
 struct CatalogTests {
     private let directory = TemporaryDirectory()
 
-    private func liveFile(_ run: ULID, waiting: Int = 0) throws -> LiveRecordFile {
+    private func liveFile(_ run: ULID, lastLook: UInt64 = 0, waiting: Int = 0) throws -> LiveRecordFile {
         let writer = LiveRecord.Writer(
             host: .current(),
             service: nil,
@@ -17,7 +17,11 @@ struct CatalogTests {
             monitorVersion: "0.1.0",
             memory: nil
         )
-        let status = LiveRecord.Status(updatedAt: Sample.start, waitingReports: waiting)
+        let status = LiveRecord.Status(
+            updatedAt: Sample.start,
+            lastLookMonotonicNs: lastLook,
+            waitingReports: waiting
+        )
         return try LiveRecordFile(in: directory.path, run: run, writer: writer, status: status)
     }
 
@@ -220,6 +224,36 @@ struct CatalogTests {
         #expect(try watched()[0] == .max)
         file = nil
         #expect(try watched()[0] == 5, "dead")
+        _ = file
+    }
+
+    @Test("a dead process has watched until the last sample in its live record")
+    func watchedUntilDeath() throws {
+        var record = run(ULID(rawValue: 1), age: 20, watching: 2)
+        let updated = try #require(record.updatedMonotonicNs)
+        try directory.store.write(record)
+        var file: LiveRecordFile? = try liveFile(record.id, lastLook: updated + 3_000_000_000)
+        file = nil
+        let dead = try directory.reader.run(record.id)
+        #expect(dead.state == .terminated && dead.watched[0].watchedNs == 6_000_000_005)
+        #expect(dead.updatedAt == record.updatedAt.advanced(byNanoseconds: 3_000_000_000))
+        try directory.store.closeTerminated()
+        #expect(try directory.reader.run(record.id).watched[0].watchedNs == 6_000_000_005)
+        // The last sample may be that of a stall, or older than the run record.
+        record.id = ULID(rawValue: 2)
+        try directory.store.write(record)
+        file = try liveFile(record.id, lastLook: 1)
+        try file?.write(stall(.make()), to: 0)
+        file = nil
+        #expect(try directory.reader.run(record.id).watched[0].watchedNs == 5)
+        record.id = ULID(rawValue: 3)
+        try directory.store.write(record)
+        file = try liveFile(record.id)
+        var last = stall(.make())
+        last.lastSeenMonotonicNs = updated + 1_000_000_000
+        try file?.write(last, to: 0)
+        file = nil
+        #expect(try directory.reader.run(record.id).watched[0].watchedNs == 2_000_000_005)
         _ = file
     }
 

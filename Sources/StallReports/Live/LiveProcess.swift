@@ -53,6 +53,11 @@ public struct LiveProcess: Codable, Hashable, Sendable {
 extension LiveRecord {
     /// The latest sign of life of the process.
     var lastSign: Timestamp { ([status.updatedAt] + stalls.map(\.lastSeenAt)).max() ?? status.updatedAt }
+
+    /// When a watched loop was last sampled, in nanoseconds of `CLOCK_MONOTONIC`; 0 before the first sample.
+    var lastSampleMonotonicNs: UInt64 {
+        stalls.map(\.lastSeenMonotonicNs).reduce(status.lastLookMonotonicNs, max)
+    }
 }
 
 extension OpenDirectory {

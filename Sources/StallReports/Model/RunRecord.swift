@@ -146,7 +146,8 @@ extension RunRecord {
         public var type: WatchedType
         /// Its name. Several may have the same name.
         public var label: String
-        /// How long it was watched, including its rest, in nanoseconds. If the process is alive, readers return the present value.
+        /// How long it was watched, including its rest, in nanoseconds. If the process is alive, readers return the present value; if it died,
+        /// that of the last sample in its live record.
         public var watchedNs: Int64
         /// How many with this name were watched, and not paused, at `updated_at`. Nil: not known.
         public var watching: Int?

@@ -48,7 +48,10 @@ extension RunRecord: RecoverableDocument {
         var copy = self
         copy.state = .terminated
         copy.processEnd = live?.end(by: liveness)
-        if let live { copy.note(waiting: live.record.status.waitingReports) }
+        if let live {
+            copy.note(waiting: live.record.status.waitingReports)
+            copy.watch(until: live.record.lastSampleMonotonicNs)
+        }
         return copy
     }
 
@@ -57,13 +60,27 @@ extension RunRecord: RecoverableDocument {
         guard state == .running, live.status(by: liveness) == .alive else { return self }
         var copy = self
         copy.note(waiting: live.record.status.waitingReports)
-        guard disarmed == nil, let age = ageNs else { return copy }
-        for index in copy.watched.indices {
-            let watching = Int64(clamping: copy.watched[index].watching ?? 0)
-            let (more, overflow) = age.multipliedReportingOverflow(by: max(0, watching))
-            copy.watched[index].watchedNs = copy.watched[index].watchedNs.addingSaturated(overflow ? .max : more)
-        }
+        if let age = ageNs { copy.addWatched(age) }
         return copy
+    }
+
+    /// Adds the time from its update to the last sample of its process, which died: while a stall lasts, only the live record is
+    /// written. Both times are by the same clock.
+    private mutating func watch(until lastSample: UInt64) {
+        guard disarmed == nil, let before = updatedMonotonicNs, lastSample > before else { return }
+        let more = Int64(clamping: lastSample - before)
+        addWatched(more)
+        (updatedAt, updatedMonotonicNs) = (updatedAt.advanced(byNanoseconds: more), lastSample)
+    }
+
+    /// Adds a time for which everything was watched that was so at its update.
+    private mutating func addWatched(_ time: Int64) {
+        guard disarmed == nil else { return }
+        for index in watched.indices {
+            let watching = max(0, Int64(clamping: watched[index].watching ?? 0))
+            let more = time.multipliedSaturated(by: watching)
+            watched[index].watchedNs = watched[index].watchedNs.addingSaturated(more)
+        }
     }
 
     /// Its age by the clock that gives the lesser value: the wall clock may have been set, and the other one may belong to
