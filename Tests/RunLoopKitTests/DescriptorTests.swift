@@ -215,22 +215,7 @@ struct DescriptorTests {
     @Test("R23: a nested run does not enter a descriptor source in its callout, and does not spin on it")
     func nestedRun() async throws {
         let pipe = try Pipe()
-        pipe.write("x")
-        let (events, turns) = await onLoopThread { loop in
-            let (events, turns) = (Box<[DescriptorSource.Events]>([]), Counter())
-            try? loop.add(
-                DescriptorSource(descriptor: pipe.reader) { _, seen in
-                    events.value.append(seen)
-                    guard events.value.count == 1 else { return loop.stop() }
-                    let observer = LoopObserver(activities: .beforeTimers) { _, _ in turns.increment() }
-                    loop.add(observer)
-                    loop.run(for: .milliseconds(20))
-                    observer.invalidate()
-                }
-            )
-            loop.run(for: .seconds(60))
-            return (events.value, turns.value)
-        }
+        let (events, turns) = await runNested(in: pipe)
         #expect(events == [.readable, .readable], "it is watched again afterwards")
         #expect(turns < 10, "a level-triggered descriptor that nobody reads must not turn the nested run")
     }
@@ -279,17 +264,30 @@ struct DescriptorTests {
     @Test("R23, R37: a descriptor closed in its callout, with a duplicate alive, does not keep a nested run busy")
     func closedInCallout() async throws {
         let pipe = try Pipe()
+        // Keeps the registration alive in the kernel after the close.
+        let duplicate = dup(pipe.reader)
+        defer { close(duplicate) }
+        let (events, turns) = await runNested(in: pipe) { pipe.closeReader() }
+        #expect(events == [.readable, .closed], "the source is told after its callout")
+        #expect(turns < 10, "the nested run sleeps")
+    }
+
+    /// Runs a loop that watches a readable pipe, and runs it again inside the first callout.
+    ///
+    /// - Parameter before: What the callout does before that.
+    /// - Returns: The source's events until the second one, and the number of turns of the nested run.
+    private func runNested(
+        in pipe: Pipe,
+        _ before: @escaping @Sendable () -> Void = {}
+    ) async -> ([DescriptorSource.Events], Int) {
         pipe.write("x")
-        let (events, turns) = await onLoopThread { loop in
+        return await onLoopThread { loop in
             let (events, turns) = (Box<[DescriptorSource.Events]>([]), Counter())
-            // Keeps the registration alive in the kernel after the close.
-            let duplicate = dup(pipe.reader)
-            defer { close(duplicate) }
             try? loop.add(
                 DescriptorSource(descriptor: pipe.reader) { _, seen in
                     events.value.append(seen)
                     guard events.value.count == 1 else { return loop.stop() }
-                    pipe.closeReader()
+                    before()
                     let observer = LoopObserver(activities: .beforeTimers) { _, _ in turns.increment() }
                     loop.add(observer)
                     loop.run(for: .milliseconds(20))
@@ -299,8 +297,6 @@ struct DescriptorTests {
             loop.run(for: .seconds(60))
             return (events.value, turns.value)
         }
-        #expect(events == [.readable, .closed], "the source is told after its callout")
-        #expect(turns < 10, "the nested run sleeps")
     }
 
     @Test("R23, R37: a loop that sleeps is told of a descriptor that another loop's callout has closed")
