@@ -231,6 +231,28 @@ struct SampleCommandTests {
         #expect(caught == 3)
     }
 
+    @Test("Ctrl-C leaves no incomplete output file behind")
+    func cutShortFile() throws {
+        let target = try TargetProcess("compute", "4", onProcessor: 0, isIdle: true)
+        let rival = try TargetProcess("compute", "4", onProcessor: 0)
+        defer { _ = rival.finish() }
+        let directory = FileManager.default.temporaryDirectory.appending(path: "sampled-\(UUID())").path
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let options = ["--deadline", "1h", "--format", "json", "-o", directory + "/stacks"]
+        var isCaught = false
+        for _ in 0..<200 where !isCaught {
+            let run = try RunningCommand(arguments: ["sample", "\(target.processID)"] + options)
+            // It waits for the thread to stop, unless it has been quicker.
+            while target.tracer == "0", run.isRunning { usleep(200) }
+            run.send(SIGINT)
+            isCaught = run.status() == 130
+            try? FileManager.default.removeItem(atPath: directory + "/stacks")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: directory) == [])
+        }
+        #expect(isCaught)
+    }
+
     private static func handles(_ signal: Int32, _ process: Int32) -> Bool {
         let status = (try? String(contentsOfFile: "/proc/\(process)/status", encoding: .utf8)) ?? ""
         let mask = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last

@@ -108,7 +108,7 @@ struct SampleCommand: ParsableCommand {
         let processID = try given ?? onlyProcess(named: name ?? "")
         // Before the sampling: a file that cannot be written is reported at once.
         let sink = try ExportSink(path: output.file)
-        let pause = InterruptibleWait(endsAtOnce: schedule == nil)
+        let pause = InterruptibleWait(endsAtOnce: schedule == nil, sink.discard)
         do {
             var run = try SampleRun(
                 processID: processID,

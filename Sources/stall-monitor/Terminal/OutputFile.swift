@@ -81,7 +81,12 @@ struct ExportSink: ~Copyable {
         guard path != nil else { return }
         close(descriptor)
         // The file still exists only if writing failed.
-        if let partial { _ = unsafe unlink(partial) }
+        discard()
+    }
+
+    /// Removes the incomplete file. For a process that ends without returning; any thread.
+    var discard: @Sendable () -> Void {
+        { [partial] in if let partial { _ = unsafe unlink(partial) } }
     }
 
     func write(_ bytes: [UInt8]) throws(CommandFailure) {

@@ -43,8 +43,10 @@ struct InterruptibleWait {
         let number = Atomic<Int32>(0)
     }
 
-    /// - Parameter endsAtOnce: end at the first signal, because there are no partial results.
-    init(endsAtOnce: Bool) {
+    /// - Parameters:
+    ///   - endsAtOnce: end at the first signal, because there are no partial results.
+    ///   - cleanUp: Called before a signal ends the process.
+    init(endsAtOnce: Bool, _ cleanUp: @escaping @Sendable () -> Void) {
         let interruption = Interruption()
         self.interruption = interruption
         // Not on the main queue: the main thread is busy with the target.
@@ -52,7 +54,10 @@ struct InterruptibleWait {
             _ = interruption.number.compareExchange(expected: 0, desired: number, ordering: .relaxed)
             // Whoever sees the count sees the number, too.
             let before = interruption.count.add(1, ordering: .releasing).oldValue
-            if endsAtOnce || before > 0 { _exit(128 + number) }
+            if endsAtOnce || before > 0 {
+                cleanUp()
+                _exit(128 + number)
+            }
             interruption.semaphore.signal()
         }
     }
