@@ -65,6 +65,11 @@ struct GateRunTests {
         let unbased = try gate(["--baseline", fixture.root + "/none.json", "--", "/bin/echo", "it ran"])
         #expect(unbased.status == 1 && unbased.output.isEmpty, "a missing baseline is reported before the command runs")
         #expect(unbased.errors.contains("there is no baseline \(fixture.root)/none.json"), "\(unbased.errors)")
+        let healthy = try ReportsFixture()
+        try healthy.store.write(Sample.run())
+        let fixed = try gate(["--baseline", healthy.path, "--tighten", "--", "/bin/echo", "it ran"])
+        #expect(fixed.status == 1 && fixed.output.isEmpty, "so is one that cannot be tightened")
+        #expect(fixed.errors.contains("--tighten needs a baseline in a file"), "\(fixed.errors)")
         #expect(try gate([]).status == 64)
         #expect(try gate(["--repeat", "0", "--", "/bin/true"]).status == 64)
     }

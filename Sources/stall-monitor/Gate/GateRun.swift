@@ -69,7 +69,7 @@ struct GateRunCommand: ParsableCommand {
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
         // Reports a mistake in the budget or the baseline before the command runs for an hour.
         _ = try options.budget.read(isBaselined: options.baseline != nil)
-        _ = try options.baseline.map { try BaselineFile($0, for: nil) }
+        _ = try options.baselineFile(for: nil)
         let folder = try RunFolder(keep)
         var (overviews, status): ([ReportReader.Overview], Int32) = ([], 0)
         while overviews.count < repeats, status == 0 {

@@ -47,7 +47,7 @@ struct JudgeOptions: ParsableArguments {
         against other: Baseline? = nil
     ) throws -> GateResult {
         let environment = overviews.lazy.flatMap(\.runs).last.map { Baseline.Environment($0) }
-        let file = try baseline.map { try BaselineFile($0, for: environment) }
+        let file = try baselineFile(for: environment)
         let budget = try budget.read(isBaselined: file != nil || other != nil)
         var baseline = file?.baseline ?? other
         // The user chose the runs to compare, possibly from many machines, so their environments are not compared.
@@ -62,12 +62,21 @@ struct JudgeOptions: ParsableArguments {
         return result
     }
 
-    private func tighten(_ file: BaselineFile, by overviews: [ReportReader.Overview]) throws {
-        guard let path = file.path else {
+    /// - Parameter environment: The judged run's.
+    /// - Returns: Nil without `--baseline`.
+    /// - Throws: If it cannot be read, or cannot be tightened although that is wanted.
+    func baselineFile(for environment: Baseline.Environment?) throws -> BaselineFile? {
+        let file = try baseline.map { try BaselineFile($0, for: environment) }
+        if tighten, file?.path == nil {
             throw CommandFailure(
                 "--tighten needs a baseline in a file; make one with 'stall-monitor gate baseline record'"
             )
         }
+        return file
+    }
+
+    private func tighten(_ file: BaselineFile, by overviews: [ReportReader.Overview]) throws {
+        guard let path = file.path else { return }
         var all = ReportReader.Overview()
         for overview in overviews { all.add(overview) }
         guard let better = file.baseline.tightened(by: all, at: .now()) else { return }
