@@ -294,6 +294,16 @@ struct ShowTests {
         #expect(try CommandRun("show", "dddd", fixture.path).errors.contains("no fault's fingerprint begins with dddd"))
     }
 
+    @Test("beside a fault, what cannot be read is named, in text and as JSON", arguments: ["text", "json"])
+    func unreadable(_ format: String) throws {
+        let report = Sample.report(id: .make())
+        try fixture.store.write(report)
+        try fixture.plant("{ torn".utf8)
+        let run = try CommandRun("show", report.fingerprint.rawValue, fixture.path, "--format", format)
+        #expect(run.status == 1 && run.errors.contains("/stall-"), "\(run.errors)")
+        #expect(run.output.contains(report.fingerprint.rawValue), "\(run.output)")
+    }
+
     @Test("a source line's text is shown if the file exists; a file that is no source is not shown")
     func source() throws {
         var report = Sample.report(id: .make())

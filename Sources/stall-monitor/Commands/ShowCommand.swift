@@ -129,13 +129,16 @@ struct ShowCommand: ParsableCommand {
         guard let fault = survey.faults(by: .total).first else {
             throw CommandFailure("the fault has no matching stalls")
         }
-        guard format == .text else { return try Output.writeJSON(survey.document([fault])) }
-        evidence.read { try? catalog.report($0) }
-        let terminal = screen.terminal()
-        let ids = ShortIDs(catalog.stalls, elides: terminal.width != nil)
-        var page = FaultPage(fault: fault, evidence: evidence, ids: ids, style: style(on: terminal))
-        page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
-        try screen.write(page.lines, on: terminal)
+        switch format {
+        case .json: try Output.writeJSON(survey.document([fault]))
+        case .text:
+            evidence.read { try? catalog.report($0) }
+            let terminal = screen.terminal()
+            let ids = ShortIDs(catalog.stalls, elides: terminal.width != nil)
+            var page = FaultPage(fault: fault, evidence: evidence, ids: ids, style: style(on: terminal))
+            page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
+            try screen.write(page.lines, on: terminal)
+        }
         try ReportSources.report(survey.failures)
     }
 
