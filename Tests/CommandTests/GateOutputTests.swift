@@ -132,6 +132,7 @@ struct GateOutputTests {
         }
         let baseline = fixture.root + "/stall-baseline.json"
         #expect(try code(["baseline", "record", fixture.path, "-o", baseline]) == 0)
+        #expect(try code(["baseline", "record", fixture.path, "-o", ""]) == 64)
         #expect(try code([fixture.path, "--baseline", baseline]) == 0)
         let other = try text("stall-baseline.json").replacing(#""cpus":2"#, with: #""cpus":64"#)
         try Data(other.utf8).write(to: URL(filePath: fixture.root + "/other.json"))

@@ -30,9 +30,11 @@ struct ReportsArgument: ParsableArguments {
         directories.count == 1 && CollectorCopy.isAddress(directories[0]) ? directories[0] : nil
     }
 
-    /// Refuses collectors, for commands that follow files.
-    func refuseAddresses() throws {
-        if let address = directories.first(where: CollectorCopy.isAddress) {
+    /// Refuses collectors, for commands that follow or change files.
+    func refuseAddresses() throws { try Self.refuseAddresses(directories) }
+
+    static func refuseAddresses(_ paths: [String]) throws {
+        if let address = paths.first(where: CollectorCopy.isAddress) {
             throw ValidationError("'\(address)' is a collector's address: this command takes directories only")
         }
     }

@@ -42,7 +42,10 @@ struct SymbolicateCommand: ParsableCommand {
     )
     var prints = false
 
-    func validate() throws { try path.map(ReportsArgument.check) }
+    func validate() throws {
+        try path.map(ReportsArgument.check)
+        try ReportsArgument.refuseAddresses(path.map { [$0] } ?? [])
+    }
 
     func run() throws {
         let place = ReportPlace(path ?? ReportDirectory.defaultPath)

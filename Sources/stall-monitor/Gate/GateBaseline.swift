@@ -36,6 +36,8 @@ struct GateBaselineCommand: ParsableCommand {
 
         func validate() throws {
             try directories.forEach(ReportsArgument.check)
+            try ReportsArgument.refuseAddresses(directories)
+            if output.isEmpty { throw ValidationError("the output's name is empty") }
         }
 
         func run() throws {

@@ -104,11 +104,12 @@ struct CollectorReadingTests {
     }
 
     @Test(
-        "commands that follow files refuse an address; a wrong address is wrong usage",
-        arguments: ["tail", "top", "doctor"]
+        "commands that follow or change files refuse an address; a wrong address is wrong usage",
+        arguments: ["tail", "top", "doctor", "symbolicate", "gate baseline record"]
     )
     func refused(_ command: String) throws {
-        let followed = try CommandRun(command, "HTTP://127.0.0.1:1")
+        let words = command.split(separator: " ").map(String.init)
+        let followed = try CommandRun(arguments: words + ["HTTP://127.0.0.1:1"])
         #expect(followed.status == 64 && followed.errors.contains("directories only"), "\(followed.errors)")
         let wrong = try CommandRun("list", "http://")
         #expect(wrong.status == 64 && wrong.errors.contains("is not the address of a collector"), "\(wrong.errors)")
