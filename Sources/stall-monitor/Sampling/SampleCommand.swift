@@ -26,7 +26,8 @@ struct SampleCommand: ParsableCommand {
             permission for that, a thread can be stopped for milliseconds. Ctrl-C ends early and shows partial results, if there \
             are any; a second one ends at once.
 
-            Exit code 0: every requested stack was taken. 1: some or all were not; the output says why. 130: ended by Ctrl-C. \
+            Exit code 0: every requested stack was taken, or with --every and --for at least one. 1: some or all were not; the \
+            output says why. 130: ended by Ctrl-C. \
             143: by SIGTERM. 129: by SIGHUP. 64: wrong usage.
 
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE.
