@@ -78,7 +78,8 @@ struct ShipCommand: ParsableCommand {
         }
         if checkpoint?.isEmpty == true { throw ValidationError("the checkpoint's name is empty") }
         if tokenFile?.isEmpty == true { throw ValidationError("the token file's name is empty") }
-        _ = try headers()
+        // A collector gets none of them.
+        if collector == nil { _ = try headers() }
     }
 
     func run() throws {

@@ -274,6 +274,12 @@ struct ShipCommandTests {
         let none = fixture.root + "/none"
         let missing = try CommandRun("ship", none, "--to", receiver.url, "--checkpoint", fixture.root + "/m", "--once")
         #expect(missing.status == 1 && missing.errors.contains("\(none): there is no such report directory"))
+        for (way, status) in [("--to", Int32(64)), ("--collector", 1)] {
+            let options = [way, receiver.url, "--checkpoint", fixture.root + "/n", "--once"]
+            let variable = ["OTEL_EXPORTER_OTLP_HEADERS": "not a header"]
+            let headed = try CommandRun(arguments: ["ship", none] + options, environment: variable)
+            #expect(headed.status == status, "a collector gets no headers: \(headed.errors)")
+        }
         let waiting = try RunningCommand("ship", none, "--to", receiver.url, "--checkpoint", fixture.root + "/m")
         #expect(try waiting.errorLine()?.contains("waiting for the report directory \(none) to appear") == true)
         let variable = ["OTEL_EXPORTER_OTLP_ENDPOINT": "example.com:4318"]
