@@ -62,13 +62,16 @@ struct WatchCommandTests {
         }
     }
 
-    @Test("SIGTERM ends it in order, and a supervisor sees exit code 0")
-    func terminated() throws {
+    @Test(
+        "SIGTERM and SIGHUP end it in order; after SIGTERM a supervisor sees exit code 0",
+        arguments: [(SIGTERM, 0), (SIGHUP, 128 + SIGHUP)] as [(Int32, Int32)]
+    )
+    func terminated(_ signal: Int32, _ status: Int32) throws {
         let target = try LoopTarget()
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
-        watch.send(SIGTERM)
-        #expect(try watch.status() == 0)
+        watch.send(signal)
+        #expect(try watch.status() == status)
         #expect(watch.notes.last?.contains("watched 1 loop of 1 process") == true, "\(watch.notes)")
     }
 

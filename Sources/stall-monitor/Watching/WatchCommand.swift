@@ -46,9 +46,10 @@ struct WatchCommand: ParsableCommand {
 
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE; and for breakpoints \
             kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT and SIGTERM are passed on to the \
-            command, this command exits with its status, and notes go to standard error.
+            command, this command exits with its status, and all that it prints goes to standard error.
 
-            Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched, or reports are lost. 64: wrong usage. 130: ended by Ctrl-C.
+            Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched, or reports are lost. 64: wrong \
+            usage. 130: ended by Ctrl-C. 129: by SIGHUP.
             """
     )
 
@@ -125,7 +126,7 @@ struct WatchCommand: ParsableCommand {
         let lost = run.close()
         switch ending {
         case .ended, .terminated: if lost > 0 { throw ExitCode.failure }
-        case .interrupted: throw ExitCode(130)
+        case .interrupted(let signal): throw ExitCode(128 + signal)
         case .commandEnded(let status): throw ExitCode(status)
         }
     }

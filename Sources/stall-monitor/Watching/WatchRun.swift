@@ -11,7 +11,8 @@ struct WatchRun {
     enum Ending: Hashable {
         /// Nothing is left to watch.
         case ended
-        case interrupted
+        /// By another signal than SIGTERM.
+        case interrupted(Int32)
         /// By SIGTERM, as a supervisor ends services.
         case terminated
         case commandEnded(Int32)
@@ -101,8 +102,8 @@ struct WatchRun {
             let isReady = watcher.wait([signals.descriptor])
             while isReady, let signal = signals.take() {
                 guard let child else {
-                    if signal.number != SIGCHLD { return signal.number == SIGTERM ? .terminated : .interrupted }
-                    continue
+                    if signal.number == SIGCHLD { continue }
+                    return signal.number == SIGTERM ? .terminated : .interrupted(signal.number)
                 }
                 child.pass(on: signal)
             }
