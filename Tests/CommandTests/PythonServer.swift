@@ -21,7 +21,7 @@ final class PythonServer {
         if let certificate { process.arguments?.append(certificate) }
         try process.run()
         var number: String?
-        for _ in 0..<3000 where number == nil && process.isRunning {
+        for _ in 0..<12_000 where number == nil && process.isRunning {
             number = try? String(contentsOfFile: port, encoding: .utf8)
             if number == nil { usleep(10_000) }
         }

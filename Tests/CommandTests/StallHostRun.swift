@@ -22,10 +22,10 @@ final class StallHostRun {
         try command.send("\(fault) \(milliseconds)\n")
     }
 
-    /// Waits up to 30 s until there is a report that satisfies the condition.
+    /// Waits up to two minutes until there is a report that satisfies the condition.
     func report(where condition: (StallReport) -> Bool) throws -> StallReport {
         var follower = try ReportFollower(path: directory)
-        let deadline = ContinuousClock.now + .seconds(30)
+        let deadline = ContinuousClock.now + .seconds(120)
         while case .some(let event) = try follower.next(timeout: deadline - .now) {
             if case .report(let report) = event, condition(report) { return report }
         }

@@ -26,7 +26,7 @@ struct WatchBudgetTests {
         defer { reporter.close() }
         /// Why no stack was taken; nil if one was.
         func refusal() throws -> String? {
-            let outcome = reporter.capture(target.processID, of: process, within: .seconds(5), isSample: false) { _ in
+            let outcome = reporter.capture(target.processID, of: process, within: .seconds(60), isSample: false) { _ in
                 .raced
             }
             switch outcome {

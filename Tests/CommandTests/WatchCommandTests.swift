@@ -255,7 +255,7 @@ struct WatchCommandTests {
         // Else it could be taken for the stall that is waited for below, while it is still ongoing.
         try watch.waitForReport { $0.state == .recovered }
         // Another fault: a repetition of the same would only be counted.
-        try target.tell("sleep 30000")
+        try target.tell("sleep 600000")
         try watch.waitForReport { $0.state != .recovered }
         target.send(SIGKILL)
         #expect(try watch.status() == 0)
@@ -494,9 +494,9 @@ extension StallReport {
 }
 
 extension WatchRunning {
-    /// Waits up to 30 s for a report.
+    /// Waits up to two minutes for a report.
     func waitForReport(where condition: (StallReport) -> Bool) throws {
-        for _ in 0..<600 {
+        for _ in 0..<2400 {
             if try reports().contains(where: condition) { return }
             usleep(50_000)
         }

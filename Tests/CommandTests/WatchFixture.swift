@@ -167,7 +167,7 @@ struct Freezer {
     /// Moves the process there.
     init(of process: Int32) throws {
         kind = try #require(Self.kind)
-        path = "\(kind.parent)/stall-monitor-\(process)"
+        path = "\(kind.parent)/stall-monitor-\(UUID())"
         try #require(unsafe mkdir(path, 0o755) == 0)
         try "\(process)".write(toFile: "\(path)/cgroup.procs", atomically: false, encoding: .utf8)
     }

@@ -69,7 +69,9 @@ struct WatchRefusalTests {
     func permission() throws {
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"]
         let own = try LoopTarget()
-        let command = [CommandRun.executable.path, "watch", "--reports", "/tmp/no-reports-\(getpid())"]
+        let directory = "/tmp/no-reports-\(UUID())"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let command = [CommandRun.executable.path, "watch", "--reports", directory]
         let other = try CommandRun(tool: "/usr/bin/setpriv", nobody + command + ["\(own.pid)"])
         #expect(other.status == 1 && other.errors.contains(": other_user: "), "\(other.errors)")
         #expect(other.errors.split(separator: "\n").count == 1)

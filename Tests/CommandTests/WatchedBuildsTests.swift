@@ -68,7 +68,7 @@ struct WatchedBuildsTests {
         func state() -> Substring? {
             (try? String(contentsOfFile: "/proc/\(target.pid)/stat", encoding: .utf8))?.split(separator: " ")[2]
         }
-        for _ in 0..<1000 where state() != "Z" { usleep(1_000) }
+        for _ in 0..<120_000 where state() != "Z" { usleep(1_000) }
         #expect(state() == "Z")
     }
 

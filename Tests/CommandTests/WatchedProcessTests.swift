@@ -13,7 +13,7 @@ struct WatchedProcessTests {
     @Test("After a kill -9 during a stall the report exists; readers and the next start show it as terminated")
     func killed() throws {
         let host = try StallHostRun(directory: fixture.path)
-        try host.stall("sleep", milliseconds: 30000)
+        try host.stall("sleep", milliseconds: 600_000)
         let report = try host.report { $0.state == .ongoing }
         host.send(SIGKILL)
         #expect(host.status() == 128 + SIGKILL)
