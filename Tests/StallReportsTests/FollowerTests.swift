@@ -60,6 +60,23 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(report))
     }
 
+    @Test("in a tree, a directory that appears later below a link is followed once")
+    func appearsBelowLink() throws {
+        let (place, link) = (directory.root + "/place", directory.root + "/link")
+        try #require(unsafe mkdir(place, 0o700) == 0 && symlink(place, link) == 0)
+        let path = link + "/reports"
+        var follower = try TreeFollower([path], cancellation: Cancellation())
+        #expect(try follower.next(timeout: .zero) == nil)
+        try ReportDirectory(path: path).write(Sample.recovered())
+        // The search that finds this one finds the other one again.
+        try ReportDirectory(path: path + "/below").write(Sample.recovered())
+        var appeared: [String] = []
+        while appeared.last != path + "/below", let event = try follower.next(timeout: .seconds(120)) {
+            if case .event(.directoryAppeared, let directory) = event { appeared.append(directory) }
+        }
+        #expect(appeared == [path, path + "/below"])
+    }
+
     @Test("levels that appear one by one, while it waits on another thread")
     func appearsStepByStep() async throws {
         let path = directory.root + "/a/b/c"

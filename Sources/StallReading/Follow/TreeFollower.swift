@@ -76,7 +76,7 @@ package struct TreeFollower: ~Copyable {
         let began = ContinuousClock.now
         for path in given {
             let tree = ReportTree(path)
-            for directory in tree.directories where tried.insert(ReportTree.resolved(directory)).inserted {
+            for directory in tree.directories where isNew(directory) {
                 do throws(ReportError) {
                     followers.append(try Follower(directory))
                 } catch {
@@ -87,6 +87,14 @@ package struct TreeFollower: ~Copyable {
         }
         let end = ContinuousClock.now
         nextLook = end + max(Self.lookInterval.least, (end - began) * Self.lookInterval.looks)
+    }
+
+    /// Whether the directory has not been tried under any name. From now on it has. A directory that does not exist yet has only the name
+    /// that was given.
+    private mutating func isNew(_ directory: String) -> Bool {
+        let names: Set = [directory, ReportTree.resolved(directory)]
+        defer { tried.formUnion(names) }
+        return tried.isDisjoint(with: names)
     }
 
     /// Returns when there may be an event, at the deadline, when a search is due, or earlier, which is harmless.
