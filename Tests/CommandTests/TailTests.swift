@@ -87,6 +87,19 @@ struct TailTests {
         #expect(zip(rest, ids.dropFirst()).allSatisfy { $0.contains("\($1)") })
     }
 
+    @Test("-f names a path that cannot be followed, and follows the others")
+    func unfollowed() throws {
+        let file = fixture.root + "/file"
+        try Data().write(to: URL(filePath: file))
+        try fixture.store.write(Sample.report())
+        let tail = try RunningCommand("tail", "-f", file, fixture.path, "--format", "json")
+        #expect(try tail.line() != nil)
+        #expect(try tail.errorLine()?.contains(file) == true)
+        let next = Sample.report(id: .make())
+        try fixture.store.write(next)
+        #expect(try tail.line()?.contains("\(next.id)") == true)
+    }
+
     private func isStopped(_ pid: Int32) -> Bool {
         let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
         return status.contains("State:\tT")

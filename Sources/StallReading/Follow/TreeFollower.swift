@@ -31,12 +31,22 @@ package struct TreeFollower: ~Copyable {
     /// The largest number of events of one directory before the next has its turn.
     private static let turn = 1000
 
+    /// - Parameter includesPast: If false, files that exist at the start are skipped, as by ``ReportFollower``.
     /// - Throws: If no descriptor is left, or none of the paths can become a report directory.
-    package init(_ paths: [String], cancellation: Cancellation) throws(ReportError) {
+    package init(_ paths: [String], includesPast: Bool = true, cancellation: Cancellation) throws(ReportError) {
         given = paths
         self.cancellation = cancellation
-        look()
+        look(includesPast: includesPast)
         if followers.isEmpty, let first = failures.first { throw first }
+    }
+
+    /// The directories that are followed.
+    package var directories: [String] { followers.map(\.path) }
+
+    /// Adds a stall that was read elsewhere: while it is ongoing, its growth and its process's death are returned as events.
+    package mutating func note(_ report: StallReport) {
+        let name = ReportFileName(.stall, report.id).description
+        followers.first { unsafe access("\($0.path)/\(name)", F_OK) == 0 }?.follower.note(report)
     }
 
     /// Waits for the next event.
@@ -72,13 +82,13 @@ package struct TreeFollower: ~Copyable {
     }
 
     /// Searches for new directories, and follows them.
-    private mutating func look() {
+    private mutating func look(includesPast: Bool = true) {
         let began = ContinuousClock.now
         for path in given {
             let tree = ReportTree(path)
             for directory in tree.directories where isNew(directory) {
                 do throws(ReportError) {
-                    followers.append(try Follower(directory))
+                    followers.append(try Follower(directory, includesPast: includesPast))
                 } catch {
                     failures.append(error)
                 }
@@ -114,8 +124,8 @@ private final class Follower {
     let path: String
     var follower: ReportFollower
 
-    init(_ path: String) throws(ReportError) {
+    init(_ path: String, includesPast: Bool) throws(ReportError) {
         self.path = path
-        follower = try ReportFollower(path: path)
+        follower = try ReportFollower(path: path, includesPast: includesPast)
     }
 }

@@ -50,7 +50,7 @@ struct TailCommand: ParsableCommand {
             terminal: colour.terminal()
         )
         if follow {
-            try view.follow(reports.sources)
+            try view.follow(reports.paths)
         } else {
             let catalog = try reports.sources.catalogs()
             var failures = catalog.failures

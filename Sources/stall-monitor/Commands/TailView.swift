@@ -55,30 +55,20 @@ struct TailView {
     }
 
     /// Never returns normally: it ends with an error or with the process.
-    mutating func follow(_ sources: ReportSources) throws {
-        for error in sources.hidden { Output.note(error) }
-        // Followers start before anything is read, so that stalls written meanwhile count as new.
-        var followers = try sources.paths.map { try Follower($0, includesPast: false) }
-        try showLatest(sources, followers)
-        for next in followers { try takeOngoing(next) }
-        var tried = Set(sources.paths + sources.hidden.compactMap(\.path))
-        var nextLook = ContinuousClock.now + Self.lookInterval
+    mutating func follow(_ paths: [String]) throws {
+        // It starts before anything is read, so that stalls written meanwhile count as new.
+        var follower = try TreeFollower(paths, includesPast: false, cancellation: Cancellation())
+        try showLatest(ReportSources(paths), &follower)
+        try takeOngoing(&follower)
         while true {
-            let now = ContinuousClock.now
-            if now >= nextLook {
-                followers += Self.added(below: sources.given, &tried)
-                // Searching a directory with very many files takes time.
-                nextLook = .now + max(Self.lookInterval, (ContinuousClock.now - now) * Self.looks)
+            var event = try follower.next(timeout: .zero)
+            if event == nil {
+                // Shows the longest ongoing stall while nothing new arrives.
+                showGrowth()
+                event = try follower.next(timeout: .seconds(60))
+                growth.clear()
             }
-            // Shows the longest ongoing stall while nothing new arrives.
-            let hasMore = try drain(followers)
-            showGrowth()
-            guard let first = followers.first else { return }
-            // A single directory wakes us by inotify; several are polled in turn.
-            let pause = followers.count == 1 ? Self.lookInterval : Self.round
-            let event = try first.follower.next(timeout: hasMore ? .zero : pause)
-            growth.clear()
-            if let event { try show(event, first.path) }
+            if let event { try show(event) }
         }
     }
 
@@ -86,17 +76,16 @@ struct TailView {
     private static let reach = 10_000
 
     /// Shows the latest past stalls up to the limit.
-    private mutating func showLatest(_ sources: ReportSources, _ followers: [Follower]) throws {
+    private mutating func showLatest(_ sources: ReportSources, _ follower: inout TreeFollower) throws {
         guard let catalog = try? sources.catalogs() else { return }
         names = catalog.faultNames(for: selection)
-        var failures = catalog.failures
+        // The follower names the directories that it cannot search.
+        var failures = catalog.failures.filter { !sources.hidden.contains($0) }
         let reach = selection.since == nil ? Self.reach : .max
         let past = latest(catalog, reach: reach, &failures)
         for report in past {
             try show(report)
-            guard report.state == .ongoing else { continue }
-            let file = "\(ReportFileName(.stall, report.id))"
-            followers.first { OutputFile.exists("\($0.path)/\(file)") }?.follower.note(report)
+            if report.state == .ongoing { follower.note(report) }
         }
         failures.forEach { Output.note($0) }
         if past.count < limit, limit != .max, catalog.stalls.count > reach {
@@ -104,56 +93,29 @@ struct TailView {
         }
     }
 
-    /// Notes that a directory is missing. Adds its ongoing stalls that were not shown, so that their end is shown.
-    private mutating func takeOngoing(_ next: Follower) throws {
-        var isThere = false
-        while let event = try next.follower.next(timeout: .zero) {
+    /// Notes which directories are missing. Adds their ongoing stalls that were not shown, so that their end is shown.
+    private mutating func takeOngoing(_ follower: inout TreeFollower) throws {
+        var present: Set<String> = []
+        while let event = try follower.next(timeout: .zero) {
             switch event {
-            case .directoryAppeared: isThere = true
-            case .report(let report) where report.state == .ongoing && shown[report.id] == nil:
+            case .event(.directoryAppeared, let directory): present.insert(directory)
+            case .event(.report(let report), _) where report.state == .ongoing && shown[report.id] == nil:
                 guard selection.includes(report, names: names) else { continue }
                 (shown[report.id], growing[report.id]) = (Shown(report), report)
                 culprits[report.id] = report.culpritText
-            default: try show(event, next.path)
+            default: try show(event)
             }
         }
-        if !isThere { Output.note("waiting for the report directory \(next.path) to appear") }
+        for path in follower.directories where !present.contains(path) {
+            Output.note("waiting for the report directory \(path) to appear")
+        }
     }
 
-    /// The time between two polls of several directories.
-    private static let round = Duration.milliseconds(200)
-    /// The time between two searches for new directories below the given ones.
-    private static let lookInterval = Duration.seconds(3)
-    /// The pause between two searches is at least this many times as long as a search.
-    private static let looks = 1000
-    /// The largest number of events of one directory before the next one is polled.
-    private static let turn = 1000
-
-    /// Shows what is new in each directory without waiting.
-    ///
-    /// - Returns: Whether a directory may have more events.
-    private mutating func drain(_ followers: [Follower]) throws -> Bool {
-        var hasMore = false
-        for next in followers {
-            var count = 0
-            while count < Self.turn, let event = try next.follower.next(timeout: .zero) {
-                try show(event, next.path)
-                count += 1
-            }
-            hasMore = hasMore || count == Self.turn
+    private mutating func show(_ event: TreeFollower.Event) throws {
+        switch event {
+        case .event(let event, let directory): try show(event, directory)
+        case .failure(let error): Output.note(error)
         }
-        return hasMore
-    }
-
-    /// Followers for new directories. A directory that cannot be followed or read is reported once.
-    private static func added(below given: [String], _ tried: inout Set<String>) -> [Follower] {
-        var found: [Follower] = []
-        let sources = ReportSources(given)
-        for path in sources.paths where tried.insert(path).inserted {
-            do throws(ReportError) { found.append(try Follower(path, includesPast: true)) } catch { Output.note(error) }
-        }
-        for error in sources.hidden where error.path.map({ tried.insert($0).inserted }) ?? true { Output.note(error) }
-        return found
     }
 
     private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
@@ -212,17 +174,5 @@ struct TailView {
         guard let longest = growing.values.max(by: { $0.durationNs < $1.durationNs }) else { return }
         let others: StyledText = growing.count == 1 ? "" : "  and \(growing.count - 1) more"
         growth.show(StallLine.growth(of: longest) + others)
-    }
-}
-
-/// A followed directory. A class, because a follower cannot be copied into an array.
-private final class Follower {
-    let path: String
-    var follower: ReportFollower
-
-    /// - Parameter includesPast: whether existing reports count as new.
-    init(_ path: String, includesPast: Bool) throws(ReportError) {
-        self.path = path
-        follower = try ReportFollower(path: path, includesPast: includesPast)
     }
 }

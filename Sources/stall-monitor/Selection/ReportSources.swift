@@ -8,8 +8,6 @@ import Synchronization
 struct ReportSources: Hashable {
     /// Without duplicates.
     let paths: [String]
-    /// The paths as given. Directories below them may be added later.
-    let given: [String]
     /// Subdirectories that could not be read: reports may be missing.
     let hidden: [ReportError]
 
@@ -17,7 +15,6 @@ struct ReportSources: Hashable {
     init(_ paths: [String]) {
         var known: Set<String> = []
         let trees = paths.map { ReportIndexes.shared.tree($0) }
-        given = paths
         self.paths = trees.flatMap(\.directories).filter { known.insert(ReportTree.resolved($0)).inserted }
         hidden = trees.flatMap(\.failures)
     }
