@@ -264,6 +264,25 @@ struct AlertTests {
         }
     }
 
+    @Test("A rule that cannot be evaluated does not keep others from it, and its alerts do not end")
+    func failingRule() async throws {
+        let rules = ["red", "blue"].map { "  - {name: \($0), team: \($0), when: rate, stalls: 10}" }
+        try await withStore(rules.joined(separator: "\n")) { _ in
+            let key = try #require(try AlertRules(path: rulesFile).receivers.first).key
+            let ended = Mutex<[Alert]>([])
+            var store = StubStore()
+            store.known = ["red", "blue"].map { name in
+                var alert = Alert(team: name, rule: name, subject: "shop", text: "often", beganAt: Self.now)
+                alert.toldBegin = [key]
+                return alert
+            }
+            store.failingTeams = ["red"]
+            store.changing = { alerts in ended.withLock { $0 += alerts.filter { $0.endedAt != nil } } }
+            try await watch(store).round(now: Self.now)
+            #expect(ended.withLock { $0.map(\.rule) } == ["blue"])
+        }
+    }
+
     @Test("Stalls of processes that gave no service's name cause a rate alert too")
     func nameless() async throws {
         try await withStore("  - {name: often, when: rate, stalls: 10, within: 10m}") { store in

@@ -15,6 +15,10 @@ struct StubStore: StallStore {
     var arrived: [(place: Int64, stall: StoredStall)] = []
     /// The maximum number of reports, each of this many bytes.
     var reportBytes: Int?
+    /// Teams for whose names it has an error.
+    var failingTeams: Set<String> = []
+
+    struct Failure: Error {}
 
     func insert(_ arrivals: [Arrival]) async throws -> Int { try await inserting(arrivals) }
     func check() async throws { try await checking() }
@@ -33,7 +37,8 @@ struct StubStore: StallStore {
     func stalls(_: StallQuery, of _: Fingerprint?, longestFirst _: Bool, limit _: Int) -> [StoredStall] { [] }
     func report(_: ULID, team _: String) -> [UInt8]? { nil }
     func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
-    func choices(_: StallQuery) -> Choices {
+    func choices(_ query: StallQuery) throws -> Choices {
+        guard !failingTeams.contains(query.team) else { throw Failure() }
         var choices = Choices()
         choices.isPartial = isPartial
         return choices

@@ -77,7 +77,19 @@ actor AlertWatch: Service {
         // Rules whose alerts do not end now.
         var partial: Set<String> = []
         for rule in rules.rules {
-            let findings = try await finder.findings(rule, store, now: now)
+            let findings: AlertFinder.Findings
+            do {
+                findings = try await finder.findings(rule, store, now: now)
+            } catch {
+                try Task.checkCancellation()
+                // It is unknown what this rule would find. The other rules are evaluated.
+                partial.insert(rule.name)
+                logger.error(
+                    "a rule for alerts could not be evaluated",
+                    metadata: ["rule": "\(rule.name)", "error": "\(error)"]
+                )
+                continue
+            }
             if findings.isPartial { partial.insert(rule.name) }
             for finding in findings.all {
                 let keys = ([finding.subject] + finding.aliases).map { subject in
