@@ -34,8 +34,10 @@ public struct Tokens: Sendable {
     /// - Throws: ``CollectorError`` if the file cannot be read, if other users may read it, or if a line has another form.
     public init(path: String) throws(CollectorError) {
         self.path = path
-        for (number, line) in try Self.text(path).split(separator: "\n", omittingEmptySubsequences: false).enumerated()
-        {
+        // An editor may have ended lines by CR LF, which is one character, or begun the file with a byte order mark.
+        let text = try Self.text(path).trimmingPrefix("\u{FEFF}")
+        let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
+        for (number, line) in lines.enumerated() {
             let words = line.split(whereSeparator: \.isWhitespace)
             guard let first = words.first, !first.hasPrefix("#") else { continue }
             do throws(CollectorError) {

@@ -396,6 +396,31 @@ struct CollectorTests {
         }
     }
 
+    @Test("A token file may have lines that end by CR LF, blanks at their ends, and a byte order mark")
+    func editedTokenFile() throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let file = directory + "/tokens"
+        func write(_ text: String) throws {
+            try text.write(toFile: file, atomically: true, encoding: .utf8)
+            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
+        }
+        let lines = [
+            "# who may", "red read,write red-token-0123456789", "blue read blue-token-0123456789 500/s \t", "",
+        ]
+        for (start, end) in [("", "\n"), ("", "\r\n"), ("\u{FEFF}", "\r\n")] {
+            for lines in [lines, Array(lines.dropFirst())] {
+                try write(start + lines.joined(separator: end))
+                let tokens = try Tokens(path: file)
+                #expect(tokens.caller(of: "red-token-0123456789".utf8)?.team == "red", "\(end.debugDescription)")
+                #expect(tokens.caller(of: "blue-token-0123456789".utf8)?.recordsPerSecond == 500)
+            }
+        }
+        try write("red read red-token-0123456789\r\n\r\nblue read short\r\n")
+        let error = #expect(throws: CollectorError.self) { _ = try Tokens(path: file) }
+        #expect(error?.description.hasPrefix("\(file):3: ") == true, "\(error?.description ?? "")")
+    }
+
     @Test("Without tokens a page from another site gets no answer")
     func rebinding() async throws {
         try await withCollector { client in
