@@ -27,6 +27,7 @@ public final class SQLiteStore: StallStore {
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
         }
         Self.create(path)
+        Self.hideFromOthers(path)
         do {
             database = try DatabasePool(path: path, configuration: configuration)
             let migrator = SQLiteSchema.migrator
@@ -60,6 +61,16 @@ public final class SQLiteStore: StallStore {
     private static func create(_ path: String) {
         let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         if descriptor >= 0 { close(descriptor) }
+    }
+
+    /// An earlier version created the file for everybody to read. The group keeps what it may do: an operator can have given it that.
+    private static func hideFromOthers(_ path: String) {
+        for file in [path, path + "-wal", path + "-shm"] {
+            var status = stat()
+            guard unsafe stat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
+            guard status.st_mode & 0o007 != 0 else { continue }
+            _ = unsafe chmod(file, status.st_mode & 0o7770)
+        }
     }
 
     /// Makes SQLite refuse to enlarge the file beyond the limit.

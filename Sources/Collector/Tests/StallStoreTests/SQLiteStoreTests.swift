@@ -35,6 +35,27 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test("Users other than its owner and group can no longer read a file that an earlier version created")
+    func earlierMode() async throws {
+        try await Samples.withDirectory { directory in
+            let path = directory + "/stalls.db"
+            func mode(_ file: String) throws -> Int {
+                try #require(try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int)
+            }
+            for (before, after) in [(0o644, 0o640), (0o664, 0o660), (0o640, 0o640), (0o600, 0o600)] {
+                do {
+                    let store = try SQLiteStore(path: path)
+                    _ = try await Samples.insert([Samples.report()], into: store)
+                }
+                try FileManager.default.setAttributes([.posixPermissions: before], ofItemAtPath: path)
+                let store = try SQLiteStore(path: path)
+                _ = try await Samples.insert([Samples.report()], into: store)
+                #expect(try mode(path) == after)
+                for file in [path + "-wal", path + "-shm"] { #expect(try mode(file) & 0o007 == 0, "\(file)") }
+            }
+        }
+    }
+
     @Test(
         "A range at the ends of the calendar is answered",
         arguments: [
