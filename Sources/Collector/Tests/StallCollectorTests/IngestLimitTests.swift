@@ -86,8 +86,8 @@ struct IngestLimitTests {
         var limits = IngestLimits()
         limits.waitingBytes = 10_000_000
         let budget = IngestBudget(limits.waitingBytes)
-        func parsed(_ format: IngestFormat, values: Int) async throws -> BodyParser.Parsed {
-            let share = try #require(budget.share(of: 1))
+        func parsed(_ format: IngestFormat, values: Int, held: Int = 1) async throws -> BodyParser.Parsed {
+            let share = try #require(budget.share(of: held))
             let list = String(repeating: "{},", count: values) + "{}"
             let body =
                 format == .lines ? "{\"schema\":\"stall-report/1\",\"x\":[\(list)]}" : "{\"resourceLogs\":[\(list)]}"
@@ -106,6 +106,14 @@ struct IngestLimitTests {
                 await #expect(throws: BodyParser.OutOfMemory.self) { _ = try await parsed(format, values: 100_000) }
             }
             other.shrink(by: 5_000_000)
+        }
+        // Not for want of other requests' memory: it would never be accepted.
+        for format in [IngestFormat.lines, .telemetry] {
+            await #expect {
+                _ = try await parsed(format, values: 100_000, held: 5_000_000)
+            } throws: {
+                ($0 as? Refusal)?.status == .contentTooLarge
+            }
         }
         let refused = try await parsed(.lines, values: 100_000).refused
         #expect(refused.count == 1 && refused[0].reason != "it has too many values")
@@ -145,6 +153,22 @@ struct IngestLimitTests {
             #expect(answer.lowercased().contains("retry-after: 1"), "\(answer)")
             #expect(answer.contains("too much waits for memory"), "\(answer)")
             await barrier.open()
+        }
+    }
+
+    @Test("A body without an announced size takes the memory of its own size, not of the largest one")
+    func unannounced() async throws {
+        var options = CollectorOptions()
+        options.limits.waitingBytes = 1_000_000
+        let report = try String(decoding: Samples.report().json(), as: UTF8.self)
+        let length = String(report.utf8.count, radix: 16)
+        try await Client.withServer(StubStore(), options) { client in
+            let connection = try Connection(port: client.port)
+            let head =
+                "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+            #expect(connection.send(head + "\(length)\r\n\(report)\r\n0\r\n\r\n"))
+            let answer = await connection.receive() ?? ""
+            #expect(answer.hasPrefix("HTTP/1.1 202"), "\(answer)")
         }
     }
 

@@ -84,7 +84,7 @@ struct BodyParser {
         guard room <= limits.waitingBytes else {
             return try add(number) { () throws(RefusedArrival) in throw RefusedArrival("it has too many values") }
         }
-        guard room == 0 || share.grow(by: room) else { throw OutOfMemory() }
+        if room > 0 { try grow(by: room) }
         defer { share.shrink(by: room) }
         try add(number) { () throws(RefusedArrival) in
             guard case .whole(let json) = line else {
@@ -103,7 +103,7 @@ struct BodyParser {
             parsed.refused.append(.init(line: number, reason: error.description))
             return
         }
-        guard share.grow(by: arrival.heldBytes) else { throw OutOfMemory() }
+        try grow(by: arrival.heldBytes)
         parsed.arrivals.append(arrival)
         parsed.heldBytes = parsed.heldBytes.addingSaturated(arrival.heldBytes)
     }
@@ -119,6 +119,16 @@ struct BodyParser {
     private var damaged: Refusal { Refusal(.badRequest, "the body is no gzip, or cut off") }
 
     // MARK: The memory of decoding
+
+    /// - Throws: ``OutOfMemory``, or a refusal if the memory would not suffice for this request alone: trying again would not help.
+    private func grow(by bytes: Int) throws {
+        if share.grow(by: bytes) { return }
+        guard !share.canGrow(by: bytes) else { throw OutOfMemory() }
+        throw Refusal(
+            .contentTooLarge,
+            "it needs more memory than the \(limits.waitingBytes) bytes for all requests; send fewer reports at a time"
+        )
+    }
 
     /// `JSONDecoder` decodes all longer lines. What it needs for others is little.
     private static let quickBytes = 1 << 18
@@ -146,7 +156,7 @@ struct BodyParser {
         guard decodedBytes <= limits.waitingBytes else {
             throw Refusal(.contentTooLarge, "it has too many values; send fewer log records at a time")
         }
-        guard share.grow(by: decodedBytes) else { throw OutOfMemory() }
+        try grow(by: decodedBytes)
         defer { share.shrink(by: decodedBytes) }
         guard let request = try? JSONDecoder().decode(TelemetryLogs.self, from: Data(json)) else {
             throw Refusal(.badRequest, "the body is not OpenTelemetry's JSON for logs")

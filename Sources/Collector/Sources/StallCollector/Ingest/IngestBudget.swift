@@ -22,6 +22,9 @@ final class IngestBudget: Sendable {
             }
         }
 
+        /// Whether there would be room for this many more bytes if no other request were in progress.
+        func canGrow(by bytes: Int) -> Bool { held.withLock { $0 }.addingSaturated(bytes) <= budget.maximum }
+
         /// Returns a part to the budget.
         func shrink(by bytes: Int) {
             held.withLock { held in

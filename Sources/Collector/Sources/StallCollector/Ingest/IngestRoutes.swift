@@ -60,8 +60,11 @@ struct IngestRoutes {
         let rate = try admit(caller)
         let isPacked = try format.isPacked(request)
         // This comes before the first byte of the body is read.
-        guard let share = budget.share(of: try expectedBytes(request)) else { throw overload("memory") }
+        let expected = try expectedBytes(request)
+        guard let share = budget.share(of: expected) else { throw overload("memory") }
         let body = try await collect(request)
+        // If the head announces no size, the body is usually much smaller than the largest permitted one.
+        share.shrink(by: max(0, expected - body.count))
         let parsed = try await parse(body, format, isPacked, caller, share)
         share.shrink(by: body.count)
         if let rate { rates.charge(parsed.count - 1, to: caller.token, rate) }
