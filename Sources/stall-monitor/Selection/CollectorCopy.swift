@@ -19,8 +19,10 @@ enum CollectorCopy {
         let directory = try newDirectory()
         var line = TransientLine()
         defer { line.clear() }
+        // The reader selects by a stall's end, the collector by its start.
+        let question = question(covering: selections, earlierNs: 3_600_000_000_000)
         try asking(address) { client in
-            _ = try client.fetch(question(covering: selections), into: directory) { bytes in
+            _ = try client.fetch(question, into: directory) { bytes in
                 line.show("\(bytes >> 20) MiB from \(StyledText(address, limit: 200))")
             }
         }
@@ -61,9 +63,13 @@ enum CollectorCopy {
     }
 
     /// A query that covers all selections. The reader applies conditions that a collector does not support, such as patterns.
-    private static func question(covering selections: [StallSelection]) -> CollectorClient.Question {
-        // The reader selects by a stall's end, the collector by its start.
-        let sinces = selections.map { $0.since?.advanced(byNanoseconds: -3_600_000_000_000) }
+    ///
+    /// - Parameter earlierNs: By how much the query's range begins earlier. 0 for sums, from which the reader cannot remove a stall.
+    private static func question(
+        covering selections: [StallSelection],
+        earlierNs: Int64 = 0
+    ) -> CollectorClient.Question {
+        let sinces = selections.map { $0.since?.advanced(byNanoseconds: -earlierNs) }
         let since = sinces.contains(nil) ? nil : sinces.compactMap(\.self).min()
         let untils = selections.map { $0.until?.advanced(byNanoseconds: 1) }
         let until = untils.contains(nil) ? nil : untils.compactMap(\.self).max()

@@ -73,6 +73,17 @@ struct CollectorReadingTests {
         #expect(server.asked.contains("GET /api/v1/faults?") && server.asked.contains("by=total"))
     }
 
+    @Test("sums are of stalls since the chosen time; a copy begins earlier, and the reader removes what ended before")
+    func since() throws {
+        try fixture.store.write(Sample.report())
+        try server.answer("200 OK", try CommandRun("faults", fixture.path, "--format", "json").output.utf8)
+        #expect(try run("faults", server.url, "--since", "2020-01-02T12:00:00Z").status == 0)
+        #expect(server.asked.contains("since=2020-01-02T12") && !server.asked.contains("T11"), "\(server.asked)")
+        try server.answer("200 OK", Sample.report().json())
+        #expect(try run("list", server.url, "--since", "2020-01-02T12:00:00Z").status == 0)
+        #expect(server.asked.contains("since=2020-01-02T11"), "\(server.asked)")
+    }
+
     @Test(
         "a refused, invalid, torn or redirected answer is one clear error; nothing is left behind"
     )
