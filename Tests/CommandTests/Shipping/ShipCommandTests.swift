@@ -173,6 +173,23 @@ struct ShipCommandTests {
         #expect(try next.stalls() == ids)
     }
 
+    @Test("Run records that are not accepted do not keep reports from being tried again")
+    func kinds() throws {
+        let ids = try write(2)
+        _ = try fixture.store.write(Sample.run())
+        // The reports are due again after the third attempt to send the run record, which takes three seconds at most.
+        let plan = """
+            {"status": 503, "headers": {"Retry-After": "5"}}
+            {"status": 503}
+            {"status": 503}
+            {"status": 503}
+            """
+        let receiver = try OTLPReceiver(in: answers, plan: plan)
+        let run = try ship(receiver)
+        #expect(run.errors.contains("takes no run records"), "\(run.errors)")
+        #expect(try receiver.stalls() == ids)
+    }
+
     @Test("If there is no collector at the address, run records wait like reports")
     func noCollector() throws {
         _ = try fixture.store.write(Sample.run())
