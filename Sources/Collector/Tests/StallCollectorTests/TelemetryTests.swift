@@ -92,15 +92,24 @@ struct TelemetryTests {
         let broken = [
             #"{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"a log line"}}]}]}"#,
             #"{"scopeLogs":[{"logRecords":[{"attributes":[{"key":"stall.id","value":{"stringValue":"x"}}]}]}]}"#,
+            #"{"scopeLogs":[{"logRecords":[{"timeUnixNano":"18446744073709551615"},7]}]}"#,
             #"{"scopeLogs":[{}]}"#, #"{}"#,
         ]
-        let body = Array(text.replacing("[{\"resource\"", with: "[\(broken.joined(separator: ",")),{\"resource\"").utf8)
+        // An empty name is left out in this encoding.
+        let odd = [
+            #"{"value":{"stringValue":"x"}}"#, #"{"key":"odd","value":{"intValue":"99999999999999999999"}}"#,
+            #"{"key":"none"}"#,
+        ].joined(separator: ",")
+        let body = Array(
+            text.replacing("[{\"resource\"", with: "[\(broken.joined(separator: ",")),{\"resource\"")
+                .replacing("\"attributes\":[", with: "\"attributes\":[\(odd),").utf8
+        )
         try await Samples.withStore { store, _ in
             try await Client.withServer(store, CollectorOptions()) { client in
                 try await client.execute(uri: "/v1/logs", method: .post, headers: Self.kind, body: body) {
                     #expect($0.status == .ok)
                     let answer = String(decoding: $0.body, as: UTF8.self)
-                    #expect(answer.contains("\"rejectedLogRecords\":\"2\""), "\(answer)")
+                    #expect(answer.contains("\"rejectedLogRecords\":\"4\""), "\(answer)")
                     #expect(answer.contains("log record 1: it is not the log record of a stall"), "\(answer)")
                 }
             }
@@ -127,7 +136,8 @@ struct TelemetryTests {
     private static func parsed(_ text: String) throws -> TelemetryStall {
         let request = try JSONDecoder().decode(TelemetryLogs.self, from: Data(text.utf8))
         let group = try #require(request.resourceLogs?.first)
-        return TelemetryStall(try #require(group.scopeLogs?.first?.logRecords?.first), group.resource?.attributes)
+        let entry = try #require(group.scopeLogs?.first?.logRecords?.first)
+        return TelemetryStall(try #require(entry.record), group.resource?.attributes)
     }
 
     @Test("Frames are read as they are written, including names with parentheses")

@@ -163,17 +163,19 @@ struct BodyParser {
         }
         var number = 0
         for group in request.resourceLogs ?? [] {
-            for record in (group.scopeLogs ?? []).flatMap({ $0.logRecords ?? [] }) {
+            for entry in (group.scopeLogs ?? []).flatMap({ $0.logRecords ?? [] }) {
                 number += 1
-                try take(TelemetryStall(record, group.resource?.attributes), number)
+                try take(entry.record.map { TelemetryStall($0, group.resource?.attributes) }, number)
             }
             await Task.yield()
         }
     }
 
-    private mutating func take(_ stall: TelemetryStall, _ number: Int) throws {
+    /// - Parameter stall: Nil if the record has another form.
+    private mutating func take(_ stall: TelemetryStall?, _ number: Int) throws {
         let team = team
         try add(number) { () throws(RefusedArrival) in
+            guard let stall else { throw RefusedArrival("it is not OpenTelemetry's JSON for a log record") }
             // Checked in the same way as a report that was sent directly.
             let report = try stall.report()
             guard let json = try? report.json() else { throw RefusedArrival("it cannot be written as a report") }

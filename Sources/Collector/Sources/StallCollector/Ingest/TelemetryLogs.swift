@@ -14,7 +14,15 @@ struct TelemetryLogs: Decodable {
     }
 
     struct ScopeLogs: Decodable {
-        var logRecords: [Record]?
+        var logRecords: [Entry]?
+    }
+
+    /// An element of a list of records.
+    struct Entry: Decodable {
+        /// Nil if it has another form, which does not make the other records unreadable.
+        let record: Record?
+
+        init(from decoder: any Decoder) throws { record = try? Record(from: decoder) }
     }
 
     struct Record: Decodable {
@@ -35,15 +43,24 @@ struct TelemetryLogs: Decodable {
 
         init(from decoder: any Decoder) throws {
             let pairs = try decoder.singleValueContainer().decode([Pair].self)
-            values = Dictionary(pairs.map { ($0.key, $0.value ?? .other) }, uniquingKeysWith: { first, _ in first })
+            values = Dictionary(pairs.map { ($0.key, $0.value) }, uniquingKeysWith: { first, _ in first })
         }
 
         func text(_ name: String) -> String? { values[name]?.text }
         func number(_ name: String) -> Int64? { values[name]?.number }
 
+        /// A value of another form is no value of a stall, and does not make the others unreadable.
         private struct Pair: Decodable {
-            var key: String
-            var value: Value?
+            let key: String
+            let value: Value
+
+            init(from decoder: any Decoder) throws {
+                let fields = try decoder.container(keyedBy: CodingKeys.self)
+                key = try fields.decodeIfPresent(String.self, forKey: .key) ?? ""
+                value = (try? fields.decode(Value.self, forKey: .value)) ?? .other
+            }
+
+            private enum CodingKeys: String, CodingKey { case key, value }
         }
     }
 
