@@ -81,7 +81,7 @@ public struct ArrivedRun: Sendable {
     public let host: String
     /// Whether the monitor was running when the record was written.
     public let isRunning: Bool
-    /// Stalls that were counted without a report, one entry for each fault.
+    /// Stalls that were counted without a report, one entry for each fault. Those with impossible times are left out.
     public let counted: [Counted]
     /// The run record, compressed with gzip.
     public let body: [UInt8]
@@ -209,14 +209,18 @@ extension ArrivedRun {
         for fault in (run.repeated ?? []).prefix(1000) {
             faults[fault.fingerprint] = faults[fault.fingerprint]?.joined(by: fault.repeats) ?? fault.repeats
         }
-        counted = try faults.map { fingerprint, repeats throws(ReportError) in
-            Counted(
+        counted = faults.compactMap { fingerprint, repeats in
+            // The clock was wrong when one of these stalls began. All later records of the run have these times, too.
+            guard let firstNs = try? Bounds.moment(repeats.firstAt, now),
+                let lastNs = try? Bounds.moment(repeats.lastAt, now)
+            else { return nil }
+            return Counted(
                 fingerprint: fingerprint.rawValue,
                 count: Bounds.count(repeats.count),
                 totalNs: Bounds.length(repeats.totalNs),
                 longestNs: Bounds.length(repeats.longestNs),
-                firstNs: try Bounds.moment(repeats.firstAt, now),
-                lastNs: try Bounds.moment(repeats.lastAt, now)
+                firstNs: firstNs,
+                lastNs: lastNs
             )
         }
         body = try Bounds.packed(json)

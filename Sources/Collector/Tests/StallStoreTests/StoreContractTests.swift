@@ -54,6 +54,31 @@ struct StoreContractTests {
         }
     }
 
+    @Test("A run record is accepted without the counts whose times are impossible")
+    func wrongCounts() throws {
+        let now = StoreContract.now
+        var run = RunRecord(
+            startedAt: now.advanced(byNanoseconds: -1_000_000_000),
+            updatedAt: now,
+            host: .init(name: "web1"),
+            process: .init(pid: 7),
+            monitorVersion: "1"
+        )
+        let times = [now, Timestamp(seconds: 5), now.advanced(byNanoseconds: 30 * 86_400_000_000_000)]
+        let faults = (0..<times.count).map { StoreContract.report(function: "f\($0)()").fingerprint }
+        run.repeated = zip(faults, times).map { fault, time in
+            .init(
+                fingerprint: fault,
+                repeats: .init(count: 3, report: nil, firstAt: time, lastAt: time, totalNs: 900, longestNs: 400)
+            )
+        }
+        guard case .run(let arrived) = try Arrival(json: run.json(), team: "a", now: now) else {
+            Issue.record("it is no run")
+            return
+        }
+        #expect(arrived.counted.map(\.fingerprint) == [faults[0].rawValue])
+    }
+
     @Test("A file that is no database, or in a missing directory, is an error")
     func unusable() throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
