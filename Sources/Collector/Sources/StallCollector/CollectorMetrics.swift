@@ -21,9 +21,13 @@ final class CollectorMetrics: Sendable {
     let alertsTold = Counter()
     let alertFailures = Counter()
 
+    private typealias Row = (name: String, type: String, help: String, value: Int64)
+
     /// In Prometheus' text format.
-    func text(_ size: StoreSize) -> String {
-        let rows: [(name: String, type: String, help: String, value: Int64)] = [
+    ///
+    /// - Parameter size: Nil if the store does not answer. Then its rows are missing.
+    func text(_ size: StoreSize?) -> String {
+        let counts: [Row] = [
             ("ingest_requests_total", "counter", "Requests that brought reports.", requests.count),
             ("ingest_records_total", "counter", "Reports and run records that were accepted.", accepted.count),
             ("ingest_new_total", "counter", "Those of them that were not known yet.", new.count),
@@ -35,11 +39,16 @@ final class CollectorMetrics: Sendable {
             ("removed_stalls_total", "counter", "Stalls removed by age or size.", removed.count),
             ("alerts_told_total", "counter", "Alerts and ends of alerts that receivers were told.", alertsTold.count),
             ("alert_failures_total", "counter", "Messages that a receiver did not take.", alertFailures.count),
-            ("store_bytes", "gauge", "What the store takes on the disk.", size.bytes),
-            ("store_stalls", "gauge", "Stalls in the store.", size.stalls),
-            ("store_runs", "gauge", "Runs of monitors in the store.", size.runs),
         ]
-        return rows.map { row in
+        var sizes: [Row] = []
+        if let size {
+            sizes = [
+                ("store_bytes", "gauge", "What the store takes on the disk.", size.bytes),
+                ("store_stalls", "gauge", "Stalls in the store.", size.stalls),
+                ("store_runs", "gauge", "Runs of monitors in the store.", size.runs),
+            ]
+        }
+        return (counts + sizes).map { row in
             let name = "stall_collector_\(row.name)"
             return "# HELP \(name) \(row.help)\n# TYPE \(name) \(row.type)\n\(name) \(row.value)\n"
         }

@@ -55,6 +55,19 @@ struct OperationTests {
         #expect(await barrier.arrived == 1)
     }
 
+    @Test("Its own counts are in the metrics also while the store does not answer", arguments: [true, false])
+    func metrics(hasSize: Bool) async throws {
+        var store = StubStore()
+        store.hasSize = hasSize
+        try await Client.withServer(store, CollectorOptions()) { client in
+            try await client.execute(uri: "/metrics", method: .get) {
+                let text = String(decoding: $0.body, as: UTF8.self)
+                #expect($0.status == .ok && text.contains("stall_collector_ingest_requests_total 0\n"), "\(text)")
+                #expect(text.contains("stall_collector_store_stalls 2\n") == hasSize, "\(text)")
+            }
+        }
+    }
+
     @Test("Its own metrics need access to all teams; tokens change with their file")
     func tokens() async throws {
         try await Samples.withStore { store, directory in

@@ -18,6 +18,9 @@ struct StubStore: StallStore {
     /// Teams for whose names it has an error.
     var failingTeams: Set<String> = []
 
+    /// Whether it knows its size.
+    var hasSize = true
+
     struct Failure: Error {}
 
     func insert(_ arrivals: [Arrival]) async throws -> Int { try await inserting(arrivals) }
@@ -51,7 +54,10 @@ struct StubStore: StallStore {
     func alerts() -> [Alert] { known }
     func change(alerts: [Alert], removing _: [Alert]) async { await changing(alerts) }
     func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }
-    func size() -> StoreSize { StoreSize(bytes: 1, stalls: 2, runs: 3) }
+    func size() throws -> StoreSize {
+        guard hasSize else { throw Failure() }
+        return StoreSize(bytes: 1, stalls: 2, runs: 3)
+    }
 }
 
 extension StoredStall {
