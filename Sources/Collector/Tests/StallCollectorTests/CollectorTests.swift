@@ -321,12 +321,20 @@ struct CollectorTests {
         try await withCollector { client in
             for question in [
                 "since=x", "until=x", "since=1h&until=2h", "by=x", "limit=0", "limit=x", "since=20000d",
-                "since=99999999999d",
+                "since=99999999999d", (0...256).map { "host=web\($0)" }.joined(separator: "&"),
             ] {
                 try await client.execute(uri: "/api/v1/faults?\(question)", method: .get) {
                     #expect($0.status == .badRequest, "\(question)")
                     #expect(String(decoding: $0.body, as: UTF8.self).contains("message"))
                 }
+            }
+            let report = try Self.lines([Self.report()])
+            try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: report) { _ in }
+            // The last name counts like the first.
+            let names = (0..<250).map { "verdict=v\($0)" } + ["verdict=on_cpu"]
+            try await client.execute(uri: "/api/v1/faults?\(names.joined(separator: "&"))", method: .get) {
+                let document = try JSONDecoder().decode(FaultDocument.self, from: Data($0.body))
+                #expect(document.faults.map(\.count) == [1])
             }
             for path in ["/faults/x", "/reports/x", "/api/v1/reports/x"] {
                 #expect(try await client.execute(uri: path, method: .get) { $0.status } == .badRequest)

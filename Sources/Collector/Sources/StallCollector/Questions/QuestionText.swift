@@ -6,6 +6,8 @@ import StallStore
 /// A query in a URL: `?since=7d&service=shop&verdict=waiting`.
 struct QuestionText {
     static let limits = 1...1000
+    /// How many values a parameter may have. More are refused: an answer for some of them would be taken for that of all.
+    private static let valueLimit = 256
     let query: StallQuery
     let order: FaultOrder
     let limit: Int
@@ -16,27 +18,31 @@ struct QuestionText {
     /// - Throws: The mistake.
     init(_ request: Request, team: String, now: Timestamp = .now()) throws(Refusal) {
         let fields = request.questionFields
-        func texts(_ name: String) -> [String] {
+        func texts(_ name: String) throws(Refusal) -> [String] {
+            let values = fields.getAll(name).filter { !$0.isEmpty }
+            guard values.count <= Self.valueLimit else {
+                throw Refusal(.badRequest, "'\(name)' has more than \(Self.valueLimit) values")
+            }
             // Names in the form in which the store has them.
-            fields.getAll(name).filter { !$0.isEmpty }.prefix(32).map { VisibleText.of($0, limit: 256) }
+            return values.map { VisibleText.of($0, limit: 256) }
         }
-        (since, until) = (texts("since").last ?? "7d", texts("until").last ?? "")
+        (since, until) = (try texts("since").last ?? "7d", try texts("until").last ?? "")
         let start = try Self.moment(since, now, name: "since")
         let end = until.isEmpty ? now.advanced(byNanoseconds: 1) : try Self.moment(until, now, name: "until")
         guard start < end, end.seconds - start.seconds <= 10 * 366 * 86400 else {
             throw Refusal(.badRequest, "'since' lies before 'until', by ten years at most")
         }
         var query = StallQuery(team: team, since: start, until: end)
-        (query.services, query.releases) = (texts("service"), texts("release"))
-        (query.hosts, query.verdicts) = (texts("host"), texts("verdict"))
-        query.text = texts("text").last
+        (query.services, query.releases) = (try texts("service"), try texts("release"))
+        (query.hosts, query.verdicts) = (try texts("host"), try texts("verdict"))
+        query.text = try texts("text").last
         self.query = query
-        let order = texts("by").last ?? FaultOrder.total.rawValue
+        let order = try texts("by").last ?? FaultOrder.total.rawValue
         guard let known = FaultOrder(rawValue: order) else {
             throw Refusal(.badRequest, "'by' is one of \(FaultOrder.allCases.map(\.rawValue).joined(separator: ", "))")
         }
         self.order = known
-        guard let limit = Int(texts("limit").last ?? "50"), Self.limits.contains(limit) else {
+        guard let limit = Int(try texts("limit").last ?? "50"), Self.limits.contains(limit) else {
             throw Refusal(
                 .badRequest,
                 "'limit' is a number from \(Self.limits.lowerBound) to \(Self.limits.upperBound)"
