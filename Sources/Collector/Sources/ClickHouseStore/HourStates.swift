@@ -142,12 +142,19 @@ extension ClickHouseStore {
             }
             return due.filter { hour in state.seen[hour.key].map { now - $0.since >= settleTime } ?? false }
         }
+        var refusal: ClickHouseError?
         // One day of a team at a time, because that is one partition.
         for (_, hours) in Dictionary(grouping: quiet, by: { HourKey(team: $0.key.team, hour: $0.key.hour / 24) })
             .sorted(by: { ($0.key.hour, $0.key.team) < ($1.key.hour, $1.key.team) })
         {
-            try await sum(hours)
+            do {
+                try await sum(hours)
+            } catch let error as ClickHouseError where error.code != nil {
+                // The server answers. It may refuse these hours only: there are too many stalls in them for its memory.
+                refusal = refusal ?? error
+            }
         }
+        if let refusal { throw refusal }
     }
 
     /// - Parameter hours: Hours of one team and one day.

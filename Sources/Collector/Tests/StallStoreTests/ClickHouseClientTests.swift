@@ -178,6 +178,75 @@ struct ClickHouseClientTests {
         for _ in 0..<5 { _ = try await client.send(Self.statement()) }
         #expect(server.connections == 1)
     }
+
+    @Test("If a server refuses to make the sums of one team's hours, those of others are made")
+    func refusedSums() async throws {
+        let server = try await StatementServer { statement in
+            if statement.hasPrefix("SELECT w, t, h, n, g") {
+                return (.ok, "touch\tblue\t480000\t1\t0\t.\ntouch\tred\t480000\t1\t0\t.\n")
+            }
+            if statement.hasPrefix("SELECT") { return (.ok, "1\t.\n") }
+            return statement.contains("team = 'blue'") ? (.internalServerError, "Code: 241, memory") : (.ok, "")
+        }
+        let store = try await ClickHouseStore(try ClickHouseAddress("clickhouse://127.0.0.1:\(server.port)/db"))
+        await #expect { try await store.settle(after: .zero) } throws: { ($0 as? ClickHouseError)?.code == 241 }
+        let done = server.statements.filter { $0.hasPrefix("INSERT INTO db.done") }
+        #expect(done.count == 1 && done.allSatisfy { $0.contains("red\t") }, "\(server.statements)")
+    }
+}
+
+/// Answers each statement by its text.
+private final class StatementServer: Sendable {
+    typealias Answer = @Sendable (String) -> (status: HTTPResponseStatus, body: String)
+
+    private final class Log: Sendable { let statements = Mutex<[String]>([]) }
+    private let channel: any Channel
+    private let log = Log()
+    let port: Int
+    var statements: [String] { log.statements.withLock { $0 } }
+
+    init(_ answer: @escaping Answer) async throws {
+        let log = log
+        channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.configureHTTPServerPipeline()
+                    try channel.pipeline.syncOperations.addHandler(
+                        Handler { statement in
+                            log.statements.withLock { $0.append(statement) }
+                            return answer(statement)
+                        }
+                    )
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        port = channel.localAddress?.port ?? 0
+    }
+
+    deinit { channel.close(promise: nil) }
+
+    private final class Handler: ChannelInboundHandler {
+        typealias InboundIn = HTTPServerRequestPart
+        typealias OutboundOut = HTTPServerResponsePart
+        private let answer: Answer
+        private var statement = ""
+
+        init(_ answer: @escaping Answer) { self.answer = answer }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            switch unwrapInboundIn(data) {
+            case .head: statement = ""
+            case .body(let part): statement += String(buffer: part)
+            case .end:
+                let (status, body) = answer(statement)
+                let headers: HTTPHeaders = ["Content-Length": "\(body.utf8.count)"]
+                let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+                context.write(wrapOutboundOut(.head(head)), promise: nil)
+                context.write(wrapOutboundOut(.body(.byteBuffer(ByteBuffer(string: body)))), promise: nil)
+                context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+            }
+        }
+    }
 }
 
 /// Answers the end of each request's head with the same bytes.
