@@ -7,6 +7,17 @@ extension ClickHouseStore {
     ///
     /// This also makes the sums of hours that are complete (``HourStates``).
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
+        let removal: Result<Int, any Error>
+        do {
+            removal = .success(try await remove(before: moment, maximumBytes))
+        } catch {
+            removal = .failure(error)
+        }
+        try await settle()
+        return try removal.get()
+    }
+
+    private func remove(before moment: Timestamp, _ maximumBytes: Int64?) async throws -> Int {
         try await readHorizon()
         var removed = try await hide(before: Hours.hour(max(0, moment.sinceEpoch)) * Hours.hourNs)
         try await dropDays()
@@ -17,7 +28,6 @@ extension ClickHouseStore {
             removed += try await hide(before: Int64(days[0] + 1) * Hours.dayNs)
             try await dropDays()
         }
-        try await settle()
         return removed
     }
 
@@ -81,8 +91,12 @@ extension ClickHouseStore {
     }
 
     /// Drops the partitions that are completely before the horizon.
+    ///
+    /// - Throws: After the others were dropped, if the server refuses to drop one, which can be too large for it
+    ///   (`max_partition_size_to_drop`).
     private func dropDays() async throws {
         let end = Hours.day(horizonNs)
+        var refusal: ClickHouseError?
         for name in ClickHouseSchema.aged {
             for day in try await days(of: name) where day < end {
                 let cluster = schema.cluster.map { " ON CLUSTER \($0)" } ?? ""
@@ -90,9 +104,14 @@ extension ClickHouseStore {
                     "ALTER TABLE \(schema.local(name))\(cluster) DROP PARTITION \(day)"
                 )
                 statement.timeout = .seconds(60)
-                _ = try await client.send(statement)
+                do {
+                    _ = try await client.send(statement)
+                } catch let error as ClickHouseError where error.code != nil {
+                    refusal = refusal ?? error
+                }
             }
         }
+        if let refusal { throw refusal }
     }
 
     /// The days for which any shard has a partition of the table.

@@ -193,6 +193,26 @@ struct ClickHouseClientTests {
         let done = server.statements.filter { $0.hasPrefix("INSERT INTO db.done") }
         #expect(done.count == 1 && done.allSatisfy { $0.contains("red\t") }, "\(server.statements)")
     }
+
+    @Test("If a server refuses to drop a day, the other tables' days are dropped, and sums are made")
+    func refusedDrop() async throws {
+        let server = try await StatementServer { statement in
+            if statement.hasPrefix("SELECT w, t, h, n, g") { return (.ok, "") }
+            if statement.hasPrefix("SELECT toInt64(partition)") { return (.ok, "10\t.\n") }
+            if statement.hasPrefix("SELECT") { return (.ok, "1\t.\n") }
+            guard statement.hasPrefix("ALTER TABLE db.stall ") else { return (.ok, "") }
+            return (.internalServerError, "Code: 359, too large")
+        }
+        let store = try await ClickHouseStore(try ClickHouseAddress("clickhouse://127.0.0.1:\(server.port)/db"))
+        await #expect {
+            try await store.removeOld(before: Timestamp(sinceEpoch: 20 * Hours.dayNs), maximumBytes: nil)
+        } throws: {
+            ($0 as? ClickHouseError)?.code == 359
+        }
+        let statements = server.statements
+        #expect(statements.count { $0.hasSuffix(" DROP PARTITION 10") } == ClickHouseSchema.aged.count)
+        #expect(statements.last?.hasPrefix("SELECT w, t, h, n, g") == true, "\(statements)")
+    }
 }
 
 /// Answers each statement by its text.
