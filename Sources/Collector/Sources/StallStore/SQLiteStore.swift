@@ -120,13 +120,26 @@ public final class SQLiteStore: StallStore {
             removed += try await remove(before: hour + 1, team: team)
         }
         try await database.write { try SQLiteRemoval.removeNames($0) }
+        try await shrink()
         try await database.writeWithoutTransaction { database in
-            try database.execute(sql: "PRAGMA incremental_vacuum")
             // A reader can prevent the checkpoint. It is then made the next time.
             _ = try? database.checkpoint(.truncate)
             try Self.bound(database, maximumBytes)
         }
         return removed
+    }
+
+    /// Gives free pages back to the disk, some at a time, so that inserts do not wait long and the log stays small.
+    private func shrink() async throws {
+        var before = Int64.max
+        while true {
+            let free = try await database.writeWithoutTransaction { database in
+                try database.execute(sql: "PRAGMA incremental_vacuum(2048)")
+                return try Int64.fetchOne(database, sql: "PRAGMA freelist_count") ?? 0
+            }
+            guard free > 0, free < before else { return }
+            before = free
+        }
     }
 
     /// Uses small transactions, so that inserts do not wait long.

@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import StallReading
 import StallReports
+import Synchronization
 import Testing
 
 @testable import StallStore
@@ -244,6 +245,31 @@ struct SQLiteStoreTests {
             #expect(after.stalls == 20)
             #expect(after.runs > 0 && after.runs < 160)
             #expect(try await store.runs(Samples.query(team: "loud"), after: nil, limit: 1000).count == Int(after.runs))
+        }
+    }
+
+    @Test("Freed space is given back completely, in steps between which inserts have their turn")
+    func smallSteps() async throws {
+        try await Samples.withStore { store in
+            let noise = Samples.noise(200_000)
+            let reports = (0..<150).map { _ in
+                var report = Samples.report()
+                report.metadata = ["noise": noise]
+                return report
+            }
+            _ = try await Samples.insert(reports, into: store)
+            // More than a step gives back.
+            #expect(try await store.size().bytes > 9_000_000)
+            let steps = Mutex(0)
+            try await store.database.writeWithoutTransaction { database in
+                database.trace { event in
+                    if "\(event)".contains("incremental_vacuum") { steps.withLock { $0 += 1 } }
+                }
+            }
+            #expect(try await store.removeOld(before: Samples.now, maximumBytes: nil) == reports.count)
+            #expect(steps.withLock { $0 } > 1)
+            let free = try await store.database.read { try Int.fetchOne($0, sql: "PRAGMA freelist_count") }
+            #expect(free == 0)
         }
     }
 
