@@ -35,7 +35,11 @@ final class Retention: Service {
                         do { try await Task.sleep(for: .seconds(600)) } catch { return }
                     }
                 }
-                for await _ in self.calls { await self.remove() }
+                for await _ in self.calls {
+                    await self.remove()
+                    // Each request that the store fails calls again, and removing costs the store more than the request.
+                    do { try await Task.sleep(for: .seconds(1)) } catch { break }
+                }
                 group.cancelAll()
             }
         }

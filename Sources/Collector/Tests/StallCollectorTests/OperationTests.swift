@@ -55,6 +55,29 @@ struct OperationTests {
         #expect(await barrier.arrived == 1)
     }
 
+    @Test("However many requests the store fails, there is a second between two removals")
+    func removals() async throws {
+        struct Full: Error {}
+        var options = CollectorOptions()
+        options.maximumBytes = 10_000_000
+        let moments = Mutex<[ContinuousClock.Instant]>([])
+        var store = StubStore(inserting: { _ in throw Full() })
+        store.removing = { moments.withLock { $0.append(.now) } }
+        let report = try Samples.report().json()
+        try await Client.withServer(store, options) { client in
+            while moments.withLock({ $0.count }) < 2 {
+                try await client.execute(
+                    uri: "/v1/reports",
+                    method: .post,
+                    headers: [.contentType: "application/x-ndjson"],
+                    body: report
+                ) { #expect($0.status == .serviceUnavailable) }
+            }
+        }
+        let found = moments.withLock { $0 }
+        #expect(found[1] - found[0] >= .seconds(1))
+    }
+
     @Test("Its own counts are in the metrics also while the store does not answer", arguments: [true, false])
     func metrics(hasSize: Bool) async throws {
         var store = StubStore()

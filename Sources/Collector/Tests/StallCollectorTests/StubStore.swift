@@ -21,6 +21,8 @@ struct StubStore: StallStore {
     /// Whether it knows its size.
     var hasSize = true
 
+    var removing: @Sendable () async -> Void = {}
+
     struct Failure: Error {}
 
     func insert(_ arrivals: [Arrival]) async throws -> Int { try await inserting(arrivals) }
@@ -53,7 +55,10 @@ struct StubStore: StallStore {
     func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
     func alerts() -> [Alert] { known }
     func change(alerts: [Alert], removing _: [Alert]) async { await changing(alerts) }
-    func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }
+    func removeOld(before _: Timestamp, maximumBytes _: Int64?) async -> Int {
+        await removing()
+        return 0
+    }
     func size() throws -> StoreSize {
         guard hasSize else { throw Failure() }
         return StoreSize(bytes: 1, stalls: 2, runs: 3)
