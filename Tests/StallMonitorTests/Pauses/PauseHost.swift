@@ -4,6 +4,7 @@ import RunLoopKit
 import StallReading
 import StallReports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import StallDiagnosis
@@ -83,23 +84,26 @@ final class PauseHost: Sendable {
         until isStopped: @escaping @Sendable () -> Bool,
         _ goOn: @escaping @Sendable () -> Void
     ) async throws {
+        let start = ContinuousClock.now
         try send("block")
-        await withCheckedContinuation { continuation in
+        let lateness = await withCheckedContinuation { continuation in
             startThread { [self] in
-                let end = ContinuousClock.now + .seconds(60)
+                let end = start + .seconds(60)
                 while !lines.withLock({ $0.contains { $0.hasPrefix("block") } }), ContinuousClock.now < end {
                     usleep(2_000)
                 }
                 stop()
                 while !isStopped(), ContinuousClock.now < end { usleep(2_000) }
+                let lateness = ContinuousClock.now - start
                 _ = stallInSleep(Int(time / .milliseconds(1)))
                 goOn()
                 // Time for a look, which sees that the loop has been at a standstill all along.
                 _ = stallInSleep(300)
                 try? send("release")
-                continuation.resume()
+                continuation.resume(returning: lateness)
             }
         }
+        LatenessWitness.note(lateness)
     }
 
     func signal(_ number: Int32) { kill(processID, number) }

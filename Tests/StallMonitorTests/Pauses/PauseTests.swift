@@ -120,10 +120,13 @@ struct PauseTests {
         let host = try PauseHost(ticks: Self.ticks)
         try await host.expect("ready")
         group.write("FROZEN", to: "freezer.state")
+        let start = ContinuousClock.now
         try host.send("block")
         let thread = try await host.expect("block")
         host.groups.withLock { $0.append(group) }
         try #require(group.write(thread, to: "tasks"))
+        // The kernel may take seconds for that. Until then the thread is stalled and not frozen.
+        LatenessWitness.note(.now - start)
         // The thread is checked at the threshold, 2 s, and at each look from then on.
         try await Task.sleep(for: Self.pause)
         group.write("THAWED", to: "freezer.state")
@@ -134,9 +137,11 @@ struct PauseTests {
     func tracedThread() async throws {
         let host = try PauseHost(ticks: Self.ticks)
         let tracer = try Tracer(thread: try await host.expect("ready"))
+        let start = ContinuousClock.now
         try host.send("block")
         try await host.expect("block")
         try tracer.halt()
+        LatenessWitness.note(.now - start)
         try await Task.sleep(for: Self.pause)
         tracer.end()
         try await expectPause(.traced, of: host, watch: "worker")
