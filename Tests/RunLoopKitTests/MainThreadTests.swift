@@ -41,6 +41,11 @@ struct MainThreadTests {
         #expect(try Fixture.run("RunLoopFixture", "fairness").lines == ["fair"])
     }
 
+    @Test("R16, R36: a busy main queue and a busy descriptor share the runs, too, if each run is a single turn")
+    func fairnessOfShortRuns() throws {
+        #expect(try Fixture.run("RunLoopFixture", "fairness-of-short-runs").lines == ["polls: fair", "waits: fair"])
+    }
+
     @Test("Other threads know the main loop's thread before it runs, with a stack that contains its frames")
     func threadFacts() throws {
         let expected = ["asked: elsewhere", "id: true", "stack: true", "label: main"]

@@ -86,11 +86,13 @@ extension EventRunLoop {
     }
 
     /// Chooses among what is ready (R36). The main queue precedes everything else in a turn that checks it, and follows
-    /// everything else in a turn that gives way to the others (R16). Timers and descriptors alternate.
+    /// everything else in a turn that gives way to the others (R16), unless the one before has passed it over. Timers and
+    /// descriptors alternate.
     ///
     /// - Parameter isFresh: The kernel has just been polled.
     private func choose(in mode: LoopMode, wokenUp: Bool, mainQueueFirst: Bool, isFresh: Bool) -> Arrival {
-        if mainQueueFirst && mainQueue.isReady { return .mainQueue }
+        let isMainQueueReady = mainQueue.isReady && servesMainQueue(in: mode)
+        if isMainQueueReady && (mainQueueFirst || mainQueue.wasPassedOver) { return .mainQueue }
         let timersFirst = timersGoFirst.load(ordering: .relaxed)
         let arrival =
             timersFirst
@@ -101,8 +103,11 @@ extension EventRunLoop {
         case .descriptor?: timersGoFirst.store(true, ordering: .relaxed)
         default: break
         }
-        if let arrival { return arrival }
-        if mainQueue.isReady && servesMainQueue(in: mode) { return .mainQueue }
+        if let arrival {
+            if isMainQueueReady { mainQueue.notePassedOver() }
+            return arrival
+        }
+        if isMainQueueReady { return .mainQueue }
         return wokenUp ? .wakeUp : .nothing
     }
 

@@ -20,8 +20,13 @@ final class MainQueue: Sendable {
     /// A check has found work whose edge no set has reported yet.
     private let hasChecked = Atomic<Bool>(false)
 
+    private let wasPassedOverFlag = Atomic<Bool>(false)
+
     /// There may be work that no drain has served.
     var isReady: Bool { isReadyFlag.load(ordering: .relaxed) }
+    /// A turn has handled something else although there was work. Until the next drain the queue precedes everything else, also in
+    /// the first turn of another run: otherwise runs of one turn each could leave it out forever (R36).
+    var wasPassedOver: Bool { wasPassedOverFlag.load(ordering: .relaxed) }
     /// A drain is on the stack.
     var isDraining: Bool { isDrainingFlag.load(ordering: .relaxed) }
 
@@ -66,9 +71,12 @@ final class MainQueue: Sendable {
         }
     }
 
+    func notePassedOver() { wasPassedOverFlag.store(true, ordering: .relaxed) }
+
     /// Does the work that is on the queue now. Not inside a drain.
     func drain() {
         isReadyFlag.store(false, ordering: .relaxed)
+        wasPassedOverFlag.store(false, ordering: .relaxed)
         // Work that was enqueued since the event is also done in this drain, so its edges, which the sets have still to report,
         // are void.
         if watchers.load(ordering: .relaxed) > 1 { _ = run_loop_main_queue_take() }

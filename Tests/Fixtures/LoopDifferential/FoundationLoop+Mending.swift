@@ -67,7 +67,7 @@ extension FoundationLoop {
 
     /// Returns the ready descriptor of the innermost run's mode: the timer's, the main queue's,
     /// the wake-up's, in this order. In a turn that checks the main queue, the main queue is first
-    /// (R14 f), even if its work arrived after the check. Foundation uses the kernel's order.
+    /// (R14 f), even if its work arrived after the check, or if a turn has passed it over. Foundation uses the kernel's order.
     func arrival(maySleep: Bool) -> Int32 {
         let last = player.frames.count - 1
         let frame = player.frames[last]
@@ -76,11 +76,12 @@ extension FoundationLoop {
             player.frames[last].waitsAhead = false
         }
         while true {
-            if frame.hasLookedAtMainQueue, isMainQueueReady {
+            if frame.hasLookedAtMainQueue || hasPassedOverMainQueue, isMainQueueReady {
                 takeWakeUpAlong()
                 return mainQueueFd
             }
             if isTimerDue(in: frame.mode) {
+                if isMainQueueReady { hasPassedOverMainQueue = true }
                 takeWakeUpAlong()
                 simulated_kernel_disarm(timerFds[frame.mode])
                 _ = simulated_kernel_set_readable(timerFds[frame.mode], true)

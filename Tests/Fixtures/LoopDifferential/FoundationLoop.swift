@@ -24,6 +24,8 @@ final class FoundationLoop: LoopUnderTest {
     /// Modes that earlier scripts made common; they remain common.
     private(set) var foreignModes: [Object] = []
     let mainQueueFd: Int32
+    /// A turn has handled a timer although the main queue had work (R36).
+    var hasPassedOverMainQueue = false
     /// The kernel's timer of each mode.
     var timerFds: [Int32] = []
 
@@ -73,7 +75,10 @@ final class FoundationLoop: LoopUnderTest {
             player.beginTime()
         }
         player.kernel.lookedAtMainQueue = { [unowned self] in noteLook(isReady: $0) }
-        player.kernel.drains = { [unowned self] in voidWorkOfThisDrain() }
+        player.kernel.drains = { [unowned self] in
+            hasPassedOverMainQueue = false
+            voidWorkOfThisDrain()
+        }
     }
 
     deinit {

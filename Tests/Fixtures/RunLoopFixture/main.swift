@@ -96,6 +96,22 @@ func fairness() {
     say(least > 10 && most < 4 * least ? "fair" : "unfair: \(counts.descriptors) \(counts.timers) \(counts.drains)")
 }
 
+/// R16, R36: runs of one turn each do not starve the main queue either, nor does it starve the descriptor.
+func fairnessOfShortRuns() {
+    let loop = EventRunLoop.main
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
+    let counts = Counts()
+    // The pipe is never read, so it is always ready.
+    try? loop.add(DescriptorSource(descriptor: ends[0]) { _, _ in counts.descriptors += 1 })
+    counts.fillQueue()
+    for _ in 0..<1_000 { loop.run(for: .zero) }
+    say(min(counts.descriptors, counts.drains) > 50 ? "polls: fair" : "polls: \(counts.descriptors) \(counts.drains)")
+    (counts.descriptors, counts.drains) = (0, 0)
+    for _ in 0..<1_000 { loop.run(returnAfterSourceHandled: true) }
+    say(min(counts.descriptors, counts.drains) > 50 ? "waits: fair" : "waits: \(counts.descriptors) \(counts.drains)")
+}
+
 /// R16: the maximum number of turns that the main queue waits, first with a
 /// source that signals itself, then with 1000 descriptors that are always ready.
 func busyMain() {
@@ -394,6 +410,7 @@ case "other-mode": otherMode()
 case "nested-in-drain": nestedInDrain()
 case "empty-main": emptyMain()
 case "fairness": fairness()
+case "fairness-of-short-runs": fairnessOfShortRuns()
 case "busy-main": busyMain()
 case "thread-facts": threadFacts()
 case "frames": frames()
