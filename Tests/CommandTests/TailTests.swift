@@ -100,6 +100,33 @@ struct TailTests {
         #expect(try tail.line()?.contains("\(next.id)") == true)
     }
 
+    @Test("-f follows a new directory once it can, if no descriptor was left for that when the directory appeared")
+    func withoutDescriptors() throws {
+        let stores = ["a", "b"].map { ReportDirectory(path: "\(fixture.path)/\($0)") }
+        try stores[0].write(Sample.report(id: .make()))
+        let tail = try RunningCommand("tail", "-f", fixture.path, "--format", "json")
+        #expect(try tail.line() != nil)
+        // It has more only while it searches. Two are enough to search, and not to follow one more directory.
+        let open = (0..<100).map { _ in descriptors(of: tail.pid) }.min { $0.count < $1.count } ?? []
+        let free = (0..<256).filter { !open.contains($0) }
+        try limitDescriptors(of: tail.pid, to: free[2])
+        let id = ULID.make()
+        try stores[1].write(Sample.report(id: id))
+        #expect(try tail.errorLine() != nil)
+        try limitDescriptors(of: tail.pid, to: 256)
+        #expect(try tail.line()?.contains("\(id)") == true)
+    }
+
+    private func descriptors(of pid: Int32) -> Set<Int> {
+        Set((try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/fd").compactMap { Int($0) }) ?? [])
+    }
+
+    /// - Parameter limit: One more than the greatest number that a new descriptor may have.
+    private func limitDescriptors(of pid: Int32, to limit: Int) throws {
+        let run = try CommandRun(tool: "/usr/bin/prlimit", ["--pid", "\(pid)", "--nofile=\(limit):"])
+        try #require(run.status == 0, "\(run.errors)")
+    }
+
     private func isStopped(_ pid: Int32) -> Bool {
         let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
         return status.contains("State:\tT")

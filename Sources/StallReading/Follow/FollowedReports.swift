@@ -7,11 +7,24 @@ struct CatchUp {
         case read(ReportFileName)
         /// A file found in a listing of the directory: it may be old.
         case find(ReportFileName)
+        /// A file that was postponed.
+        case retry(ReportFileName, mayBeOld: Bool)
     }
 
     private var steps: [Step] = []
     private var position = 0
     private var delivered: [ReportFileName: FileStatus] = [:]
+    /// The files that could not be read for a reason that may pass, and whether they may be old.
+    private var postponed: [ReportFileName: Bool] = [:]
+    /// Whether the directory could not be listed for such a reason.
+    private var postponesListing = false
+    private var pause = CatchUp.firstPause
+    /// When to try again what was postponed. Nil if there is nothing.
+    private(set) var nextTry: ContinuousClock.Instant?
+
+    /// The pause doubles with each attempt.
+    private static let firstPause = Duration.seconds(1)
+    private static let longestPause = Duration.seconds(60)
 
     mutating func deliver(_ event: ReportFollower.Event) { steps.append(.deliver(event)) }
 
@@ -20,6 +33,7 @@ struct CatchUp {
     mutating func next() -> Step? {
         guard position < steps.count else {
             (steps, position) = ([], 0)
+            if nextTry == nil { pause = Self.firstPause }
             return nil
         }
         position += 1
@@ -33,7 +47,30 @@ struct CatchUp {
 
     func hasDelivered(_ name: ReportFileName) -> Bool { delivered[name] != nil }
 
-    mutating func forget(_ name: ReportFileName) { delivered[name] = nil }
+    mutating func forget(_ name: ReportFileName) { (delivered[name], postponed[name]) = (nil, nil) }
+
+    /// The file counts as not returned, and is read again later.
+    mutating func postpone(_ name: ReportFileName, mayBeOld: Bool) {
+        delivered[name] = nil
+        postponed[name] = mayBeOld
+        nextTry = nextTry ?? .now + pause
+    }
+
+    mutating func postponeListing() {
+        postponesListing = true
+        nextTry = nextTry ?? .now + pause
+    }
+
+    /// Reads again what was postponed, if it is time for that.
+    ///
+    /// - Returns: Whether the directory is to be listed again, too.
+    mutating func retryIfDue() -> Bool {
+        guard let due = nextTry, due <= .now else { return false }
+        steps += postponed.sorted { $0.key < $1.key }.map { Step.retry($0.key, mayBeOld: $0.value) }
+        pause = min(pause * 2, Self.longestPause)
+        defer { (nextTry, postponed, postponesListing) = (nil, [:], false) }
+        return postponesListing
+    }
 
     /// Reads all of these files, and forgets the files that no longer exist.
     mutating func readAll(_ names: [ReportFileName]) {

@@ -7,6 +7,9 @@ public import StallReports
 /// and be created again. Two changes cause no event in the directory: the death of a process, and the growth of a stall, which its process
 /// writes into its live record. So while a known stall is ongoing, both are checked once a second.
 ///
+/// A file that cannot be read for a reason that may pass (the error's code is `io`: no descriptor is left, the disk has failed) is read
+/// again later, first after a second, then after up to a minute.
+///
 /// For one thread at a time, which owns it.
 public struct ReportFollower: ~Copyable {
     /// One change. A file that was written again is read as a whole; versions between two reads are skipped.
@@ -17,7 +20,7 @@ public struct ReportFollower: ~Copyable {
         case grown(StallReport)
         /// A run record that is new or was written again.
         case run(RunRecord)
-        /// A file that cannot be read.
+        /// A file that cannot be read. If that may pass, it is returned as a report or a run record once it has passed.
         case failure(ReportError)
         /// The directory exists, at the start or again.
         case directoryAppeared
@@ -79,7 +82,7 @@ public struct ReportFollower: ~Copyable {
         let deadline = timeout.map { ContinuousClock.now + $0 }
         while true {
             if let event = try nextKnown() { return event }
-            let wake = [deadline, lasting.nextLook].compactMap { $0 }.min()
+            let wake = [deadline, nextLook].compactMap { $0 }.min()
             try wait(until: wake)
             note(try watch.changes())
             if let deadline, ContinuousClock.now >= deadline { return try nextKnown() }
@@ -92,16 +95,20 @@ public struct ReportFollower: ~Copyable {
     /// Readable when there may be an event. For callers that wait for several directories in one poll(2).
     var descriptor: Int32 { watch.descriptor }
 
-    /// When to check the ongoing stalls next. Nil if there are none.
-    var nextLook: ContinuousClock.Instant? { lasting.nextLook }
+    /// When to check the ongoing stalls, or to read something again. Nil if there is neither.
+    var nextLook: ContinuousClock.Instant? { [lasting.nextLook, catchUp.nextTry].compactMap { $0 }.min() }
 
     /// An event that is available without waiting.
     private mutating func nextKnown() throws(ReportError) -> Event? {
+        if catchUp.retryIfDue() { readAll(isRepeated: true) }
         while let step = catchUp.next() {
             switch step {
             case .deliver(let event): return event
             case .read(let name): if let event = try read(name) { return event }
             case .find(let name): if let event = try read(name, writtenAfter: start) { return event }
+            case .retry(let name, let mayBeOld):
+                let event = try read(name, writtenAfter: mayBeOld ? start : nil, isRepeated: true)
+                if let event { return event }
             }
         }
         return lasting.next(reader.documents.seenAgain)
@@ -109,9 +116,13 @@ public struct ReportFollower: ~Copyable {
 
     /// Nil if this version of the file was already returned, if the file is gone, or if it was written before `start` and never
     /// returned.
-    private mutating func read(_ name: ReportFileName, writtenAfter start: Timestamp? = nil) throws(ReportError)
-        -> Event?
-    {
+    ///
+    /// - Parameter isRepeated: It failed before, and that was returned.
+    private mutating func read(
+        _ name: ReportFileName,
+        writtenAfter start: Timestamp? = nil,
+        isRepeated: Bool = false
+    ) throws(ReportError) -> Event? {
         do throws(ReportError) {
             let directory = try OpenDirectory(path: reader.path)
             guard let status = directory.status(of: name.description) else { return nil }
@@ -126,6 +137,9 @@ public struct ReportFollower: ~Copyable {
             }
         } catch let error where [.missingFile, .missingDirectory].contains(error.code) {
             return nil
+        } catch let error where error.code == .io {
+            catchUp.postpone(name, mayBeOld: start != nil)
+            return isRepeated ? nil : .failure(error)
         } catch {
             return .failure(error)
         }
@@ -136,17 +150,26 @@ public struct ReportFollower: ~Copyable {
             switch change {
             case .appeared:
                 catchUp.deliver(.directoryAppeared)
-                catchUp.readAll(names())
+                readAll()
             case .gone: catchUp.deliver(.directoryGone)
             case .written(let text): if let name = ReportFileName(text) { catchUp.read([name]) }
             case .removed(let text): if let name = ReportFileName(text) { catchUp.forget(name) }
-            case .lost: catchUp.readAll(names())
+            case .lost: readAll()
             }
         }
     }
 
-    /// Empty if the directory was removed in the meantime; there is a separate event for that.
-    private func names() -> [ReportFileName] { (try? reader.names()) ?? [] }
+    private mutating func readAll(isRepeated: Bool = false) {
+        do throws(ReportError) {
+            catchUp.readAll(try reader.names())
+        } catch let error where error.code == .io {
+            catchUp.postponeListing()
+            if !isRepeated { catchUp.deliver(.failure(error)) }
+        } catch {
+            // The directory was removed in the meantime; there is a separate event for that.
+            catchUp.readAll([])
+        }
+    }
 
     /// Returns when there may be an event, at `wake`, or earlier, which is harmless.
     private func wait(until wake: ContinuousClock.Instant?) throws(ReportError) {

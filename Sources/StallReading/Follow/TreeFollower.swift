@@ -8,7 +8,7 @@ package import StallReports
 package struct TreeFollower: ~Copyable {
     package indirect enum Event: Sendable {
         case event(ReportFollower.Event, directory: String)
-        /// A directory that cannot be followed or searched. Each is reported once.
+        /// A directory that cannot be followed or searched. Each is reported once, and tried again if that may pass.
         case failure(ReportError)
     }
 
@@ -20,6 +20,8 @@ package struct TreeFollower: ~Copyable {
     private var failures: [ReportError] = []
     /// Directories that are followed already, or cannot be followed.
     private var tried: Set<String> = []
+    /// Directories of which a failure was reported.
+    private var reported: Set<String> = []
     private var nextLook = ContinuousClock.now
     /// The follower that is asked first, and how many consecutive events came from it.
     private var position = 0
@@ -86,25 +88,22 @@ package struct TreeFollower: ~Copyable {
         let began = ContinuousClock.now
         for path in given {
             let tree = ReportTree(path)
-            for directory in tree.directories where isNew(directory) {
+            for directory in tree.directories {
+                let names: Set = [directory, ReportTree.resolved(directory)]
+                guard tried.isDisjoint(with: names) else { continue }
+                tried.formUnion(names)
                 do throws(ReportError) {
                     followers.append(try Follower(directory, includesPast: includesPast))
                 } catch {
-                    failures.append(error)
+                    // No descriptor is left, or the disk has failed: the next search tries again.
+                    if error.code == .io { tried.subtract(names) }
+                    if reported.insert(directory).inserted { failures.append(error) }
                 }
             }
-            failures += tree.failures.filter { $0.path.map { tried.insert($0).inserted } ?? true }
+            failures += tree.failures.filter { $0.path.map { reported.insert($0).inserted } ?? true }
         }
         let end = ContinuousClock.now
         nextLook = end + max(Self.lookInterval.least, (end - began) * Self.lookInterval.looks)
-    }
-
-    /// Whether the directory has not been tried under any name. From now on it has. A directory that does not exist yet has only the name
-    /// that was given.
-    private mutating func isNew(_ directory: String) -> Bool {
-        let names: Set = [directory, ReportTree.resolved(directory)]
-        defer { tried.formUnion(names) }
-        return tried.isDisjoint(with: names)
     }
 
     /// Returns when there may be an event, at the deadline, when a search is due, or earlier, which is harmless.

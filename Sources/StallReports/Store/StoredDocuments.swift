@@ -120,9 +120,13 @@ extension StoredDocuments {
     /// process has closed it, as its file shows.
     package func seenAgain(_ report: StallReport) -> StallReport? {
         guard let directory = try? OpenDirectory(path: path) else { return report.closed(by: liveness) ?? report }
-        let name = ReportFileName(.stall, report.id)
-        guard let now: StallReport = try? parse(name, in: directory), now.state == .ongoing else { return nil }
-        return upToDate(now, in: directory).document
+        do throws(ReportError) {
+            let now: StallReport = try parse(ReportFileName(.stall, report.id), in: directory)
+            return now.state == .ongoing ? upToDate(now, in: directory).document : nil
+        } catch {
+            // What may pass says nothing about the stall: it is looked at again.
+            return error.code == .io ? report : nil
+        }
     }
 
     /// Stalls that processes had recorded before they died, and that have no report in the directory.
