@@ -45,7 +45,7 @@ extension StallMonitor {
         /// Whether to find out who holds a lock that a stalled thread waits for, and where the owner is. Takes the watchdog a few
         /// milliseconds for such a stall; the owner's stack is taken like the stalled thread's.
         public var followsLocks: Bool
-        /// False: `start` does nothing, and costs nothing.
+        /// False: `start` does nothing, and costs nothing; only probes are answered if ``health`` is set.
         public var enabled: Bool
         /// Whether present stalls are kept in a file that outlives the process (`live-….bin` in the directory), up to the last
         /// look.
@@ -200,9 +200,10 @@ extension StallMonitor.Configuration {
     /// A port on which the monitor answers `GET /health` for the liveness probe of a supervisor. It is answered on a separate
     /// thread that does not stall with a loop.
     ///
-    /// The status is 200, or 503 once a stall has lasted for `failsAfter`. The body is a line of JSON: `state` is `healthy`,
-    /// `degraded` or `stalled` as in ``StallMonitor/Health``, `stalls` lists the ongoing stalls with their lengths, and
-    /// `problems` what the monitor cannot do. Everybody who can reach the port gets this answer.
+    /// The status is 200, also while the monitor is paused or switched off, or 503 once a stall has lasted for `failsAfter`. The
+    /// body is a line of JSON: `state` is `healthy`, `degraded` or `stalled` as in ``StallMonitor/Health``, `stalls` lists the
+    /// ongoing stalls with their lengths, and `problems` what the monitor cannot do. Everybody who can reach the port gets this
+    /// answer.
     public struct HealthOptions: Hashable, Sendable {
         /// 0 to 65535. 0: a free port, which ``StallMonitor/healthPort`` returns.
         public var port: Int

@@ -38,7 +38,7 @@ extension StallMonitor {
 
     /// Stops looking at every loop, until ``resume()``. Ongoing stalls are closed as `abandoned`. While everything is paused the
     /// watchdog does not wake. Any thread; returns at once. A second pause has no further effect. The run record lists each
-    /// pause, and its time does not count as watched.
+    /// pause, and its time does not count as watched. ``health`` is `degraded` meanwhile.
     public func pause() {
         engine?.watchdog.give(.pause(nil, .now))
     }

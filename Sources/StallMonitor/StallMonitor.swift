@@ -54,8 +54,8 @@ public final class StallMonitor: Sendable {
     /// - Parameters:
     ///   - configuration: The defaults suit a server.
     ///   - selection: What to watch; by default the main loop, which also runs the main queue and the main actor.
-    ///   - onEvent: Called on the reporter's thread for each stall that begins, grows and ends, and for each fault. Only the
-    ///     fault that no thread could be started is reported on the calling thread.
+    ///   - onEvent: Called on the reporter's thread for each stall that begins, grows and ends, and for each fault. Without a reporter,
+    ///     because no thread could be started or the monitor is switched off, a fault is reported on the calling thread.
     @discardableResult
     public static func start(
         _ configuration: Configuration = Configuration(),
@@ -66,6 +66,7 @@ public final class StallMonitor: Sendable {
         let feed = EventFeed(onEvent ?? StandardError.log)
         let monitor = StallMonitor(configuration, feed)
         guard configuration.enabled else {
+            monitor.openEndpoint { Health(StallMonitorError(.switchedOff)) }
             feed.finish()
             return monitor
         }
@@ -75,10 +76,12 @@ public final class StallMonitor: Sendable {
             monitor.report(rangeErrors, engine)
             monitor.lifecycle.withLock { $0 = .running(engine, watches: 0) }
             monitor.watch(selection)
-            if let health = configuration.health { monitor.openEndpoint(health, engine) }
+            // This must not refer to the monitor itself: a server may keep no reference to it.
+            monitor.openEndpoint { Health(engine, feed) }
         } catch {
             monitor.lifecycle.withLock { $0 = .disarmed(error) }
             feed.send(.fault(error))
+            monitor.openEndpoint { Health(error) }
             feed.finish()
         }
         return monitor
@@ -110,31 +113,38 @@ public final class StallMonitor: Sendable {
     public func stop() {
         guard generation.isCurrent else { return index.leaveAll() }
         endSearches()
-        let engine: Engine? = lifecycle.withLock { lifecycle in
-            guard case .running(let engine, _) = lifecycle else { return nil }
-            lifecycle = .stopped
-            engine.watchdog.give(.stop)
-            return engine
+        let former: Lifecycle = lifecycle.withLock { lifecycle in
+            let former = lifecycle
+            if case .running(let engine, _) = former {
+                lifecycle = .stopped
+                engine.watchdog.give(.stop)
+            }
+            return former
         }
+        switch former {
         // The first call is going to send the last events.
-        guard let engine else { return }
-        engine.end(by: .now + .seconds(5))
-        let figures = engine.figures(isOver: true)
-        ended.withLock { $0 = figures }
-        endpoint.withLock { $0.take() }?.end(by: .now + .seconds(1))
-        feed.finish()
+        case .stopped: return
+        case .idle, .disarmed: endEndpoint()
+        case .running(let engine, _):
+            engine.end(by: .now + .seconds(5))
+            let figures = engine.figures(isOver: true)
+            ended.withLock { $0 = figures }
+            endEndpoint()
+            feed.finish()
+        }
     }
 
-    /// Answers probes from now on. If that is not possible, the monitor still watches.
-    private func openEndpoint(_ options: Configuration.HealthOptions, _ engine: Engine) {
+    private func endEndpoint() { endpoint.withLock { $0.take() }?.end(by: .now + .seconds(1)) }
+
+    /// Answers probes from now on, if so configured: also while nothing is watched, because a supervisor whose probes are not answered
+    /// restarts the server. If that is not possible, the monitor still watches.
+    private func openEndpoint(_ health: @escaping @Sendable () -> Health) {
+        guard let options = configuration.health else { return }
         do throws(StallMonitorError) {
-            // This must not refer to the monitor itself: a server may keep no reference to it.
-            let opened = try HealthEndpoint(options) { [feed] in
-                HealthAnswer(Health(engine, feed), failsAfter: options.failsAfter)
-            }
+            let opened = try HealthEndpoint(options) { HealthAnswer(health(), failsAfter: options.failsAfter) }
             endpoint.withLock { $0 = opened }
         } catch {
-            engine.notices.add(.fault(error))
+            if let engine { engine.notices.add(.fault(error)) } else { feed.send(.fault(error)) }
         }
     }
 

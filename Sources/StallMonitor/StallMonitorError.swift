@@ -77,6 +77,16 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
             "health_endpoint_unavailable",
             "Health probes are not answered."
         )
+        /// All watches are paused, or some are: no stall of their loops is noticed.
+        public static let paused = Code(
+            "paused",
+            "Stalls are not noticed while their watch is paused; resume() ends that."
+        )
+        /// The configuration has `enabled` false: the monitor watches nothing.
+        public static let switchedOff = Code(
+            "switched_off",
+            "The stall monitor is switched off by its configuration. To watch, set enabled, and start the server again."
+        )
         /// The monitor is stopped.
         public static let stopped = Code("stopped", "The stall monitor is stopped. Start a new one.")
     }

@@ -107,7 +107,7 @@ struct ConfigurationDraft: Sendable {
 extension ConfigurationOption {
     /// Every key, in the order of the shipped file.
     static let all: [ConfigurationOption] = [
-        .bool("enabled", \.whole.enabled, "false: the monitor does nothing at all"),
+        .bool("enabled", \.whole.enabled, "false: the monitor does nothing but answer health probes"),
         .text("directory", \.whole.directory, "the directory for reports", "`./stall-reports`"),
         .text("logLevel", \.logLevel, "level of the log lines about stalls, of `StallMonitorService(config:)`", "info"),
         .duration("tickMilliseconds", \.whole.rule.tick, 1...60_000, "how often a busy loop is sampled"),

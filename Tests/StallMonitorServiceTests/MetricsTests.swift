@@ -142,6 +142,6 @@ struct MetricsTests {
         let monitor = StallMonitor.start(.init(enabled: false))
         StallMetrics(factory: backend).update(from: monitor)
         #expect(backend.meters(label: "stall.ongoing.count").flatMap(\.values) == [0] && backend.counters.isEmpty)
-        #expect(monitor.health.state == .degraded && monitor.health.problems.map(\.code) == [.stopped])
+        #expect(monitor.health.state == .degraded && monitor.health.problems.map(\.code) == [.switchedOff])
     }
 }

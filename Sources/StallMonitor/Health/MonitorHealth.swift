@@ -10,7 +10,8 @@ extension StallMonitor {
         public enum State: String, Hashable, Sendable {
             /// No watched loop is stalled.
             case healthy
-            /// No stall is known, but the monitor cannot do all of its work (``Health/problems``) or does not run.
+            /// No stall is known, but the monitor cannot do all of its work, is paused or does not run (``Health/problems``). That is no
+            /// reason to restart the server.
             case degraded
             /// A loop is stalled.
             case stalled
@@ -19,7 +20,7 @@ extension StallMonitor {
         /// Ongoing stalls, longest first. Includes those that are only counted and not reported. A long job of a task pool does
         /// not count: the other workers serve the other jobs.
         public var stalls: [Stall]
-        /// What the monitor cannot do.
+        /// What the monitor cannot do, or does not do because it is paused, switched off or stopped.
         public var problems: [StallMonitorError]
 
         /// `stalled` if there is a stall, even if there are also problems.
@@ -40,7 +41,8 @@ extension StallMonitor {
     /// does not run a watched loop: an answer computed on the main loop cannot say that the main loop is stalled.
     public var health: Health {
         guard isRunning, let engine else {
-            return Health(stalls: [], problems: [disarmed ?? StallMonitorError(.stopped)])
+            let wasSwitchedOff = lifecycle.withLock { if case .idle = $0 { true } else { false } }
+            return Health(disarmed ?? StallMonitorError(wasSwitchedOff ? .switchedOff : .stopped))
         }
         return Health(engine, feed)
     }
@@ -80,16 +82,25 @@ extension StallMonitor {
 extension StallMonitor.Health {
     /// The counts of a running monitor.
     init(_ engine: Engine, _ feed: EventFeed) {
-        self.init(
-            stalls: engine.ledger.snapshot.stalls(at: .now),
-            problems: feed.faults.sorted { $0.code.name < $1.code.name }
-        )
+        let counts = engine.ledger.snapshot
+        let problems = feed.faults + [counts.pause].compactMap(\.self)
+        self.init(stalls: counts.stalls(at: .now), problems: problems.sorted { $0.code.name < $1.code.name })
     }
+
+    /// The health of a monitor that does not run.
+    init(_ reason: StallMonitorError) { self.init(stalls: [], problems: [reason]) }
 }
 
 extension WatchdogLedger.Counts {
     /// How long after a look was due a stall is assumed to last.
     private static let patience = Duration.seconds(1)
+
+    /// The watches that are paused; nil if there are none.
+    var pause: StallMonitorError? {
+        let all = watches.values.filter { !$0.name.isOfJobs }
+        let paused = all.count { $0.pausedSince != nil }
+        return paused > 0 ? StallMonitorError(.paused, "\(paused) of \(all.count) are paused.") : nil
+    }
 
     /// The ongoing stalls, longest first. A process that was stopped when a look was due has not been stalled all the time since, and its probe
     /// may be answered before the watchdog looks again.

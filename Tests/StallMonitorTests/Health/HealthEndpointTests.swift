@@ -121,6 +121,33 @@ struct HealthEndpointTests {
         }
     }
 
+    @Test("a monitor that is paused, stopped or switched off is not healthy; its probes succeed")
+    func notWatching() throws {
+        let worker = StallingLoop()
+        defer { worker.end() }
+        let paused = monitor(watching: [worker])
+        func isPaused() -> Bool { paused.health.problems.contains { $0.code == .paused } }
+        paused.pause()
+        // The watchdog pauses a moment later.
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while !isPaused(), MonotonicInstant.now < deadline { sched_yield() }
+        #expect(isPaused() && paused.health.state == .degraded)
+        let probed = try answer(on: try #require(paused.healthPort))
+        #expect(probed.hasPrefix("HTTP/1.1 200 ") && probed.contains("1 of 1 are paused"), "\(probed)")
+        paused.resume()
+        while isPaused(), MonotonicInstant.now < deadline { sched_yield() }
+        #expect(!isPaused())
+        paused.stop()
+        #expect(paused.health.problems.map(\.code) == [.stopped])
+
+        let off = StallMonitor.start(.init(health: .init(port: 0), enabled: false))
+        #expect(!off.isRunning && off.health.problems.map(\.code) == [.switchedOff])
+        let answered = try answer(on: try #require(off.healthPort))
+        #expect(answered.hasPrefix("HTTP/1.1 200 ") && answered.contains(#""state":"degraded""#), "\(answered)")
+        off.stop()
+        #expect(off.healthPort == nil)
+    }
+
     /// At an address that only this test uses: at another one, any process of this machine may get the port meanwhile.
     @Test("a stopped monitor has closed its port, and another can open it")
     func stopped() throws {
