@@ -33,7 +33,10 @@ package final class TargetProcess {
         process.standardOutput = output
         process.standardInput = input
         try process.run()
-        announced = Self.line(of: output.fileHandleForReading).split(separator: " ").dropFirst().joined()
+        let (file, identifier) = (output.fileHandleForReading, process.processIdentifier)
+        announced = Self.withinThreeMinutes(identifier) {
+            Self.line(of: file).split(separator: " ").dropFirst().joined()
+        }
         // It announces itself when its other threads rest, just before its first one does.
         if arguments.contains("threads") { while !isInCall, process.isRunning { usleep(1000) } }
     }
@@ -51,16 +54,22 @@ package final class TargetProcess {
         return rest()
     }
 
-    /// Waits for its end without requesting it. A process that goes on for three minutes is killed: its test fails instead of
-    /// waiting without end.
+    /// Waits for its end without requesting it.
     package func rest() -> String {
-        let identifier = process.processIdentifier
-        let end = DispatchWorkItem { kill(identifier, SIGKILL) }
+        Self.withinThreeMinutes(process.processIdentifier) {
+            let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+            process.waitUntilExit()
+            return text.trimmingCharacters(in: .newlines)
+        }
+    }
+
+    /// Waits for output of a process. If that takes three minutes, the process is killed: its test fails instead of waiting without
+    /// end.
+    private static func withinThreeMinutes(_ process: Int32, _ wait: () -> String) -> String {
+        let end = DispatchWorkItem { kill(process, SIGKILL) }
         DispatchQueue.global().asyncAfter(deadline: .now() + .seconds(180), execute: end)
         defer { end.cancel() }
-        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        return text.trimmingCharacters(in: .newlines)
+        return wait()
     }
 
     /// The kernel's letter: `R`, `S`, `T`, `t` … Nil if it has ended.
