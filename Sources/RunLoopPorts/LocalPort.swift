@@ -106,9 +106,9 @@ extension LocalPort {
     fileprivate func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
         guard isValid else { throw RunLoopError(.portInvalid) }
         // That of a mode that became common: it had no caller who could be told.
-        _ = receiver.takeFailure()
+        _ = receiver.takeFailure(on: loop, mode)
         try loop.attach(source: anchor, to: mode)
-        if let failure = receiver.takeFailure() {
+        if let failure = receiver.takeFailure(on: loop, mode) {
             loop.remove(anchor, from: mode)
             throw failure
         }

@@ -23,6 +23,8 @@ final class PortReceiver: Sendable {
         let mode: EventRunLoop.Mode
         /// Adds the listening source to the mode again after a pause.
         var retry: EventTimer?
+        /// Why not all sources could be added. It is returned to the caller.
+        fileprivate var failure: RunLoopError?
     }
 
     struct Watched: Sendable {
@@ -40,12 +42,12 @@ final class PortReceiver: Sendable {
         /// Nil once closed.
         fileprivate(set) var callbacks: Callbacks?
         var presences: [Presence] = []
+        /// It retains this object.
+        fileprivate weak var anchor: EventSource?
         fileprivate var listener: Listener?
         fileprivate var listening: DescriptorSource?
         /// Keyed by descriptor. Each keeps its socket open, so that the number is not reused.
         var watched: [Int32: Watched] = [:]
-        /// Why the port could not be added. It is returned to the caller.
-        fileprivate var failure: RunLoopError?
         var isDelivering = false
         /// Connections that had a message while the handler was busy: removed from all modes until it is done.
         var passedOver: [Int32] = []
@@ -67,10 +69,12 @@ final class PortReceiver: Sendable {
     deinit { shutDown() }
 
     func makeAnchor() -> EventSource {
-        EventSource(
-            onSchedule: { loop, mode in self.enter(Presence(loop: loop, mode: mode)) },
-            onCancel: { loop, mode in self.leave(Presence(loop: loop, mode: mode)) }
+        let anchor = EventSource(
+            onSchedule: { loop, mode in self.followAnchor(on: loop, mode) },
+            onCancel: { loop, mode in self.followAnchor(on: loop, mode) }
         ) { _ in }
+        state.withLock { $0.anchor = anchor }
+        return anchor
     }
 
     /// Closes all connections and releases the name; notifies the holder, the first time only (R55), and frees the callbacks.
@@ -98,35 +102,52 @@ final class PortReceiver: Sendable {
 // MARK: - Added to and removed from modes
 
 extension PortReceiver {
-    private func enter(_ presence: Presence) {
+    /// Called after the anchor was added to a mode or removed from it. If several threads do that, these calls come in any order, so each
+    /// looks where the anchor is by now.
+    private func followAnchor(on loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
         state.withLock { state in
-            guard state.callbacks != nil else { return }
-            state.presences.append(presence)
-            state.tell(place)
-            do throws(RunLoopError) {
-                if let listening = state.listening { try presence.loop.add(listening, to: presence.mode) }
-                for (descriptor, watched) in state.watched where !state.passedOver.contains(descriptor) {
-                    try presence.loop.add(watched.source, to: presence.mode)
-                }
-            } catch {
-                state.failure = error
-            }
+            guard state.callbacks != nil, let anchor = state.anchor else { return }
+            guard loop.contains(anchor, in: mode) else { return state.leave(loop, mode, place) }
+            if state.index(of: loop, mode) == nil { state.enter(loop, mode, place) }
         }
     }
 
-    private func leave(_ presence: Presence) {
+    /// Why the latest addition to a mode failed; for the common mode, to one of the loop's modes.
+    func takeFailure(on loop: EventRunLoop, _ mode: EventRunLoop.Mode) -> RunLoopError? {
         state.withLock { state in
-            if let index = state.index(of: presence.loop, presence.mode) {
-                state.presences.remove(at: index).retry?.invalidate()
-                state.tell(place)
+            var failure: RunLoopError?
+            for index in state.presences.indices where state.presences[index].loop === loop {
+                guard mode == .common || state.presences[index].mode == mode else { continue }
+                failure = state.presences[index].failure.take() ?? failure
             }
-            if let listening = state.listening { presence.loop.remove(listening, from: presence.mode) }
-            for watched in state.watched.values { presence.loop.remove(watched.source, from: presence.mode) }
+            return failure
         }
     }
+}
 
-    /// Why the latest addition to a mode failed.
-    func takeFailure() -> RunLoopError? { state.withLock { $0.failure.take() } }
+extension PortReceiver.State {
+    fileprivate mutating func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode, _ place: PortPlace) {
+        var presence = PortReceiver.Presence(loop: loop, mode: mode)
+        do throws(RunLoopError) {
+            if let listening { try loop.add(listening, to: mode) }
+            for (descriptor, connection) in watched where !passedOver.contains(descriptor) {
+                try loop.add(connection.source, to: mode)
+            }
+        } catch {
+            presence.failure = error
+        }
+        presences.append(presence)
+        tell(place)
+    }
+
+    fileprivate mutating func leave(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode, _ place: PortPlace) {
+        if let index = self.index(of: loop, mode) {
+            presences.remove(at: index).retry?.invalidate()
+            tell(place)
+        }
+        if let listening { loop.remove(listening, from: mode) }
+        for connection in watched.values { loop.remove(connection.source, from: mode) }
+    }
 }
 
 // MARK: - Connections that begin and end

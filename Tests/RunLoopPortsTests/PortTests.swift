@@ -73,6 +73,37 @@ struct PortTests {
         #expect(texts == ["first", "second"])
     }
 
+    @Test("R54: a port that one thread adds while another removes it is then wholly in the mode, or wholly out of it")
+    func addedWhileRemoved() async throws {
+        let left = try await onLoop { loop in
+            let (rounds, mode) = (5_000, "raced" as EventRunLoop.Mode)
+            let port = LocalPort { _ in }
+            let remote = try RemotePort(to: port)
+            let (begun, ended, left) = (Counter(), Counter(), Counter())
+            let remover = TestThread {
+                for round in 1...rounds {
+                    while begun.value < round { sched_yield() }
+                    // At another moment of the addition each time.
+                    for _ in 0..<round % 200 { _ = begun.value }
+                    loop.remove(port, from: mode)
+                    ended.increment()
+                }
+            }
+            for round in 1...rounds {
+                begun.increment()
+                if (try? loop.add(port, to: mode)) == nil { left.increment() }
+                while ended.value < round { sched_yield() }
+                if !loop.contains(port, in: mode), loop.run(mode: mode, for: .zero) != .finished { left.increment() }
+                loop.remove(port, from: mode)
+            }
+            remover.join()
+            withExtendedLifetime(remote) {}
+            port.invalidate()
+            return left.value
+        }
+        #expect(left == 0)
+    }
+
     @Test("R54: a port delivers only in its modes, one message a turn, and counts as a handled source")
     func modesAndTurns() async throws {
         try await onLoop { loop in

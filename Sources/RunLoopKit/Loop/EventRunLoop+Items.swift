@@ -157,6 +157,7 @@ extension EventRunLoop {
     func forgetCommon(_ item: some LoopItem) { table.withLock { _ = $0.forget(item) } }
 
     private func hasAttached(_ item: some LoopItem, in mode: Mode) -> Bool {
+        if isOfParent { return false }
         let target: LoopMode? = table.withLock { table in
             if mode == .common { return table.isCommonItem(item) ? table.commonModes.first : nil }
             return table.existing(mode)
