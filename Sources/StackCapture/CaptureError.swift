@@ -78,10 +78,10 @@ extension CaptureError.Code {
         "signal_in_use",
         "something else handles the capture signal: choose another signal"
     )
-    /// The process is a fork of the process that made the capturer.
+    /// The process is a fork of the process that made the capturer or sampler.
     public static let forked = Self(
         "forked",
-        "the capturer belongs to the process that was forked: make a new one in this process"
+        "it belongs to the process that was forked: make a new capturer or sampler in this process"
     )
     /// The time limit for all threads passed before this one's turn.
     public static let notReached = Self(

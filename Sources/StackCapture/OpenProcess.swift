@@ -5,6 +5,7 @@ import Glibc
 @safe struct OpenProcess: ~Copyable {
     private let handle: OpaquePointer
     private let processID: Int32
+    private let owner = getpid()
 
     init(processID: Int32, readsThroughFile: Bool) throws(CaptureError) {
         let obstacle = ProcessObstacle(processID: processID)
@@ -19,7 +20,8 @@ import Glibc
     }
 
     deinit {
-        unsafe stackcap_process_close(handle)
+        // A forked child does not have the thread that this ends, and may have its lock held forever.
+        if getpid() == owner { unsafe stackcap_process_close(handle) }
     }
 
     func threads() throws(CaptureError) -> [ProcessThread] {

@@ -1,4 +1,5 @@
 import CStackCapture
+import Glibc
 import Synchronization
 
 /// Captures the stacks of any other process's threads: monitored or not, Swift or not, with nothing installed in it.
@@ -9,12 +10,16 @@ import Synchronization
 ///
 /// Do not use it in a process in which a thread waits for any child (`waitpid(-1)`): that call may consume the notification of
 /// a stop.
+///
+/// A forked child makes its own sampler; this one does nothing there.
 public final class ProcessSampler: Sendable {
     /// The process number that the sampler was made for.
     public let processID: Int32
     /// Serialises captures: there is one buffer.
     private let process: Mutex<OpenProcess>
     private let deadline: Duration
+    /// A forked child inherits the lock in its state at the fork, and no thread would release it there.
+    private let owner = getpid()
 
     /// Opens the process's files. The process is not affected.
     ///
@@ -38,19 +43,21 @@ public final class ProcessSampler: Sendable {
     ///
     /// - Throws: `noSuchProcess` if the process has ended.
     public func threads() throws(CaptureError) -> [ProcessThread] {
-        try process.withLock { process throws(CaptureError) in try process.threads() }
+        guard getpid() == owner else { throw CaptureError(.forked) }
+        return try process.withLock { process throws(CaptureError) in try process.threads() }
     }
 
     /// Captures the stack of one thread. Any thread may call; callers are served one at a time, the others wait.
     ///
     /// - Parameter threadID: The kernel's thread id; the process's first thread has the process's own number.
     public func capture(threadID: Int32) -> Result<CapturedStack, CaptureError> {
-        process.withLock { $0.capture(threadID, within: deadline) }
+        capture(threadID: threadID, within: deadline)
     }
 
     /// The same, with a deadline of its own.
     package func capture(threadID: Int32, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
-        process.withLock { $0.capture(threadID, within: deadline) }
+        guard getpid() == owner else { return .failure(CaptureError(.forked)) }
+        return process.withLock { $0.capture(threadID, within: deadline) }
     }
 
     /// Captures the stacks of all threads, one after the other: each shows another moment.
@@ -65,7 +72,8 @@ public final class ProcessSampler: Sendable {
     ///
     /// - Parameter goesOn: Called before each thread; the remaining threads are skipped once it returns false.
     package func captureAll(while goesOn: @Sendable () -> Bool) throws(CaptureError) -> [ThreadCapture] {
-        try process.withLock { process throws(CaptureError) in
+        guard getpid() == owner else { throw CaptureError(.forked) }
+        return try process.withLock { process throws(CaptureError) in
             try process.threads().compactMap { thread in
                 guard goesOn() else { return nil }
                 let result = process.capture(thread.threadID, within: deadline)
@@ -77,18 +85,21 @@ public final class ProcessSampler: Sendable {
 
     /// Samples where a thread of the process is. The target is not affected. Nil if there is no such thread.
     package func sighting(ofThread threadID: Int32) -> ThreadSighting? {
-        process.withLock { $0.sighting(ofThread: threadID) }
+        guard getpid() == owner else { return nil }
+        return process.withLock { $0.sighting(ofThread: threadID) }
     }
 
     /// The number of programs that the process has run since the sampler was made, including the first: after an execve(2) the
-    /// same address means something else.
+    /// same address means something else. 0 in a forked child.
     public var programsRun: UInt64 {
-        process.withLock { $0.programsRun }
+        guard getpid() == owner else { return 0 }
+        return process.withLock { $0.programsRun }
     }
 
-    /// The effects of the captures on the target so far.
+    /// The effects of the captures on the target so far. None in a forked child.
     public var cost: SamplingCost {
-        process.withLock { $0.cost }
+        guard getpid() == owner else { return .zero }
+        return process.withLock { $0.cost }
     }
 }
 
@@ -123,6 +134,15 @@ public struct SamplingCost: Sendable, Hashable {
     public var callsRestarted: UInt64
     /// Stops that did not happen within the deadline and were given up.
     public var stopsGivenUp: UInt64
+
+    static let zero = SamplingCost(
+        stops: 0,
+        heldNanoseconds: 0,
+        longestHeldNanoseconds: 0,
+        waitedNanoseconds: 0,
+        callsRestarted: 0,
+        stopsGivenUp: 0
+    )
 
     /// Creates a cost from these figures.
     public init(

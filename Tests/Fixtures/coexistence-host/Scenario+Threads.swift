@@ -140,6 +140,27 @@ extension Scenario {
                 trial.expect(status == 0, "in the child: status \(status)")
             }
         },
+        Scenario("fork-beside-sampler") { trial in
+            var sleeper = pid_t()
+            var arguments: [UnsafeMutablePointer<CChar>?] = unsafe [strdup("sleep"), strdup("600"), nil]
+            guard unsafe posix_spawn(&sleeper, "/bin/sleep", nil, nil, &arguments, environ) == 0 else {
+                return trial.expect(false, "no process to sample")
+            }
+            defer { kill(sleeper, SIGKILL) }
+            let sampler = try ProcessSampler(processID: sleeper)
+            Forks.sampler.withLock { $0 = sampler }
+            let number = sleeper
+            // As above.
+            _ = (sampler.capture(threadID: number), try sampler.threads(), sampler.cost, sampler.programsRun)
+            // Its lock is nearly always held.
+            Background.forever { _ = sampler.capture(threadID: number) }
+            for _ in 0..<50 {
+                let status = unsafe coexist_in_child({ _ in Forks.checkChildsSampler() }, nil)
+                trial.expect(status == 0, "in the child: status \(status)")
+                if status != 0 { break }
+            }
+            trial.expect((try? sampler.threads())?.count == 1, "the sampler no longer works")
+        },
         Scenario("late-signals") { trial in
             // They share one processor: many handlers run after their
             // request was withdrawn, or after the capturer made another one.
@@ -158,9 +179,25 @@ extension Scenario {
     ]
 }
 
-/// Checks the parent's capturer in a fork's child.
+/// Checks the parent's capturer, or its sampler, in a fork's child.
 enum Forks {
     static let capturer = Mutex<StackCapturer?>(nil)
+    static let sampler = Mutex<ProcessSampler?>(nil)
+
+    /// Called in the child. Returns 0 on success.
+    static func checkChildsSampler() -> Int32 {
+        guard let inherited = sampler.withLock({ $0.take() }) else { return 1 }
+        guard case .failure(let error) = inherited.capture(threadID: inherited.processID), error.code == .forked else {
+            return 2
+        }
+        do throws(CaptureError) {
+            _ = try inherited.threads()
+            return 3
+        } catch {
+            guard error.code == .forked else { return 4 }
+        }
+        return inherited.cost.stops == 0 && inherited.programsRun == 0 ? 0 : 5
+    }
 
     /// Called in the child. Returns 0 on success.
     static func checkChild() -> Int32 {
