@@ -2,11 +2,13 @@ import CLoopHooks
 import Locking
 import RunLoopKit
 import StallMonitor
+import Synchronization
 
 /// Swift's own task pools. There is one pool of workers for each priority, with as many workers as processors. One pool can be starved while
 /// the others work.
 ///
-/// One per process. A priority's pool is announced when its first job is submitted.
+/// One per process. A priority's pool is announced when its first job is submitted. A fork's child has the pools of its parent, but not the
+/// listeners.
 final class TaskPools: LoopDiscovery {
     static let shared = TaskPools()
 
@@ -15,7 +17,15 @@ final class TaskPools: LoopDiscovery {
         var listeners = LoopListeners()
     }
 
-    private let state = ForkSafeMutex(State())
+    private final class Uses: Sendable {
+        let state: ForkSafeMutex<State>
+
+        init() { state = ForkSafeMutex(State(used: TaskPools.names.keys.filter { TaskPools.isUsed($0) })) }
+    }
+
+    private let ofProcess = PerProcess { Uses() }
+    /// A bit for each priority that has had a job, also before a fork.
+    private static let everUsed = Atomic<UInt64>(0)
     /// By `TaskPriority.rawValue`. Never freed, because the hooks keep their addresses.
     private let pools: [UInt8: TaskPoolHeartbeat]
 
@@ -34,13 +44,14 @@ final class TaskPools: LoopDiscovery {
 
     func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void {
         guard task_hooks_are_called() else { throw StallMonitorError(.taskPoolNotFound, Self.notCalled) }
-        let (number, used) = state.withLock { state in
+        let uses = ofProcess.current
+        let (number, used) = uses.state.withLock { state in
             task_hooks_arm(true)
             return (state.listeners.add(found), state.used)
         }
         for priority in used { announce(priority, to: found) }
-        return { [self] in
-            state.withLock { state in
+        return {
+            uses.state.withLock { state in
                 state.listeners.remove(number)
                 if state.listeners.isEmpty { task_hooks_arm(false) }
             }
@@ -49,11 +60,18 @@ final class TaskPools: LoopDiscovery {
 
     /// Called on the thread that submits the first job.
     private func noteUse(of priority: UInt8) {
-        let listeners = state.withLock { state in
+        Self.everUsed.bitwiseOr(1 << UInt64(priority), ordering: .relaxed)
+        let listeners = ofProcess.current.state.withLock { state -> [LoopListeners.Listener] in
+            // In a fork's child the list may have been made since the line above: whoever made it announces the pool.
+            guard !state.used.contains(priority) else { return [] }
             state.used.append(priority)
             return state.listeners.all
         }
         for listener in listeners { announce(priority, to: listener) }
+    }
+
+    private static func isUsed(_ priority: UInt8) -> Bool {
+        everUsed.load(ordering: .relaxed) & (1 << UInt64(priority)) != 0
     }
 
     private func announce(_ priority: UInt8, to listener: (LoopFinding) -> Void) {

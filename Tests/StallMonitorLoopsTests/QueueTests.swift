@@ -49,6 +49,13 @@ struct QueueTests {
         #expect(run.lines == ["parent adds 64", "child adds 64", "child 0"])
     }
 
+    @Test("A forked child gets its own value of the process, whatever the parent's threads did with theirs meanwhile")
+    func valueFork() async throws {
+        let run = try await LoopHostRun("valueFork")
+        defer { run.remove() }
+        #expect(run.lines == ["children have their own"])
+    }
+
     @Test("Foundation's main loop is found, and its stall reported")
     func foundation() async throws {
         let run = try await LoopHostRun("foundation")

@@ -77,20 +77,26 @@ package struct ForkGeneration: Hashable, Sendable {
 /// A value that exists once per process. A fork's child gets its own, because it does not have the threads that the parent's
 /// value uses.
 package final class PerProcess<Value: Sendable>: Sendable {
-    private let latest: ForkSafeMutex<(generation: ForkGeneration, value: Value)>
+    private let first: Value
+    private let generation = ForkGeneration.current
+    /// That of a fork's child. The process that made this object never takes the lock, so no child finds it held.
+    private let latest = ForkSafeMutex<(generation: ForkGeneration, value: Value)?>(nil)
     private let make: @Sendable () -> Value
 
     /// - Parameter make: Called now, and again in a fork's child on first use.
     package init(_ make: @escaping @Sendable () -> Value) {
         self.make = make
-        latest = ForkSafeMutex((.current, make()))
+        first = make()
     }
 
     /// The value of the present process. Any thread.
     package var current: Value {
-        latest.withLock { latest in
-            if !latest.generation.isCurrent { latest = (.current, make()) }
-            return latest.value
+        if generation.isCurrent { return first }
+        return latest.withLock { latest in
+            if let latest, latest.generation.isCurrent { return latest.value }
+            let value = make()
+            latest = (generation: .current, value: value)
+            return value
         }
     }
 }

@@ -51,13 +51,12 @@ package final class WorkTable: Sendable {
 
     // MARK: The table of the process
 
-    private static let first = WorkTable(keepsEnded: { WorkTable.isRead })
-    private static let ofChild = PerProcess { WorkTable(keepsEnded: { WorkTable.isRead }) }
+    private static let ofProcess = PerProcess { WorkTable(keepsEnded: { WorkTable.isRead }) }
     /// The number of running monitors. Without one nothing is recorded.
     private static let readers = Atomic(0)
 
     /// The table of this process. A fork's child has its own.
-    package static var current: WorkTable { first.generation.isCurrent ? first : ofChild.current }
+    package static var current: WorkTable { ofProcess.current }
 
     /// Whether a monitor runs that reads the table.
     package static var isRead: Bool { readers.load(ordering: .relaxed) > 0 }

@@ -25,6 +25,8 @@ enum Scene: String, CaseIterable {
     case early
     /// A fork in a process that watches the maximum number of queues.
     case queueFork
+    /// Forks beside threads that ask for a value of the process.
+    case valueFork
     /// The waits that the program calls, compared with those of the C library.
     case compare
     /// Loops, and a queue, without work.
@@ -45,6 +47,7 @@ enum Scene: String, CaseIterable {
         case .reused: playReused(directory)
         case .early: playEarly(directory)
         case .queueFork: playQueueFork()
+        case .valueFork: playValueFork()
         case .compare: playCompare(directory)
         case .idle: playIdle(directory)
         case .queues: playQueues(directory)
@@ -131,6 +134,30 @@ extension Scene {
         usleep(300_000)
         LoopHost.stop(monitor)
         loop.end()
+    }
+
+    private func playValueFork() {
+        let value = PerProcess { getpid() }
+        let started = DispatchSemaphore(value: 0)
+        for _ in 0..<2 {
+            Thread.detachNewThread {
+                // By then it has used everything once: see forkedChild().
+                for _ in 0..<1_000 { _ = value.current }
+                started.signal()
+                while true { _ = value.current }
+            }
+        }
+        for _ in 0..<2 { started.wait() }
+        for _ in 0..<100 {
+            let child = forkedChild()
+            if child == 0 {
+                alarm(30)
+                _exit(value.current == getpid() ? 0 : 1)
+            }
+            let status = waitForChild(child)
+            guard status == 0 else { return say("child \(status)") }
+        }
+        say("children have their own")
     }
 
     /// On the only thread of the child, which has a loop: it continues to turn.
