@@ -75,6 +75,26 @@ struct StopModeTests {
         #expect(results == [.timedOut, .stopped])
     }
 
+    @Test("R17, R22: a nested run that stops its own mode after its wait leaves no wake-up for the outer run")
+    func noWakeUpForOuterRun() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.add(EventTimer(at: .now) { _ in loop.stop(mode: "inner") }, to: "inner")
+            occupy(loop, "inner")
+            loop.add(
+                LoopObserver(activities: .beforeSources, repeats: false) { _, _ in
+                    trace.note("inner \(loop.run(mode: "inner", for: .seconds(60)))")
+                }
+            )
+            observe(loop, in: trace)
+            loop.run(for: .milliseconds(5))
+            return trace.all
+        }
+        // One turn, as below.
+        #expect(trace == ["entry", "timers", "inner stopped", "sources", "waiting", "woken", "exit"])
+    }
+
     @Test("R22: a stop of a mode while nothing runs leaves no wake-up behind")
     func noWakeUp() async {
         let trace = await onLoopThread { loop in

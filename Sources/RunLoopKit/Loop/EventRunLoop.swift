@@ -162,8 +162,10 @@ extension EventRunLoop {
         guard !isOfParent, heartbeat.pulse.phase != .idle else { return }
         guard let mode = table.withLock({ $0.existing(mode) }) else { return }
         mode.stopRequested.store(true, ordering: .releasing)
-        let mayWait = waitsAhead.load(ordering: .relaxed) || outerWaitsAhead.load(ordering: .relaxed)
-        if !isOnOwnThread || mayWait { wake.post() }
+        // An outer run's wait does not matter to a stop of the innermost one: a wake-up would end that wait.
+        let isInnermost = heartbeat.pulse.modeIndex == mode.index
+        let outerWaits = !isInnermost && outerWaitsAhead.load(ordering: .relaxed)
+        if !isOnOwnThread || waitsAhead.load(ordering: .relaxed) || outerWaits { wake.post() }
     }
 
     /// Ends the loop's current sleep, or, if it does not sleep, ends the next one at once. Lock-free; one system call if the
