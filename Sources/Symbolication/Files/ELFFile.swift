@@ -18,6 +18,8 @@ final class ELFFile {
     let image: FileImage
     private(set) var sections: [Section] = []
     private(set) var buildID: String?
+    /// The address ranges of code, in the file.
+    private(set) var codeRanges: [Range<UInt64>] = []
     /// The processor: `EM_X86_64` and so on.
     let machine: UInt16
 
@@ -31,6 +33,8 @@ final class ELFFile {
         machine = header.e_machine
         try loadSegments(header, allowance)
         try readSections(header, allowance)
+        codeRanges = sections.filter { $0.flags & UInt64(SHF_EXECINSTR) != 0 && $0.address > 0 }
+            .map { $0.address..<max($0.address, $0.address &+ $0.size) }
         buildID = try readBuildID(header, allowance)
     }
 
@@ -43,12 +47,6 @@ final class ELFFile {
     /// Whether it has lines or inlined functions.
     var hasDebugInformation: Bool {
         [".debug_info", ".zdebug_info"].contains { section($0).map { !$0.range.isEmpty } == true }
-    }
-
-    /// The address ranges of code, in the file.
-    var codeRanges: [Range<UInt64>] {
-        sections.filter { $0.flags & UInt64(SHF_EXECINSTR) != 0 && $0.address > 0 }
-            .map { $0.address..<max($0.address, $0.address &+ $0.size) }
     }
 
     /// libelf reads these headers itself.
