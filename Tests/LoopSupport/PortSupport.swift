@@ -87,11 +87,17 @@ package final class PortProcess: Sendable {
         kill()
     }
 
-    /// One line without its end; nil if there are no more.
+    /// One line without its end; nil if there are no more. A process that prints nothing for three minutes fails its test.
     package func readLine() -> String? {
         var line: [UInt8] = []
         var byte: UInt8 = 0
-        while unsafe read(output, &byte, 1) == 1 {
+        while true {
+            var polled = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
+            let ready = unsafe poll(&polled, 1, 180_000)
+            // A signal has ended the wait.
+            if ready < 0 { continue }
+            if ready == 0 { Issue.record("the process prints nothing") }
+            guard ready > 0, unsafe read(output, &byte, 1) == 1 else { break }
             if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
             line.append(byte)
         }
