@@ -67,5 +67,7 @@ int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void
     deferred_signals(&deferred);
     pthread_sigmask(SIG_SETMASK, NULL, &present);
     sigorset(&mask, &present, &deferred);
+    // libdispatch's threads, which run tasks, block it. A worker that inherited that could not be woken by run_loop_interrupt.
+    sigdelset(&mask, SIGURG);
     return run_loop_start_thread(thread, name, &mask, body, context);
 }

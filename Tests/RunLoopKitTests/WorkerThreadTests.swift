@@ -175,6 +175,21 @@ struct WorkerThreadTests {
         #expect(masks.worker.isDisjoint(with: open))
     }
 
+    @Test("A worker does not block SIGURG, which wakes it without descriptors, even if its starter blocks all signals")
+    func urgentSignal() async {
+        let worker = await onLoopThread { _ -> Set<Int32>? in
+            var all = sigset_t()
+            unsafe sigfillset(&all)
+            unsafe pthread_sigmask(SIG_SETMASK, &all, nil)
+            let worker = try? WorkerThread(name: "urgent")
+            let inherited = try? worker?.loop.performAndWait { blockedSignals() }
+            worker?.stop()
+            worker?.join()
+            return inherited
+        }
+        #expect(worker?.contains(SIGURG) == false)
+    }
+
     @Test("Many workers that are started, used and stopped in every way end and leave nothing behind")
     func storm() async throws {
         let held = Box<[WeakTrace]>([])

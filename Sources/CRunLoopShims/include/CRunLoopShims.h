@@ -153,8 +153,8 @@ bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
 int run_loop_start_thread(
     pthread_t *thread, const char *name, const sigset_t *mask, void (*body)(void *_Nonnull context), void *context);
 
-/// The same with a mask for threads that run the server's code: the caller's with all other signals blocked except those that a
-/// thread causes itself, SIGPROF and SIGURG.
+/// The same with a mask for threads that run the server's code: all signals are blocked except SIGURG, and those that a thread
+/// causes itself and SIGPROF as far as the caller has them open.
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 
 /// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.

@@ -7,7 +7,8 @@ import Synchronization
 /// work through its ``loop``. Any thread, including the worker itself, may call any member unless it says otherwise.
 ///
 /// It blocks signals sent to the process, so that they reach the threads that handle them. Signals that a thread causes itself,
-/// SIGPROF, and SIGURG, keep the mask of the thread that started it. (SIGURG wakes a loop whose descriptors a program has closed.)
+/// and SIGPROF, keep the mask of the thread that started it. It never blocks SIGURG, which wakes a loop whose descriptors a program
+/// has closed.
 /// Stack size and scheduling are the process's defaults; the stack is no smaller than 1 MiB.
 ///
 /// When the last reference is released, the worker is stopped without a drain, and no thread waits for it. Its own thread does
