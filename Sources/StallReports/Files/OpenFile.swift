@@ -140,3 +140,23 @@ package func readFile(_ path: String, limit: Int, isWhole: Bool = true) -> Strin
     }
     return bytes.isEmpty && !isWhole ? nil : String(decoding: bytes, as: UTF8.self)
 }
+
+/// The text of a small file of /proc, without its last line feed; nil if it cannot be read.
+package func readProcFile(_ path: String) -> String? {
+    guard let text = readSmallFile(path) else { return nil }
+    return text.hasSuffix("\n") ? String(text.dropLast()) : text
+}
+
+/// The entries of a directory of /proc whose names are numbers: processes, threads, descriptors. Nil if it cannot be read.
+package func readProcNumbers(_ path: String) -> [Int32]? {
+    (try? OpenDirectory(path: path).names())?.compactMap { Int32($0) }
+}
+
+/// The target of a link of /proc; nil if it cannot be read.
+package func readProcLink(_ path: String) -> String? {
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    let count = unsafe buffer.withUnsafeMutableBytes { bytes in
+        unsafe readlink(path, bytes.bindMemory(to: CChar.self).baseAddress!, bytes.count)
+    }
+    return count < 0 ? nil : String(decoding: buffer[..<count], as: UTF8.self)
+}

@@ -1,1 +1,1 @@
-../../../StallReports/Arithmetic/Saturating.swift
+../../../StallReports/Saturating.swift

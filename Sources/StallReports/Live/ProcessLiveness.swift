@@ -70,26 +70,6 @@ package func statFields(_ text: String) -> [Substring] {
     text.lastIndex(of: ")").map { text[text.index(after: $0)...].split(separator: " ") } ?? []
 }
 
-/// The text of a small file of /proc, without its last line feed; nil if it cannot be read.
-package func readProcFile(_ path: String) -> String? {
-    guard let text = readSmallFile(path) else { return nil }
-    return text.hasSuffix("\n") ? String(text.dropLast()) : text
-}
-
-/// The entries of a directory of /proc whose names are numbers: processes, threads, descriptors. Nil if it cannot be read.
-package func readProcNumbers(_ path: String) -> [Int32]? {
-    (try? OpenDirectory(path: path).names())?.compactMap { Int32($0) }
-}
-
-/// The target of a link of /proc; nil if it cannot be read.
-package func readProcLink(_ path: String) -> String? {
-    var buffer = [UInt8](repeating: 0, count: 4096)
-    let count = unsafe buffer.withUnsafeMutableBytes { bytes in
-        unsafe readlink(path, bytes.bindMemory(to: CChar.self).baseAddress!, bytes.count)
-    }
-    return count < 0 ? nil : String(decoding: buffer[..<count], as: UTF8.self)
-}
-
 extension ProcessIdentity {
     /// The calling process, without its build id. Any thread; some system calls. After a fork it must be called again.
     public static func current() -> ProcessIdentity { of(getpid()) }
