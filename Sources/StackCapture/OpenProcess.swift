@@ -85,67 +85,92 @@ extension CaptureError {
     }
 }
 
-/// Obtains a consistent copy of a stack in another process: samples the thread's state, copies accordingly, and samples again
-/// if it moved.
-@unsafe struct ProcessAttempt {
-    /// A process to which the caller has exclusive access.
-    let handle: OpaquePointer
-    let threadID: Int32
-    /// On the clock of `stackcap_now_ns`.
-    let deadline: UInt64
+/// Determines why a process's stacks cannot be captured from its files in `/proc`, which are more specific than an errno.
+private struct ProcessObstacle {
+    let processID: Int32
 
-    /// Samples and copies until a copy is consistent or the deadline has passed.
-    func copy() -> Result<Attempt.Copied, CaptureError> {
-        var look = stackcap_look()
-        var sleeps: UInt64?
-        repeat {
-            let outcome = unsafe stackcap_process_look(handle, threadID, &look)
-            if let error = CaptureError(outcome) { return .failure(error) }
-            if look.state != STACKCAP_STATE_RUNNING {
-                if let result = unsafe copyBlocked(look) { return result }
-                sleeps = nil
-            } else if let result = unsafe copyRunning(since: &sleeps) {
-                return result
-            }
-        } while unsafe stackcap_now_ns() < deadline
-        // Too few samples in the available time to say that it computes: this machine had no processor for us.
-        return .failure(CaptureError(look.state == STACKCAP_STATE_RUNNING ? .notStopped : .threadKeptMoving))
+    /// The reason that is known before a capture is tried. Nil if nothing prevents it so far.
+    func beforehand() -> CaptureError.Code? {
+        if processID == getpid() { return .ownProcess }
+        guard processID > 0, let status = ProcessFile("/proc/\(processID)/status") else { return withoutFiles() }
+        if status.number(of: "Tgid") != Int(processID) { return .notAProcess }
+        // A first thread that has ended is in state Z too, while other threads of the process live.
+        let isAlone = status.number(of: "Threads").map { $0 <= 1 } ?? true
+        if let state = status.words(of: "State").first, state == "Z" || state == "X", isAlone { return .zombie }
+        return isKernelThread ? .kernelProcess : nil
     }
 
-    /// A thread that a signal has stopped outside of a system call shows its registers, if we may read them, and stays stopped.
-    /// One stopped inside a call would not.
-    ///
-    /// - Returns: Nil if the thread has run in the meantime.
-    private func copyBlocked(_ look: stackcap_look) -> Result<Attempt.Copied, CaptureError>? {
-        if look.state == STACKCAP_STATE_HALTED,
-            unsafe stackcap_process_copy_halted(handle, threadID, deadline).status == STACKCAP_OK
-        {
-            return .success(Attempt.Copied(method: .stopped))
-        }
-        let outcome = unsafe withUnsafePointer(to: look) { look in
-            unsafe stackcap_process_copy_blocked(handle, threadID, look)
-        }
-        if let error = CaptureError(outcome) { return .failure(error) }
-        return outcome.status == STACKCAP_MOVED ? nil : .success(Attempt.Copied(method: .quiet, look: look))
+    /// The cause of an errno that means "not permitted".
+    func behindRefusal() -> CaptureError.Code {
+        guard let status = ProcessFile("/proc/\(processID)/status") else { return withoutFiles() }
+        if let tracer = status.number(of: "TracerPid"), tracer != 0, mayReadMemory { return .alreadyTraced }
+        // Real, effective and saved ids: ptrace(2) requires all of them to be the caller's.
+        let users = status.words(of: "Uid").prefix(3).allSatisfy { $0 == String(getuid()) }
+        let groups = status.words(of: "Gid").prefix(3).allSatisfy { $0 == String(getgid()) }
+        if !users || !groups { return .otherUser }
+        if scope > 0 { return .ptraceScope }
+        return isProtected ? .protectedProcess : .accessRefused
     }
 
-    /// Stops the thread only if it has been running for a while: a thread that runs briefly between two sleeps might be in the
-    /// next sleep when the stop arrives, and a stop ends some system calls.
-    ///
-    /// - Parameter sleeps: How often it had gone to sleep when it was first seen running.
-    /// - Returns: Nil if the thread sleeps, or may be about to.
-    private func copyRunning(since sleeps: inout UInt64?) -> Result<Attempt.Copied, CaptureError>? {
-        var now: UInt64 = 0
-        let read = unsafe stackcap_process_count_sleeps(handle, threadID, &now)
-        if let error = CaptureError(read) { return .failure(error) }
-        guard sleeps == now else {
-            sleeps = now
-            var time = timespec(tv_sec: 0, tv_nsec: 50_000)
-            unsafe nanosleep(&time, nil)
-            return nil
-        }
-        let outcome = unsafe stackcap_process_copy_stopped(handle, threadID, deadline)
-        if let error = CaptureError(outcome) { return .failure(error) }
-        return outcome.status == STACKCAP_MOVED ? nil : .success(Attempt.Copied(method: .stopped))
+    /// A process may exist without visible files: `/proc` can be mounted so that other users' processes are hidden.
+    private func withoutFiles() -> CaptureError.Code {
+        if processID > 0, kill(processID, 0) != 0, errno == EPERM { return .otherUser }
+        return .noSuchProcess
     }
+
+    private var isKernelThread: Bool {
+        let kernelThread: UInt = 0x0020_0000  // PF_KTHREAD, in the ninth field of /proc/PID/stat
+        guard let stat = ProcessFile("/proc/\(processID)/stat") else { return false }
+        let fields = stat.text.split(separator: ")").last?.split(separator: " ") ?? []
+        return fields.count > 6 && UInt(fields[6]).map { $0 & kernelThread != 0 } == true
+    }
+
+    /// Whether only stopping its threads is refused.
+    private var mayReadMemory: Bool {
+        let file = unsafe open("/proc/\(processID)/mem", O_RDONLY | O_CLOEXEC)
+        if file >= 0 { close(file) }
+        return file >= 0
+    }
+
+    /// 0 if the kernel has no Yama.
+    private var scope: Int {
+        ProcessFile("/proc/sys/kernel/yama/ptrace_scope").flatMap { Int($0.text.prefix { $0 != "\n" }) } ?? 0
+    }
+
+    /// The files of a process that may not be dumped belong to root.
+    private var isProtected: Bool {
+        var status = stat()
+        return unsafe stat("/proc/\(processID)/mem", &status) == 0 && status.st_uid != getuid()
+    }
+}
+
+/// A file in `/proc`, read completely: a status has the process's groups, of which there can be 65,536.
+struct ProcessFile {
+    let text: String
+
+    /// More than any of the files that are read here can have.
+    private static let limit = 4 << 20
+
+    /// Nil if it cannot be read. Invalid UTF-8 is replaced.
+    init?(_ path: String) {
+        let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+        guard file >= 0 else { return nil }
+        defer { close(file) }
+        var (bytes, part) = ([UInt8](), [UInt8](repeating: 0, count: 16_384))
+        while bytes.count < Self.limit {
+            let count = unsafe part.withUnsafeMutableBytes { unsafe read(file, $0.baseAddress, $0.count) }
+            if count <= 0 { break }
+            bytes += part[..<count]
+        }
+        guard !bytes.isEmpty else { return nil }
+        text = String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// The words after "name:" on a line of its own.
+    func words(of name: String) -> [Substring] {
+        let line = text.split(separator: "\n").first { $0.hasPrefix(name + ":") }
+        return line?.dropFirst(name.count + 1).split(whereSeparator: \.isWhitespace) ?? []
+    }
+
+    func number(of name: String) -> Int? { words(of: name).first.flatMap { Int($0) } }
 }
