@@ -146,3 +146,13 @@ private func apply<Value>(to values: [Value], _ transform: (Value) -> Value) -> 
     for value in values { results.append(transform(value)) }
     return results
 }
+
+/// Computes in the server's own code until another thread tells it to end.
+@inline(never)
+func computeUntilTold(_ isDone: StopFlag) -> Int {
+    var sum = 1
+    while !isDone.isStopped {
+        for step in 0..<2_000 { sum = sum &* 31 &+ step }
+    }
+    return sum
+}

@@ -63,6 +63,18 @@ extension Scenario {
         },
     ]
 
+    /// The thread waits for a disk, in a system call or at a page fault.
+    static let disk: [Scenario] = [
+        .stall("fsync", .disk, on: .mainActor, [.diskWait], culprit: "syncFile") { stage in
+            let file = try ScratchFile()
+            stage.stall { syncFile(file, until: .now.advanced(by: Stage.usualLength)) }
+        },
+        .stall("major-faults", .disk, on: .worker, [.diskWait], culprit: "readMappedFile") { stage in
+            let file = try ScratchFile()
+            stage.stall { readMappedFile(file, until: .now.advanced(by: Stage.usualLength)) }
+        },
+    ]
+
     private static func waiting(
         _ name: String,
         on place: Place,
