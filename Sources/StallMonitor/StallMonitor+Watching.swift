@@ -152,6 +152,18 @@ extension StallMonitor {
     public func watch(of pool: TaskPoolHeartbeat) -> Watch? {
         generation.isCurrent ? index.watch(of: pool) : nil
     }
+
+    /// Stops looking at every loop, until ``resume()``. Ongoing stalls are closed as `abandoned`. While everything is paused the
+    /// watchdog does not wake. Any thread; returns at once. A second pause has no further effect. The run record lists each
+    /// pause, and its time does not count as watched. ``health`` is `degraded` meanwhile.
+    public func pause() {
+        engine?.watchdog.give(.pause(nil, .now))
+    }
+
+    /// Looks again at every loop whose own watch is not paused. Stalls count from now on. Any thread; returns at once.
+    public func resume() {
+        engine?.watchdog.give(.resume(nil, .now))
+    }
 }
 
 extension StallMonitor {
@@ -172,6 +184,16 @@ extension StallMonitor {
         public func cancel() {
             watchdog?.give(.cancel(number))
             if let jobs { watchdog?.give(.cancel(jobs)) }
+        }
+
+        /// Stops looking at this loop, until ``resume()``. See ``StallMonitor/pause()``.
+        public func pause() {
+            for number in [number, jobs].compactMap({ $0 }) { watchdog?.give(.pause(number, .now)) }
+        }
+
+        /// Looks at this loop again, unless the whole monitor is paused. Any thread; returns at once.
+        public func resume() {
+            for number in [number, jobs].compactMap({ $0 }) { watchdog?.give(.resume(number, .now)) }
         }
     }
 }
