@@ -1,6 +1,9 @@
+import RunLoopKit
+import StackCapture
 import StallDetection
 import StallDiagnosis
 import StallReports
+import Symbolication
 
 /// What was found out about a stall after the watchdog's observation: its later samples, and what it waited for. Confined to the
 /// reporter's thread.
@@ -38,6 +41,13 @@ struct CaseFindings {
     /// The lock that a thread waited for: the loop's thread, or a worker of a pool.
     func lock(of threadID: Int32) -> LockFinding? { lock ?? locks.first { $0.waits.first?.threadID == threadID } }
 
+    /// The lock owners, each once. Workers of a pool are left out, because the report has their stacks anyway.
+    fileprivate func owners(_ pool: PoolObservation?) -> [LockFinding.Owner] {
+        guard let pool else { return lock?.owners ?? [] }
+        var known = Set(pool.workers.map(\.job.threadID))
+        return locks.flatMap(\.owners).filter { known.insert($0.threadID).inserted }
+    }
+
     mutating func add(_ sample: StackSample, _ lookup: TimedLookup) {
         tally.add(sample)
         look(sample.site, lookup)
@@ -65,5 +75,87 @@ struct CaseFindings {
         }
         let search = DescriptorLookup(site)
         places.append((site, search.question.flatMap { lookup.ask($0) } ?? search.unasked))
+    }
+}
+
+/// All stacks captured of a stall so far, with names, and what they show: the culprit and the fault. When there are more samples,
+/// the whole value is made again.
+struct CaseStacks {
+    /// The thread that the report is about. For a pool, a worker that shows the culprit.
+    let thread: StallReport.Thread
+    /// Contains at least one stack. If none could be taken, that one says why.
+    private(set) var named: SymbolicatedStacks
+    let fingerprint: Fingerprint
+    /// The workers of a pool.
+    private(set) var workers: [StallReport.Worker] = []
+    /// The samples. A system call that a signal interrupted gets its name from the stack.
+    let samples: [StackSample]
+    /// The cost of taking and naming them.
+    let cost: StallReport.MonitorCost
+
+    /// Finds names for everything that was captured, the culprit and the fault.
+    init(of stall: StallObservation, _ findings: CaseFindings, _ symbols: StallSymbols) {
+        let captured = findings.tally.samples
+        let pool = stall.pool.map(PoolThreads.init) ?? PoolThreads()
+        let stalled = StallReport.Thread(stall.threadID ?? 0, stall.evidence?.after)
+        let clock = ContinuousClock()
+        let start = clock.now
+        named = SymbolicatedStacks(
+            captured,
+            pool: pool,
+            owners: findings.owners(stall.pool),
+            thread: stalled,
+            clock: stall.clock,
+            name: { symbols.resolve($0, in: stall.otherProcess) },
+            isOwn: { symbols.isOwn($0, $1, of: stall) }
+        )
+        let time = clock.now - start
+        thread = (named.culpritSample ?? captured.indices.first).flatMap { pool.thread(of: captured[$0]) } ?? stalled
+        fingerprint = .make(
+            kind: stall.kind,
+            fault: named.culpritFrames,
+            modules: named.modules,
+            executable: symbols.process(of: stall).executable
+        )
+        if named.stacks.isEmpty { named.stacks = [.missing(stall, stalled)] }
+        samples = captured.map { symbols.settled($0, in: stall.otherProcess) }
+        let locks = [findings.lock].compactMap { $0 } + findings.locks
+        cost = .init(captured.map(\.stack.cost) + locks.flatMap(\.costs), naming: time)
+        workers = stall.pool?.workers.map { worker($0, findings, processID: symbols.process(of: stall).pid) } ?? []
+        if let others = stall.others {
+            named.add(
+                others,
+                at: stall.clock.time(of: stall.othersTakenAt ?? stall.detectedAt),
+                name: { symbols.resolve($0, in: stall.otherProcess) },
+                isOwn: { symbols.isOwn($0, $1, of: stall) }
+            )
+        }
+    }
+
+    /// The waits of a thread. Samples without a thread belong to the loop's only thread.
+    func waits(of threadID: Int32) -> WaitProfile {
+        WaitProfile(samples.filter { $0.threadID.map { $0 == threadID } ?? true }.weighted)
+    }
+}
+
+extension StallReport.Stack {
+    /// A placeholder for a stack that could not be taken.
+    fileprivate static func missing(_ stall: StallObservation, _ thread: StallReport.Thread) -> Self {
+        let reason =
+            stall.stack.problem(raced: "The stall was over before it was looked at: the loop had moved on.")
+            ?? "The stack was empty."
+        let time = stall.clock.time(of: stall.detectedAt)
+        return .init(thread: thread, capturedAt: time, complete: false, error: reason)
+    }
+}
+
+extension StallReport.MonitorCost {
+    fileprivate init(_ costs: [CapturedStack.Cost], naming: Duration) {
+        self.init(
+            heldNs: Int64(clamping: costs.reduce(0) { $0 + $1.heldNanoseconds }),
+            unwindNs: Int64(clamping: costs.reduce(0) { $0 + $1.unwindNanoseconds }),
+            symbolicationNs: naming.nanoseconds,
+            copiedBytes: Int64(clamping: costs.reduce(0) { $0 + $1.bytesCopied })
+        )
     }
 }
