@@ -2,7 +2,6 @@ import CProcessWatch
 import Glibc
 package import RunLoopKit
 package import StackCapture
-import StallDetection
 import StallDiagnosis
 package import StallMonitor
 import StallReports
@@ -36,33 +35,6 @@ package struct WatchOptions: Sendable {
         tick = max(.milliseconds(10), min(self.threshold / 5, .seconds(10)))
         (self.followsChildren, self.symbols) = (followsChildren, symbols)
     }
-}
-
-/// A message about the watching itself.
-package enum WatchNote: Sendable {
-    case watching(processID: Int32, name: String)
-    case foundLoop(processID: Int32, threadID: Int32, loop: String)
-    /// The task pool of one priority of Swift's tasks, and how many jobs it runs at once.
-    case foundPool(processID: Int32, pool: String, width: Int)
-    /// No worker of a pool is free, and nothing shows whether they go from job to job. Once for each pool.
-    case unprovenPool(processID: Int32, pool: String)
-    /// The process has a task pool, but its libdispatch has no symbol table, so it cannot be judged.
-    case namelessPools(processID: Int32)
-    /// No loop was found for some seconds. `threads` says what its threads do instead, and how many do so.
-    case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)])
-    /// Threads that may run a loop, although none was found for some seconds, and what each of them does. Other threads of the
-    /// process have loops.
-    case unjudged(processID: Int32, threads: [(name: String, what: String)])
-    /// Several threads wait for one epoll descriptor in turn: none of them runs a loop of its own.
-    case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
-    /// A loop is busy, and nothing shows whether it turns. Sent once for each loop.
-    case unproven(processID: Int32, threadID: Int32, loop: String)
-    case newProgram(processID: Int32, name: String)
-    case ended(processID: Int32, name: String)
-    /// A child that cannot be watched.
-    case refused(processID: Int32, error: CaptureError)
-    /// Breakpoints cannot be set: why not, and what to do.
-    case unarmed(String)
 }
 
 /// Watches the event loops of other processes without installing anything in them: it looks at them each tick, decides with
@@ -190,19 +162,35 @@ package final class ProcessWatch {
     package static func processes(named pattern: String) -> [Int32] { ProcessFiles.named(pattern) }
 }
 
-/// What all loops and pools of one process have in common. Confined to the watcher's thread.
-struct WatchContext {
-    let processID: Int32
-    let process: OutsideProcess
-    let reporter: OutsideReporter
-    let rule: LoopRule
-    /// The rule by which several long turns in a row are a stall.
-    let stallRule: StallRule
-    /// Whether breakpoints can be set.
-    let hasBreakpoints: Bool
-    /// By how much the watcher was late for this look.
-    let lateness: Duration
-    /// Whether another thread of the process waits on this descriptor right now. If so, that thread serves its events.
-    let isServed: (Int32, _ except: Int32) -> Bool
-    let tell: (WatchNote) -> Void
+/// When the next sample is due, and how late a sample began. Pure: it reads no clock.
+struct LookClock: Hashable, Sendable {
+    private let tick: Duration
+    private(set) var due: MonotonicInstant
+    private var lastBegan: MonotonicInstant?
+
+    init(tick: Duration, firstAt due: MonotonicInstant) { (self.tick, self.due) = (tick, due) }
+
+    /// Begins a sample. A sample that begins early does not change when the next one is due.
+    ///
+    /// - Parameter worked: The processor time that the watcher has used since the previous sample began. The first stack of a
+    ///   large program takes more than a tick: that is work and no lateness, because breakpoints prove the turns that happen
+    ///   during it.
+    /// - Returns: How late the sample began; zero if it does not matter. It is measured from the beginning of the previous
+    ///   sample, so the part of a long sample in which the watcher did not run counts: the whole machine may have been stopped.
+    mutating func begin(at now: MonotonicInstant, worked: Duration = .zero) -> Duration {
+        defer { lastBegan = now }
+        guard let lastBegan else { return .zero }
+        let lateness = now - min(due, lastBegan + max(tick, worked + tick / 10))
+        return lateness > tick / 5 ? lateness : .zero
+    }
+
+    /// Ends a sample.
+    ///
+    /// - Parameter maturity: When the first of the loops reaches its threshold, unless it turns before.
+    mutating func end(at now: MonotonicInstant, maturity: MonotonicInstant?) {
+        guard let began = lastBegan, began >= due else { return }
+        due = due + tick
+        if due < now { due = now + tick / 10 }
+        if let maturity, maturity > began { due = min(due, maturity) }
+    }
 }

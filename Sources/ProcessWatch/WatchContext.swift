@@ -1,0 +1,61 @@
+import RunLoopKit
+package import StackCapture
+import StallDetection
+import StallMonitor
+
+/// What all loops and pools of one process have in common. Confined to the watcher's thread.
+struct WatchContext {
+    let processID: Int32
+    let process: OutsideProcess
+    let reporter: OutsideReporter
+    let rule: LoopRule
+    /// The rule by which several long turns in a row are a stall.
+    let stallRule: StallRule
+    /// Whether breakpoints can be set.
+    let hasBreakpoints: Bool
+    /// By how much the watcher was late for this look.
+    let lateness: Duration
+    /// Whether another thread of the process waits on this descriptor right now. If so, that thread serves its events.
+    let isServed: (Int32, _ except: Int32) -> Bool
+    let tell: (WatchNote) -> Void
+}
+
+/// A message about the watching itself.
+package enum WatchNote: Sendable {
+    case watching(processID: Int32, name: String)
+    case foundLoop(processID: Int32, threadID: Int32, loop: String)
+    /// The task pool of one priority of Swift's tasks, and how many jobs it runs at once.
+    case foundPool(processID: Int32, pool: String, width: Int)
+    /// No worker of a pool is free, and nothing shows whether they go from job to job. Once for each pool.
+    case unprovenPool(processID: Int32, pool: String)
+    /// The process has a task pool, but its libdispatch has no symbol table, so it cannot be judged.
+    case namelessPools(processID: Int32)
+    /// No loop was found for some seconds. `threads` says what its threads do instead, and how many do so.
+    case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)])
+    /// Threads that may run a loop, although none was found for some seconds, and what each of them does. Other threads of the
+    /// process have loops.
+    case unjudged(processID: Int32, threads: [(name: String, what: String)])
+    /// Several threads wait for one epoll descriptor in turn: none of them runs a loop of its own.
+    case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
+    /// A loop is busy, and nothing shows whether it turns. Sent once for each loop.
+    case unproven(processID: Int32, threadID: Int32, loop: String)
+    case newProgram(processID: Int32, name: String)
+    case ended(processID: Int32, name: String)
+    /// A child that cannot be watched.
+    case refused(processID: Int32, error: CaptureError)
+    /// Breakpoints cannot be set: why not, and what to do.
+    case unarmed(String)
+}
+
+/// When to take another stack sample of a stall: every tick at first, later less and less often.
+struct SamplePace {
+    private var first: MonotonicInstant?
+    private var last: MonotonicInstant?
+
+    func isDue(at time: MonotonicInstant, _ tick: Duration) -> Bool {
+        guard let first, let last else { return true }
+        return time - last >= max(tick - tick / 25, (time - first) / 4)
+    }
+
+    mutating func note(_ time: MonotonicInstant) { (first, last) = (first ?? time, time) }
+}
