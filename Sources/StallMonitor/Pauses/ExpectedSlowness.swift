@@ -130,8 +130,6 @@ struct CoveredTime: Sendable {
     private var open: [(id: UInt64, limit: MonotonicInstant)] = []
     private var opened: UInt64 = 0
 
-    var isOpen: Bool { !open.isEmpty }
-
     /// Opens a scope. Scopes may overlap in any way.
     mutating func open(at time: MonotonicInstant, until limit: MonotonicInstant) -> UInt64 {
         settle(at: time)
