@@ -92,3 +92,12 @@ package final class RunCompletion: Sendable {
 
     package func set() { flag.store(true, ordering: .releasing) }
 }
+
+extension PortPlace {
+    /// Records where the port is now. A port on several loops has no thread: any of them may serve it.
+    package func note(_ presences: [(loop: EventRunLoop, mode: EventRunLoop.Mode)]) {
+        let first = presences.first?.loop
+        guard presences.allSatisfy({ $0.loop === first }) else { return note(thread: 0, modes: []) }
+        note(thread: first?.thread?.id ?? 0, modes: presences.map { $0.loop.index(of: $0.mode) })
+    }
+}

@@ -14,13 +14,14 @@ package final class PortPlace: Sendable {
 
     package init() {}
 
-    /// Records where the port is now. A port on several loops has no thread: any of them may serve it.
-    package func note(_ presences: [(loop: EventRunLoop, mode: EventRunLoop.Mode)]) {
-        let first = presences.first?.loop
-        let isOnOneLoop = presences.allSatisfy { $0.loop === first }
-        thread.store(isOnOneLoop ? first?.thread?.id ?? 0 : 0, ordering: .relaxed)
-        let bits = presences.map { PortWait.bit(of: $0.loop.index(of: $0.mode)) }
-        modes.store(isOnOneLoop ? bits.reduce(0, |) : 0, ordering: .relaxed)
+    /// Records where the port is now.
+    ///
+    /// - Parameters:
+    ///   - thread: The kernel's id of the thread whose loop has it. 0 if that is not exactly one loop.
+    ///   - modes: Indices of the modes in which it is served.
+    func note(thread: Int32, modes: [Int?]) {
+        self.thread.store(thread, ordering: .relaxed)
+        self.modes.store(modes.reduce(UInt64(0)) { $0 | PortWait.bit(of: $1) }, ordering: .relaxed)
     }
 }
 
