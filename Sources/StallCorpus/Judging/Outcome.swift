@@ -188,6 +188,45 @@ extension StallReport {
     }
 }
 
+extension Outcome {
+    /// One line for users, printed when the scenario has ended.
+    package var line: String {
+        if let skipped { return "skipped  \(name): \(skipped)" }
+        return passed ? "ok       \(name)" : "NOT OK   \(lines.joined(separator: "\n         "))"
+    }
+
+    /// The expected values, and the values found instead.
+    var lines: [String] {
+        guard !passed else { return [] }
+        var lines = [failure.map { "\(name): \($0)" } ?? name]
+        for stall in stalls where !stall.passed { lines += stall.lines }
+        for report in toldAgain { lines.append("  told again: \(report.text)") }
+        for alarm in falseAlarms { lines.append("  expected nothing, found \(alarm.text)") }
+        return lines
+    }
+}
+
+extension StallFinding {
+    fileprivate var lines: [String] {
+        let own =
+            "\(expected.lengthMs.oneDecimal) ms, on a CPU \(expected.cpuMs.oneDecimal), kept from one \(expected.runDelayMs.oneDecimal)"
+        let wanted = [
+            expected.kinds.joined(separator: "/"), expected.verdicts.joined(separator: "/"), expected.culprit,
+        ]
+        return [
+            "  expected \(wanted.joined(separator: ", "))\(expected.owner.map { ", held by \($0)" } ?? ""); it took \(own)",
+            "  found    \(found?.text ?? "nothing")",
+        ]
+    }
+}
+
+extension FoundStall {
+    fileprivate var text: String {
+        "\(kind), \(verdict), \(culprit ?? "no culprit")\(owner.map { ", held by \($0)" } ?? "");"
+            + " \(label), \(lengthMs.oneDecimal) ms: \(summary)"
+    }
+}
+
 extension Array {
     /// Removes and returns the first element that fits.
     fileprivate mutating func takeFirst(where fits: (Element) -> Bool) -> Element? {
