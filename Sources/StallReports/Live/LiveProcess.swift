@@ -50,6 +50,50 @@ public struct LiveProcess: Codable, Hashable, Sendable {
     }
 }
 
+/// Determines whether the process that wrote a report is still alive.
+///
+/// A process is identified by its number, its start, its boot of the kernel and its pid namespace: the number alone is reused.
+/// Any thread.
+public struct ProcessLiveness: Sendable {
+    /// The state of a process. `unknown` must not be treated as dead.
+    public enum Status: Hashable, Sendable {
+        case alive
+        /// Exited, or a zombie, or its number belongs to another process now.
+        case dead
+        /// It is not visible from here: another host, or another pid namespace.
+        case unknown
+    }
+
+    /// The place from which processes are seen.
+    private let host: HostIdentity
+    private let pidNamespace: UInt64?
+
+    /// Sees processes from the calling process.
+    public init() {
+        self.init(host: .current(), pidNamespace: ProcessIdentity.currentPIDNamespace())
+    }
+
+    /// Sees processes as if from another place, for tests.
+    init(host: HostIdentity, pidNamespace: UInt64?) { (self.host, self.pidNamespace) = (host, pidNamespace) }
+
+    /// Whether this is the boot of the kernel on which `host` ran: then the kernel's state about a process is valid.
+    func isBoot(of host: HostIdentity) -> Bool { self.host.bootID != nil && self.host.bootID == host.bootID }
+
+    /// The state of `process`, which ran on `host`.
+    public func status(of process: ProcessIdentity, on host: HostIdentity) -> Status {
+        guard let ours = self.host.bootID, let theirs = host.bootID else { return .unknown }
+        // After a reboot of the same machine, no process of the earlier boot is left.
+        guard ours == theirs else { return self.host.name == host.name ? .dead : .unknown }
+        guard let namespace = process.pidNamespace, namespace == pidNamespace else { return .unknown }
+        guard process.pid > 0 else { return .dead }
+        // A process of another user that /proc hides (hidepid) still answers signal 0, with EPERM.
+        if kill(process.pid, 0) != 0, errno == ESRCH { return .dead }
+        guard let stat = ProcessStat(pid: process.pid) else { return .unknown }
+        if stat.state == "Z" || stat.state == "X" { return .dead }
+        return process.startTicks == nil || process.startTicks == stat.startTicks ? .alive : .dead
+    }
+}
+
 extension LiveRecord {
     /// The latest sign of life of the process.
     var lastSign: Timestamp { ([status.updatedAt] + stalls.map(\.lastSeenAt)).max() ?? status.updatedAt }
