@@ -1,4 +1,4 @@
-import StallReports
+package import StallReports
 
 /// Merged stacks as one tree. Children are sorted by weight, the heaviest first.
 struct FlameGraph {
@@ -106,64 +106,6 @@ private struct Merging {
     }
 }
 
-/// A flame graph as a picture, the outermost call at the bottom. Each box shows its full name, place and share on hover.
-struct FlameGraphPicture {
-    private static let (width, lineHeight, margin) = (1200.0, 17.0, 24.0)
-    /// The width, in pixels, below which boxes are left out.
-    private static let least = 0.3
-
-    private let graph: FlameGraph
-
-    static func file(of stacks: WeightedStacks, _ subject: String) -> [UInt8] {
-        let graph = FlameGraph(stacks)
-        let height = Double(graph.depth + 1) * lineHeight + 2 * margin
-        let title =
-            switch stacks.unit {
-            case .nanoseconds: "Where the time of \(stacks.unit.text(graph.root.amount)) of \(subject) went"
-            case .samples: "\(stacks.unit.text(graph.root.amount)) of \(subject)"
-            }
-        var text = """
-            <?xml version="1.0" encoding="UTF-8"?>
-            <svg xmlns="http://www.w3.org/2000/svg" width="\(Int(width))" height="\(Int(height))" \
-            viewBox="0 0 \(Int(width)) \(Int(height))" font-family="ui-monospace, monospace" font-size="11">
-            <rect width="100%" height="100%" fill="#fff"/>
-            <text x="8" y="16" fill="#444">\(escaped(plain(title)))</text>
-
-            """
-        Self(graph: graph).draw(graph.root, x: 0, y: height - margin - lineHeight, into: &text)
-        return Array((text + "</svg>\n").utf8)
-    }
-
-    private func draw(_ node: FlameGraph.Node, x: Double, y: Double, into text: inout String) {
-        let share = graph.root.amount > 0 ? Double(node.amount) / Double(graph.root.amount) : 0
-        let width = share * Self.width
-        guard width >= Self.least else { return }
-        let percent = Double(Int(share * 1000)) / 10
-        let place = node.place.map { "\n\($0)" } ?? ""
-        let letters = Int((width - 6) / 6.7)
-        let label = letters < 3 ? "" : VisibleText.of(node.name, limit: letters)
-        text += """
-            <g><title>\(Self.escaped("\(node.name)\(place)\n\(graph.unit.text(node.amount)), \(percent) %"))</title>\
-            <rect x="\(Self.rounded(x))" y="\(Self.rounded(y))" width="\(Self.rounded(max(width - 0.5, 0.3)))" height="\(Int(Self.lineHeight) - 1)" rx="1" \
-            fill="\(node.isOwn ? "#e8833a" : "#e5d9c3")"/>\
-            <text x="\(Self.rounded(x + 3))" y="\(Self.rounded(y + 12))">\(Self.escaped(label))</text></g>
-
-            """
-        var left = x
-        for child in node.children {
-            draw(child, x: left, y: y - Self.lineHeight, into: &text)
-            left += graph.root.amount > 0 ? Double(child.amount) / Double(graph.root.amount) * Self.width : 0
-        }
-    }
-
-    private static func rounded(_ value: Double) -> Double { (value * 10).rounded() / 10 }
-
-    /// Escaped for XML or HTML.
-    static func escaped(_ text: String) -> String {
-        text.escaped(["&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;"])
-    }
-}
-
 /// One self-contained page for a browser: a flame graph that can be zoomed and searched, and a table of the stalls.
 struct FlameGraphPage: ReportExporter {
     private var view = FlameGraphView()
@@ -200,4 +142,81 @@ struct FlameGraphPage: ReportExporter {
         </html>
 
         """
+}
+
+/// A self-contained page that compares two sets of stalls: a flame graph coloured by what changed, and a table of the faults.
+///
+/// A box is as wide as its time in both sets together, so that code is visible that stalls in one set only. Red: more time after
+/// than before; blue: less; grey: the same.
+package struct FlameGraphDifference {
+    /// One of the two sets.
+    package struct Side: Sendable {
+        /// As the user named it.
+        package var name: String
+        /// The watched time in nanoseconds; 0 if unknown. Times are compared per hour watched if it is known of both sides.
+        package var watchedNs: Int64
+
+        /// Creates a side with this name.
+        package init(name: String, watchedNs: Int64) { (self.name, self.watchedNs) = (name, watchedNs) }
+    }
+
+    private let before: Side
+    private let after: Side
+    private var stacks = WeightedStacks()
+
+    /// Creates a comparison without reports.
+    package init(before: Side, after: Side) { (self.before, self.after) = (before, after) }
+
+    /// Adds a report of the earlier set, or of the later one.
+    package mutating func add(_ report: StallReport, isBefore: Bool) { stacks.add(report, isBefore: isBefore) }
+
+    /// The page as HTML.
+    ///
+    /// - Parameters:
+    ///   - summary: A line above the graph.
+    ///   - columns: The table's headings.
+    ///   - rows: Its rows, with a text for each column.
+    /// - Throws: If the data cannot be encoded.
+    package func page(summary: String, columns: [String], rows: [[String]]) throws(ReportError) -> [UInt8] {
+        let isRate = before.watchedNs > 0 && after.watchedNs > 0
+        var root = FlameGraph(stacks).root
+        if isRate { root.scale(by: (Self.perHour(after), Self.perHour(before))) }
+        let sides = Sides(
+            before: plain(before.name),
+            after: plain(after.name),
+            rate: isRate,
+            summary: plain(summary),
+            columns: columns
+        )
+        let content = Content(
+            graph: .init(root, isCompared: true),
+            stalls: rows.map { $0.map { plain($0) } },
+            sides: sides
+        )
+        return FlameGraphPage.page(around: FlameGraphView.embedded(try ReportJSON.encode(content)))
+    }
+
+    private static func perHour(_ side: Side) -> Double { 3_600_000_000_000 / Double(side.watchedNs) }
+
+    private struct Content: Encodable {
+        let graph: FlameGraphView.Box
+        let stalls: [[String]]
+        let sides: Sides
+    }
+
+    private struct Sides: Encodable {
+        let before: String
+        let after: String
+        let rate: Bool
+        let summary: String
+        let columns: [String]
+    }
+}
+
+extension FlameGraph.Node {
+    fileprivate mutating func scale(by factors: (after: Double, before: Double)) {
+        amount = Int64(saturating: Double(amount) * factors.after)
+        before = Int64(saturating: Double(before) * factors.before)
+        for index in children.indices { children[index].scale(by: factors) }
+    }
 }

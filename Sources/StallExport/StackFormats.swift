@@ -42,6 +42,64 @@ struct StackExporter: ReportExporter {
     func end() throws(ReportError) -> [UInt8] { try format.file(of: stacks, "stalls") }
 }
 
+/// A flame graph as a picture, the outermost call at the bottom. Each box shows its full name, place and share on hover.
+private struct FlameGraphPicture {
+    private static let (width, lineHeight, margin) = (1200.0, 17.0, 24.0)
+    /// The width, in pixels, below which boxes are left out.
+    private static let least = 0.3
+
+    private let graph: FlameGraph
+
+    static func file(of stacks: WeightedStacks, _ subject: String) -> [UInt8] {
+        let graph = FlameGraph(stacks)
+        let height = Double(graph.depth + 1) * lineHeight + 2 * margin
+        let title =
+            switch stacks.unit {
+            case .nanoseconds: "Where the time of \(stacks.unit.text(graph.root.amount)) of \(subject) went"
+            case .samples: "\(stacks.unit.text(graph.root.amount)) of \(subject)"
+            }
+        var text = """
+            <?xml version="1.0" encoding="UTF-8"?>
+            <svg xmlns="http://www.w3.org/2000/svg" width="\(Int(width))" height="\(Int(height))" \
+            viewBox="0 0 \(Int(width)) \(Int(height))" font-family="ui-monospace, monospace" font-size="11">
+            <rect width="100%" height="100%" fill="#fff"/>
+            <text x="8" y="16" fill="#444">\(escaped(plain(title)))</text>
+
+            """
+        Self(graph: graph).draw(graph.root, x: 0, y: height - margin - lineHeight, into: &text)
+        return Array((text + "</svg>\n").utf8)
+    }
+
+    private func draw(_ node: FlameGraph.Node, x: Double, y: Double, into text: inout String) {
+        let share = graph.root.amount > 0 ? Double(node.amount) / Double(graph.root.amount) : 0
+        let width = share * Self.width
+        guard width >= Self.least else { return }
+        let percent = Double(Int(share * 1000)) / 10
+        let place = node.place.map { "\n\($0)" } ?? ""
+        let letters = Int((width - 6) / 6.7)
+        let label = letters < 3 ? "" : VisibleText.of(node.name, limit: letters)
+        text += """
+            <g><title>\(Self.escaped("\(node.name)\(place)\n\(graph.unit.text(node.amount)), \(percent) %"))</title>\
+            <rect x="\(Self.rounded(x))" y="\(Self.rounded(y))" width="\(Self.rounded(max(width - 0.5, 0.3)))" height="\(Int(Self.lineHeight) - 1)" rx="1" \
+            fill="\(node.isOwn ? "#e8833a" : "#e5d9c3")"/>\
+            <text x="\(Self.rounded(x + 3))" y="\(Self.rounded(y + 12))">\(Self.escaped(label))</text></g>
+
+            """
+        var left = x
+        for child in node.children {
+            draw(child, x: left, y: y - Self.lineHeight, into: &text)
+            left += graph.root.amount > 0 ? Double(child.amount) / Double(graph.root.amount) * Self.width : 0
+        }
+    }
+
+    private static func rounded(_ value: Double) -> Double { (value * 10).rounded() / 10 }
+
+    /// Escaped for XML or HTML.
+    static func escaped(_ text: String) -> String {
+        text.escaped(["&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;"])
+    }
+}
+
 /// One line per stack: `label;outermost;…;innermost` and microseconds, or samples.
 enum CollapsedStacks {
     static func bytes(of stacks: WeightedStacks) -> [UInt8] {
