@@ -139,6 +139,31 @@ public enum Gate {
     }
 }
 
+/// The stalls that a budget does not count: allowed faults, and stalls of rules that are switched off.
+private struct Exemptions {
+    private let allowed: [FingerprintPrefix]
+    private let rules: [BudgetRule]
+    private let names: FaultNames
+
+    init(_ budget: Budget, _ names: FaultNames) {
+        allowed = budget.allAllowed
+        rules = budget.rules.contains { $0.severity == .off } ? budget.rules : []
+        self.names = names
+    }
+
+    /// Whether everything counts.
+    var areNone: Bool { allowed.isEmpty && rules.isEmpty }
+
+    /// A fault is allowed by any of its fingerprints.
+    func cover(_ occurrence: Occurrence) -> Bool {
+        if !allowed.isEmpty {
+            let all = names.all(of: occurrence.fingerprint)
+            if allowed.contains(where: { all.contains(where: $0.matches) }) { return true }
+        }
+        return rules.first { $0.scope.fits(occurrence, names) }?.severity == .off
+    }
+}
+
 extension [Doubt] {
     /// Each doubt once, in order of first occurrence.
     var once: [Doubt] {
