@@ -153,3 +153,42 @@ struct ThrottleMeter {
         begun = time
     }
 }
+
+/// How long the process's control group was frozen since the last call.
+struct FreezeMeter {
+    private let location: SupplyLocation
+    private var group: ControlGroup?
+    private var known: Duration?
+    /// The part of the last count that belongs to the time after the call: the process was frozen just before it could read.
+    private var ahead = Duration.zero
+
+    init(_ location: SupplyLocation) {
+        self.location = location
+        begin()
+    }
+
+    /// Counts from now on, in the present group of the process.
+    private mutating func begin() {
+        group = location.found?.freezer
+        known = group?.frozenTime
+        ahead = .zero
+    }
+
+    /// Begins counting once the group is known.
+    mutating func settle() {
+        if group == nil { begin() }
+    }
+
+    /// - Parameters:
+    ///   - time: When the caller read the clock.
+    ///   - absence: How long the caller was away until then. The process was frozen for longer only if it was frozen again since.
+    mutating func frozenSinceAsked(at time: MonotonicInstant, absence: Duration) -> Duration {
+        let before = self
+        begin()
+        // A process that was moved to another group is judged by its next counts.
+        guard group == before.group, let known, let earlier = before.known else { return .zero }
+        let frozen = known - earlier + before.ahead
+        ahead = max(.zero, min(frozen - absence, .now - time))
+        return frozen - ahead
+    }
+}
