@@ -67,3 +67,15 @@ extension LoopHeartbeat.Pulse: CustomStringConvertible {
     /// For example `beforeSources, mode 0, turn 42`.
     public var description: String { "\(phase), mode \(modeIndex), turn \(turn)" }
 }
+
+/// One turn of a loop, from its departure from rest to its next rest; a turn that no rest precedes begins with its own
+/// beginning.
+public struct BusyTurn: Hashable, Sendable {
+    /// The time that the loop's own thread recorded.
+    public var start: MonotonicInstant
+    /// Likewise. Not before `start`.
+    public var end: MonotonicInstant
+
+    /// Creates one from these values, which are not checked.
+    public init(start: MonotonicInstant, end: MonotonicInstant) { (self.start, self.end) = (start, end) }
+}
