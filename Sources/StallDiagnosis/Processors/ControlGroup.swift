@@ -44,6 +44,84 @@ package struct ControlGroup: Hashable, Sendable {
     }
 }
 
+/// The files in which the kernel counts the processor time of this process's cgroup: cgroups(7), both versions, also in a
+/// container.
+package struct SupplyFiles: Hashable, Sendable {
+    /// The process's cgroup and its ancestors that have a limit, innermost first.
+    package var limited: [LimitedGroup] = []
+    /// The cgroup's `cpu.pressure`. Version 2 only.
+    var pressure: String?
+    /// The freezers of the process.
+    package var freezer = ControlGroup()
+    /// Whether single threads can be frozen: version 1 groups threads, version 2 only in a threaded group.
+    package var freezesThreads = false
+
+    package struct LimitedGroup: Hashable, Sendable {
+        /// Its `cpu.stat`.
+        var statistics: String
+        /// The limit, in percent of one processor.
+        package var quotaPercent: Double
+        /// The period after which the limit is renewed.
+        package var period = Duration.milliseconds(100)
+
+        /// Its present counts. Nil if the file cannot be read.
+        package var throttling: ProcessorSupply.Throttling? {
+            readSmallFile(statistics).flatMap(ProcessorSupply.Throttling.init)
+        }
+    }
+
+    /// How many groups with a limit are read.
+    private static let groupLimit = 4
+
+    /// - Parameters:
+    ///   - cgroup: The text of `/proc/self/cgroup`.
+    ///   - mounts: The text of `/proc/self/mountinfo`.
+    ///   - read: Returns the text of a small file.
+    package init(cgroup: String, mounts: String, read: (String) -> String?) {
+        let directories = CgroupDirectories(membership: cgroup, mounts: mounts)
+        let unified = directories.unified
+        if let groups = directories.ofController("cpu") {
+            limited = Self.limited(groups) { Self.quotaOfVersion1(in: $0, read) }
+        } else if let unified {
+            limited = Self.limited(unified) { read($0 + "/cpu.max").flatMap(Self.quota) }
+        }
+        pressure = unified?.first.map { $0 + "/cpu.pressure" }
+        freezer = ControlGroup(directories)
+        let type = freezer.unified.flatMap { read($0 + "/cgroup.type") }
+        freezesThreads = freezer.freezer != nil || type?.contains("threaded") == true
+    }
+
+    package init() {}
+
+    private static func limited(_ directories: [String], _ quota: (String) -> Quota?) -> [LimitedGroup] {
+        let groups = directories.prefix(32).compactMap { directory in
+            quota(directory).map { quota in
+                LimitedGroup(
+                    statistics: directory + "/cpu.stat",
+                    quotaPercent: quota.percent,
+                    period: quota.period
+                )
+            }
+        }
+        return Array(groups.prefix(groupLimit))
+    }
+
+    private typealias Quota = (percent: Double, period: Duration)
+
+    /// Parses `20000 100000`, microseconds of each period, or `max` for no limit.
+    private static func quota(_ text: String) -> Quota? {
+        let numbers = text.split(whereSeparator: \.isWhitespace).compactMap { Double($0) }
+        guard numbers.count == 2, numbers[0] > 0, numbers[1] >= 1, numbers.allSatisfy({ $0 < 1e15 }) else { return nil }
+        return (100 * (numbers[0] / numbers[1]), .microseconds(Int64(saturating: numbers[1])))
+    }
+
+    private static func quotaOfVersion1(in directory: String, _ read: (String) -> String?) -> Quota? {
+        guard let quota = read(directory + "/cpu.cfs_quota_us"), let period = read(directory + "/cpu.cfs_period_us")
+        else { return nil }
+        return Self.quota(quota + " " + period)
+    }
+}
+
 /// The directories of a process's control groups (cgroups(7)), both versions, also in a container. Pure.
 struct CgroupDirectories {
     /// Its group in each hierarchy, by the hierarchy's controllers. Version 2 names none: its key is empty.
