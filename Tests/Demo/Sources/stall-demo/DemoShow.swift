@@ -114,7 +114,9 @@ struct DemoDriver {
     }
 
     private func get(_ path: String) async throws -> Data {
-        let (head, body) = try await WebRequest("\(address)/\(path)", limit: .whole(.seconds(60))).answer(bytes: 1 << 20)
+        let (head, body) = try await WebRequest("\(address)/\(path)", limit: .whole(.seconds(60))).answer(
+            bytes: 1 << 20
+        )
         guard head.status == 200 else { throw DemoFailure("GET /\(path) was answered with \(head.status)") }
         return Data(body)
     }
