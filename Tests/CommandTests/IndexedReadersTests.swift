@@ -77,10 +77,10 @@ struct IndexedReadersTests {
     @Test("after a kill -9 while an index is written, the next reader continues and prints everything")
     func killed() throws {
         // More than the number of reports that are written to the index at a time.
-        try flood(20_000)
+        try flood(12_000)
         let plain = try CommandRun("list", fixture.path, "--no-index", environment: cache)
         let folder = fixture.root + "/cache/stall-monitor/index"
-        for size in [1, 100_000, 1_000_000] {
+        for size in [1, 100_000, 500_000] {
             try? FileManager.default.removeItem(atPath: folder)
             let reader = CommandRun.process(["list", fixture.path], environment: cache)
             (reader.standardOutput, reader.standardError) = (FileHandle.nullDevice, FileHandle.nullDevice)

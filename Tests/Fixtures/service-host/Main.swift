@@ -12,10 +12,18 @@ import UnixSignals
 @main struct Main {
     static func main() async throws {
         let arguments = CommandLine.arguments
-        if arguments[2] == "unheard" { return await runUnheard(in: arguments[1]) }
+        if arguments[2] == "unheard" {
+            await runUnheard(in: arguments[1])
+        } else {
+            try await runGroup(in: arguments[1], milliseconds: Int(arguments[2])!)
+        }
+    }
+
+    /// Not on the main actor: it sees the group's end while that is stalled.
+    @concurrent static func runGroup(in directory: String, milliseconds: Int) async throws {
         let backend = TestMetrics()
         let stalls = StallMonitorService(
-            StallMonitor.Configuration(directory: arguments[1]),
+            StallMonitor.Configuration(directory: directory),
             metrics: StallMetrics(factory: backend),
             every: .milliseconds(100),
             onEvent: tell
@@ -24,7 +32,7 @@ import UnixSignals
         logger.logLevel = .error
         let isOver = DispatchSemaphore(value: 0)
         let group = ServiceGroup(
-            services: [stalls, Worker(milliseconds: Int(arguments[2])!, isOver: isOver)],
+            services: [stalls, Worker(milliseconds: milliseconds, isOver: isOver)],
             gracefulShutdownSignals: [.sigterm],
             logger: logger
         )
