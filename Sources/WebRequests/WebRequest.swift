@@ -71,11 +71,17 @@ public struct WebRequest: Sendable {
         return (head, body)
     }
 
-    /// The same for a task: the blocked thread is one of Dispatch's.
+    /// The same for a task: the blocked thread is one of Dispatch's. A cancelled task does not wait for the answer; the thread does.
+    ///
+    /// - Throws: ``Failure``, or `CancellationError`.
     public func answer(bytes: Int) async throws -> (head: Head, body: [UInt8]) {
-        try await withCheckedThrowingContinuation { continuation in
-            DispatchQueue.global().async { continuation.resume(with: Result { try send(bytes: bytes) }) }
+        let (answers, continuation) = AsyncThrowingStream<(head: Head, body: [UInt8]), any Error>.makeStream()
+        DispatchQueue.global().async {
+            continuation.yield(with: Result { try send(bytes: bytes) })
+            continuation.finish()
         }
+        for try await answer in answers { return answer }
+        throw CancellationError()
     }
 }
 

@@ -55,6 +55,17 @@ struct WebRequestTests {
         #expect(failure.map { "\($0)".contains("secret") } == false)
     }
 
+    @Test("A task that is cancelled does not wait for the answer")
+    func cancelled() async throws {
+        let port = try SilentPort()
+        let request = WebRequest("http://127.0.0.1:\(port.number)", limit: .whole(.seconds(600)))
+        let task = Task { try await request.answer(bytes: 1) }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { _ = try await task.value }
+        // The thread that still waits gets an error now.
+        port.end()
+    }
+
     @Test("By TLS, reports go only to a receiver with a trusted certificate")
     func certificate() throws {
         _ = try fixture.store.write(Sample.report(id: .make()))
