@@ -36,7 +36,7 @@ public struct WebRequest: Sendable {
 
     /// The address, with the scheme `http` or `https`.
     public var url: String
-    /// Header fields: a name, and a value without line breaks.
+    /// Header fields: a name, and a value without line breaks. Of fields with the same name the last one is sent.
     public var fields: [(name: String, value: String)] = [("User-Agent", "stall-monitor")]
     /// The bytes to send by POST. Nil: the request is a GET.
     public var body: [UInt8]?
@@ -137,7 +137,8 @@ extension WebRequest.Failure {
         }
         // The request's bytes are sent at once, and not only after the receiver has agreed to take them.
         var lines = ["Expect:"]
-        lines += request.fields.map { $0.value.isEmpty ? "\($0.name);" : "\($0.name): \($0.value)" }
+        let fields = Dictionary(request.fields.map { ($0.name.lowercased(), $0) }) { $1 }
+        lines += fields.values.map { $0.value.isEmpty ? "\($0.name);" : "\($0.name): \($0.value)" }
         for line in lines { unsafe list = curl_slist_append(list, line) ?? list }
         unsafe _ = curl_set_headers(handle, list)
         if let body = request.body {

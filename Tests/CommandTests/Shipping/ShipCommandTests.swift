@@ -219,7 +219,12 @@ struct ShipCommandTests {
         #expect(try ship(receiver, "--token-file", file).status == 0)
         try write(1)
         #expect(try ship(receiver, environment: ["STALL_MONITOR_TOKEN": "second"]).status == 0)
-        #expect(try receiver.accepted().map { $0.headers["Authorization"] } == ["Bearer first", "Bearer second"])
+        try write(1)
+        // The token takes precedence over a header.
+        let both = ["STALL_MONITOR_TOKEN": "third", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Basic%20x"]
+        #expect(try ship(receiver, environment: both).status == 0)
+        let sent = try receiver.accepted().map { $0.headers.filter { $0.key.lowercased() == "authorization" } }
+        #expect(sent == ["Bearer first", "Bearer second", "Bearer third"].map { ["Authorization": $0] })
         try "two\nlines".write(toFile: file, atomically: true, encoding: .utf8)
         for path in [file, fixture.root + "/none"] {
             let run = try ship(receiver, "--token-file", path)
