@@ -125,7 +125,9 @@ extension WebRequest.Failure {
     func prepare(_ request: WebRequest) {
         unsafe _ = curl_set_text(handle, CURLOPT_URL, request.url)
         unsafe _ = curl_set_error_text(handle, details)
-        if let file = unsafe getenv("CURL_CA_BUNDLE") ?? getenv("SSL_CERT_FILE") {
+        // The last one that is set counts. An empty one is not set, as for the command `curl`.
+        for name in ["SSL_CERT_FILE", "CURL_CA_BUNDLE"] {
+            guard let file = unsafe getenv(name), unsafe file.pointee != 0 else { continue }
             unsafe _ = curl_set_text(handle, CURLOPT_CAINFO, file)
         }
         switch request.limit {
