@@ -117,17 +117,20 @@ struct TokenSource: Sendable {
     }
 
     func read() throws -> String? {
-        guard let file else { return value }
-        let text: String
+        guard let text = try file.map(Self.text) ?? value else { return nil }
+        let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        guard !token.isEmpty, token.utf8.allSatisfy({ (0x21...0x7e).contains($0) }), token.utf8.count <= 8192 else {
+            let place = file.map { "the token's file \($0) holds no token" } ?? "the given token cannot be sent"
+            throw ShippingError("\(place): one line of ASCII is expected")
+        }
+        return token
+    }
+
+    private static func text(_ file: String) throws -> String {
         do {
-            text = try String(contentsOfFile: file, encoding: .utf8)
+            return try String(contentsOfFile: file, encoding: .utf8)
         } catch {
             throw ShippingError("the token's file \(file) cannot be read")
         }
-        let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
-        guard !token.isEmpty, token.utf8.allSatisfy({ (0x21...0x7e).contains($0) }), token.utf8.count <= 8192 else {
-            throw ShippingError("the token's file \(file) holds no token: one line of ASCII is expected")
-        }
-        return token
     }
 }

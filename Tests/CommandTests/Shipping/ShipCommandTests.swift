@@ -218,7 +218,7 @@ struct ShipCommandTests {
         try "first\n".write(toFile: file, atomically: true, encoding: .utf8)
         #expect(try ship(receiver, "--token-file", file).status == 0)
         try write(1)
-        #expect(try ship(receiver, environment: ["STALL_MONITOR_TOKEN": "second"]).status == 0)
+        #expect(try ship(receiver, environment: ["STALL_MONITOR_TOKEN": "second\n"]).status == 0)
         try write(1)
         // The token takes precedence over a header.
         let both = ["STALL_MONITOR_TOKEN": "third", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Basic%20x"]
@@ -230,6 +230,8 @@ struct ShipCommandTests {
             let run = try ship(receiver, "--token-file", path)
             #expect(run.status == 1 && run.errors.contains("the token's file \(path)"), "\(run.errors)")
         }
+        let torn = try ship(receiver, environment: ["STALL_MONITOR_TOKEN": "two\nlines"])
+        #expect(torn.status == 1 && torn.errors.contains("the given token cannot be sent"), "\(torn.errors)")
     }
 
     @Test("Reports that were deleted for newer ones before they could be sent are counted")
