@@ -50,7 +50,7 @@ package struct CollectorClient {
 
     /// Fetches run records and reports into an existing directory, where every reader finds them.
     ///
-    /// - Parameter progress: Called from time to time with the number of bytes received.
+    /// - Parameter progress: Called at the start, and with each MiB, with the number of bytes received.
     package func fetch(
         _ question: Question,
         into directory: String,
@@ -85,6 +85,7 @@ package struct CollectorClient {
         // The beginning of an answer that is not 200.
         var refusal = Data()
         var bytes: Int64 = 0
+        progress(bytes)
         let head: WebRequest.Head
         do {
             head = try request.send { head, part in
@@ -93,8 +94,9 @@ package struct CollectorClient {
                     return refusal.count < 1 << 16
                 }
                 try output.write(contentsOf: part)
+                let before = bytes
                 bytes += Int64(part.count)
-                progress(bytes)
+                if before >> 20 < bytes >> 20 { progress(bytes) }
                 return true
             }
         } catch let failure as WebRequest.Failure {
