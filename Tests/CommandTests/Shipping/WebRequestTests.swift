@@ -43,13 +43,13 @@ struct WebRequestTests {
         let port = try SilentPort()
         for limit in [.silence(.seconds(1)), .whole(.milliseconds(100))] as [WebRequest.TimeLimit] {
             let failure = #expect(throws: WebRequest.Failure.self) {
-                try WebRequest("http://127.0.0.1:\(port.number)/secret", limit: limit).send(bytes: 1)
+                try WebRequest(port.url + "/secret", limit: limit).send(bytes: 1)
             }
             #expect(failure?.isTimeout == true && failure?.kind.contains("secret") == false)
         }
         port.end()
         let failure = #expect(throws: WebRequest.Failure.self) {
-            try WebRequest("http://127.0.0.1:\(port.number)/secret", limit: .whole(.seconds(60))).send(bytes: 1)
+            try WebRequest(port.url + "/secret", limit: .whole(.seconds(60))).send(bytes: 1)
         }
         #expect(failure?.isTimeout == false && failure?.description.contains("\(port.number)") == true)
         #expect(failure.map { "\($0)".contains("secret") } == false)
@@ -58,7 +58,7 @@ struct WebRequestTests {
     @Test("A task that is cancelled does not wait for the answer")
     func cancelled() async throws {
         let port = try SilentPort()
-        let request = WebRequest("http://127.0.0.1:\(port.number)", limit: .whole(.seconds(600)))
+        let request = WebRequest(port.url, limit: .whole(.seconds(600)))
         let task = Task { try await request.answer(bytes: 1) }
         task.cancel()
         await #expect(throws: CancellationError.self) { _ = try await task.value }
@@ -101,16 +101,19 @@ struct WebRequestTests {
     }
 }
 
-/// A port that takes connections and never answers.
+/// A port that takes connections and never answers. At an address that only this process uses: at another one, any process of this
+/// machine may get the port when this one is closed.
 private final class SilentPort {
     let number: UInt16
+    let url: String
     private var descriptor: Int32
 
     init() throws {
-        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = INADDR_LOOPBACK.bigEndian
+        let host = "127.0.84.\(1 + getpid() % 250)"
+        address.sin_addr.s_addr = unsafe inet_addr(host)
         var size = socklen_t(MemoryLayout<sockaddr_in>.size)
         let isBound = unsafe withUnsafeMutablePointer(to: &address) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
@@ -121,6 +124,7 @@ private final class SilentPort {
         try #require(isBound)
         descriptor = listener
         number = UInt16(bigEndian: address.sin_port)
+        url = "http://\(host):\(number)"
     }
 
     func end() {
