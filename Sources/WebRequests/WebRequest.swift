@@ -8,7 +8,8 @@ import Glibc
 /// the system, or those in the file that `CURL_CA_BUNDLE` or `SSL_CERT_FILE` names, as for the command `curl`. Redirections are
 /// not followed: they would send a token to another host.
 public struct WebRequest: Sendable {
-    /// How long a request may take.
+    /// How long a request may take. The search for the host's address may take longer: libcurl waits until the system gives it up
+    /// (resolv.conf(5), `timeout` and `attempts`).
     public enum TimeLimit: Hashable, Sendable {
         /// From the connection to the end of the answer. A millisecond at least.
         case whole(Duration)
