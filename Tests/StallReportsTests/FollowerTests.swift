@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Report follower", .timeLimit(.minutes(10)))
 struct FollowerTests {
-    private let directory = TemporaryDirectory(inMemory: true)
+    private let directory = TemporaryDirectory()
 
     /// Fails a test that would otherwise wait forever; the machine may be slow.
     private static let patience = Duration.seconds(60)

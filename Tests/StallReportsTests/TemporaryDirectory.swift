@@ -2,7 +2,8 @@ import Glibc
 import StallReading
 import StallReports
 
-/// A directory for one test, removed with this object. `path` is the location of the store, which does not exist yet.
+/// A directory for one test, removed with this object. `path` is the location of the store, which does not exist yet. In memory: on a
+/// busy machine some tests would wait for the disk for minutes.
 final class TemporaryDirectory: Sendable {
     let root: String
     var path: String { root + "/reports" }
@@ -10,7 +11,7 @@ final class TemporaryDirectory: Sendable {
     var reader: ReportReader { ReportReader(path: path) }
 
     init() {
-        root = "/tmp/stall-reports-\(ULID.make())"
+        root = "/dev/shm/stall-reports-\(ULID.make())"
         precondition(unsafe mkdir(root, 0o700) == 0, "no temporary directory")
     }
 

@@ -242,7 +242,9 @@ struct ShipCommandTests {
         #expect(try run.errorLine()?.contains("503") == true)
         // 40 MB: more than is kept ready (32 MiB).
         let before = bytesRead(by: run.pid) ?? 0
-        let size = try write(40, metadata: ["text": String(repeating: "x", count: 1_000_000)]).reduce(0) { sum, id in
+        let text = String(repeating: "x", count: 490)
+        let megabyte = Dictionary(uniqueKeysWithValues: (0..<2000).map { ("\($0)", text) })
+        let size = try write(40, metadata: megabyte).reduce(0) { sum, id in
             let file = try FileManager.default.attributesOfItem(atPath: "\(fixture.path)/stall-\(id).json")
             return sum + (file[.size] as? Int ?? 0)
         }
