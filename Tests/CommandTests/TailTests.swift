@@ -87,7 +87,7 @@ struct TailTests {
         #expect(zip(rest, ids.dropFirst()).allSatisfy { $0.contains("\($1)") })
     }
 
-    @Test("-f names a path that cannot be followed, and follows the others")
+    @Test("-f names a path that cannot be followed once, and follows the others")
     func unfollowed() throws {
         let file = fixture.root + "/file"
         try Data().write(to: URL(filePath: file))
@@ -98,6 +98,8 @@ struct TailTests {
         let next = Sample.report(id: .make())
         try fixture.store.write(next)
         #expect(try tail.line()?.contains("\(next.id)") == true)
+        tail.send(SIGINT)
+        #expect(try tail.errorLine() == nil, "it is named once")
     }
 
     @Test("-f follows a new directory once it can, if no descriptor was left for that when the directory appeared")

@@ -79,8 +79,11 @@ struct TailView {
     private mutating func showLatest(_ sources: ReportSources, _ follower: inout TreeFollower) throws {
         guard let catalog = try? sources.catalogs() else { return }
         names = catalog.faultNames(for: selection)
-        // The follower names the directories that it cannot search.
-        var failures = catalog.failures.filter { !sources.hidden.contains($0) }
+        // The follower names the directories that it cannot follow or search.
+        let (directories, hidden) = (follower.directories, sources.hidden)
+        var failures = catalog.failures.filter { failure in
+            !hidden.contains(failure) && directories.contains { failure.path?.hasPrefix($0) ?? true }
+        }
         let reach = selection.since == nil ? Self.reach : .max
         let past = latest(catalog, reach: reach, &failures)
         for report in past {
