@@ -15,6 +15,8 @@ struct Delivery: ~Copyable {
     /// For the batch in progress: whether any record was accepted, and the records that were refused individually before that.
     private var hasAccepted = false
     private var suspects: [(shipment: Shipment, reason: String)] = []
+    /// Why a report of the batch in progress cannot be read, if that may pass.
+    private var obstacle: ReportError?
 
     /// The largest size of one request before compression, in bytes: receivers refuse larger ones.
     private static let sizeLimit = 4 << 20
@@ -39,14 +41,19 @@ struct Delivery: ~Copyable {
 
     /// Sends one batch. Shipments that the receiver does not accept now stay in the queue.
     mutating func send(_ outbox: inout Outbox) {
-        (hasAccepted, suspects) = (false, [])
+        (hasAccepted, suspects, obstacle) = (false, [], nil)
         var outcome = send(outbox.queue.first(batch), &outbox)
         if case .done = outcome, let suspect = suspects.first {
             outcome = .later("it refuses everything: \(suspect.reason)", retryAfter: nil)
         }
         switch outcome {
         case .done:
-            if let down = outbox.succeeded() { tell(.available(kind: outbox.kind, after: down)) }
+            if let obstacle {
+                outbox.pause()
+                tell(.unreadable(obstacle.line))
+            } else if let down = outbox.succeeded() {
+                tell(.available(kind: outbox.kind, after: down))
+            }
         case .off(let status):
             tell(.unknownPath(kind: outbox.kind, status: status))
             outbox.switchOff()
@@ -150,12 +157,17 @@ struct Delivery: ~Copyable {
                 sent.append(shipment)
                 size += element.count
             } catch {
-                gone.append(shipment)
-                if error.code == .missingFile || error.code == .missingDirectory {
+                switch error.code {
+                case .io:
+                    // No descriptor is left, or the disk has failed. It stays in the queue.
+                    obstacle = error
+                case .missingFile, .missingDirectory:
+                    gone.append(shipment)
                     lost += outbox.signal == .logs ? 1 : 0
-                } else {
+                default:
+                    gone.append(shipment)
                     totals.unreadable += 1
-                    tell(.unreadable((error.path.map { $0 + ": " } ?? "") + error.description))
+                    tell(.unreadable(error.line))
                 }
             }
             rest = rest.dropFirst()
@@ -172,79 +184,5 @@ struct Delivery: ~Copyable {
         case .ongoing, .provisional, .ended: return try wire.element(reader.report(shipment.id))
         case .counted: return try wire.element(reader.run(shipment.id))
         }
-    }
-}
-
-/// One kind of shipment: its queue, and the state of the receiver for it. A receiver may accept one kind and not the other.
-struct Outbox {
-    let signal: Telemetry.Signal
-    /// How long the first shipment of a batch waits for others.
-    let linger: Duration
-    var queue = ShipmentQueue()
-    /// Whether the receiver does not accept this kind at all.
-    var isOff = false
-    /// The number of consecutive failed attempts.
-    private(set) var failures = 0
-    private var backoff = Backoff()
-    private var notBefore: ContinuousClock.Instant?
-    private var firstAt: ContinuousClock.Instant?
-    private var downSince: ContinuousClock.Instant?
-
-    init(_ signal: Telemetry.Signal, linger: Duration) { (self.signal, self.linger) = (signal, linger) }
-
-    /// Its name in messages.
-    var kind: String { signal == .logs ? "stalls" : "run records" }
-
-    mutating func add(_ shipment: Shipment, _ bytes: [UInt8]?) {
-        if queue.count == 0 { firstAt = .now }
-        queue.add(shipment, bytes)
-    }
-
-    /// When the next batch is due; nil if the queue is empty.
-    func due(batch: Int) -> ContinuousClock.Instant? {
-        guard queue.count > 0, let firstAt else { return nil }
-        let ready = queue.count >= batch ? firstAt : firstAt + linger
-        return max(ready, notBefore ?? ready)
-    }
-
-    /// - Returns: How long the receiver had accepted nothing. Nil if it was available.
-    mutating func succeeded() -> Duration? {
-        defer { (downSince, notBefore, failures) = (nil, nil, 0) }
-        backoff.succeeded()
-        return downSince.map { .now - $0 }
-    }
-
-    /// - Returns: The delay before the next attempt.
-    mutating func failed(retryAfter: Duration?) -> Duration {
-        let pause = backoff.failed(retryAfter: retryAfter)
-        failures += 1
-        notBefore = .now + pause
-        downSince = downSince ?? .now
-        return pause
-    }
-
-    /// Drops everything in the queue.
-    mutating func switchOff() {
-        isOff = true
-        queue = ShipmentQueue()
-    }
-}
-
-/// The delay before the next attempt: twice as long each time, up to a minute, and random within the upper half, so that the
-/// hosts of a fleet do not return all at once.
-struct Backoff {
-    private var failures = 0
-
-    /// The longest delay that a receiver may request.
-    static let longest = Duration.seconds(3600)
-
-    mutating func succeeded() { failures = 0 }
-
-    /// - Parameter retryAfter: The receiver's requested delay: no attempt before that.
-    mutating func failed(retryAfter: Duration?) -> Duration {
-        failures += 1
-        let full = Double(min(60, 1 << min(failures - 1, 6)))
-        let chosen = Duration.seconds(Double.random(in: full / 2...full))
-        return max(chosen, min(retryAfter ?? .zero, Self.longest) * Double.random(in: 1...1.1))
     }
 }

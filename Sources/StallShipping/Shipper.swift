@@ -112,7 +112,7 @@ package final class Shipper {
         switch event {
         case .failure(let error), .event(.failure(let error), _):
             delivery.totals.unreadable += 1
-            tell(.unreadable((error.path.map { $0 + ": " } ?? "") + error.description))
+            tell(.unreadable(error.line))
         case .event(.report(let report), let directory), .event(.grown(let report), let directory):
             let version = Shipment.Version(of: report)
             guard version != .ongoing || .nanoseconds(report.durationNs) >= options.ongoingAfter else { return }
@@ -128,87 +128,7 @@ package final class Shipper {
     }
 }
 
-/// One item to send: a version of a stall's report, or of a run's record.
-struct Shipment: Hashable {
-    let id: ULID
-    let version: Version
-    /// The directory of its file.
-    let directory: String
-
-    /// The version that was sent. A later version replaces an earlier one, never the other way round.
-    enum Version: Hashable, Comparable {
-        /// While the stall lasts.
-        case ongoing
-        /// The stall has ended, and its fault's identity was made without names: a command may add them.
-        case provisional
-        case ended
-        /// A run's counts, by the time at which they were current, in nanoseconds since 1970.
-        case counted(Int64)
-
-        init(of report: StallReport) {
-            self = report.state == .ongoing ? .ongoing : report.isProvisional == true ? .provisional : .ended
-        }
-    }
-}
-
-/// The known shipments that were not sent, oldest first.
-struct ShipmentQueue {
-    /// The size of encoded shipments kept until they are sent, in bytes; the files of others are read again.
-    static let madeLimit = 32 << 20
-
-    /// The ids of all known shipments. A slice, because its first elements are removed at no cost.
-    private var order: ArraySlice<ULID> = []
-    private var known: [ULID: Shipment] = [:]
-    private var made: [ULID: [UInt8]] = [:]
-    private var madeSize = 0
-
-    var count: Int { known.count }
-
-    /// Adds a shipment; a later version replaces a waiting one.
-    ///
-    /// - Parameter bytes: Its encoded form, if available.
-    mutating func add(_ shipment: Shipment, _ bytes: [UInt8]?) {
-        let waiting = known[shipment.id]
-        if let waiting, waiting.version >= shipment.version { return }
-        if waiting == nil { order.append(shipment.id) }
-        known[shipment.id] = shipment
-        keep(bytes, of: shipment.id)
-    }
-
-    /// Replaces the kept bytes, if the new ones fit.
-    private mutating func keep(_ bytes: [UInt8]?, of id: ULID) {
-        madeSize -= made[id]?.count ?? 0
-        made[id] = bytes.flatMap { madeSize + $0.count <= Self.madeLimit ? $0 : nil }
-        madeSize += made[id]?.count ?? 0
-    }
-
-    /// The first shipments. They stay until they are removed.
-    func first(_ limit: Int) -> [Shipment] { Array(order.lazy.compactMap { known[$0] }.prefix(limit)) }
-
-    /// Its encoded form, if that was kept.
-    func bytes(of shipment: Shipment) -> [UInt8]? { known[shipment.id] == shipment ? made[shipment.id] : nil }
-
-    /// Removes shipments that were sent, or never will be. A later version that was added in the meantime is kept.
-    mutating func remove(_ shipments: [Shipment]) {
-        var gone: Set<ULID> = []
-        for shipment in shipments where known[shipment.id] == shipment {
-            known[shipment.id] = nil
-            keep(nil, of: shipment.id)
-            gone.insert(shipment.id)
-        }
-        // An id that is added again is appended at the end, and must not also be at its former position. What was sent is among
-        // the first: after an outage a million others may wait.
-        var passed: [ULID] = []
-        while !gone.isEmpty, let id = order.popFirst() {
-            if gone.remove(id) == nil { passed.append(id) }
-        }
-        if !passed.isEmpty { order = passed + order }
-    }
-
-    /// Moves those that are still waiting to the end.
-    mutating func moveToEnd(_ shipments: [Shipment]) {
-        let moved = Set(shipments.map(\.id))
-        guard !moved.isEmpty else { return }
-        order = order.filter { !moved.contains($0) } + order.filter(moved.contains)
-    }
+extension ReportError {
+    /// One line for display.
+    var line: String { (path.map { $0 + ": " } ?? "") + description }
 }

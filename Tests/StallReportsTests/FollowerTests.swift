@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import StallReading
 import StallReports
+import TestSupport
 import Testing
 
 @Suite("Report follower", .timeLimit(.minutes(10)))
@@ -215,13 +216,13 @@ struct FollowerTests {
 
     @Test(
         "a file that cannot be opened for a reason that passes is returned when it has passed",
-        .enabled(if: Lease.isPermitted)
+        .enabled(if: Lease.isPermitted, "the file system of /dev/shm has no leases")
     )
     func passingError() throws {
         let report = Sample.recovered()
         try directory.store.write(report)
         let file = directory.file(ReportFileName(.stall, report.id))
-        let lease = try Lease(on: file)
+        let lease = try #require(Lease(on: file))
         var follower = try ReportFollower(path: directory.path)
         #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
         let error = ReportError(.io, path: file, errorNumber: EAGAIN)
@@ -234,14 +235,14 @@ struct FollowerTests {
 
     @Test(
         "an ongoing stall whose file cannot be opened for a while is still known: its end is returned",
-        .enabled(if: Lease.isPermitted)
+        .enabled(if: Lease.isPermitted, "the file system of /dev/shm has no leases")
     )
     func passingErrorOfOngoingStall() throws {
         try directory.store.prepare()
         let child = try ChildProcess()
         let report = Sample.ongoing(process: try child.identity())
         try directory.store.write(report)
-        let lease = try Lease(on: directory.file(ReportFileName(.stall, report.id)))
+        let lease = try #require(Lease(on: directory.file(ReportFileName(.stall, report.id))))
         let documents = StoredDocuments(path: directory.path)
         #expect(documents.seenAgain(report) == report)
         lease.end()
@@ -283,33 +284,4 @@ struct FollowerTests {
         let count = unsafe read(descriptor, &buffer, buffer.count)
         return String(decoding: buffer[..<max(0, count - 1)], as: UTF8.self)
     }
-}
-
-/// A lease on a file (fcntl(2), `F_SETLEASE`): while it is held, opening the file without waiting fails with EAGAIN. It stands for every
-/// error that passes.
-private final class Lease {
-    private let file: Int32
-    private var isHeld = false
-    /// `F_SETSIG` and `F_SETLEASE`, which the C library's module lacks.
-    private static let (setSignal, setLease): (Int32, Int32) = (10, 1024)
-
-    /// The file must not be open anywhere.
-    init(on path: String) throws {
-        file = unsafe open(path, O_RDWR | O_CLOEXEC)
-        // Whoever opens the file has a signal sent to the holder. The default one would end this process; this one is ignored.
-        isHeld = fcntl(file, Self.setSignal, SIGWINCH) == 0 && fcntl(file, Self.setLease, F_WRLCK) == 0
-        guard isHeld else { throw ReportError(.io, path: path, errorNumber: errno) }
-    }
-
-    func end() { isHeld = fcntl(file, Self.setLease, F_UNLCK) != 0 }
-
-    deinit { close(file) }
-
-    /// Not every file system has leases.
-    static let isPermitted: Bool = {
-        let directory = TemporaryDirectory()
-        let path = directory.root + "/file"
-        close(unsafe open(path, O_WRONLY | O_CREAT, 0o600))
-        return (try? Lease(on: path)) != nil
-    }()
 }

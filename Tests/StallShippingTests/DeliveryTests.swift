@@ -1,0 +1,72 @@
+import Foundation
+import StallExport
+import StallReports
+import TestSupport
+import Testing
+
+@testable import StallShipping
+
+@Suite("The delivery of reports")
+struct DeliveryTests {
+    private let directory = "/dev/shm/delivery-\(UUID())"
+
+    private func written() throws -> Shipment {
+        let time = Timestamp(seconds: 1_790_000_000)
+        let report = StallReport(
+            id: .make(),
+            kind: .blocked,
+            state: .recovered,
+            severity: .warning,
+            startedAt: time,
+            detectedAt: time,
+            durationNs: 300_000_000,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            host: HostIdentity(name: "web1"),
+            process: ProcessIdentity(pid: 7),
+            watched: .init(type: .runLoop, label: "main"),
+            thread: .init(id: 7),
+            fingerprint: try #require(Fingerprint(rawValue: "v2:0123456789abcdef"))
+        )
+        _ = try ReportDirectory(path: directory).write(report)
+        return Shipment(id: report.id, version: .ended, directory: directory)
+    }
+
+    @Test(
+        "A report that cannot be read for a moment is sent later; the others are sent at once",
+        .enabled(if: Lease.isPermitted, "the file system of /dev/shm has no leases")
+    )
+    func unreadable() throws {
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let shipments = try [written(), written()]
+        let lease = try #require(Lease(on: "\(directory)/\(ReportFileName(.stall, shipments[0].id))"))
+        let receiver = Counting()
+        var notes: [ShippingNote] = []
+        let options = ShippingOptions(directories: [directory], endpoint: "", checkpoint: directory + "/sent")
+        var delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options) { notes.append($0) }
+        var outbox = Outbox(.logs, linger: .zero)
+        for shipment in shipments {
+            // As if too much waited already to keep its encoded form.
+            delivery.take(shipment, for: &outbox) { () throws(ReportError) in throw ReportError(.io) }
+        }
+        delivery.send(&outbox)
+        #expect(receiver.requests == 1 && delivery.totals.stalls == 1)
+        #expect(outbox.queue.first(9) == [shipments[0]] && outbox.failures == 1)
+        let due = try #require(outbox.due(batch: 1))
+        #expect(due > .now)
+        #expect(notes.count == 1 && "\(notes[0])".contains("\(shipments[0].id)"), "\(notes)")
+        lease.end()
+        delivery.send(&outbox)
+        #expect(receiver.requests == 2 && delivery.totals.stalls == 2 && outbox.queue.count == 0)
+        #expect(outbox.failures == 0 && notes.count == 1 && delivery.totals.isWhole)
+    }
+}
+
+/// Accepts every request.
+private final class Counting: Receiver {
+    private(set) var requests = 0
+
+    func post(_ body: [UInt8], to path: String) -> Answer {
+        requests += 1
+        return .accepted(rejected: 0, message: "")
+    }
+}
