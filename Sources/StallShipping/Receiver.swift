@@ -45,11 +45,7 @@ struct HTTPReceiver: Receiver {
     }
 
     private static func isHeader(_ name: String, _ value: String) -> Bool {
-        !name.isEmpty
-            && name.utf8.allSatisfy {
-                $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_") || Character(Unicode.Scalar($0)).isLetter
-                    || Character(Unicode.Scalar($0)).isNumber
-            }
+        !name.isEmpty && name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_".contains($0)) }
             && value.utf8.allSatisfy { (0x20...0x7e).contains($0) }
     }
 

@@ -232,6 +232,8 @@ struct ShipCommandTests {
         }
         let torn = try ship(receiver, environment: ["STALL_MONITOR_TOKEN": "two\nlines"])
         #expect(torn.status == 1 && torn.errors.contains("the given token cannot be sent"), "\(torn.errors)")
+        let header = try ship(receiver, environment: ["OTEL_EXPORTER_OTLP_HEADERS": "x-é=1"])
+        #expect(header.status != 0 && header.errors.contains("the header x-é cannot be sent"), "\(header.errors)")
     }
 
     @Test("Reports that were deleted for newer ones before they could be sent are counted")
