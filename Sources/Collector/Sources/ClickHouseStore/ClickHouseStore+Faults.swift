@@ -271,9 +271,11 @@ struct FaultQuestion: Sendable {
     }
 
     private func names(of roots: [String]) async throws -> [TabbedAnswer.Row] {
-        let members = SQLLiteral.list(aliases.members(of: roots))
+        let (members, root) = (SQLLiteral.list(aliases.members(of: roots)), aliases.sql("fn"))
+        // A report that was sent without names, and again with them, is the latest of two fingerprints. That of the fault has the names.
+        let rank = "concat(latest, toString(fn = \(root)))"
         return try await ask(
-            [aliases.sql("fn") + " AS f", "argMax(name, latest)", "argMax(site, latest)", "max(latest)"],
+            ["\(root) AS f", "argMax(name, \(rank))", "argMax(site, \(rank))", "max(latest)"],
             """
             FROM (
                 SELECT fingerprint AS fn, argMaxMerge(culprit) AS name, argMaxMerge(place) AS site, maxMerge(latest) AS latest
