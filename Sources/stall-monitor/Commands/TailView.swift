@@ -82,7 +82,7 @@ struct TailView {
         // The follower names the directories that it cannot follow or search.
         let (directories, hidden) = (follower.directories, sources.hidden)
         var failures = catalog.failures.filter { failure in
-            !hidden.contains(failure) && directories.contains { failure.path?.hasPrefix($0) ?? true }
+            !hidden.contains(failure) && directories.contains { failure.path?.hasPrefix($0 + "/") ?? true }
         }
         let reach = selection.since == nil ? Self.reach : .max
         let past = latest(catalog, reach: reach, &failures)
