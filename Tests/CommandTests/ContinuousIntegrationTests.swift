@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The jobs in config/ci; their gate commands run as written there.
-@Suite("CI jobs", .serialized, .timeLimit(.minutes(5)), .repeatedWhenLate(by: .milliseconds(50)))
+@Suite("CI jobs", .serialized, .timeLimit(.minutes(60)), .repeatedWhenLate(by: .milliseconds(50)))
 struct ContinuousIntegrationTests {
     private let fixture: ReportsFixture
 

@@ -4,7 +4,7 @@ import Testing
 
 /// Compares our stacks with gdb's. A thread in a waiting call does not move: there every frame must agree. A running
 /// thread has moved on below the culprit: there every frame outside the culprit must agree.
-@Suite("Stacks against gdb", .serialized, .timeLimit(.minutes(10)))
+@Suite("Stacks against gdb", .serialized, .timeLimit(.minutes(60)))
 struct DebuggerComparisonTests {
     private let fixture: ReportsFixture
 

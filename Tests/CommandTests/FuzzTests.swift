@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Readers and generated documents", .timeLimit(.minutes(10)))
+@Suite("Readers and generated documents", .timeLimit(.minutes(60)))
 struct FuzzTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().path

@@ -6,7 +6,7 @@ import Testing
 
 /// Real commands: `stall-corpus --host`, which embeds a monitor, and programs without one. On a slow machine the
 /// watched server stalls as well, or ends before it is watched.
-@Suite("gate run", .serialized, .timeLimit(.minutes(10)), .repeatedWhenLate(by: .milliseconds(50)))
+@Suite("gate run", .serialized, .timeLimit(.minutes(60)), .repeatedWhenLate(by: .milliseconds(50)))
 struct GateRunTests {
     private static let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
 

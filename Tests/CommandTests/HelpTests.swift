@@ -3,7 +3,7 @@ import StallReports
 import Testing
 
 /// The output of `--help` for each subcommand, on a terminal of 80 columns.
-@Suite("--help", .timeLimit(.minutes(2)))
+@Suite("--help", .timeLimit(.minutes(10)))
 struct HelpTests {
     static let subcommands = [
         "tail", "list", "faults", "top", "show", "doctor", "symbolicate", "export", "gate", "gate judge", "gate run",
@@ -53,7 +53,7 @@ struct HelpTests {
     }
 }
 
-@Suite("An empty or missing directory", .timeLimit(.minutes(2)))
+@Suite("An empty or missing directory", .timeLimit(.minutes(10)))
 struct NoReportsTests {
     @Test(
         "an unknown command is wrong usage, and the one that may be meant is named",

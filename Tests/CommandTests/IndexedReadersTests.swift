@@ -3,7 +3,7 @@ import StallReading
 import StallReports
 import Testing
 
-@Suite("Readers with an index", .serialized, .timeLimit(.minutes(10)))
+@Suite("Readers with an index", .serialized, .timeLimit(.minutes(60)))
 struct IndexedReadersTests {
     private let fixture: ReportsFixture
     private var cache: [String: String] { ["XDG_CACHE_HOME": fixture.root + "/cache"] }

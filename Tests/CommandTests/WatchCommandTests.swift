@@ -4,7 +4,7 @@ import StallReports
 import TestSupport
 import Testing
 
-@Suite("watch", .serialized, .timeLimit(.minutes(10)))
+@Suite("watch", .serialized, .timeLimit(.minutes(60)))
 struct WatchCommandTests {
     private let fixture: ReportsFixture
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import ProcessWatch
 
-@Suite("What a watched process notices", .serialized, .timeLimit(.minutes(30)))
+@Suite("What a watched process notices", .serialized, .timeLimit(.minutes(60)))
 struct WatchHarmTests {
     private let fixture: ReportsFixture
 

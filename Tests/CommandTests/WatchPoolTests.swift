@@ -3,7 +3,7 @@ import StallReports
 import TestSupport
 import Testing
 
-@Suite("watch, and task pools", .serialized, .timeLimit(.minutes(10)))
+@Suite("watch, and task pools", .serialized, .timeLimit(.minutes(60)))
 struct WatchPoolTests {
     private let fixture: ReportsFixture
 

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Programs from other kinds of builds, and without a first thread.
-@Suite("watch of programs built differently", .serialized, .timeLimit(.minutes(10)))
+@Suite("watch of programs built differently", .serialized, .timeLimit(.minutes(60)))
 struct WatchedBuildsTests {
     private let fixture: ReportsFixture
 

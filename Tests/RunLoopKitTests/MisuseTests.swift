@@ -3,7 +3,7 @@ import Testing
 
 /// Errors that end the process: each is printed on stderr with the program's line that caused it, in a debug and in
 /// an optimised build.
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct MisuseTests {
     @Test("A programmer error ends the process with a message and the caller's line")
     func isTold() throws {

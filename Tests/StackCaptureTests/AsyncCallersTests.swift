@@ -2,7 +2,7 @@ import CStackCapture
 import Foundation
 import Testing
 
-@Suite("Awaiting functions", .serialized, .timeLimit(.minutes(10)))
+@Suite("Awaiting functions", .serialized, .timeLimit(.minutes(60)))
 struct AsyncCallersTests {
     /// The fixture knows which function awaits which, and on which line, and checks the result itself.
     @Test("they are found with their lines, for every form of await, in computing and in sleeping threads")

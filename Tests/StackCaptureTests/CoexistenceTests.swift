@@ -7,7 +7,7 @@ import Testing
 @Suite(
     "A capture gets along with its host",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct CoexistenceTests {

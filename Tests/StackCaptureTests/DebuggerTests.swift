@@ -8,7 +8,7 @@ import Testing
 @Suite(
     "A captured stack is gdb's stack",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .enabled(if: Debugger.isInstalled, "gdb is not installed")
 )
 struct DebuggerTests {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StackCapture
 
-@Suite("Another process", .serialized, .timeLimit(.minutes(10)))
+@Suite("Another process", .serialized, .timeLimit(.minutes(60)))
 enum ProcessTests {
     @Suite("Its threads")
     struct ProcessSamplerTests {

@@ -7,7 +7,7 @@ import Testing
 @Suite(
     "Capture trials",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct TrialTests {

@@ -3,7 +3,7 @@ import StallCorpus
 import TestSupport
 import Testing
 
-@Suite("The corpus", .serialized, .timeLimit(.minutes(20)))
+@Suite("The corpus", .serialized, .timeLimit(.minutes(60)))
 struct CorpusTests {
     /// Every scenario in this build, or the first stall and the first look-alike of each part. A scenario that a busy
     /// machine disturbs is repeated, at most three times: an error of the monitor occurs each time. A false alarm is

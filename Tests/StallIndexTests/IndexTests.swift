@@ -7,7 +7,7 @@ import Testing
 
 @testable import StallIndex
 
-@Suite("Index of a report directory", .serialized, .timeLimit(.minutes(10)))
+@Suite("Index of a report directory", .serialized, .timeLimit(.minutes(60)))
 struct IndexTests {
     @Test("Readers give the same results with and without an index, whatever happened to the directory in between")
     func history() throws {

@@ -7,7 +7,7 @@ import Testing
 @Suite(
     "Watching every loop of the process",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(40))
 )
 struct EveryLoopTests {

@@ -7,7 +7,7 @@ import Testing
 @Suite(
     "Serial queues and Foundation's main loop",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(40))
 )
 struct QueueTests {

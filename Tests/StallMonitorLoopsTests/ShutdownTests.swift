@@ -4,7 +4,7 @@ import StallReports
 import TestSupport
 import Testing
 
-@Suite("A server with another main loop that ends during a stall", .serialized, .timeLimit(.minutes(3)))
+@Suite("A server with another main loop that ends during a stall", .serialized, .timeLimit(.minutes(60)))
 struct ShutdownTests {
     private static let host = TargetProcess.executable.deletingLastPathComponent().appending(path: "shutdown-host")
 

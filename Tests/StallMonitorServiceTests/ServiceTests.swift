@@ -7,7 +7,7 @@ import Testing
 
 @testable import StallMonitorService
 
-@Suite("The monitor in a service group", .timeLimit(.minutes(2)))
+@Suite("The monitor in a service group", .timeLimit(.minutes(60)))
 struct ServiceTests {
     private static let host = TargetProcess.executable.deletingLastPathComponent().appending(path: "service-host")
 

@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-@Suite("ship", .timeLimit(.minutes(5)))
+@Suite("ship", .timeLimit(.minutes(10)))
 struct ShipCommandTests {
     private let fixture: ReportsFixture
     private var answers: String { fixture.root + "/receiver" }

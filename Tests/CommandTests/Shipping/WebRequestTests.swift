@@ -3,7 +3,7 @@ import StallReports
 import Testing
 import WebRequests
 
-@Suite("Requests to a receiver", .timeLimit(.minutes(5)))
+@Suite("Requests to a receiver", .timeLimit(.minutes(10)))
 struct WebRequestTests {
     private let fixture: ReportsFixture
     private var answers: String { fixture.root + "/receiver" }

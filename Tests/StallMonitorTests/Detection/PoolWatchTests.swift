@@ -160,7 +160,7 @@ struct PoolDetectionTests {
 /// A round over pools whose workers are real threads.
 @Suite(
     "The watchdog and task pools",
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct PoolRoundTests {

@@ -10,7 +10,7 @@ import Testing
 
 @Suite(
     "A round over many loops",
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct WatchRoundTests {

@@ -58,7 +58,7 @@ private final class PipeLoop: WatchableLoop {
 private func serveSlowly(deciseconds: UInt8) { usleep(useconds_t(deciseconds) * 100_000) }
 
 /// One monitor at a time: the capture signal belongs to the process.
-@Suite("A client's own event loop", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+@Suite("A client's own event loop", .serialized, .captureSignal, .timeLimit(.minutes(60)))
 struct ClientLoopTests {
     @Test(
         "it is watched through the public API alone, with its stack, evidence and exact length",

@@ -13,7 +13,7 @@ import Testing
     "The function to blame",
     .serialized,
     .captureSignal,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct CulpritTests {

@@ -9,7 +9,7 @@ import Testing
 @Suite(
     "A stall that its process does not survive",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct DeathTests {

@@ -12,7 +12,7 @@ import Testing
     "The kinds of stalls on a real loop",
     .serialized,
     .captureSignal,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct KindsTests {

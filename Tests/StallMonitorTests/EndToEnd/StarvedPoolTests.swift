@@ -11,7 +11,7 @@ import Testing
 @Suite(
     "A starved task pool",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(10))
 )
 struct StarvedPoolTests {

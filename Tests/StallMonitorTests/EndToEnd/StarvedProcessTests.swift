@@ -9,7 +9,7 @@ import Testing
 @Suite(
     "Causes of starvation",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct StarvedProcessTests {

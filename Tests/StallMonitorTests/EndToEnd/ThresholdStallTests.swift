@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Stalls just above the threshold, in a process whose main loop and main actor are watched.
-@Suite("Stalls of 250 to 300 ms", .serialized, .timeLimit(.minutes(10)))
+@Suite("Stalls of 250 to 300 ms", .serialized, .timeLimit(.minutes(60)))
 struct ThresholdStallTests {
     private let directory = TemporaryDirectory(inMemory: true)
 

@@ -8,7 +8,7 @@ import Testing
 @testable import StallMonitor
 
 /// One monitor at a time: the capture signal belongs to the process.
-@Suite("Clients that wait for a loop of this process", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+@Suite("Clients that wait for a loop of this process", .serialized, .captureSignal, .timeLimit(.minutes(60)))
 struct VictimTests {
     @Test("Clients that connect during the stall are in its report", .repeatedWhenLate(by: .milliseconds(50)))
     func clients() throws {

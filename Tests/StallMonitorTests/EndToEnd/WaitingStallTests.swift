@@ -15,7 +15,7 @@ import Testing
     "What a waiting thread waits for",
     .serialized,
     .captureSignal,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct WaitingStallTests {

@@ -8,7 +8,7 @@ import Testing
 
 /// A small server that stalls by computing or by sleeping; copied, stripped with binutils, and named again from the
 /// unstripped copy.
-@Suite("A server without symbols", .serialized, .timeLimit(.minutes(10)))
+@Suite("A server without symbols", .serialized, .timeLimit(.minutes(60)))
 struct StrippedServerTests {
     private let folder = TemporaryDirectory()
 

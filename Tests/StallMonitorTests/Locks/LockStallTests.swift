@@ -16,7 +16,7 @@ import Testing
     "A stall in a lock",
     .serialized,
     .captureSignal,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(20))
 )
 struct LockStallTests {

@@ -15,7 +15,7 @@ import Testing
     "A stall behind a port",
     .serialized,
     .captureSignal,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(20))
 )
 struct PortStallTests {

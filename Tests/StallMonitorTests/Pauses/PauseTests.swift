@@ -10,7 +10,7 @@ import Testing
 @testable import StallMonitor
 
 /// Real pauses of a separate process. Each busy time is far below the threshold, apart from the pause in it.
-@Suite("A paused process", .timeLimit(.minutes(10)), .repeatedWhenLate(by: .milliseconds(50)))
+@Suite("A paused process", .timeLimit(.minutes(60)), .repeatedWhenLate(by: .milliseconds(50)))
 struct PauseTests {
     /// 40 ticks are 2 s; a pause is longer.
     private static let ticks = 40

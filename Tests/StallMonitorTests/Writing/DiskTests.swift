@@ -6,7 +6,7 @@ import Testing
 @Suite(
     "Disks that fail",
     .serialized,
-    .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(60)),
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct DiskTests {
