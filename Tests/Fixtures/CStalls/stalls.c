@@ -687,7 +687,9 @@ pid_t stall_hold_malloc(int waiting_threads, int milliseconds) {
             rest(1);
         rest(50);
         uint64_t before = allocations;
-        rest(300);
+        // Several times: on a busy machine none of them may get a processor for a while.
+        for (int i = 0; i < 4 && allocations == before; i++)
+            rest(150);
         if (allocations == before)
             break;
         let_go();
