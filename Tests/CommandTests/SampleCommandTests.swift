@@ -48,13 +48,13 @@ struct SampleCommandTests {
         let program = fixture.root + "/sampled-\(getpid())"
         try FileManager.default.copyItem(atPath: "/bin/sleep", toPath: program)
         let sleepers = try (0..<2).map { _ in
-            try RunningCommand(arguments: ["60"], executable: URL(filePath: program))
+            try RunningCommand(arguments: ["600"], executable: URL(filePath: program))
         }
         let both = try CommandRun("sample", "--name", "sampled-\(getpid())")
         #expect(both.status == 1)
         for sleeper in sleepers {
             // comm has at most 15 characters.
-            let line = "\n  \(sleeper.pid)  \("sampled-\(getpid())".prefix(15))  \(program) 60"
+            let line = "\n  \(sleeper.pid)  \("sampled-\(getpid())".prefix(15))  \(program) 600"
             #expect(both.errors.contains(line), "\(both.errors)")
         }
         sleepers[1].send(SIGKILL)
@@ -183,7 +183,7 @@ struct SampleCommandTests {
     func withoutFirst(_ options: [String]) throws {
         let target = try TargetProcess("headless")
         try target.proceed()
-        while target.state != "Z", target.state != nil { usleep(1000) }
+        target.wait { $0.state == "Z" }
         let run = try CommandRun(arguments: ["sample", "\(target.processID)", "--deadline", "1m"] + options)
         #expect(run.status == 0, "\(run.errors)")
         #expect(run.errors == "")

@@ -14,7 +14,7 @@ extension ProcessTests {
             #expect(unsafe stackcap_process_open(target.processID, false, &opened).status == STACKCAP_OK)
             let process = try unsafe #require(opened)
             defer { unsafe stackcap_process_close(process) }
-            while !target.isInCall { usleep(1000) }
+            target.wait { $0.isInCall }
             var statuses: [UInt32: Int] = [:]
             for _ in 0..<500 {
                 let end = stackcap_now_ns() + 60_000_000_000
@@ -33,7 +33,7 @@ extension ProcessTests {
             #expect(unsafe stackcap_process_open(target.processID, false, &opened).status == STACKCAP_OK)
             let process = try unsafe #require(opened)
             try target.proceed()
-            while let state = target.state, state != "D" { usleep(1000) }
+            target.wait { $0.state == "D" }
             for _ in 0..<3 {
                 let outcome = unsafe stackcap_process_copy_stopped(process, target.processID, stackcap_now_ns())
                 #expect(outcome.status == STACKCAP_NOT_STOPPED)

@@ -25,12 +25,10 @@ extension ProcessTests {
         func calls() throws {
             let calls = try Self.calls()
             #expect(calls.count >= 30)
-            let targets = try calls.map { try (call: $0, target: TargetProcess("call", $0, "3")) }
+            let targets = try calls.map { try (call: $0, target: TargetProcess("call", $0, "8")) }
             let samplers = try targets.map { try ProcessSampler(processID: $0.target.processID) }
             // What it does before the call is not tested.
-            for (_, target) in targets {
-                while !target.isInCall, target.state != nil { usleep(1000) }
-            }
+            for (_, target) in targets { target.wait { $0.isInCall } }
             let stopsBefore = samplers.map(\.cost.stops)
             var quiet = 0
             for _ in 0..<20 {

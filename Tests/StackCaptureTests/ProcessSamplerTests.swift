@@ -14,7 +14,7 @@ enum ProcessTests {
             arguments: ["poll", "futex", "vfork"]
         )
         func asleep(_ call: String) throws {
-            let target = try TargetProcess("call", call, "15")
+            let target = try TargetProcess("call", call, "60")
             let sampler = try ProcessSampler(processID: target.processID)
             var stack = try sampler.capture().get()
             while stack.systemCall?.name != call { stack = try sampler.capture().get() }
@@ -96,7 +96,7 @@ enum ProcessTests {
         func stopped() throws {
             let target = try TargetProcess("compute", "3")
             target.send(SIGSTOP)
-            while target.state != "T", target.state != nil { usleep(1000) }
+            target.wait { $0.state == "T" }
             let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
             for _ in 0..<20 {
                 let stack = try sampler.capture().get()
@@ -117,7 +117,7 @@ enum ProcessTests {
             let early = isEarly ? nil : try ProcessSampler(processID: target.processID, deadline: .seconds(60))
             if let early { #expect(try early.captureAll().count == 3) }
             try target.proceed()
-            while target.state != "Z", target.state != nil { usleep(1000) }
+            target.wait { $0.state == "Z" }
             let sampler = try early ?? ProcessSampler(processID: target.processID, deadline: .seconds(60))
             #expect(try sampler.threads().first?.state == "Z")
             let captures = try sampler.captureAll()
@@ -158,7 +158,7 @@ enum ProcessTests {
                 let inner = code == "first" ? ["spin_first", "call_first"] : ["?", "?", "?"]
                 while sampler.names(of: try sampler.capture().get()).first != inner[0] {}  // it is on its way there
                 if isStopped { target.send(SIGSTOP) }
-                while isStopped && target.state != "T", target.state != nil { usleep(1000) }
+                if isStopped { target.wait { $0.state == "T" } }
                 let stack = try sampler.capture().get()
                 let names = sampler.names(of: stack)
                 #expect(names.starts(with: inner + ["call_code"]) && names.contains("main"), "\(names)")
@@ -222,7 +222,7 @@ enum ProcessTests {
                 let target = try TargetProcess("compute", "\(round * 5)")
                 let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
                 target.send(SIGSTOP)
-                while target.state != "T", target.state != nil { usleep(1000) }
+                target.wait { $0.state == "T" }
                 let ours = try sampler.capture().get().frames.map { String($0.address, radix: 16) }
                 let theirs = try Debugger.frames(of: target.processID, thread: "\(target.processID)").map(\.address)
                 #expect(ours == theirs)

@@ -31,10 +31,13 @@ extension StackCapturer {
     }
 
     /// Captures until the thread has entered a system call: the fixture reports "about to", not "in".
+    /// After three minutes that is an error: its test fails instead of waiting without end.
     func captureBlocked(_ stall: Stall) throws(CaptureError) -> CapturedStack {
-        while true {
+        let end = ContinuousClock.now + .seconds(180)
+        repeat {
             let stack = try capture(stall).get()
             if stack.method == .quiet { return stack }
-        }
+        } while ContinuousClock.now < end
+        throw CaptureError(.threadKeptMoving)
     }
 }

@@ -38,7 +38,7 @@ package final class TargetProcess {
             Self.line(of: file).split(separator: " ").dropFirst().joined()
         }
         // It announces itself when its other threads rest, just before its first one does.
-        if arguments.contains("threads") { while !isInCall, process.isRunning { usleep(1000) } }
+        if arguments.contains("threads") { wait { $0.isInCall } }
     }
 
     package var processID: Int32 { process.processIdentifier }
@@ -61,6 +61,13 @@ package final class TargetProcess {
             process.waitUntilExit()
             return text.trimmingCharacters(in: .newlines)
         }
+    }
+
+    /// Waits until a condition holds, or the process has ended. After three minutes it returns anyway: the test fails by what it expects then,
+    /// instead of waiting without end.
+    package func wait(until condition: (TargetProcess) -> Bool) {
+        let end = ContinuousClock.now + .seconds(180)
+        while !condition(self), state != nil, ContinuousClock.now < end { usleep(1000) }
     }
 
     /// Waits for output of a process. If that takes three minutes, the process is killed: its test fails instead of waiting without

@@ -255,7 +255,7 @@ static void hold_by_trace(pid_t thread) {
         _exit(1);
     printf("READY %d\n", getpid());
     fflush(stdout);
-    alarm(20);
+    alarm(180);
     for (;;)
         pause();
 }
