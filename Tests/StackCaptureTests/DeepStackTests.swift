@@ -9,7 +9,7 @@ extension CaptureTests {
         let capturer: StackCapturer
 
         init() throws {
-            capturer = try StackCapturer(deadline: .seconds(5))
+            capturer = try StackCapturer(deadline: .seconds(60))
         }
 
         /// The frames that every stack of the fixture has below `stall_descend`: determined once, on a shallow one.

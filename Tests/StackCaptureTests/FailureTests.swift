@@ -58,7 +58,7 @@ extension CaptureTests {
             stall.finish()  // unblocks
             #expect(capturer.counters.signalsSent == sent)
             capturer.invalidate()
-            let patient = try StackCapturer(deadline: .seconds(5))
+            let patient = try StackCapturer(deadline: .seconds(60))
             let other = Stall(STALL_SPIN)
             defer { other.finish() }
             #expect(try patient.capture(other).get().isComplete)

@@ -14,7 +14,7 @@ struct LiveMemoryTests {
     @Test("A thread's stack is found by its id alone, asleep and running", arguments: [STALL_READ, STALL_SPIN])
     func byNumber(_ kind: stall_kind) throws {
         // A running thread is captured once it gets a processor, which takes long on a busy machine.
-        let capturer = try StackCapturer(deadline: .seconds(20))
+        let capturer = try StackCapturer(deadline: .seconds(60))
         defer { capturer.invalidate() }
         let stall = unsafe stall_start(kind, 5, 0, nil)
         defer { unsafe _ = stall_finish(stall) }
@@ -48,7 +48,7 @@ struct LiveMemoryTests {
 
     @Test("A stack is found behind 20,000 other mappings")
     func manyMappings() throws {
-        let capturer = try StackCapturer(deadline: .seconds(20))
+        let capturer = try StackCapturer(deadline: .seconds(60))
         defer { capturer.invalidate() }
         let stall = unsafe stall_start(STALL_READ, 5, 0, nil)
         defer { unsafe _ = stall_finish(stall) }

@@ -18,9 +18,9 @@ extension CaptureTests {
 
         @Test("it has one capturer at a time; another signal has its own")
         func oneAtATime() throws {
-            let first = try StackCapturer(deadline: .seconds(5))
-            #expect(code { try StackCapturer(deadline: .seconds(5)) } == .signalInUse)
-            let other = try StackCapturer(signal: SIGUSR2, deadline: .seconds(5))
+            let first = try StackCapturer(deadline: .seconds(60))
+            #expect(code { try StackCapturer(deadline: .seconds(60)) } == .signalInUse)
+            let other = try StackCapturer(signal: SIGUSR2, deadline: .seconds(60))
             let stall = Stall(STALL_SPIN)
             defer { stall.finish() }
             #expect(try first.capture(stall).get().isComplete)
@@ -36,7 +36,7 @@ extension CaptureTests {
         func passedOn() throws {
             stall_count_signals(SIGPROF)
             defer { stall_reset_signal(SIGPROF) }
-            let capturer = try StackCapturer(deadline: .seconds(5))
+            let capturer = try StackCapturer(deadline: .seconds(60))
             let stall = Stall(STALL_SPIN)
             defer { stall.finish() }
             let counted = stall_counted_signals()
@@ -54,7 +54,7 @@ extension CaptureTests {
 
         @Test("after invalidate it is as before, and captures say why they fail")
         func invalidated() throws {
-            let capturer = try StackCapturer(deadline: .seconds(5))
+            let capturer = try StackCapturer(deadline: .seconds(60))
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_OTHER)
             capturer.invalidate()
             capturer.invalidate()
@@ -62,13 +62,13 @@ extension CaptureTests {
             let stall = Stall(STALL_SPIN)
             defer { stall.finish() }
             #expect(code { try capturer.capture(stall).get() } == .invalidated)
-            let next = try StackCapturer(deadline: .seconds(5))
+            let next = try StackCapturer(deadline: .seconds(60))
             #expect(try next.capture(stall).get().isComplete)
         }
 
         @Test("it is released with the last reference")
         func released() throws {
-            do { _ = try StackCapturer(deadline: .seconds(5)) }
+            do { _ = try StackCapturer(deadline: .seconds(60)) }
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
         }
 
