@@ -19,7 +19,7 @@ package struct Fixture {
         _ argument: String = "",
         unlimitedStack: Bool = false,
         environment: String = "",
-        seconds: Int = 150
+        seconds: Int = 450
     ) throws -> Fixture {
         let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
         let program = try directory() + "/" + name

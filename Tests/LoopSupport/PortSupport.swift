@@ -133,9 +133,9 @@ package final class PortProcess: Sendable {
 }
 
 extension EventRunLoop {
-    /// Runs until the condition holds; after half a minute the test has failed.
+    /// Runs until the condition holds; after a minute the test has failed.
     package func run(mode: Mode = .default, until condition: () -> Bool) {
-        let deadline = MonotonicInstant.now.advanced(by: .seconds(30))
+        let deadline = MonotonicInstant.now.advanced(by: .seconds(60))
         while !condition() {
             if MonotonicInstant.now > deadline {
                 Issue.record("what the loop was to see did not come")

@@ -276,7 +276,7 @@ func spin(until condition: () -> Bool) -> Bool {
         rounds += 1
         guard rounds.isMultiple(of: 64) else { continue }
         sched_yield()
-        let limit = deadline ?? .now.advanced(by: .seconds(10))
+        let limit = deadline ?? .now.advanced(by: .seconds(60))
         deadline = limit
         if MonotonicInstant.now > limit { return false }
     }

@@ -471,9 +471,9 @@ private func stop(_ loop: EventRunLoop, in place: String) {
     }
 }
 
-/// Spins, then yields; gives up after ten seconds, which means that a wake-up was lost.
+/// Spins, then yields; gives up after a minute, which means that a wake-up was lost.
 private func waitBriefly(_ condition: () -> Bool) {
-    let deadline = MonotonicInstant.now.advanced(by: .seconds(10))
+    let deadline = MonotonicInstant.now.advanced(by: .seconds(60))
     var spins = 0
     while !condition() {
         spins += 1

@@ -59,7 +59,7 @@ func closedWhileWorkerSleeps() {
     worker.loop.perform { answer.increment() }
     say("answered: \(waitUntil { answer.value > 0 })")
     worker.stop()
-    say("ended: \(worker.join(timeout: .seconds(10)))")
+    say("ended: \(worker.join(timeout: .seconds(60)))")
 }
 
 /// As before, but the numbers are free: the loops take each other's numbers.
