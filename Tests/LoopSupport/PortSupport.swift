@@ -28,9 +28,8 @@ package func failure(_ body: () throws -> Void) -> RunLoopError.Code? {
 /// A directory of port names for one test.
 package final class TestDirectory: Sendable {
     package let ports: PortDirectory
-    private static let count = Counter()
 
-    package init() { ports = PortDirectory("/tmp/run-loop-ports-test-\(getpid())-\(TestDirectory.count.increment())") }
+    package init() { ports = PortDirectory("/tmp/run-loop-ports-test-\(UInt64.random(in: 0...UInt64.max))") }
 
     deinit {
         guard let listing = unsafe opendir(ports.path) else { return }
