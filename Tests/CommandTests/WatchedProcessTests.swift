@@ -50,7 +50,7 @@ struct WatchedProcessTests {
             let thread = try host.threadID(named: name)
             var output = try trace(thread)
             // On a busy machine the thread may not be idle yet.
-            for _ in 0..<2 where !isQuiet(output) { output = try trace(thread) }
+            for _ in 0..<10 where !isQuiet(output) { output = try trace(thread) }
             #expect(isQuiet(output), "\(name): \(output)")
         }
         host.send(SIGTERM)
