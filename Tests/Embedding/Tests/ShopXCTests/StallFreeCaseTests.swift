@@ -22,7 +22,7 @@ final class StallFreeCaseTests: StallFreeTestCase {
     func testPassesWaitingForAnExpectation() {
         let done = expectation(description: "done")
         DispatchQueue.global().asyncAfter(deadline: .now() + 0.4) { done.fulfill() }
-        wait(for: [done], timeout: 10)
+        wait(for: [done], timeout: 60)
     }
 }
 
