@@ -10,7 +10,7 @@ struct ShutdownTests {
 
     @Test(
         "SIGTERM while Foundation's main loop is stalled: the report is closed and on the disk before the end",
-        .repeatedWhenLate(by: .milliseconds(500))
+        .repeatedWhenLate(by: .milliseconds(200))
     )
     func runLoop() throws {
         let (lines, contents) = try terminate("run-loop") { try !$0.contents().reports.isEmpty }

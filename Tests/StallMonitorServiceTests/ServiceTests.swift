@@ -49,7 +49,7 @@ struct ServiceTests {
 
     @Test(
         "SIGTERM during a stall: the other services end first, then the report is closed and on the disk",
-        .repeatedWhenLate(by: .milliseconds(500))
+        .repeatedWhenLate(by: .milliseconds(200))
     )
     func termination() throws {
         let (lines, contents) = try end(inTheMidstOf: 60_000)
