@@ -107,7 +107,7 @@ private final class LimitedCgroup {
     let path: String
 
     init?(percent: Int) {
-        let name = "stall-monitor-tests-\(getpid())"
+        let name = "stall-monitor-tests-\(UUID())"
         let controllers = (try? String(contentsOfFile: "/sys/fs/cgroup/cgroup.subtree_control", encoding: .utf8)) ?? ""
         let isVersionTwo = controllers.split(whereSeparator: \.isWhitespace).contains("cpu")
         let candidates = isVersionTwo ? ["/sys/fs/cgroup"] : ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]

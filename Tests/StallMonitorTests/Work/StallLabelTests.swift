@@ -188,7 +188,7 @@ struct StallLabelTests {
     func forkInside() throws {
         // Swift does not offer fork.
         typealias Fork = @convention(c) () -> pid_t
-        guard let address = unsafe dlsym(nil, "fork") else { return }
+        let address = try unsafe #require(dlsym(nil, "fork"))
         let fork = unsafe unsafeBitCast(address, to: Fork.self)
         let table = WorkTable()
         let isOver = Atomic(false)
