@@ -80,7 +80,7 @@ struct SanitizedProgramTests {
             ]
         )
         try #require(link.status == 0, "\(link.lines)")
-        return try output(of: "/usr/bin/timeout", ["--signal=KILL", "60", program, scratch.path, scene])
+        return try output(of: "/usr/bin/timeout", ["--signal=KILL", "240", program, scratch.path, scene])
     }
 
     /// - Returns: what the program printed on standard output. It reports no leaks: of that the runtime and the fixtures have some.

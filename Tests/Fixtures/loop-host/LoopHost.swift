@@ -33,7 +33,7 @@ struct LoopHost {
     static func stop(_ monitor: StallMonitor) {
         let reported = DispatchSemaphore(value: 0)
         monitor.settle { reported.signal() }
-        _ = reported.wait(timeout: .now() + .seconds(30))
+        _ = reported.wait(timeout: .now() + .seconds(90))
         monitor.stop()
     }
 }

@@ -409,7 +409,7 @@ struct WatchRoundTests {
             while MonotonicInstant.now < pause {}
         }
         watchdog.give(.stop)
-        #expect(told == 150 && thread.join(by: .now + .seconds(30)))
+        #expect(told == 150 && thread.join(by: .now + .seconds(60)))
     }
 
     @Test("That stacks are taken again is reported although no loop leaves its rest any more")

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("Health probes on a port")
+@Suite("Health probes on a port", .timeLimit(.minutes(10)))
 struct HealthEndpointTests {
     private let directory = TemporaryDirectory(inMemory: true)
 

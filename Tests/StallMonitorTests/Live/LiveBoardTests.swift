@@ -181,6 +181,6 @@ struct LiveBoardTests {
         parts.notices.close()
         Reporter(parts) { _ in }.run()
         #expect(parts.live.open.isEmpty == canWrite)
-        #expect(parts.writer.join(by: .now + .seconds(20)))
+        #expect(parts.writer.join(by: .now + .seconds(60)))
     }
 }

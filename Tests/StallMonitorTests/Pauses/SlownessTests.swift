@@ -276,7 +276,7 @@ struct SlownessTests {
         let foreign = ForeignLoop(saysWhatItWaitsOn: true, movesOn: .milliseconds(240))
         let monitor = start()
         try monitor.watch(foreign)
-        #expect(foreign.hasMovedOn.wait(timeout: .now() + .seconds(20)) == .success)
+        #expect(foreign.hasMovedOn.wait(timeout: .now() + .seconds(60)) == .success)
         foreign.end()
         let (run, reports) = try end(monitor)
         #expect(reports.isEmpty, "\(reports)")
