@@ -20,6 +20,14 @@ struct RenderingTests {
         #expect(brief.contains { $0.hasPrefix("Work") && $0.hasSuffix("checkout > charge") }, "\(brief)")
     }
 
+    @Test("show: the figures of a short page name the same window as the whole page")
+    func figures() {
+        let brief = StallBrief(report: Sample.report()).lines.map(\.plain).joined(separator: "\n")
+        let figures =
+            "CPU 0s, waiting for a CPU 81µs, otherwise waiting 250ms, in a window of 250ms; 4 major faults"
+        #expect(brief.contains(figures), "\(brief)")
+    }
+
     @Test("show: the page of a stall")
     func page() {
         let page = StallPage(report: Sample.report()).lines.map(\.plain).joined(separator: "\n")

@@ -67,17 +67,17 @@ struct StallBrief {
         return "\(report.culpritText, .bold)\(place)\(module, .dim)"
     }
 
-    /// `CPU 0s, waiting for a CPU 81µs, blocked 250ms, of 250ms; 4 major faults`
+    /// `CPU 0s, waiting for a CPU 81µs, otherwise waiting 250ms, in a window of 250ms; 4 major faults`
     private var figures: StyledText? {
         guard let evidence = report.cause.evidence else { return nil }
         let times = [
-            ("CPU", evidence.cpuNs), ("waiting for a CPU", evidence.runDelayNs), ("blocked", evidence.blockedNs),
-            ("waiting for disks", evidence.blockIONs),
+            ("CPU", evidence.cpuNs), ("waiting for a CPU", evidence.runDelayNs),
+            ("otherwise waiting", evidence.waitedNs), ("waiting for disks", evidence.blockIONs),
         ]
         .compactMap { name, time in time.map { "\(name) \(DurationText(nanoseconds: $0).short)" } }
         var parts: [String] = []
         if !times.isEmpty {
-            let window = evidence.windowNs.map { ", of \(DurationText(nanoseconds: $0).short)" } ?? ""
+            let window = evidence.windowNs.map { ", in a window of \(DurationText(nanoseconds: $0).short)" } ?? ""
             parts.append(times.joined(separator: ", ") + window)
         }
         if let faults = evidence.majorFaults, faults > 0 { parts.append("\(faults) major faults") }
@@ -149,7 +149,7 @@ struct StallBrief {
 
 extension StallReport.Evidence {
     /// The rest of the window, in which the thread neither ran nor was ready to run.
-    fileprivate var blockedNs: Int64? {
+    fileprivate var waitedNs: Int64? {
         guard let windowNs, let cpuNs, let runDelayNs else { return nil }
         return max(0, windowNs.subtractingSaturated(cpuNs).subtractingSaturated(runDelayNs))
     }
