@@ -132,7 +132,7 @@ struct StallBrief {
             ),
         ]
         report.labels.map { rows.append(("Work", "\($0.joined(separator: " > "))")) }
-        if !pairs.isEmpty { rows.append(("Request", "\(pairs)")) }
+        if !pairs.isEmpty { rows.append(("Data", "\(pairs)")) }
         report.trace.map { rows.append(("Trace", "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")")) }
         rows.append(("Fault", "\(fault)"))
         rows.append(("Report", "\(report.id)  \("--full shows all of it", .dim)"))
