@@ -20,13 +20,14 @@ struct StallMonitorCommand: AsyncParsableCommand {
             $STALL_MONITOR_CONFIG; the command line has precedence.
 
             EXIT CODES
-              0   done; for gate: within budget, and no worse than the baseline
-              1   could not do it, or not all of it; for gate: cannot judge; for doctor: a problem
+              0   done; gate: within budget, and no worse than the baseline
+              1   could not do it, or not all of it; gate: cannot judge; doctor: a problem
               2   gate: over budget, or worse than the baseline
               3   gate: inconclusive
               64  wrong usage
               130 ended by Ctrl-C
-              watch -- COMMAND exits with the command's status, and so does gate run if the command fails
+              watch -- COMMAND exits with the command's status, and so does gate run
+              if the command fails
             """,
         version: "0.1.0",
         subcommands: [

@@ -6,9 +6,8 @@ import Testing
 @Suite("--help", .timeLimit(.minutes(10)))
 struct HelpTests {
     static let subcommands = [
-        "tail", "list", "faults", "top", "show", "doctor", "symbolicate", "export", "gate", "gate judge", "gate run",
-        "sample",
-        "watch",
+        "tail", "list", "faults", "diff", "top", "show", "doctor", "symbolicate", "export", "gate", "gate judge",
+        "gate run", "sample", "watch", "ship",
     ]
 
     private func help(_ subcommand: String) throws -> [String] {
@@ -25,6 +24,14 @@ struct HelpTests {
         if !subcommand.contains(" ") { #expect(all.contains("\n  \(subcommand) ")) }
         let text = try help(subcommand).joined(separator: " ")
         #expect(text.contains("Exit code 0: ") && text.contains(" 64: wrong usage."))
+    }
+
+    @Test("no line of a list is continued at the margin", arguments: ["", "top", "export"])
+    func lists(_ subcommand: String) throws {
+        let lines = try help(subcommand)
+        let first = try #require(lines.firstIndex { ["EXIT CODES", "KEYS", "FORMATS"].contains($0) }) + 1
+        let list = lines[first...].prefix { !$0.isEmpty }
+        #expect(list.count > 4 && list.allSatisfy { $0.hasPrefix("  ") }, "\(list)")
     }
 
     @Test(

@@ -14,7 +14,7 @@ struct ExportCommand: ParsableCommand {
               stall-monitor export ./stall-reports --format prometheus -o stalls.prom
 
             FORMATS
-            \(ExportFormat.allCases.map { "  \($0.rawValue)\(String(repeating: " ", count: 14 - $0.rawValue.count))\($0.summary)" }.joined(separator: "\n"))
+            \(ExportFormat.allCases.map(line).joined(separator: "\n"))
 
             In flame graphs, the width of a stack is the blocked time for which it was found; all stacks together are the total \
             blocked time.
@@ -32,6 +32,12 @@ struct ExportCommand: ParsableCommand {
     @OptionGroup var output: OutputOption
 
     @OptionGroup(title: "Choosing") var selection: Selection
+
+    /// The format's name and summary, for a terminal of 80 columns: a longer line would be continued at the margin.
+    private static func line(_ format: ExportFormat) -> String {
+        let name = StyledText("  \(format.rawValue)").padded(to: 16)
+        return (name + StyledText(format.summary)).wrapped(to: 79, hanging: 16).map(\.plain).joined(separator: "\n")
+    }
 
     func validate() throws {
         if format.isBinary { try output.refuseTerminal(for: format.rawValue) }

@@ -17,7 +17,7 @@ struct TopCommand: ParsableCommand {
             KEYS
               up, down, k, j  pick a row; also Page Up, Page Down, Home, End
               Enter           open the picked process, stall or fault
-              f, l, p         faults; the latest 200 stalls; processes and their ongoing stalls
+              f, l, p         faults; the latest 200 stalls; processes and their stalls
               s               sort by the next column
               f on a page     stacks as a flame graph, and back
               q, Escape       back; from the tables q quits
