@@ -189,24 +189,15 @@ extension CulpritSearch.Sample {
 }
 
 /// Identifies functions by what is equal in all samples, however they were compiled. A function without a name is identified by
-/// its address.
+/// where it begins.
 private struct FunctionNames {
     private var known: [String: String] = [:]
 
     mutating func name(of frame: StallReport.Frame) -> String {
-        guard let symbol = frame.symbol else { return frame.place }
+        guard let symbol = frame.symbol else { return "\(frame.module ?? -1)+\(frame.functionStart)" }
         if let name = known[symbol] { return name }
         let name = SourceFunction(symbol: symbol).name
         known[symbol] = name
         return name
-    }
-}
-
-extension StallReport.Frame {
-    /// The function's start, or the address itself if the start is unknown.
-    fileprivate var place: String {
-        let place = offset ?? address
-        let start = functionOffset.map { Address(place.rawValue &- $0.rawValue) } ?? place
-        return "\(module ?? -1)+\(start)"
     }
 }

@@ -105,9 +105,7 @@ struct FaultPath {
         let module = frame.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
         let file = module.map { stableName(ofPath: $0.path) } ?? "?"
         if let name = name?.name ?? frame.function { return "\(file) \(name)" }
-        let place = frame.offset ?? frame.address
-        let start = frame.functionOffset.map { Address(place.rawValue &- $0.rawValue) } ?? place
-        return "\(module?.buildID ?? file)+\(start)"
+        return "\(module?.buildID ?? file)+\(frame.functionStart)"
     }
 
     /// The file's base name, cut after `.so`.
@@ -157,9 +155,14 @@ extension StallReport.Frame {
 
     /// A placeholder for a missing name. It does not depend on where the module is loaded.
     public func placeName(in path: String?) -> String {
-        guard let path, let offset else { return "code at \(address)" }
-        let start = functionOffset.map { Address(offset.rawValue &- $0.rawValue) } ?? offset
-        return "\(fileName(ofPath: path))+\(start) (no symbols)"
+        guard let path, offset != nil else { return "code at \(address)" }
+        return "\(fileName(ofPath: path))+\(functionStart) (no symbols)"
+    }
+
+    /// Where the function begins, or the frame's own place if that is unknown: in the module's file, without a module in memory.
+    package var functionStart: Address {
+        let place = offset ?? address
+        return functionOffset.map { Address(place.rawValue &- $0.rawValue) } ?? place
     }
 }
 
