@@ -75,6 +75,14 @@ struct CulpritSearch {
         /// The candidates, innermost first.
         var functions: [Function]
 
+        init(_ sample: Sample, at index: Int, _ kind: CandidateKind, _ names: inout FunctionNames) {
+            let stack = sample.stack
+            (self.sample, span, samples) = (index, sample.span, min(1_000, max(1, stack.count)))
+            functions = stack.candidates(of: kind).map { candidate, place in
+                Function(name: names.name(of: stack.frame(candidate)), candidate: candidate, place: place)
+            }
+        }
+
         func shows(_ name: String) -> Bool { functions.contains { $0.name == name } }
 
         /// The innermost of the functions that stay, but not inside the one that loops. The innermost of all if none is further
@@ -91,23 +99,7 @@ struct CulpritSearch {
         let total = span(samples, Array(samples.indices))
         let used = span(samples, whole) * 2 >= total ? whole : Array(samples.indices)
         for kind in CandidateKind.allCases {
-            var found: [Trace] = []
-            for index in used {
-                let stack = samples[index].stack
-                let functions = stack.candidates(of: kind).map { candidate, place in
-                    Function(name: names.name(of: stack.frame(candidate)), candidate: candidate, place: place)
-                }
-                if !functions.isEmpty {
-                    found.append(
-                        Trace(
-                            sample: index,
-                            span: samples[index].span,
-                            samples: min(1_000, max(1, stack.count)),
-                            functions: functions
-                        )
-                    )
-                }
-            }
+            let found = used.map { Trace(samples[$0], at: $0, kind, &names) }.filter { !$0.functions.isEmpty }
             if !found.isEmpty, span(samples, found.map(\.sample)) * leastShare >= span(samples, used) { return found }
         }
         return []
