@@ -78,7 +78,7 @@ private struct RangeCheck {
     /// In the unit that the key names.
     mutating func bring(_ value: inout Duration, _ key: String, to range: ClosedRange<Duration>) {
         let unit: Duration = key.hasSuffix("Seconds") ? .seconds(1) : .milliseconds(1)
-        bring(&value, key, to: range) { Self.decimal($0 / unit) }
+        bring(&value, key, to: range) { ($0 / unit).configurationText }
     }
 
     /// A value that is not set stays unset.
@@ -90,14 +90,14 @@ private struct RangeCheck {
 
     /// Takes a number of bytes that files give in MiB, from one byte on.
     mutating func bring(megabytes value: inout Int, _ key: String, atMost most: Int) {
-        bring(&value, key, to: 1...(most << 20)) { $0 == 1 ? "1" : Self.decimal(Double($0) / Double(1 << 20)) }
+        bring(&value, key, to: 1...(most << 20)) { $0 == 1 ? "1" : (Double($0) / Double(1 << 20)).configurationText }
     }
 
     /// Takes a share of 1 that files give in percent.
     mutating func bring(share value: inout Double, _ key: String) {
         // NaN is in no range.
         if value.isNaN { value = -1 }
-        bring(&value, key, to: 1e-6...1) { Self.decimal($0 * 100) }
+        bring(&value, key, to: 1e-6...1) { ($0 * 100).configurationText }
     }
 
     mutating func bring(_ rule: inout StallRule) {
@@ -144,11 +144,13 @@ private struct RangeCheck {
         errors.append(error)
         value = min(max(value, range.lowerBound), range.upperBound)
     }
+}
 
-    /// `3000`, `0.0001`.
-    private static func decimal(_ number: Double) -> String {
-        // Multiplying a percentage may leave a row of nines.
-        let number = (number * 1e6).rounded() / 1e6
+extension Double {
+    /// As it is written in a configuration file: `3000`, `0.0001`.
+    package var configurationText: String {
+        // Multiplying a share by 100 is not exact, and would print many nines.
+        let number = (self * 1e6).rounded() / 1e6
         return Int(exactly: number).map(String.init) ?? "\(number)"
     }
 }

@@ -15,6 +15,7 @@ struct ConfigurationOption: Sendable {
 
     /// The key, relative to the scope; its parts are separated by dots: `limits.reports`.
     let key: String
+    let configKey: ConfigKey
     let form: Form
     /// The meaning, in one line.
     let summary: String
@@ -24,8 +25,6 @@ struct ConfigurationOption: Sendable {
     let text: @Sendable (ConfigurationDraft) -> String?
     /// Stores the value if the key is set.
     let read: @Sendable (ConfigReader, inout ConfigurationDraft) async throws -> Void
-
-    var configKey: ConfigKey { ConfigKey(key.split(separator: ".").map(String.init)) }
 
     /// The default, for the table.
     var defaultText: String { fallback ?? text(ConfigurationDraft()) ?? "none" }
@@ -37,7 +36,7 @@ struct ConfigurationOption: Sendable {
         case .text: "text"
         case .names: "list of names"
         case .integer(let range): "\(range.lowerBound) to \(range.upperBound)"
-        case .number(let range): "\(Self.decimal(range.lowerBound)) to \(Self.decimal(range.upperBound))"
+        case .number(let range): "\(range.lowerBound.configurationText) to \(range.upperBound.configurationText)"
         }
     }
 
@@ -56,12 +55,6 @@ struct ConfigurationOption: Sendable {
         (["| key | form | default | changes | what it is |", "|---|---|---|---|---|"] + all.map(\.row))
             .map { $0 + "\n" }.joined()
     }
-
-    static func decimal(_ number: Double) -> String {
-        // Multiplying a share by 100 is not exact, and would print many nines.
-        let number = (number * 1e6).rounded() / 1e6
-        return Int(exactly: number).map(String.init) ?? "\(number)"
-    }
 }
 
 // MARK: - Options by form
@@ -71,55 +64,38 @@ extension ConfigurationOption {
 
     private init<Value>(
         _ key: String,
-        _ form: Form,
         _ field: Field<Value>,
+        _ notation: Notation<Value>,
         _ summary: String,
-        _ fallback: String? = nil,
-        text: @escaping @Sendable (Value) -> String?,
-        fetch: @escaping @Sendable (ConfigReader, ConfigKey) async throws -> Value?
+        _ fallback: String? = nil
     ) {
         let configKey = ConfigKey(key.split(separator: ".").map(String.init))
-        (self.key, self.form, self.summary, self.fallback) = (key, form, summary, fallback)
-        self.text = { text($0[keyPath: field]) }
+        (self.key, self.configKey, self.form) = (key, configKey, notation.form)
+        (self.summary, self.fallback) = (summary, fallback)
+        text = { notation.text($0[keyPath: field]) }
         read = { config, draft in
-            if let value = try await fetch(config, configKey) { draft[keyPath: field] = value }
+            if let value = try await notation.fetch(config, configKey) { draft[keyPath: field] = value }
         }
     }
 
     static func bool(_ key: String, _ field: Field<Bool>, _ summary: String) -> Self {
-        Self(key, .bool, field, summary, text: { "\($0)" }, fetch: { try await $0.fetchBool(forKey: $1) })
+        Self(key, field, .bool, summary)
     }
 
     static func text(_ key: String, _ field: Field<String>, _ summary: String, _ fallback: String? = nil) -> Self {
-        Self(key, .text, field, summary, fallback, text: { $0 }, fetch: { try await $0.fetchString(forKey: $1) })
+        Self(key, field, .string, summary, fallback)
     }
 
     static func text(_ key: String, _ field: Field<String?>, _ summary: String, _ fallback: String? = nil) -> Self {
-        // Here and below for optional values: an unset key must give nil, not an optional that contains nil.
-        Self(
-            key,
-            .text,
-            field,
-            summary,
-            fallback,
-            text: { $0 },
-            fetch: { try await $0.fetchString(forKey: $1).map(Optional.some) }
-        )
+        Self(key, field, Notation.string.orUnset, summary, fallback)
     }
 
     static func names(_ key: String, _ field: Field<Set<String>>, _ summary: String) -> Self {
-        Self(
-            key,
-            .names,
-            field,
-            summary,
-            text: { $0.isEmpty ? nil : $0.sorted().joined(separator: ", ") },
-            fetch: { try await $0.fetchStringArray(forKey: $1).map(Set.init) }
-        )
+        Self(key, field, .names, summary)
     }
 
     static func integer(_ key: String, _ field: Field<Int>, _ range: ClosedRange<Int>, _ summary: String) -> Self {
-        Self(key, .integer(range), field, summary, text: { "\($0)" }, fetch: { try await $0.fetchInt(forKey: $1) })
+        Self(key, field, .integer(range), summary)
     }
 
     static func integer(
@@ -129,33 +105,16 @@ extension ConfigurationOption {
         _ summary: String,
         _ fallback: String? = nil
     ) -> Self {
-        Self(
-            key,
-            .integer(range),
-            field,
-            summary,
-            fallback,
-            text: { $0.map { "\($0)" } },
-            fetch: { try await $0.fetchInt(forKey: $1).map(Optional.some) }
-        )
+        Self(key, field, Notation.integer(range).orUnset, summary, fallback)
     }
 
-    /// A whole number of the unit in the key's name. Every number gives a duration; the range check finds one that is too long.
     static func duration(
         _ key: String,
         _ field: Field<Duration>,
         _ range: ClosedRange<Int>,
         _ summary: String
     ) -> Self {
-        let unit = unit(of: key)
-        return Self(
-            key,
-            .integer(range),
-            field,
-            summary,
-            text: { decimal($0 / unit) },
-            fetch: { try await $0.fetchInt(forKey: $1).map { duration($0, of: unit) } }
-        )
+        Self(key, field, .duration(key, range), summary)
     }
 
     static func duration(
@@ -165,58 +124,93 @@ extension ConfigurationOption {
         _ summary: String,
         _ fallback: String? = nil
     ) -> Self {
-        let unit = unit(of: key)
-        return Self(
-            key,
-            .integer(range),
-            field,
-            summary,
-            fallback,
-            text: { $0.map { decimal($0 / unit) } },
-            fetch: { try await $0.fetchInt(forKey: $1).map { .some(duration($0, of: unit)) } }
-        )
+        Self(key, field, Notation.duration(key, range).orUnset, summary, fallback)
     }
 
     static func megabytes(_ key: String, _ field: Field<Int>, atMost most: Int, _ summary: String) -> Self {
-        Self(
-            key,
-            .integer(1...most),
-            field,
-            summary,
-            text: { decimal(Double($0) / Double(1 << 20)) },
-            fetch: { try await $0.fetchInt(forKey: $1).map(bytes) }
-        )
+        Self(key, field, .megabytes(atMost: most), summary)
     }
 
     static func megabytes(_ key: String, _ field: Field<Int?>, atMost most: Int, _ summary: String) -> Self {
-        Self(
-            key,
-            .integer(1...most),
-            field,
-            summary,
-            text: { $0.map { decimal(Double($0) / Double(1 << 20)) } },
-            fetch: { try await $0.fetchInt(forKey: $1).map { .some(bytes($0)) } }
-        )
+        Self(key, field, Notation.megabytes(atMost: most).orUnset, summary)
     }
 
     static func percent(_ key: String, _ field: Field<Double>, _ summary: String) -> Self {
+        Self(key, field, .percent, summary)
+    }
+}
+
+/// How a value is written in a file.
+private struct Notation<Value>: Sendable {
+    let form: ConfigurationOption.Form
+    /// Nil: the key is left out.
+    let text: @Sendable (Value) -> String?
+    /// Nil: the key is not set.
+    let fetch: @Sendable (ConfigReader, ConfigKey) async throws -> Value?
+
+    /// The same for a value that may be left out.
+    var orUnset: Notation<Value?> {
+        Notation<Value?>(
+            form: form,
+            text: { [text] in $0.flatMap(text) },
+            // An unset key must give nil, not an optional that contains nil.
+            fetch: { [fetch] in try await fetch($0, $1).map(Optional.some) }
+        )
+    }
+}
+
+extension Notation where Value == Bool {
+    static var bool: Self { Self(form: .bool, text: { "\($0)" }, fetch: { try await $0.fetchBool(forKey: $1) }) }
+}
+
+extension Notation where Value == String {
+    static var string: Self { Self(form: .text, text: { $0 }, fetch: { try await $0.fetchString(forKey: $1) }) }
+}
+
+extension Notation where Value == Set<String> {
+    static var names: Self {
         Self(
-            key,
-            .number(0.0001...100),
-            field,
-            summary,
-            text: { decimal($0 * 100) },
+            form: .names,
+            text: { $0.isEmpty ? nil : $0.sorted().joined(separator: ", ") },
+            fetch: { try await $0.fetchStringArray(forKey: $1).map(Set.init) }
+        )
+    }
+}
+
+extension Notation where Value == Int {
+    static func integer(_ range: ClosedRange<Int>) -> Self {
+        Self(form: .integer(range), text: { "\($0)" }, fetch: { try await $0.fetchInt(forKey: $1) })
+    }
+
+    /// A number of bytes.
+    static func megabytes(atMost most: Int) -> Self {
+        Self(
+            form: .integer(1...most),
+            text: { (Double($0) / Double(1 << 20)).configurationText },
+            fetch: { try await $0.fetchInt(forKey: $1).map { min(max($0, -1), 1 << 40) << 20 } }
+        )
+    }
+}
+
+extension Notation where Value == Duration {
+    /// A whole number of the unit in the key's name. Every number gives a duration; the range check finds one that is too long.
+    static func duration(_ key: String, _ range: ClosedRange<Int>) -> Self {
+        let unit: Duration = key.hasSuffix("Milliseconds") ? .milliseconds(1) : .seconds(1)
+        return Self(
+            form: .integer(range),
+            text: { ($0 / unit).configurationText },
+            fetch: { try await $0.fetchInt(forKey: $1).map { unit * min(max($0, -1_000_000_000), 1_000_000_000) } }
+        )
+    }
+}
+
+extension Notation where Value == Double {
+    /// A share of 1.
+    static var percent: Self {
+        Self(
+            form: .number(0.0001...100),
+            text: { ($0 * 100).configurationText },
             fetch: { try await $0.fetchDouble(forKey: $1).map { $0 / 100 } }
         )
     }
-
-    private static func unit(of key: String) -> Duration {
-        key.hasSuffix("Milliseconds") ? .milliseconds(1) : .seconds(1)
-    }
-
-    private static func duration(_ count: Int, of unit: Duration) -> Duration {
-        unit * min(max(count, -1_000_000_000), 1_000_000_000)
-    }
-
-    private static func bytes(_ megabytes: Int) -> Int { min(max(megabytes, -1), 1 << 40) << 20 }
 }
