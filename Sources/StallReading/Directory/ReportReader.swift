@@ -50,16 +50,11 @@ public struct ReportReader: Sendable {
         let listing = try listing(of: directory)
         (contents.runs, contents.failures) = runs(listing.runs, in: directory)
         let catalog = try ReportCatalog(self, in: directory, listing)
-        for id in catalog.stalls {
-            do throws(ReportError) {
-                contents.reports.append(try catalog.report(id, in: directory))
-            } catch let error where error.code == .missingFile {
-                // It was removed for a newer file after it was listed.
-            } catch {
-                contents.failures.append(error)
-            }
+        let (reports, failures) = readable(catalog.stalls) { id throws(ReportError) in
+            try catalog.report(id, in: directory)
         }
-        contents.failures += catalog.failures
+        contents.reports = reports
+        contents.failures += failures + catalog.failures
         return contents
     }
 
@@ -80,17 +75,24 @@ public struct ReportReader: Sendable {
         _ ids: [ULID],
         in directory: borrowing OpenDirectory
     ) -> (runs: [RunRecord], failures: [ReportError]) {
-        var (runs, failures): ([RunRecord], [ReportError]) = ([], [])
+        readable(ids) { id throws(ReportError) in try documents.run(id, in: directory) }
+    }
+
+    private func readable<Document>(
+        _ ids: [ULID],
+        _ read: (ULID) throws(ReportError) -> Document
+    ) -> ([Document], [ReportError]) {
+        var (documents, failures): ([Document], [ReportError]) = ([], [])
         for id in ids {
             do throws(ReportError) {
-                runs.append(try documents.run(id, in: directory))
+                documents.append(try read(id))
             } catch let error where error.code == .missingFile {
                 // It was removed for a newer file after it was listed.
             } catch {
                 failures.append(error)
             }
         }
-        return (runs, failures)
+        return (documents, failures)
     }
 
     /// The names of the store's files, oldest first. Their contents are not checked.
