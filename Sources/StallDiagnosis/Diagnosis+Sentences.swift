@@ -20,9 +20,13 @@ extension Diagnosis {
         return " in \(name) on descriptor \(first.number)" + (words.isEmpty ? "" : " (\(words))")
     }
 
-    /// The call in which a thread was found in most samples although it did not wait for most of the time: a system call can also
-    /// compute.
-    static func find(_ verdict: Verdict, _ waits: WaitProfile, _ descriptors: [StallReport.Descriptor]) -> String {
+    /// A second sentence: in which call most samples found a thread that did not wait for most of the time, because a system call
+    /// can also compute. Empty if there is no such call.
+    static func sampledCall(
+        _ verdict: Verdict,
+        _ waits: WaitProfile,
+        _ descriptors: [StallReport.Descriptor]
+    ) -> String {
         guard verdict == .onCPU || verdict == .starved, waits.calling * 2 >= waits.total, let site = waits.longestCall
         else { return "" }
         return " Most samples found it\(place(site, descriptors))."

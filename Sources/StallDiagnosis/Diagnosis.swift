@@ -33,7 +33,7 @@ package struct Diagnosis: Hashable, Sendable {
             verdict == .unknown && !wasSeen
             ? "No cause could be read off: the stall was over before it was looked at."
             : Self.sentence(verdict, window, site, site == waits.longestCall ? descriptors : [], hottest)
-                + Self.find(verdict, waits, descriptors)
+                + Self.sampledCall(verdict, waits, descriptors)
     }
 
     /// The sentence with another hottest function that was found later. Sentences about a thread that did not compute stay
