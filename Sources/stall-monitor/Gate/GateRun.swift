@@ -36,7 +36,7 @@ struct GateRunCommand: ParsableCommand {
 
     @OptionGroup var options: JudgeOptions
 
-    @Option(name: .customLong("repeat"), parsing: .unconditional, help: "How many times to run the command.")
+    @Option(name: .customLong("repeat"), parsing: .unconditional, help: "How many times to run the command, 1 to 1000.")
     var repeats = 1
 
     @Option(parsing: .unconditional, help: "Ignore stalls for this long after each start, up to an hour: 2s.")

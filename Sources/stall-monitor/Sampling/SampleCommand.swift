@@ -71,7 +71,7 @@ struct SampleCommand: ParsableCommand {
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
-            "The longest wait for the stack of one running thread; on a busy machine, low-priority threads stop late. (default: 2s)",
+            "The longest wait for the stack of one running thread, 1ms to 1h; on a busy machine, low-priority threads stop late. (default: 2s)",
             valueName: "length"
         )
     )
