@@ -34,6 +34,12 @@ struct HelpTests {
         #expect(list.count > 4 && list.allSatisfy { $0.hasPrefix("  ") }, "\(list)")
     }
 
+    @Test("ship, which keeps no index, has no option for one")
+    func noIndex() throws {
+        let text = try help("ship").joined(separator: "\n")
+        #expect(text.contains("--checkpoint") && !text.contains("--index"))
+    }
+
     @Test(
         "the examples fit on one line each and use existing options",
         // The gate's examples are those of its subcommands.

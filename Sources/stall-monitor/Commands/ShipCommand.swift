@@ -32,7 +32,15 @@ struct ShipCommand: ParsableCommand {
             """
     )
 
-    @OptionGroup var reports: ReportsArgument
+    // Without the options of commands that make lists: it keeps no index.
+    @Argument(
+        help: ArgumentHelp(
+            "Report directories, or directories that contain some at any depth.",
+            valueName: "dir"
+        ),
+        completion: .directory
+    )
+    var directories: [String] = []
 
     @Option(help: ArgumentHelp("A collector's address.", valueName: "url"))
     var collector: String?
@@ -62,7 +70,8 @@ struct ShipCommand: ParsableCommand {
     var format: OutputFormat = .text
 
     func validate() throws {
-        try reports.refuseAddresses()
+        try directories.forEach(ReportsArgument.check)
+        try ReportsArgument.refuseAddresses(directories)
         guard let address else {
             throw ValidationError(
                 "give an address: --collector http://stalls.example.com:4319, or --to https://otlp.example.com:4318"
@@ -107,7 +116,7 @@ struct ShipCommand: ParsableCommand {
 
     /// Waits until the first report directory appears, if the checkpoint will be in it.
     private func awaitPlaceOfCheckpoint(_ cancellation: Cancellation) throws(ReportError) {
-        let directory = reports.paths[0]
+        let directory = paths[0]
         guard checkpoint == nil, Self.stateDirectory == nil, !once, !OutputFile.exists(directory) else { return }
         Output.note("\(ShippingNote.waiting(directory: directory))")
         var follower = try TreeFollower([directory], cancellation: cancellation)
@@ -117,12 +126,14 @@ struct ShipCommand: ParsableCommand {
     private static let endpointVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"
     private var address: String? { collector ?? to ?? EnvironmentVariable.value(Self.endpointVariable) }
 
+    private var paths: [String] { directories.isEmpty ? [ReportDirectory.defaultPath] : directories }
+
     private func options() throws -> ShippingOptions {
         let address = address ?? ""
         var options = ShippingOptions(
-            directories: reports.paths,
+            directories: paths,
             endpoint: address,
-            checkpoint: checkpoint ?? "\(Self.stateDirectory ?? reports.paths[0])/\(Self.checkpointName(for: address))"
+            checkpoint: checkpoint ?? "\(Self.stateDirectory ?? paths[0])/\(Self.checkpointName(for: address))"
         )
         options.isCollector = collector != nil
         options.headers = options.isCollector ? [] : try headers()
