@@ -144,11 +144,7 @@ struct GateRun {
         // No other thread exists yet that could read the environment.
         unsafe setenv(ReportDirectory.environmentVariable, own.path, 1)
         if warmUp > 0 { unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(warmUp / 1_000_000)", 1) }
-        do throws(StartError) {
-            child = try StartedCommand(RawArguments.last(command.count))
-        } catch {
-            throw CommandFailure("\(command[0]): \(error)")
-        }
+        child = try StartedCommand.given(command)
         let watching = WatchOptions(followsChildren: true)
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
         reporter = try OutsideReporter(.init(directory: outside.path, rule: rule)) { event in

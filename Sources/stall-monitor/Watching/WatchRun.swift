@@ -62,7 +62,7 @@ struct WatchRun {
         } else if options.command.isEmpty {
             try add(options.processIDs, toleratesSome: false)
         } else {
-            let child = try start(options.command)
+            let child = try StartedCommand.given(options.command)
             self.child = child
             do throws(CaptureError) {
                 try watcher.add(child.processID)
@@ -72,28 +72,19 @@ struct WatchRun {
         }
     }
 
-    private func start(_ command: [String]) throws(CommandFailure) -> StartedCommand {
-        do throws(StartError) {
-            return try StartedCommand(RawArguments.last(command.count))
-        } catch {
-            throw CommandFailure("\(command[0]): \(error)")
-        }
-    }
-
     private func add(_ processes: [Int32], toleratesSome: Bool) throws {
-        var failure: CommandFailure?
-        var count = 0
+        var failures: [CommandFailure] = []
         for id in processes {
             do throws(CaptureError) {
                 try watcher.add(id)
-                count += 1
             } catch {
-                failure = CommandFailure("process \(id): \(error)")
-                guard toleratesSome else { throw failure ?? CommandFailure("") }
-                Output.note(failure?.message ?? "")
+                let failure = CommandFailure("process \(id): \(error)")
+                guard toleratesSome else { throw failure }
+                Output.note(failure.message)
+                failures.append(failure)
             }
         }
-        if count == 0, let failure { throw failure }
+        if failures.count == processes.count, let failure = failures.last { throw failure }
     }
 
     /// Watches until nothing is left to watch, or a signal arrives.
@@ -132,6 +123,17 @@ struct WatchRun {
         let lost = reporter.close()
         if !isQuiet { view.close(after: Timestamp.now().nanoseconds(since: started), options.directory, lost: lost) }
         return lost
+    }
+}
+
+extension StartedCommand {
+    /// Starts the command that the user gave after '--'.
+    static func given(_ command: [String]) throws(CommandFailure) -> StartedCommand {
+        do throws(StartError) {
+            return try StartedCommand(RawArguments.last(command.count))
+        } catch {
+            throw CommandFailure("\(command[0]): \(error)")
+        }
     }
 }
 
