@@ -57,17 +57,6 @@ extension TurnDurations {
     }
 }
 
-extension Severity {
-    /// The thresholds: users notice one second, and leave after five.
-    init(duration: Duration) {
-        switch duration {
-        case ..<Duration.seconds(1): self = .warning
-        case ..<Duration.seconds(5): self = .error
-        default: self = .critical
-        }
-    }
-}
-
 extension LoopPhase {
     /// The name of the activity in reports.
     var reportName: String {

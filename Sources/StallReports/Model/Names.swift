@@ -47,6 +47,11 @@ public struct Severity: OpenName {
     public static let error = Severity(rawValue: "error")
     /// From five seconds on.
     public static let critical = Severity(rawValue: "critical")
+
+    /// The severity of a stall of this length: users notice one second, and leave after five.
+    package init(duration: Duration) {
+        self = duration < .seconds(1) ? .warning : duration < .seconds(5) ? .error : .critical
+    }
 }
 
 /// Why the thread was stalled.
@@ -66,7 +71,7 @@ public struct Verdict: OpenName {
     public static let starved = Verdict(rawValue: "starved")
     /// It waited for a disk, in a call or in a page fault.
     public static let diskWait = Verdict(rawValue: "disk_wait")
-    /// The whole process or machine was stopped.
+    /// It was stopped by a signal or a debugger.
     public static let paused = Verdict(rawValue: "paused")
     /// The evidence does not show it.
     public static let unknown = Verdict(rawValue: "unknown")

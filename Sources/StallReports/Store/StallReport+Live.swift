@@ -33,7 +33,7 @@ extension StallReport {
         durationNs = stall.durationNs
         let isExact = stall.durationMinNs == stall.durationMaxNs
         (durationMinNs, durationMaxNs) = isExact ? (nil, nil) : (stall.durationMinNs, stall.durationMaxNs)
-        severity = max(severity, Severity(nanoseconds: durationNs))
+        severity = max(severity, Severity(duration: .nanoseconds(durationNs)))
     }
 
     /// Creates a report with the known data of a stall whose process died before reporting it.
@@ -61,13 +61,6 @@ extension StallReport {
         )
         watcher = stall.processID.map { _ in record.writer.process }
         grow(to: stall)
-    }
-}
-
-extension Severity {
-    /// The severity that the monitor assigns by default.
-    fileprivate init(nanoseconds: Int64) {
-        self = nanoseconds < 1_000_000_000 ? .warning : nanoseconds < 5_000_000_000 ? .error : .critical
     }
 }
 
