@@ -9,7 +9,7 @@ public final class Symbolicator: Sendable {
     let process: ProcessDirectory
     let cache: Mutex<SymbolCache>
     /// For another process: functions generated at run time.
-    private let made = Mutex(PerfMapCache())
+    private let perfMap = Mutex(PerfMapCache())
     private let remembered = Mutex(RememberedModules())
 
     /// Reads nothing yet.
@@ -68,7 +68,7 @@ public final class Symbolicator: Sendable {
         _ problems: inout [SymbolProblem]
     ) {
         guard frames.contains(where: { $0.moduleIndex == nil }),
-            let map = made.withLock({ $0.map(of: process) })
+            let map = perfMap.withLock({ $0.map(of: process) })
         else { return }
         for (index, address) in addresses.enumerated() where frames[index].moduleIndex == nil {
             guard let (name, start) = map.function(at: address.place) else {

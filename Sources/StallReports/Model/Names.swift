@@ -1,4 +1,4 @@
-/// The rule by which a loop without transitions became a stall.
+/// How a stall looked: the rule by which it was found.
 public struct StallKind: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
