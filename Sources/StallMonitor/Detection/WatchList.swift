@@ -96,8 +96,8 @@ private struct Tally {
 /// The flag that a loop at rest raises when it leaves its rest. Until then the watchdog does not look at it.
 final class WakeFlag: LoopWatcher {
     private let watchdog: Watchdog
-    private let row: WakeFlagRow
-    private let bit: UInt64
+    fileprivate let row: WakeFlagRow
+    fileprivate let bit: UInt64
     /// The flag's place among all flags. The place of a removed flag is used again.
     let place: Int
 
@@ -146,10 +146,7 @@ final class WakeFlags: Sendable {
     /// Frees the place of a flag. Its loop must not raise it any more.
     func remove(_ wakeFlag: WakeFlag) {
         places.withLock { places in
-            places.rows[wakeFlag.place / WakeFlagRow.width].raised.bitwiseAnd(
-                ~(1 << UInt64(wakeFlag.place % WakeFlagRow.width)),
-                ordering: .relaxed
-            )
+            wakeFlag.row.raised.bitwiseAnd(~wakeFlag.bit, ordering: .relaxed)
             places.free.append(wakeFlag.place)
         }
     }

@@ -235,7 +235,7 @@ struct PendingDocuments: Sendable {
 
     private var exceedsLimits: Bool { waitingReports > limits.reports || bytes > limits.bytes }
 
-    /// The oldest finished report; otherwise the oldest document.
+    /// The oldest finished report; otherwise the oldest report.
     private func evictable(sparing names: [ReportFileName]) -> Int? {
         let candidates = documents.indices.filter { documents[$0].isReport && !names.contains(documents[$0].name) }
         return candidates.first { documents[$0].isFinal } ?? candidates.first
