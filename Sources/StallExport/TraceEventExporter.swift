@@ -132,8 +132,3 @@ struct TraceEventExporter: ReportExporter {
         }
     }
 }
-
-extension Timestamp {
-    /// Nanoseconds since 1970, saturated (in the years 1677 and 2262).
-    var unixNanoseconds: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
-}

@@ -146,11 +146,6 @@ struct FileLocks: Hashable, Sendable {
     }
 }
 
-extension StallReport.ProcessName {
-    /// `4711 (postgres)`
-    package var text: String { name.map { "\(pid) (\($0))" } ?? "\(pid)" }
-}
-
 extension StallReport.Descriptor {
     /// As the watchdog saw it.
     fileprivate init(_ reading: DescriptorReading) {

@@ -191,7 +191,7 @@ struct PendingDocuments: Sendable {
     var waitingBytes: Int { bytes }
     var isEmpty: Bool { documents.isEmpty }
 
-    /// - Parameter sparing: The document that is being written. Its result is not known yet.
+    /// - Parameter inFlight: The document that is being written. Its result is not known yet.
     mutating func put(_ document: PendingDocument, sparing inFlight: PendingDocument?) {
         take(document.name)
         if lostUnfinished.remove(document.name) != nil { lost -= 1 }

@@ -39,6 +39,11 @@ public struct Timestamp: Hashable, Sendable {
         guard overflow || carried else { return sum }
         return self < earlier ? .min : .max
     }
+
+    /// Nanoseconds since 1970, saturated (in the years 1677 and 2262).
+    package var unixNanoseconds: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
+
+    package init(unixNanoseconds: Int64) { self.init(seconds: 0, nanoseconds: unixNanoseconds) }
 }
 
 extension Timestamp: Comparable {

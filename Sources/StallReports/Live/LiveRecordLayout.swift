@@ -85,7 +85,7 @@ enum LiveRecordLayout {
 extension LiveRecordLayout {
     static func block(of status: LiveRecord.Status) -> [UInt8] {
         var block = FixedBytes(count: statusRange.count)
-        block.set(status.updatedAt.sinceEpoch, at: 0)
+        block.set(status.updatedAt.unixNanoseconds, at: 0)
         block.set(status.lastLookMonotonicNs, at: 8)
         block.set(UInt32(clamping: status.watched), at: 16)
         block.set(UInt32(clamping: status.unplaced), at: 20)
@@ -101,7 +101,7 @@ extension LiveRecordLayout {
     static func status(from block: FixedBytes) throws(ReportError) -> LiveRecord.Status {
         guard block.isSealed(at: 56) else { throw ReportError(.torn) }
         return LiveRecord.Status(
-            updatedAt: Timestamp(sinceEpoch: block.integer(at: 0)),
+            updatedAt: Timestamp(unixNanoseconds: block.integer(at: 0)),
             lastLookMonotonicNs: block.integer(at: 8),
             watched: Int(block.integer(at: 16, as: UInt32.self)),
             unplaced: Int(block.integer(at: 20, as: UInt32.self)),
@@ -123,10 +123,10 @@ extension LiveRecordLayout {
         block.set(stall.threadID ?? 0, at: 4)
         block.set(stall.report.rawValue, at: 8)
         block.set(stall.startedMonotonicNs, at: 24)
-        block.set(stall.startedAt.sinceEpoch, at: 32)
-        block.set(stall.detectedAt.sinceEpoch, at: 40)
+        block.set(stall.startedAt.unixNanoseconds, at: 32)
+        block.set(stall.detectedAt.unixNanoseconds, at: 40)
         block.set(stall.lastSeenMonotonicNs, at: 48)
-        block.set(stall.lastSeenAt.sinceEpoch, at: 56)
+        block.set(stall.lastSeenAt.unixNanoseconds, at: 56)
         block.set(stall.durationNs, at: 64)
         block.set(stall.durationMinNs, at: 72)
         block.set(stall.durationMaxNs, at: 80)
@@ -169,10 +169,10 @@ extension LiveRecordLayout {
                 threadID: thread > 0 ? thread : nil,
                 processID: process > 0 ? process : nil,
                 systemCall: call < 0 ? nil : Int(call),
-                startedAt: Timestamp(sinceEpoch: block.integer(at: 32)),
+                startedAt: Timestamp(unixNanoseconds: block.integer(at: 32)),
                 startedMonotonicNs: block.integer(at: 24),
-                detectedAt: Timestamp(sinceEpoch: block.integer(at: 40)),
-                lastSeenAt: Timestamp(sinceEpoch: block.integer(at: 56)),
+                detectedAt: Timestamp(unixNanoseconds: block.integer(at: 40)),
+                lastSeenAt: Timestamp(unixNanoseconds: block.integer(at: 56)),
                 lastSeenMonotonicNs: block.integer(at: 48),
                 durationNs: lengths[0],
                 durationMinNs: lengths[1],
@@ -190,13 +190,6 @@ extension LiveRecordLayout {
             turn: block.integer(at: 116, as: Int32.self) > 0 ? nil : block.integer(at: 88)
         )
     }
-}
-
-extension Timestamp {
-    /// Nanoseconds since 1970, saturated to 64 bits (the year 2262).
-    fileprivate var sinceEpoch: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
-
-    fileprivate init(sinceEpoch nanoseconds: Int64) { self.init(seconds: 0, nanoseconds: nanoseconds) }
 }
 
 /// A fixed number of bytes that contain integers, least significant byte first. Traps outside its bounds: the layout is fixed,

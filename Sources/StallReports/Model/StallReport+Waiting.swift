@@ -72,6 +72,9 @@ extension StallReport {
         public init(pid: Int32, name: String? = nil) {
             (self.pid, self.name) = (pid, name)
         }
+
+        /// `4711 (postgres)`
+        package var text: String { name.map { "\(pid) (\($0))" } ?? "\(pid)" }
     }
 
     /// A socket's two ends.

@@ -64,10 +64,6 @@ extension StallReport.Socket {
     }
 }
 
-extension StallReport.ProcessName {
-    fileprivate var text: String { name.map { "\(pid) (\($0))" } ?? "\(pid)" }
-}
-
 extension Double {
     /// Without the fraction if it is zero.
     fileprivate var formatted: String {
