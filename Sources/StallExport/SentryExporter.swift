@@ -111,7 +111,7 @@ struct SentryExporter: ReportExporter {
         var address: String
 
         init(_ frame: StallReport.Frame, in report: StallReport) {
-            let module = frame.module.flatMap { report.modules.indices.contains($0) ? report.modules[$0].path : nil }
+            let module = report.modules.module(of: frame)?.path
             function = plain(frame.function ?? frame.symbol ?? frame.placeName(in: module))
             (filename, line) = (frame.file.map(plain), frame.line)
             (isInApp, package, address) = (frame.own, module.map(plain), frame.address.description)

@@ -141,7 +141,7 @@ package struct WeightedStacks {
     }
 
     private func call(_ frame: StallReport.Frame, _ modules: [StallReport.Module]) -> Call {
-        let module = frame.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
+        let module = modules.module(of: frame)
         return Call(
             name: plain(frame.function ?? frame.symbol ?? frame.placeName(in: module?.path)),
             module: module.map { plain($0.path) },

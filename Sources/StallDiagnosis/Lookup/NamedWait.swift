@@ -34,7 +34,7 @@ package enum NamedWait: Hashable, Sendable {
     /// Whether it sleeps in a library whose functions have no names: SQLite sleeps for no other reason than a lock.
     private static func sleepsInSQLite(_ frames: [StallReport.Frame], _ modules: [StallReport.Module]) -> Bool {
         let calls = frames.prefix(4).map { frame in
-            (name: frame.symbol ?? frame.function ?? "", path: frame.module.flatMap { modules.at($0)?.path } ?? "")
+            (name: frame.symbol ?? frame.function ?? "", path: modules.module(of: frame)?.path ?? "")
         }
         guard let outside = calls.firstIndex(where: { !$0.path.isFile(of: "libc") }), outside > 0 else { return false }
         return calls[outside].path.isFile(of: "libsqlite3") && calls[..<outside].contains { $0.name.contains("sleep") }
@@ -146,10 +146,6 @@ package enum ChildProcesses {
         let state = ProcessThread(threadID: pid, ofProcess: pid).state
         return state == nil || state == "Z"
     }
-}
-
-extension [StallReport.Module] {
-    fileprivate func at(_ index: Int) -> StallReport.Module? { indices.contains(index) ? self[index] : nil }
 }
 
 extension String {

@@ -58,8 +58,8 @@ package struct ReportNaming: Sendable {
             let new = amendment.stacks[index] + amendment.awaiting[index]
             return zip(old, new).contains { frame, found in
                 guard frame.symbol == nil, frame.function == nil, found.frame.symbol != nil else { return false }
-                let module = frame.module.flatMap { report.modules.indices.contains($0) ? report.modules[$0] : nil }
-                return frame.own || found.frame.own || module?.path == report.process.executable
+                return frame.own || found.frame.own
+                    || report.modules.module(of: frame)?.path == report.process.executable
             }
         }
     }

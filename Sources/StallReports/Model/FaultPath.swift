@@ -102,7 +102,7 @@ struct FaultPath {
         _ modules: [StallReport.Module]
     ) -> String {
         if let name, name.isQualified { return name.name }
-        let module = frame.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
+        let module = modules.module(of: frame)
         let file = module.map { stableName(ofPath: $0.path) } ?? "?"
         if let name = name?.name ?? frame.function { return "\(file) \(name)" }
         return "\(module?.buildID ?? file)+\(frame.functionStart)"
@@ -121,7 +121,7 @@ extension StallReport {
     /// Which names of own functions are missing, and the command that finds them: one sentence. Nil if none are missing.
     public var missingNames: String? {
         guard isProvisional == true else { return nil }
-        let module = culpritFrame?.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
+        let module = culpritFrame.flatMap { modules.module(of: $0) }
         let name = module.map { fileName(ofPath: $0.path) } ?? "The program"
         let build = module?.buildID.map { " (build id \($0))" } ?? ""
         return "\(name) has no symbols here, so its functions have no names and the culprit is a guess; "
@@ -140,7 +140,7 @@ extension StallReport {
     public var culpritName: String? {
         if let name = culprit?.function ?? culprit?.symbol { return name }
         guard let frame = culpritFrame else { return culprit?.module }
-        return frame.placeName(in: frame.module.flatMap { modules.indices.contains($0) ? modules[$0].path : nil })
+        return frame.placeName(in: modules.module(of: frame)?.path)
     }
 }
 

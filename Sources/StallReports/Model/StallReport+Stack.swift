@@ -224,6 +224,13 @@ extension StallReport.Stack {
     }
 }
 
+extension [StallReport.Module] {
+    /// The frame's module. Nil for a frame in none, and for an index that only a damaged report has.
+    package func module(of frame: StallReport.Frame) -> StallReport.Module? {
+        frame.module.flatMap { indices.contains($0) ? self[$0] : nil }
+    }
+}
+
 /// Where a chain of awaiting functions ends.
 public struct AsyncEnd: OpenName {
     /// As in JSON; unknown names are kept.

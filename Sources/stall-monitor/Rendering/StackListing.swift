@@ -154,12 +154,11 @@ struct StackListing {
     }
 
     private func moduleName(of frame: StallReport.Frame) -> String {
-        guard let index = frame.module, modules.indices.contains(index) else {
+        guard let module = modules.module(of: frame) else {
             return (frame.function ?? frame.symbol) == nil
                 ? "in no module: code made at run time" + Self.doubt(of: frame) : ""
         }
-        let base = modules[index].path.split(separator: "/").last.map(String.init) ?? ""
-        return base + Self.doubt(of: frame)
+        return fileName(ofPath: module.path) + Self.doubt(of: frame)
     }
 
     private static func doubt(of frame: StallReport.Frame) -> String {

@@ -56,7 +56,7 @@ struct StackTree {
         for frame: StallReport.Frame,
         _ modules: [StallReport.Module]
     ) -> Int? {
-        let module = frame.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
+        let module = modules.module(of: frame)
         let name = frame.function ?? frame.symbol ?? frame.placeName(in: module?.path)
         let key = Key(parent: parent, name: name)
         if let known = index[key] { return known }
