@@ -25,8 +25,8 @@ struct ServeCommand: AsyncParsableCommand {
         discussion: """
             EXAMPLES
               stall-collector serve
-              stall-collector serve --listen 0.0.0.0:4319 --tokens /etc/stall-collector/tokens
-              stall-collector serve --store clickhouse://ch1:8123,ch2:8123/stalls?cluster=fleet
+              stall-collector serve --listen 0.0.0.0:4319 --tokens tokens
+              stall-collector serve --store 'clickhouse://ch1:8123/stalls?cluster=fleet'
               stall-monitor ship /var/lib/stalls --collector http://localhost:4319
 
             Without --tokens it listens on this machine only, and everybody on this machine may send and read. With --tokens each line of the \
