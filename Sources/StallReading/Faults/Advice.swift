@@ -232,8 +232,7 @@ extension Advice {
         Rule(
             name: "paused",
             verdicts: [.paused],
-            likely:
-                "The whole process or machine was stopped: a debugger, SIGSTOP, a frozen container or a paused virtual machine.",
+            likely: "The thread was stopped from outside, by a debugger or by a signal like SIGSTOP.",
             remedy: "Nothing in the code stood still; look at who stopped it."
         ),
         Rule(
