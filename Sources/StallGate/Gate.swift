@@ -164,11 +164,11 @@ private struct Exemptions {
     }
 }
 
-extension [Doubt] {
-    /// Each doubt once, in order of first occurrence.
-    var once: [Doubt] {
-        var shown: Set<Doubt> = []
-        return filter { shown.insert($0).inserted }
+extension Array where Element: Hashable {
+    /// Each element once, in order of first occurrence.
+    var once: [Element] {
+        var seen: Set<Element> = []
+        return filter { seen.insert($0).inserted }
     }
 }
 
@@ -215,8 +215,7 @@ extension Gate {
             guard let all = found[key], var finding = all.first else { return nil }
             let isReal = all.count * 2 > runs.count
             if finding.severity == .error, !isReal { finding.severity = .doubtful }
-            var seen: Set<Fingerprint> = []
-            finding.faults = all.flatMap(\.faults).filter { seen.insert($0).inserted }
+            finding.faults = all.flatMap(\.faults).once
             if finding.rule != .expiredAllowance {
                 finding.message += " (in \(all.count) of \(runs.count) runs\(isReal ? "" : ": it comes and goes"))"
             }
