@@ -65,7 +65,11 @@ struct WatchList {
         guard !watched.isAwake else { return }
         watched.isAwake = true
         if let missed { watched.excludedTime.ignoreMissed(before: missed) }
-        if let time { watched.policy.unparked(at: time) }
+        if let time {
+            watched.policy.unparked(at: time)
+            // A parked watchdog wakes a little after the departure, and a scope may have been opened in between.
+            watched.excludedTime.ignoreCovered(before: watched.departure ?? time)
+        }
         awake.append(watched)
     }
 

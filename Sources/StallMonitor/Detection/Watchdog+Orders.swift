@@ -59,6 +59,7 @@ extension Watchdog {
                     scopes: scopes
                 )
                 watched.excludedTime.ignoreMissed(before: missed)
+                watched.excludedTime.ignoreCovered(before: identity.since)
                 state.add(watched)
             case .pause(let number, let time): state.pause(number, at: time)
             case .resume(let number, let time): state.resume(number, at: time, missed: missed)

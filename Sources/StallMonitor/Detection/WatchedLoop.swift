@@ -147,6 +147,7 @@ final class WatchedLoop {
     /// Starts again after a time in which nothing was looked at.
     func resume(at time: MonotonicInstant) {
         policy.resume(at: time)
+        excludedTime.ignoreCovered(before: time)
         (standstill, busySpan, lastLook) = (nil, nil, nil)
         nextTurn = loop.heartbeat.longTurnCount
     }

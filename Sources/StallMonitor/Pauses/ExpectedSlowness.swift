@@ -121,6 +121,11 @@ final class ExpectedSlowness: Sendable {
     func covered(until time: MonotonicInstant) -> Duration? {
         state.withLockIfAvailable { $0.time.total(until: time) }
     }
+
+    /// How long a scope had been open before `time`, at least. Nil as above.
+    func leastCovered(before time: MonotonicInstant) -> Duration? {
+        state.withLockIfAvailable { $0.time.least(before: time) }
+    }
 }
 
 /// How long at least one of several scopes was open, each until its end or its limit, whichever comes first. Pure.
@@ -149,6 +154,11 @@ struct CoveredTime: Sendable {
         return settled + max(.zero, min(time, limit) - settledAt)
     }
 
+    /// How much of the time before `time` is covered, at least. Exact unless a scope was opened or closed after that.
+    func least(before time: MonotonicInstant) -> Duration {
+        total(until: time) - max(.zero, settledAt - time)
+    }
+
     private mutating func settle(at time: MonotonicInstant) {
         settled = total(until: time)
         settledAt = max(settledAt, time)
@@ -175,6 +185,14 @@ struct ExcludedTimeMeter {
 
     /// Makes time that the watchdog missed before not count against the time that begins now.
     mutating func ignoreMissed(before missed: Duration) { missedSeen = missed }
+
+    /// Makes time that scopes covered before `time` not count against the time that begins then: nothing was looked at before. A
+    /// scope that cannot be read now counts from the previous look on.
+    mutating func ignoreCovered(before time: MonotonicInstant) {
+        for index in scopes.indices {
+            if let covered = scopes[index].leastCovered(before: time) { seen[index] = max(seen[index], covered) }
+        }
+    }
 
     /// The excluded time since the previous look. If two sources cover the same moment, it is counted twice: reporting a stall a
     /// tick later does less harm than reporting one that is no stall.

@@ -39,7 +39,12 @@ struct RoundUnderTest: ~Copyable {
 
     /// Watches a loop; returns the watch's number.
     @discardableResult
-    mutating func watch(_ loop: QuietLoop, rule: StallRule = StallRule(), followsConfiguration: Bool = false) -> Int {
+    mutating func watch(
+        _ loop: QuietLoop,
+        rule: StallRule = StallRule(),
+        followsConfiguration: Bool = false,
+        scopes: [ExpectedSlowness] = []
+    ) -> Int {
         let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
         precondition(loop.heartbeat.attach(wakeFlag))
         added += 1
@@ -49,7 +54,9 @@ struct RoundUnderTest: ~Copyable {
             since: .now,
             followsConfiguration: followsConfiguration
         )
-        round.add(WatchedLoop(identity: identity, loop: .loop(loop), rule: rule, wakeFlag: wakeFlag))
+        round.add(
+            WatchedLoop(identity: identity, loop: .loop(loop), rule: rule, wakeFlag: wakeFlag, scopes: scopes)
+        )
         return added
     }
 

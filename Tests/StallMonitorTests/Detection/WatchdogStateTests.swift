@@ -190,6 +190,28 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("What a scope covered while a loop rested is not left out of the time since the loop's departure")
+    func coveredAtRest() {
+        var test = RoundUnderTest()
+        let (loop, scope) = (QuietLoop(), ExpectedSlowness(ledger: test.ledger))
+        let number = test.watch(loop, rule: StallRule(tick: .seconds(60)), scopes: [scope])
+        test.round.look()
+        let open = scope.open(for: .seconds(3600))
+        _ = stallInSleep(20)
+        scope.close(open)
+        test.round.look()
+        loop.leaveRest()
+        _ = stallInSleep(20)
+        test.round.look()
+        let state = test.round.watchList.loop(number: number)?.policy.blocked.state
+        if case .candidate(let standstill)? = state {
+            #expect(standstill.excluded.total == .zero)
+        } else {
+            Issue.record("\(String(describing: state))")
+        }
+        test.round.finish()
+    }
+
     @Test("A stop of the process during a look counts towards no stall, and is a pause")
     func stopInALook() {
         let stops = Atomic(false)

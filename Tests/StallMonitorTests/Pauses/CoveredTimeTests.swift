@@ -48,6 +48,30 @@ struct CoveredTimeTests {
         #expect(time.total(until: at(2_000)) == .milliseconds(300))
     }
 
+    @Test("How much was covered before a moment is known exactly until a scope is opened or closed, then as the least")
+    mutating func least() {
+        let scope = time.open(at: at(100), until: at(1_000))
+        #expect(time.least(before: at(50)) <= .zero)
+        #expect(time.least(before: at(300)) == .milliseconds(200))
+        time.close(scope, at: at(400))
+        #expect(time.least(before: at(350)) == .milliseconds(250))
+        #expect(time.least(before: at(400)) == .milliseconds(300) && time.least(before: at(900)) == .milliseconds(300))
+    }
+
+    @Test("What was covered before a loop left its rest does not count against the time since then")
+    func coveredBefore() {
+        let scope = ExpectedSlowness(ledger: WatchdogLedger())
+        var meter = ExcludedTimeMeter([scope])
+        let number = scope.open(for: .seconds(3600))
+        let now = MonotonicInstant.now
+        meter.ignoreCovered(before: now + .seconds(10))
+        #expect(meter.take(at: now + .seconds(10), missed: .zero, because: .late) == nil)
+        meter.ignoreCovered(before: now + .seconds(5))
+        let excluded = meter.take(at: now + .seconds(60), missed: .zero, because: .late)
+        #expect(excluded == ExcludedTime(length: .seconds(50), reason: .expectedSlow))
+        scope.close(number)
+    }
+
     @Test("Each look takes the missed time since the previous one, from all sources")
     func meter() {
         let scope = ExpectedSlowness(ledger: WatchdogLedger())
