@@ -97,6 +97,26 @@ struct DescriptorTests {
         #expect(holder(77) == 708 && holder(78) == nil && holder(79) == nil)
     }
 
+    @Test("Of several processes that have locked parts of a file, the one that is waited for is the holder")
+    func awaitedLock() {
+        let locks = FileLocks(
+            """
+            1: POSIX  ADVISORY  WRITE 10 fe:00:77 0 9
+            2: POSIX  ADVISORY  WRITE 20 fe:00:77 100 109
+            2: -> POSIX  ADVISORY  WRITE 30 fe:00:77 100 109
+            2:  -> POSIX  ADVISORY  WRITE 31 fe:00:77 100 109
+            3: OFDLCK ADVISORY  WRITE -1 fe:00:77 200 209
+            3: -> POSIX  ADVISORY  WRITE 32 fe:00:77 200 209
+            4: nonsense
+            4: -> POSIX  ADVISORY  WRITE 33 fe:00:77 200 209
+            """
+        )
+        let file = FileLocks.File(major: 0xfe, minor: 0, inode: 77)
+        #expect(locks.holder(of: file, awaitedBy: 30) == 20 && locks.holder(of: file, awaitedBy: 31) == 20)
+        #expect(locks.holder(of: file, awaitedBy: 32) == nil, "no process holds it")
+        for other: Int32? in [33, 99, nil] { #expect(locks.holder(of: file, awaitedBy: other) == 10) }
+    }
+
     @Test("The holder of another file system's file with the same inode is not named")
     func locksOfTwoFileSystems() {
         let locks = FileLocks(

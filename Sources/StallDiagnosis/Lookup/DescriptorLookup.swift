@@ -58,7 +58,8 @@ package struct DescriptorLookup: Sendable {
         guard unsafe stat(file, &status) == 0, reading.isStillThere,
             let table = readFile("/proc/locks", limit: 1 << 20)
         else { return nil }
-        return FileLocks(table).holder(of: FileLocks.File(status)).map(StallReport.ProcessName.named)
+        let holder = FileLocks(table).holder(of: FileLocks.File(status), awaitedBy: reading.process.processID)
+        return holder.map(StallReport.ProcessName.named)
     }
 }
 
@@ -75,6 +76,8 @@ struct FileLocks: Hashable, Sendable {
         var isOfRange: Bool
         var isForWriting: Bool
         var start: UInt64
+        /// The processes that wait for it.
+        var waiters: Set<Int32> = []
     }
 
     /// A file, by its numbers in the kernel. Files of two file systems may have the same inode.
@@ -100,11 +103,19 @@ struct FileLocks: Hashable, Sendable {
 
     private static func device(_ major: UInt64, _ minor: UInt64) -> UInt64 { major << 32 | minor & 0xffff_ffff }
 
-    /// Parses lines such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:14155 0 EOF`; one that begins with `->` waits.
+    /// Parses lines such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:14155 0 EOF`. One with `->` after the number waits for the lock with that number,
+    /// which comes before it.
     init(_ text: String) {
+        var latest: (number: Substring, inode: UInt64)?
         for line in text.split(separator: "\n") {
             let fields = line.split(separator: " ")
-            guard fields.count >= 8, fields[1] != "->", let pid = Int32(fields[4]) else { continue }
+            if fields.count > 5, fields[1] == "->" {
+                guard let latest, latest.number == fields[0], let waiter = Int32(fields[5]) else { continue }
+                note(waiter, ofLatestOn: latest.inode)
+                continue
+            }
+            latest = nil
+            guard fields.count >= 8, let pid = Int32(fields[4]) else { continue }
             let place = fields[5].split(separator: ":")
             guard place.count == 3, let major = UInt64(place[0], radix: 16), let minor = UInt64(place[1], radix: 16),
                 let inode = UInt64(place[2])
@@ -117,7 +128,13 @@ struct FileLocks: Hashable, Sendable {
                 start: UInt64(fields[6]) ?? .max
             )
             locks[inode, default: []].append(lock)
+            latest = (fields[0], inode)
         }
+    }
+
+    private mutating func note(_ waiter: Int32, ofLatestOn inode: UInt64) {
+        guard let last = locks[inode]?.indices.last else { return }
+        locks[inode]?[last].waiters.insert(waiter)
     }
 
     /// The locks on a file. Some file systems without a device of their own (btrfs) have another number in stat(2) than in the
@@ -129,7 +146,13 @@ struct FileLocks: Hashable, Sendable {
         return alike
     }
 
-    func holder(of file: File) -> Int32? { found(on: file).lazy.compactMap(\.pid).first }
+    /// The process that holds a lock on the file: the one for which `waiter` waits, since others may have locked other parts of the
+    /// file. If it does not wait, the first one.
+    func holder(of file: File, awaitedBy waiter: Int32? = nil) -> Int32? {
+        let all = found(on: file)
+        if let waiter, let awaited = all.first(where: { $0.waiters.contains(waiter) }) { return awaited.pid }
+        return all.lazy.compactMap(\.pid).first
+    }
 
     /// The process that has locked the SQLite database: another process that writes (rank 0) or reads (1), or the process `own`
     /// itself, for writing (2). SQLite locks bytes from 2^30 on in the database, or from 120 on in the index of its log
