@@ -85,6 +85,21 @@ struct WaitingClientsTests {
         #expect(count([]) == nil && count([-1, .max]) == nil)
     }
 
+    @Test(
+        "Of an epoll set with more descriptors than are read, the first count",
+        .enabled(if: sysconf(Int32(_SC_OPEN_MAX)) >= 16_000)
+    )
+    func largeSet() throws {
+        let server = try Server(AF_INET)
+        let (client, connection) = try server.connect()
+        #expect(unsafe write(client, "1234567", 7) == 7)
+        let copies = (0..<14_000).map { _ in dup(connection) }
+        for copy in copies where copy >= 0 { server.watch(copy) }
+        let victims = WaitingClients(process: .own, awaited: .set(server.set)).count()
+        for copy in copies where copy >= 0 { close(copy) }
+        #expect(victims != nil)
+    }
+
     @Test("An epoll set without clients' sockets, or a descriptor that is no epoll set, gives no victims")
     func nothing() {
         let set = epoll_create1(Int32(EPOLL_CLOEXEC))

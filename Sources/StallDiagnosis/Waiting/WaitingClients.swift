@@ -46,9 +46,10 @@ package struct WaitingClients: Sendable {
         }
     }
 
-    /// Empty if the descriptor is not an epoll set.
+    /// Empty if the descriptor is not an epoll set. Of a very large one the first descriptors, which are more than are checked.
     private func members(of set: Int32) -> [PollEntry] {
-        readFile("\(process.livingDirectory)/fdinfo/\(set)", limit: 1 << 20).map(PollEntry.all(in:)) ?? []
+        let text = readFile("\(process.livingDirectory)/fdinfo/\(set)", limit: 1 << 20, isWhole: false)
+        return text.map(PollEntry.all(in:)) ?? []
     }
 
     /// Nil for what is not a socket, and for a descriptor that no longer refers to what is in the set.
