@@ -145,9 +145,10 @@ extension LiveStall {
             threadID: stall.threadID,
             processID: stall.otherProcess?.identity.pid,
             systemCall: entry.systemCall,
-            startedAt: clock.time(of: span.earliestStart),
+            // As in the report: the wall clock may have been set since, or the machine suspended.
+            startedAt: stall.clock.time(of: span.earliestStart),
             startedMonotonicNs: span.earliestStart.nanoseconds,
-            detectedAt: clock.time(of: stall.detectedAt),
+            detectedAt: stall.clock.time(of: stall.detectedAt),
             lastSeenAt: clock.time(of: entry.seenAt),
             lastSeenMonotonicNs: entry.seenAt.nanoseconds,
             durationNs: span.length.nanoseconds,

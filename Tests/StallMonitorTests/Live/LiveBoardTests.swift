@@ -143,6 +143,18 @@ struct LiveBoardTests {
         #expect(found == [1: .recovered, 2: .ongoing, 3: .ongoing])
     }
 
+    @Test("In the record a stall begins when its report says, whenever it is written")
+    func beginning() throws {
+        let stall = stall(1)
+        board.begin(stall)
+        let entry = try #require(board.open[1])
+        for _ in 0..<3 {
+            let live = LiveStall(entry, WallClockAnchor())
+            #expect(live.startedAt == stall.clock.time(of: stall.span.earliestStart))
+            #expect(live.detectedAt == stall.clock.time(of: stall.detectedAt))
+        }
+    }
+
     @Test("The record outlives a stop that had no time left for a stall's report", arguments: [true, false])
     func stop(hasTime: Bool) throws {
         let directory = TemporaryDirectory(inMemory: true)
