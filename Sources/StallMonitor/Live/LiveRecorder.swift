@@ -95,12 +95,10 @@ struct LiveRecorder: ~Copyable {
         }
         let clock = WallClockAnchor()
         for (number, entry) in changed {
-            guard let place = places.take(number) else {
-                status.unplaced += 1
-                continue
-            }
+            guard let place = places.take(number) else { continue }
             try file?.write(LiveStall(entry, clock), to: place)
         }
+        status.unplaced = places.unplaced.count
     }
 }
 
@@ -108,19 +106,26 @@ struct LiveRecorder: ~Copyable {
 struct LivePlaces {
     private var places: [Int: Int] = [:]
     private var available: [Int]
+    /// The stalls for which there is no place.
+    private(set) var unplaced: Set<Int> = []
 
     init(_ range: Range<Int>) { available = range.reversed() }
 
     /// The stall's place. Nil when all are in use.
     mutating func take(_ number: Int) -> Int? {
         if let place = places[number] { return place }
-        guard let place = available.popLast() else { return nil }
+        guard let place = available.popLast() else {
+            unplaced.insert(number)
+            return nil
+        }
+        unplaced.remove(number)
         places[number] = place
         return place
     }
 
     /// Frees the stall's place, and returns it.
     mutating func free(_ number: Int) -> Int? {
+        unplaced.remove(number)
         guard let place = places.removeValue(forKey: number) else { return nil }
         available.append(place)
         return place

@@ -71,7 +71,7 @@ public struct LiveRecord: Codable, Hashable, Sendable {
         public var lastLookMonotonicNs: UInt64
         /// The number of watched loops.
         public var watched: Int
-        /// The number of stalls for which there was no place left.
+        /// The number of present stalls for which there is no place left.
         public var unplaced: Int
         /// The status passed to exit(3), once it was called.
         public var exitStatus: Int32?

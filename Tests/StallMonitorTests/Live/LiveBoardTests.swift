@@ -143,6 +143,16 @@ struct LiveBoardTests {
         #expect(found == [1: .recovered, 2: .ongoing, 3: .ongoing])
     }
 
+    @Test("Stalls for which the record has no place are counted once each, until they are over or get a place")
+    func unplaced() {
+        var places = LivePlaces(0..<2)
+        for _ in 0..<3 { #expect((1...4).compactMap { places.take($0) }.count == 2) }
+        #expect(places.unplaced == [3, 4])
+        let freed = places.free(1)
+        #expect(freed != nil && places.take(3) == freed && places.unplaced == [4])
+        #expect(places.free(4) == nil && places.unplaced.isEmpty)
+    }
+
     @Test("In the record a stall begins when its report says, whenever it is written")
     func beginning() throws {
         let stall = stall(1)
