@@ -23,13 +23,14 @@ struct HeldStall {
         later = later.halved
     }
 
-    /// Its contribution to the sum of the fault's stalls.
-    func repeats(of report: ULID?, _ clock: WallClockAnchor) -> StallReport.Repeats {
-        StallReport.Repeats(
+    /// Its contribution to the sum of the fault's stalls. It begins and ends when a report of it would say.
+    func repeats(of report: ULID?) -> StallReport.Repeats {
+        let clock = observation.clock
+        return StallReport.Repeats(
             count: 1,
             report: report,
             firstAt: clock.time(of: span.earliestStart),
-            lastAt: clock.time(of: span.latestEnd),
+            lastAt: clock.time(of: span.latestEnd, sleptUntilNow: true),
             totalNs: span.length.nanoseconds,
             longestNs: span.length.nanoseconds
         )
@@ -70,7 +71,7 @@ extension Reporter {
     /// Counts a stall that was held back until its end.
     mutating func countHeld(_ number: Int) {
         guard let stall = held.removeValue(forKey: number) else { return }
-        let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint), WallClockAnchor())
+        let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint))
         let origin = stall.observation.origin
         let all = throttle.count(repeats, of: stall.fingerprint, from: origin, stall.reason, at: .now)
         recordPace.note()
@@ -93,9 +94,8 @@ extension Reporter {
     /// The run record with the stalls that were not reported. Ongoing ones count with their present length.
     func withRepeats(_ record: RunRecord) -> RunRecord {
         var (record, throttle) = (record, throttle)
-        let clock = WallClockAnchor()
         for stall in held.values {
-            let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint), clock)
+            let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint))
             throttle.count(
                 repeats,
                 of: stall.fingerprint,

@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import RunLoopKit
+import StallDetection
 import StallReading
 import StallReports
 import TestSupport
@@ -122,4 +123,34 @@ struct RepeatedStallTests {
 @inline(never)
 private func stallAndRepeat(_ milliseconds: Int) -> Int {
     Int(poll(nil, 0, Int32(milliseconds))) &+ milliseconds
+}
+
+@Suite("A stall that is only counted")
+struct CountedStallTests {
+    @Test("It begins and ends when a report of it would say, whenever it is counted")
+    func times() {
+        let now = MonotonicInstant.now
+        let span = StallSpan.exact(from: now + .seconds(-1), to: now)
+        let stall = StallObservation(
+            number: 1,
+            reportID: .make(),
+            watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: "quiet"), since: now),
+            loop: .loop(QuietLoop()),
+            category: .blocked,
+            rule: StallRule(),
+            pulse: .init(rawValue: 1),
+            span: span,
+            detectedAt: now,
+            threadID: nil,
+            evidence: nil,
+            stack: .raced,
+            samples: [],
+            busy: nil,
+            site: nil
+        )
+        let fault = Fingerprint.make(kind: .blocked, frames: [], modules: [])
+        let counted = HeldStall(observation: stall, fingerprint: fault, reason: .repeated, span: span).repeats(of: nil)
+        #expect(counted.firstAt == stall.clock.time(of: span.earliestStart))
+        #expect(counted.lastAt == stall.clock.time(of: span.latestEnd))
+    }
 }
