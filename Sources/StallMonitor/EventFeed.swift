@@ -113,10 +113,11 @@ package enum StandardError {
         }
     }
 
-    /// For a thread of the monitor, which has SIGPIPE blocked. If nobody reads the pipe for a second, the line is dropped.
-    static func write(_ line: String) {
-        var output = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
-        guard unsafe poll(&output, 1, 1000) > 0 else { return }
-        _ = unsafe Glibc.write(STDERR_FILENO, line, line.utf8.count)
+    /// If nobody reads the pipe for a second, the line is dropped; at once if it has no reader any more. Writing to that raises
+    /// SIGPIPE, which only the monitor's threads block: a fault at the start is reported on a thread of the server.
+    static func write(_ line: String, to descriptor: Int32 = STDERR_FILENO) {
+        var output = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        guard unsafe poll(&output, 1, 1000) > 0, output.revents & Int16(POLLERR | POLLHUP) == 0 else { return }
+        _ = unsafe Glibc.write(descriptor, line, line.utf8.count)
     }
 }

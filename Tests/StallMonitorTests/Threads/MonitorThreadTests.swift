@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import RunLoopKit
 import Synchronization
 import Testing
@@ -64,5 +65,20 @@ struct MonitorThreadTests {
         let status = try? String(contentsOfFile: "/proc/thread-self/status", encoding: .utf8)
         let line = status?.split(separator: "\n").first { $0.hasPrefix("SigBlk:") }
         return line.flatMap { UInt64($0.dropFirst(7).trimmingPrefix("\t"), radix: 16) }
+    }
+}
+
+@Suite("The lines on standard error")
+struct StandardErrorTests {
+    @Test("A line for which there is no reader any more is dropped, without a signal that would end the process")
+    func lostReader() {
+        var ends: [Int32] = [-1, -1]
+        #expect(unsafe pipe(&ends) == 0)
+        StandardError.write("line\n", to: ends[1])
+        var bytes = [UInt8](repeating: 0, count: 16)
+        #expect(unsafe read(ends[0], &bytes, bytes.count) == 5)
+        close(ends[0])
+        StandardError.write("line\n", to: ends[1])
+        close(ends[1])
     }
 }
