@@ -118,6 +118,8 @@ private struct RangeCheck {
         let windows = Duration.zero ... .seconds(86_400)
         bring(&rule.window, "repeats.windowSeconds", to: windows)
         bring(&rule.longestWindow, "repeats.longestWindowSeconds", to: windows)
+        // As when the rule is made: only one of the two may have been set since.
+        rule.longestWindow = max(rule.longestWindow, rule.window)
         bring(&rule.burst, "repeats.burst", to: 1...100_000)
         if var reports = rule.reportsPerMinute {
             bring(&reports, "repeats.reportsPerMinute", to: 1...100_000)

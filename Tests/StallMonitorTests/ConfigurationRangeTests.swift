@@ -14,6 +14,14 @@ struct ConfigurationRangeTests {
         #expect(StallMonitor.Configuration(repeats: .everyStall).rangeErrors.isEmpty)
     }
 
+    @Test("The longest window is raised to a window that was set alone")
+    func windowAlone() {
+        var configuration = StallMonitor.Configuration()
+        configuration.repeats.window = .seconds(7200)
+        let (near, errors) = configuration.broughtIntoRange()
+        #expect(near.repeats.longestWindow == .seconds(7200) && errors.isEmpty)
+    }
+
     @Test("A value out of range is named with its range and replaced by the nearer end")
     func outside() {
         let absurd = StallMonitor.Configuration(
