@@ -7,7 +7,8 @@ import Symbolication
 /// Which functions are the server's own rather than a library's. The culprit of a stall is an own function.
 ///
 /// By default a function is own if it lies in the executable or in a file beside it, and
-/// - belongs to a Swift module that is not a known library, and whose source file is not in a package's checkout, or
+/// - belongs to a Swift module that is not a known library, or that is named like the executable, and whose source file is not in a
+///   package's checkout, or
 /// - is C or C++ with a source file that is neither in a package's checkout nor among the system's headers. Without debug
 ///   information the source file is unknown, and C and C++ count as library code.
 ///
@@ -49,7 +50,8 @@ public struct OwnCode: Hashable, Sendable {
             if libraries.contains(where: { Wildcard($0).matches(name) }) { return false }
             if !modules.isEmpty { return modules.contains(name) }
             if let file, sources.contains(where: { Wildcard($0).matches(file) }) { return true }
-            return isBeside(executable, module) && !Self.isLibrary(name) && file.map(SourceOrigin.init) != .checkout
+            let isLibrary = Self.isLibrary(name) && !Self.isMain(name, of: executable)
+            return isBeside(executable, module) && !isLibrary && file.map(SourceOrigin.init) != .checkout
         }
         guard let symbol = frame.symbol else { return module.map { isNameless($0, executable) } ?? false }
         guard frame.language != .swift else { return false }
@@ -99,6 +101,11 @@ public struct OwnCode: Hashable, Sendable {
 
     private static func isLibrary(_ name: String) -> Bool {
         known.contains(name) || knownPrefixes.contains(where: name.hasPrefix)
+    }
+
+    /// Whether it is the executable's own module, by its name. That may begin like a library's: `VaporShop`, `NIOEchoServer`.
+    private static func isMain(_ name: String, of executable: String) -> Bool {
+        name == String(fileName(ofPath: executable).map { $0.isLetter || $0.isNumber ? $0 : "_" })
     }
 
     private static let known: Set<String> = [

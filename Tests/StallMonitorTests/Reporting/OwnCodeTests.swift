@@ -38,6 +38,26 @@ struct OwnCodeTests {
         }
     }
 
+    @Test("The executable's own module is own, also if its name begins like that of a library")
+    func mainModule() {
+        let executable = "/srv/bin/Vapor-Shop"
+        func isOwn(_ swiftModule: String, _ file: String? = nil, rules: OwnCode = OwnCode()) -> Bool {
+            var frame = SymbolicatedFrame(
+                address: 1,
+                moduleIndex: 0,
+                moduleOffset: 1,
+                symbol: "$s",
+                swiftModule: swiftModule
+            )
+            frame.location = file.map { SourcePosition(file: $0, line: 1) }
+            let module = LoadedModule(path: executable, buildID: nil, loadBase: 0)
+            return rules.isOwn(frame, module: module, executable: executable)
+        }
+        #expect(isOwn("Vapor_Shop") && !isOwn("Vapor") && !isOwn("VaporShop"))
+        #expect(!isOwn("Vapor_Shop", "/b/.build/checkouts/shop/Sources/Vapor-Shop/main.swift"))
+        #expect(!isOwn("Vapor_Shop", rules: OwnCode(libraries: ["Vapor*"])))
+    }
+
     @Test("A module beside the executable is own, a system module is not")
     func path() {
         #expect(isOwn("Plugin", path: "/srv/bin/libPlugin.so"))
