@@ -30,7 +30,9 @@ struct CaseFindings {
         self.process = process
         // This comes first, because the loop may continue at any moment.
         let clients = isOver ? nil : stall.awaited.map { WaitingClients(process: process, awaited: $0) }
-        victims = clients.flatMap { clients in lookup.ask { clients.count() } } ?? nil
+        let counted = clients.flatMap { clients in lookup.ask { clients.count() } } ?? nil
+        // A loop that has moved on by now has served some of them, and others wait for another reason.
+        victims = stall.hasMovedOn ? nil : counted
         tally = SampleTally(samples, detected: stall.pool?.stacks.count ?? 1)
         locks = stall.pool?.locks ?? []
         lock = stall.lock ?? samples.lazy.compactMap(\.lock).first

@@ -65,6 +65,13 @@ extension StallObservation {
     /// The same, but only if there are no samples from before either.
     var isOverUnseen: Bool { isOver && samples.isEmpty }
 
+    /// Whether the loop is at another place now than where it was found. False for a loop that moves during its stall, for a pool, and for a loop
+    /// of another process. Any thread.
+    var hasMovedOn: Bool {
+        guard category == .blocked, case .loop(let loop)? = loop, let pulse else { return false }
+        return loop.heartbeat.pulse != pulse
+    }
+
     /// The stack at detection, then the samples from before.
     var allSamples: [StackSample] {
         // The first worker of a pool is among its stacks.
