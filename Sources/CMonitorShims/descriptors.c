@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 int monitor_allowed_processors(pid_t thread) {
@@ -113,3 +114,8 @@ int monitor_duplicate_descriptor(pid_t thread, int descriptor) {
 }
 
 int monitor_accept(int listener) { return accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK); }
+
+int monitor_poll(struct pollfd *descriptors, nfds_t count, int timeout_ms) {
+    struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
+    return (int)syscall(SYS_ppoll, descriptors, count, timeout_ms < 0 ? NULL : &timeout, NULL, 0);
+}

@@ -2,6 +2,7 @@
 // The GNU extensions of glibc that the monitor's threads need and that Swift's Glibc module does not export.
 // Times are CLOCK_MONOTONIC nanoseconds. No function here is async-signal-safe unless it says so.
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <semaphore.h>
@@ -41,6 +42,10 @@ void monitor_forget_in_child(int descriptor);
 /// Accepts a connection from a listening socket without waiting; it
 /// is closed on exec and nonblocking. −1 and errno if there is none.
 int monitor_accept(int listener);
+
+/// poll(2), as a system call: if the program defines poll to find its loops, the calling thread is not taken for one of them.
+/// The same result and errno.
+int monitor_poll(struct pollfd *descriptors, nfds_t count, int timeout_ms);
 
 /// The number of processors that the thread may use (sched_getaffinity(2));
 /// −1 if there is no such thread, or more than 8,192 processors.

@@ -158,7 +158,8 @@ private struct HealthService {
         if let next = connections.map(\.deadline).min() {
             timeout = Int32(clamping: max(0, (next - .now).nanoseconds / 1_000_000 + 1))
         }
-        _ = unsafe poll(&polled, nfds_t(polled.count), timeout)
+        // Not by `poll`: StallMonitorLoops would watch this thread as one of the server's loops.
+        _ = unsafe monitor_poll(&polled, nfds_t(polled.count), timeout)
         // While all connections are in use nothing is accepted, and poll would report the same again at once.
         if polled[0].revents & Int16(POLLHUP | POLLNVAL) != 0 { hasEnded = true }
     }

@@ -250,3 +250,16 @@ void event_ask(int milliseconds) {
     close(ends[0]);
     close(ends[1]);
 }
+
+void event_probe(int port) {
+    static const char request[] = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+    char answer[512];
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    check(connect(client, (struct sockaddr *)&address, sizeof address));
+    check((int)write(client, request, sizeof request - 1));
+    check((int)read(client, answer, sizeof answer));
+    close(client);
+}

@@ -1,3 +1,4 @@
+import CEventLoops
 import Dispatch
 import Glibc
 import StallMonitor
@@ -17,8 +18,15 @@ struct LoopHost {
         scene.play(directory: arguments[1])
     }
 
-    static func start(_ directory: String, watching selection: WatchSelection = .everyLoop) -> StallMonitor {
-        StallMonitor.start(.init(directory: directory, repeats: .everyStall), watching: selection) { event in
+    /// - Parameter probes: How often the monitor's health endpoint is asked. 0: it has none.
+    static func start(
+        _ directory: String,
+        watching selection: WatchSelection = .everyLoop,
+        probes: Int = 0
+    ) -> StallMonitor {
+        let health = probes > 0 ? StallMonitor.Configuration.HealthOptions(port: 0) : nil
+        let configuration = StallMonitor.Configuration(directory: directory, repeats: .everyStall, health: health)
+        let monitor = StallMonitor.start(configuration, watching: selection) { event in
             switch event {
             case .began(let report): say("began \(report.watched.label)")
             case .ended(let report): say("ended \(report.watched.label)")
@@ -26,6 +34,8 @@ struct LoopHost {
             default: break
             }
         }
+        for _ in 0..<probes { event_probe(Int32(monitor.healthPort ?? 0)) }
+        return monitor
     }
 
     /// Ends the monitor once it has reported every stall that is over: beside other load the names on the stacks can take longer than

@@ -58,7 +58,7 @@ enum Scene: String, CaseIterable {
 
 extension Scene {
     private func playStalls(_ directory: String) {
-        let monitor = LoopHost.start(directory)
+        let monitor = LoopHost.start(directory, probes: 3)
         let (polling, selecting) = (Loop("poll", EVENT_POLL), Loop("select", EVENT_SELECT))
         let stalled: [(Loop, @Sendable () -> Void)] = [
             (Loop("epoll", EVENT_EPOLL), sleepInEpoll), (Loop("pwait2", EVENT_PWAIT2), sleepInPwait2),

@@ -52,5 +52,7 @@ int32_t event_loop_thread(event_loop *loop);
 void event_nested_loop(int count, int milliseconds);
 /// On any thread: sends a request to a peer that answers after `milliseconds`, and waits for the answer in poll.
 void event_ask(int milliseconds);
+/// On any thread: sends a request to the monitor's health endpoint on this port of 127.0.0.1, and waits for the answer.
+void event_probe(int port);
 
 #pragma clang assume_nonnull end
