@@ -4,7 +4,8 @@ import RunLoopKit
 public import StallMonitor
 
 extension WatchSelection {
-    /// Every loop of the process that waits in epoll or poll, including SwiftNIO's, and the main loop.
+    /// Every loop of the process that waits in epoll or poll, including SwiftNIO's, and the main loop. Other loops of `RunLoopKit`,
+    /// such as a worker's, are not included, because they publish their own heartbeat: add `.loops([worker.loop])`.
     ///
     ///     let monitor = StallMonitor.start(watching: .everyLoop)
     ///
@@ -71,6 +72,6 @@ extension WatchSelection {
     /// `taskPoolNotFound` once.
     public static var taskPool: WatchSelection { .found(by: TaskPools.shared) }
 
-    /// Every loop of the process, including the main loop, and the task pool.
+    /// The loops of ``WatchSelection/everyLoop``, which include the main loop, and the task pool.
     public static var everything: WatchSelection { [.everyLoop, .taskPool] }
 }
