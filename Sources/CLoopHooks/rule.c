@@ -16,6 +16,9 @@
 // A thread has one loop. If the thread returns to a wait further out on its stack, that wait becomes the loop: the former one ran within one of
 // its turns. A wait further in is a nested loop. It is not a rest, because what the loop serves has to wait meanwhile. Only if the thread waits
 // nowhere else for five seconds is the loop over, and the inner wait becomes the loop.
+//
+// The run loops of this package publish their waits themselves. While a thread runs one, that is its loop, and all of this holds for its other
+// waits, too. When the run loop waits again, an inner loop is over.
 
 _Thread_local __attribute__((tls_model("initial-exec"))) loop_thread loop_thread_own;
 
@@ -149,11 +152,15 @@ static loop_candidate *candidate_for(loop_thread *thread, loop_wait wait) {
     return innermost;
 }
 
+/// The height of the stack at which the thread's loop waits, or at which it runs a run loop of this package. 0: it has no loop.
+static uintptr_t height_of_loop(const loop_thread *thread) { return thread->slot ? thread->loop.frame : run_loop_height_of_run(); }
+
 /// Whether the thread has returned to the wait. It has not if the loop has waited since then, and the wait is not further out than the loop: then
 /// it is within two different turns of the loop.
 static bool has_returned_to(const loop_thread *thread, const loop_candidate *candidate, loop_wait wait) {
     if (!candidate->is_taken) return false;
-    return !thread->slot || wait.frame > thread->loop.frame || thread->waits == candidate->waits_before;
+    uintptr_t height = height_of_loop(thread);
+    return height == 0 || wait.frame > height || thread->waits == candidate->waits_before;
 }
 
 /// Records a wait that is seen for the first time, or for the first time since the loop has waited.
@@ -167,7 +174,7 @@ static void begin(loop_candidate *candidate, const loop_thread *thread, loop_wai
 
 /// For a thread with a loop: whether a wait to which it has returned becomes its loop.
 static bool replaces(const loop_thread *thread, const loop_candidate *candidate, loop_wait wait) {
-    return wait.frame > thread->loop.frame || coarse_now_ns() - candidate->since_ns >= NESTED_FOR_NS;
+    return wait.frame > height_of_loop(thread) || coarse_now_ns() - candidate->since_ns >= NESTED_FOR_NS;
 }
 
 /// Whether to find out what a poll waits for. That takes one or two system calls for each descriptor, and a client may poll at one place
@@ -186,7 +193,7 @@ static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *pol
     }
     bool is_same_place = candidate->wait.place == wait.place && candidate->wait.frame == wait.frame;
     candidate->wait = wait;
-    if (thread->slot && !replaces(thread, candidate, wait)) return false;
+    if (height_of_loop(thread) != 0 && !replaces(thread, candidate, wait)) return false;
     if (!polled) return true;
     // A descriptor of another kind may be polled at several places that have nothing in common.
     return is_examined(candidate) && (is_same_place || kind_of(wait.only) == OWN_SET) && is_of_a_loop(polled, is_unbounded);
@@ -206,11 +213,19 @@ static void set_loop(loop_thread *thread, loop_wait wait) {
         loop_hooks_wake();
 }
 
+/// Notes that a run loop of this package is about to wait. A loop that was found further in than its run was within one of its turns, or before it,
+/// and is over.
+static void note_wait_of_run_loop(loop_thread *thread) {
+    int saved = errno;
+    if (thread->slot && thread->loop.frame < run_loop_height_of_run()) loop_slot_give_up();
+    if (!thread->slot) thread->waits++;
+    errno = saved;
+}
+
 bool loop_rule_learn(loop_thread *thread, loop_wait wait, const loop_polled *polled, bool is_unbounded) {
     // The kernel refuses a wait for a negative descriptor.
     if (!polled && wait.set < 0) return false;
-    // The run loops of this package publish their waits themselves.
-    if (run_loop_publishes_wait_at(wait.place)) return false;
+    if (run_loop_publishes_wait_at(wait.place)) return note_wait_of_run_loop(thread), false;
     // Sometimes tries again, because a slot may be free now.
     if (thread->is_refused && ++thread->waits_refused % 1024 != 0) return false;
     int saved = errno;

@@ -14,7 +14,7 @@
 //
 //     FREE ───> CLAIMED ───> FOUND ──*──> INSPECTED ──*──> KNOWN
 //      ▲                       │                             │
-//      └────────────────────── thread's end ─────────────────┘
+//      └───────────── the loop's or the thread's end ────────┘
 enum { FREE, CLAIMED, FOUND, INSPECTED, KNOWN };
 
 static loop_slot slots[LOOP_HOOKS_CAPACITY];
@@ -61,14 +61,18 @@ static void free_slot(loop_slot *slot) {
     }
 }
 
-/// Called on an ending thread. The key's value is not used: after fork(2) the child's thread has the parent's.
-static void free_own_slot(void *value) {
-    (void)value;
-    is_ending = true;
+void loop_slot_give_up(void) {
     loop_slot *slot = own;
     if (!slot) return;
     own = *slot->holder = NULL;
     free_slot(slot);
+}
+
+/// Called on an ending thread. The key's value is not used: after fork(2) the child's thread has the parent's.
+static void free_own_slot(void *value) {
+    (void)value;
+    is_ending = true;
+    loop_slot_give_up();
 }
 
 /// Called after fork(2) on the child's only thread. The child has no other thread and no registrar, and its thread is found again.

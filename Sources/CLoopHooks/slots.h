@@ -29,12 +29,17 @@ typedef struct loop_slot {
     struct loop_slot *_Nullable *_Nullable holder;
 } loop_slot;
 
-/// Claims a slot for the calling thread, stores it in `*holder`, and wakes the registrar. Leaves null there if no slot is free. Once per thread.
+/// Claims a slot for the calling thread, stores it in `*holder`, and wakes the registrar. Leaves null there if no slot is free. Once per thread, and
+/// again after `loop_slot_give_up`.
 /// The thread's end frees the slot; so does fork(2) in the child. Async-signal-safe.
 ///
 /// \param holder  a variable of the calling thread.
 /// \param set     the epoll set that it waits for; -1 for a poll.
 void loop_slot_claim(loop_slot *_Nullable *_Nonnull holder, int set);
+
+/// Frees the calling thread's slot, if it has one, because its loop is over: ends the heartbeat, and stores null in the holder. The thread can claim
+/// a slot again. Changes errno.
+void loop_slot_give_up(void);
 
 /// Notes that the thread has arrived at its loop's wait for this set, or has returned from it. That ends a doubt, and wakes the registrar if there
 /// was one. Async-signal-safe.

@@ -41,6 +41,19 @@ bool run_loop_is_main_thread(void) {
     return run_loop_current_tid() == run_loop_main_tid();
 }
 
+/// Initial-exec: at a fixed distance from the thread pointer, so that the first use does not allocate.
+static _Thread_local __attribute__((tls_model("initial-exec"))) uintptr_t height_of_run;
+
+__attribute__((noinline)) uintptr_t run_loop_begin_run(void) {
+    uintptr_t outer = height_of_run;
+    height_of_run = (uintptr_t)__builtin_frame_address(0);
+    return outer;
+}
+
+void run_loop_end_run(uintptr_t outer) { height_of_run = outer; }
+
+uintptr_t run_loop_height_of_run(void) { return height_of_run; }
+
 bool run_loop_main_pthread(pthread_t *thread) {
     if (main_is_known) { *thread = main_thread; }
     return main_is_known;

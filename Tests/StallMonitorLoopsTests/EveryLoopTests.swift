@@ -35,7 +35,7 @@ struct EveryLoopTests {
             #expect(contents.reports.allSatisfy { $0.thread.name == $0.watched.label && $0.state == .recovered })
             #expect(
                 watched.isSuperset(of: contents.labels + ["idle", "brief", "resting"])
-                    && watched.isDisjoint(with: ["asker", "refused", "stall-health"]),
+                    && watched.isDisjoint(with: ["asker", "refused", "run-loop", "stall-health"]),
                 "\(watched)"
             )
             #expect(run.lines.allSatisfy { !$0.hasPrefix("fault") }, "\(run.lines)")

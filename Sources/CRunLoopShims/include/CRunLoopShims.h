@@ -135,6 +135,14 @@ int32_t run_loop_own_tid(void);
 /// Async-signal-safe.
 bool run_loop_is_main_thread(void);
 
+/// Begins a run of the calling thread's loop; runs may be nested. Returns what `run_loop_end_run` needs. Until then, what the thread
+/// waits for elsewhere it waits for in a callout. Async-signal-safe.
+uintptr_t run_loop_begin_run(void);
+void run_loop_end_run(uintptr_t outer);
+/// The height of the stack (an address) at which the calling thread's innermost run began. 0: it does not run its loop.
+/// Async-signal-safe.
+uintptr_t run_loop_height_of_run(void);
+
 /// Writes the main thread's pthread_t to `thread`. False if another thread loaded this image: then the main thread is only
 /// known when it calls. Async-signal-safe.
 bool run_loop_main_pthread(pthread_t *thread);

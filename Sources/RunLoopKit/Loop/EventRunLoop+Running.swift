@@ -1,3 +1,4 @@
+import CRunLoopShims
 import Locking
 import Synchronization
 
@@ -69,6 +70,8 @@ extension EventRunLoop {
             returnsAfterSource: returnAfterSourceHandled,
             completion: completion
         )
+        let outer = run_loop_begin_run()
+        defer { run_loop_end_run(outer) }
         return activate(&activation, for: timeout)
     }
 

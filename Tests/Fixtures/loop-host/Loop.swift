@@ -1,6 +1,7 @@
 import CEventLoops
 import Dispatch
 import Glibc
+import RunLoopKit
 import Synchronization
 
 /// A loop in C, on a separate thread.
@@ -44,6 +45,13 @@ import Synchronization
     func connectClients(_ count: Int32) { unsafe event_connect(event_loop_listener(loop), count) }
 
     func end() { unsafe event_loop_end(loop) }
+}
+
+/// A run loop of the package, with loops in its first callouts. Then it rests.
+func runLoopWithNestedLoops() -> WorkerThread? {
+    guard let worker = try? WorkerThread(name: "run-loop") else { return nil }
+    for _ in 0..<3 { try? worker.loop.performAndWait { event_nested_loop(3, 5) } }
+    return worker
 }
 
 private final class Job {

@@ -2,6 +2,7 @@ import CEventLoops
 import Dispatch
 import Foundation
 import Glibc
+import RunLoopKit
 import StallMonitor
 import StallMonitorLoops
 
@@ -78,6 +79,8 @@ extension Scene {
         let (idle, brief, resting) = (Loop("idle"), Loop("brief"), Loop("resting", EVENT_HEIGHTS))
         // The last of these waits is not the outermost.
         for _ in 0..<4 { resting.runToEnd {} }
+        let worker = runLoopWithNestedLoops()
+        defer { worker?.stop() }
         // By now each is known; otherwise its stall is not seen.
         usleep(300_000)
         for (loop, job) in stalled { loop.run(job) }
