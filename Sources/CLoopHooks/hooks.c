@@ -2,6 +2,7 @@
 #include "direct.h"
 #include "rule.h"
 
+#include <CRunLoopShims.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -21,6 +22,7 @@ static struct {
     int (*ppoll_chk)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
     int (*select)(int, fd_set *, fd_set *, fd_set *, struct timeval *);
     int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
+    int32_t (*run_specific)(void *, const void *, double, unsigned char);
 } next;
 
 /// In a fully static program the C library's function is missing. Then the system call is used.
@@ -39,6 +41,8 @@ __attribute__((constructor(101))) static void find_next(void) {
     FIND_AS(poll_chk, "__poll_chk");
     FIND_AS(ppoll_chk, "__ppoll_chk");
     FIND(select);
+    // Null if the program does not use Foundation.
+    next.run_specific = (__typeof__(next.run_specific))dlsym(RTLD_NEXT, "CFRunLoopRunSpecific");
     FIND(pselect);
 }
 
@@ -199,6 +203,32 @@ HOOK hook_pselect(
     return ready;
 }
 
+// MARK: Foundation's run loop
+
+// Any thread may run Foundation's loop for a while, as Process.waitUntilExit() does, and then do something else, such as waiting for the next work
+// of a pool. Nothing waits for that loop any more, so it is at rest while it does not run. The main thread's is not: programs run it again and
+// again, and work in between.
+
+/// Publishes that a run begins or has ended. `height` is the run's on the stack: a loop that was found further out runs on.
+static void note_run(uintptr_t height, bool begins) {
+    loop_slot *slot = loop_thread_own.slot;
+    void *heartbeat = slot && loop_thread_own.loop.frame < height ? loop_slot_heartbeat(slot) : NULL;
+    if (!heartbeat || run_loop_is_main_thread()) return;
+    int saved = errno;
+    (begins ? slot->publisher->turn : slot->publisher->rest)(heartbeat);
+    errno = saved;
+}
+
+/// All of Foundation's ways to run a loop call this function.
+static __attribute__((noinline)) int32_t hook_run_specific(void *loop, const void *mode, double seconds, unsigned char returns_after_source) {
+    NEXT(run_specific);
+    uintptr_t height = (uintptr_t)__builtin_frame_address(0);
+    note_run(height, true);
+    int32_t result = next.run_specific(loop, mode, seconds, returns_after_source);
+    note_run(height, false);
+    return result;
+}
+
 // MARK: The C library's names
 
 // Weak: another definition in the program takes precedence, without a conflict when linking.
@@ -213,6 +243,7 @@ CALL_BY(__poll_chk, hook_poll_chk);
 CALL_BY(__ppoll_chk, hook_ppoll_chk);
 CALL_BY(select, hook_select);
 CALL_BY(pselect, hook_pselect);
+CALL_BY(CFRunLoopRunSpecific, hook_run_specific);
 
 // The C library's name refers to the definition that the linker and the dynamic loader have chosen.
 bool loop_hooks_are_called(void) { return &epoll_wait == &hook_epoll_wait && &poll == &hook_poll; }

@@ -2,7 +2,8 @@
 
 // Finds every epoll and poll loop of the program. It defines epoll_wait, epoll_pwait, epoll_pwait2, poll, ppoll, select and pselect, which the
 // program and its libraries then call instead of the C library's functions. Each calls the C library's function, so errno, EINTR and
-// cancellation stay the same. Before and after the waits in which a loop rests, it publishes the loop's heartbeat.
+// cancellation stay the same. Before and after the waits in which a loop rests, it publishes the loop's heartbeat. It also defines
+// CFRunLoopRunSpecific, in which Foundation runs its loops, to publish when a run has ended.
 //
 //     a thread waits ──it returns to the same wait──> FOUND: it has a loop ──the registrar──> KNOWN: its waits are published ──it ends──> free
 //

@@ -1,5 +1,6 @@
 import CEventLoops
 import Dispatch
+import Foundation
 import Glibc
 import RunLoopKit
 import Synchronization
@@ -52,6 +53,20 @@ func runLoopWithNestedLoops() -> WorkerThread? {
     guard let worker = try? WorkerThread(name: "run-loop") else { return nil }
     for _ in 0..<3 { try? worker.loop.performAndWait { event_nested_loop(3, 5) } }
     return worker
+}
+
+/// Lets a queue's thread wait for a child in Foundation's loop. Then the thread waits for other work.
+func waitForChildOnQueue() {
+    let done = DispatchSemaphore(value: 0)
+    DispatchQueue.global().async {
+        let child = Process()
+        child.executableURL = URL(filePath: "/bin/sleep")
+        child.arguments = ["0.4"]
+        try? child.run()
+        child.waitUntilExit()
+        done.signal()
+    }
+    done.wait()
 }
 
 private final class Job {

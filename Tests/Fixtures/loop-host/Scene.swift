@@ -81,6 +81,7 @@ extension Scene {
         for _ in 0..<4 { resting.runToEnd {} }
         let worker = runLoopWithNestedLoops()
         defer { worker?.stop() }
+        waitForChildOnQueue()
         // By now each is known; otherwise its stall is not seen.
         usleep(300_000)
         for (loop, job) in stalled { loop.run(job) }
