@@ -167,6 +167,8 @@ struct TestScope: Sendable {
     /// Whether a function's full name contains this one as a whole:
     /// `load()` is in `closure #1 in Suite.load()`, and not in `reload()`.
     static func names(_ name: String, in function: String) -> Bool {
+        // A name with spaces has backticks in a function's full name, and none in `#function`.
+        let (name, function) = (name.filter { $0 != "`" }, function.filter { $0 != "`" })
         let isPartOfName = { (character: Character?) in
             character.map { $0.isLetter || $0.isNumber || $0 == "_" } ?? false
         }

@@ -82,6 +82,10 @@ import Testing
         #expect(
             !TestScope.names("load()", in: "Suite.reload()") && !TestScope.names("value", in: "Suite.values.getter")
         )
+        #expect(
+            TestScope.names("a basket is loaded()", in: "closure #1 in Suite.`a basket is loaded`()")
+                && TestScope.names("`a basket is loaded`()", in: "Suite.`a basket is loaded`()")
+        )
         var other = stall(task: 99, function: "a()")
         other.stacks[0].frames[0].file = "/source/MyStallFindingTests.swift"
         #expect(findings(other) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
