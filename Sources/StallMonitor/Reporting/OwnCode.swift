@@ -110,10 +110,11 @@ public struct OwnCode: Hashable, Sendable {
 
     private static let known: Set<String> = [
         "ArgumentParser", "AsyncAlgorithms", "AsyncHTTPClient", "Atomics", "Collections", "Configuration", "Crypto",
-        "DequeModule", "Dispatch", "GRDB", "HTTPTypes", "Instrumentation", "Logging", "Metrics", "OrderedCollections",
-        "RunLoopKit", "RunLoopPorts", "ServiceContextModule", "ServiceLifecycle", "StackCapture", "StallMonitor",
-        "StallMonitorLoops", "StallMonitorService", "StallReports", "Subprocess", "Swift", "Symbolication",
-        "Synchronization", "System", "SystemPackage", "Tracing", "UnixSignals", "Yams",
+        "DequeModule", "Dispatch", "GRDB", "HTTPTypes", "Instrumentation", "Locking", "Logging", "Metrics",
+        "OrderedCollections", "RunLoopKit", "RunLoopPorts", "ServiceContextModule", "ServiceLifecycle", "StackCapture",
+        "StallDetection", "StallDiagnosis", "StallMonitor", "StallMonitorLoops", "StallMonitorService", "StallReports",
+        "StallTesting", "StallTestingXCTest", "Subprocess", "Swift", "Symbolication", "Synchronization", "System",
+        "SystemPackage", "Tracing", "UnixSignals", "Yams",
     ]
 
     private static let knownPrefixes = ["Foundation", "Hummingbird", "NIO", "CNIO", "_", "Vapor", "GRPC", "Swift"]
@@ -143,11 +144,8 @@ private enum SourceOrigin: Hashable {
 
     /// Whether the file is the monitor's own C code, which counts as a library's even when its own package is built.
     private static func isOurs(_ file: String) -> Bool {
-        [
-            "/Sources/CStackCapture/", "/Sources/CMonitorShims/", "/Sources/CRunLoopShims/", "/Sources/CRunLoopPorts/",
-            "/Sources/CLoopHooks/",
-        ]
-        .contains(where: file.contains)
+        ["CStackCapture", "CMonitorShims", "CRunLoopShims", "CRunLoopPorts", "CLoopHooks"]
+            .contains { file.contains("/Sources/\($0)/") }
     }
 }
 
