@@ -19,7 +19,7 @@ struct ShowCommand: ParsableCommand {
               stall-monitor show latest --format json | jq .stacks
 
             An id shows a stall; a fingerprint shows a fault: all its stalls, with their stacks merged. Any unique prefix works, \
-            for fingerprints from four digits on.
+            for fingerprints from four digits on. The choosing options apply to all of them.
 
             Own frames are marked with ▶. Missing functions and lines are looked up as by 'stall-monitor symbolicate', for ten \
             seconds at most; the report file is not changed. The advice is what the report's own evidence makes likely.
@@ -91,7 +91,7 @@ struct ShowCommand: ParsableCommand {
         let catalog = try sources.catalogs()
         switch try choice.pick(from: catalog) {
         case .latest(let before): try show(latest(in: catalog, before: before), catalog)
-        case .stall(let id): try show(catalog.report(id), catalog)
+        case .stall(let id): try show(chosen(id, in: catalog), catalog)
         case .fault(let fingerprint): try show(fingerprint, catalog)
         }
     }
@@ -100,6 +100,17 @@ struct ShowCommand: ParsableCommand {
     private var file: ReportPlace? {
         let place = ReportPlace(id)
         return place.only == nil ? nil : place
+    }
+
+    /// The report with this id. An error if the choosing options exclude it: they would otherwise be ignored silently.
+    private func chosen(_ id: ULID, in catalog: Catalogs) throws -> StallReport {
+        let (report, stalls) = (try catalog.report(id), selection.stalls)
+        guard stalls.includes(report, names: catalog.faultNames(for: stalls)) else {
+            throw CommandFailure(
+                "the stall \(id) does not match the choosing options, such as --since or --host; without them it is shown"
+            )
+        }
+        return report
     }
 
     private func show(_ found: StallReport, _ catalog: Catalogs) throws {
