@@ -70,5 +70,7 @@ struct FlameTests {
         #expect(
             try CommandRun("faults", fixture.path, "--flame", "--service", "none").errors.contains("no matching stalls")
         )
+        let sorted = try CommandRun("faults", fixture.path, "--flame", "--sort", "worst")
+        #expect(sorted.status == 0 && sorted.errors.contains("--sort worst is for the table"), "\(sorted.errors)")
     }
 }

@@ -82,6 +82,8 @@ struct FaultsCommand: ParsableCommand {
     private static let flameLimit = 10_000
 
     private func showFlame() throws {
+        // Not refused: it may be from the file of defaults.
+        if sort != .total { Output.note("--sort \(sort.rawValue) is for the table: a flame graph is of all faults") }
         let chosen = selection.stalls
         let sources = try reports.sources(covering: chosen)
         let catalogs = try sources.catalogs()
