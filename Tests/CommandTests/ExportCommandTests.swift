@@ -97,6 +97,25 @@ struct ExportCommandTests {
         #expect(try CommandRun("export", fixture.path, "--format", "csv", "-o", "/dev/null").status == 0)
     }
 
+    @Test("Ctrl-C leaves no incomplete output file behind")
+    func cutShort() throws {
+        let fixture = try ReportsFixture(inMemory: true)
+        for _ in 0..<1000 { try fixture.store.write(Sample.report(id: .make())) }
+        let page = fixture.root + "/page"
+        func files() throws -> [String] { try FileManager.default.contentsOfDirectory(atPath: fixture.root).sorted() }
+        var isCaught = false
+        for _ in 0..<100 where !isCaught {
+            let run = try RunningCommand("export", fixture.path, "--no-index", "--format", "html", "-o", page)
+            // It waits for the incomplete file, unless the command has been quicker.
+            while try files() == ["reports"], run.isRunning { usleep(200) }
+            run.send(SIGINT)
+            isCaught = run.status() == 130
+            try? FileManager.default.removeItem(atPath: page)
+            #expect(try files() == ["reports"])
+        }
+        #expect(isCaught)
+    }
+
     @Test("unreadable files are reported and skipped; a failed write leaves nothing behind")
     func failures() throws {
         try fixture.plant("{ torn".utf8)

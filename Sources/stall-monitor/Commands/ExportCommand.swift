@@ -51,7 +51,7 @@ struct ExportCommand: ParsableCommand {
         let known = catalogs.runs()
         var failures = catalogs.failures + known.failures
         let runs = known.runs.compactMap { $0.chosen(by: chosen, names: names) }
-        let sink = try ExportSink(path: output.file)
+        let sink = try ExportSink(path: output.file, isDiscardedAtExit: true)
         var exporter = format.makeExporter()
         var count = 0
         try sink.write(shown(exporter.begin(runs)))

@@ -2,13 +2,10 @@ import Foundation
 import StallReading
 import StallReports
 import StallShipping
-import Synchronization
 
 /// A temporary report directory with matching reports of a collector, which readers use like any other. It is removed when the
 /// process ends, even by Ctrl-C.
 enum CollectorCopy {
-    private static let directories = Mutex([String]())
-
     static func isAddress(_ path: String) -> Bool {
         ["http://", "https://"].contains { path.lowercased().hasPrefix($0) }
     }
@@ -97,20 +94,7 @@ enum CollectorCopy {
             )
         }
         let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        let isFirst = directories.withLock { directories in
-            directories.append(path)
-            return directories.count == 1
-        }
-        if isFirst { removeAtExit() }
+        TemporaryFiles.removeAtExit(path)
         return path
-    }
-
-    private static let signals = SignalSources([SIGINT, SIGTERM, SIGHUP]) { exit(128 + $0) }
-
-    private static func removeAtExit() {
-        atexit {
-            for path in CollectorCopy.directories.withLock({ $0 }) { try? FileManager.default.removeItem(atPath: path) }
-        }
-        _ = signals
     }
 }

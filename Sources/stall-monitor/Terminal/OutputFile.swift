@@ -59,8 +59,10 @@ struct ExportSink: ~Copyable {
     private let partial: String?
     private let descriptor: Int32
 
+    /// - Parameter isDiscardedAtExit: Whether a signal that ends the process removes the incomplete file. Otherwise the command calls
+    ///   ``discard`` itself.
     /// - Throws: If the file cannot be created.
-    init(path: String?) throws(CommandFailure) {
+    init(path: String?, isDiscardedAtExit: Bool = false) throws(CommandFailure) {
         self.path = path
         guard let path else {
             (partial, descriptor) = (nil, STDOUT_FILENO)
@@ -72,6 +74,7 @@ struct ExportSink: ~Copyable {
         partial = isOther ? nil : "\(path).\(getpid()).partial"
         // A killed process with the same process id may have left it.
         if let partial { _ = unsafe unlink(partial) }
+        if let partial, isDiscardedAtExit { TemporaryFiles.removeAtExit(partial) }
         let flags = isOther ? O_WRONLY | O_TRUNC : O_WRONLY | O_CREAT | O_EXCL
         descriptor = unsafe open(partial ?? path, flags | O_CLOEXEC, 0o644)
         if descriptor < 0 { throw OutputFile.failure(path) }
