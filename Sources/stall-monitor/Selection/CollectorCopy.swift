@@ -36,9 +36,29 @@ enum CollectorCopy {
         (rest.since, rest.until, rest.services, rest.releases, rest.hosts, rest.verdicts) = (nil, nil, [], [], [], [])
         let names = selection.services + selection.releases + selection.hosts
         guard rest.isEverything, !names.contains(where: { $0.exactName == nil }) else { return nil }
-        var question = question(covering: [selection])
-        question += selection.verdicts.map { ("verdict", $0.rawValue) } + [("by", order.rawValue), ("limit", "1000")]
-        return try asking(address) { try $0.faults(question) }
+        return try asking(address) { try faults(from: $0, selection, by: order) }
+    }
+
+    private static func faults(
+        from client: CollectorClient,
+        _ selection: StallSelection,
+        by order: FaultOrder
+    ) throws -> FaultDocument {
+        let verdicts = selection.verdicts.map { (name: "verdict", value: $0.rawValue) }
+        let rest = verdicts + [(name: "by", value: order.rawValue), (name: "limit", value: "1000")]
+        var document = try client.faults(question(covering: [selection]) + rest)
+        guard selection.since == nil, let first = document.faults.map(\.firstAt).min() else { return document }
+        // Without a beginning, the collector compares the halves of years, in which every fault is new. As in a directory, the time
+        // begins with the first stall.
+        var known = selection
+        known.since = first
+        let faults = try client.faults(question(covering: [known]) + rest).faults
+        let trends = Dictionary(faults.map { ($0.fingerprint, $0.trend) }) { trend, _ in trend }
+        document.since = first
+        for index in document.faults.indices {
+            document.faults[index].trend = trends[document.faults[index].fingerprint] ?? Trend()
+        }
+        return document
     }
 
     private static func asking<Result>(

@@ -73,6 +73,15 @@ struct CollectorReadingTests {
         #expect(server.asked.contains("GET /api/v1/faults?") && server.asked.contains("by=total"))
     }
 
+    @Test("without a beginning, the trends are those of the time since the first stall")
+    func trends() throws {
+        try fixture.store.write(Sample.report())
+        try server.answer("200 OK", try CommandRun("faults", fixture.path, "--format", "json").output.utf8)
+        let run = try run("faults", server.url, "--format", "json")
+        #expect(run.status == 0 && run.output.contains("\"since\":\"2026-11-18T11:06:40."), "\(run.output)")
+        #expect(server.asked.contains("since=2026-11-18T11"), "\(server.asked)")
+    }
+
     @Test("sums are of stalls since the chosen time; a copy begins earlier, and the reader removes what ended before")
     func since() throws {
         try fixture.store.write(Sample.report())
