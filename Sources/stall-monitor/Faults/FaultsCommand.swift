@@ -63,19 +63,36 @@ struct FaultsCommand: ParsableCommand {
                 try write(document.faults, found.document.faults)
             }
         }
+        if found.isCut {
+            let limit = CollectorCopy.faultLimit
+            Output.note("the collector sends at most \(limit) faults and may have more; --since and others choose fewer")
+        }
         try ReportSources.report(found.failures)
     }
 
-    private func find() throws -> (document: FaultDocument, emptyNote: String, failures: [ReportError]) {
+    private struct Found {
+        var document: FaultDocument
+        var emptyNote: String
+        var failures: [ReportError] = []
+        /// Whether a collector may have more faults.
+        var isCut = false
+    }
+
+    private func find() throws -> Found {
         let chosen = selection.stalls
         if let address = reports.onlyAddress,
             let document = try CollectorCopy.faults(at: address, chosen, by: sort)
         {
-            return (document, chosen.nothingFound, [])
+            let isCut = document.faults.count >= CollectorCopy.faultLimit
+            return Found(document: document, emptyNote: chosen.nothingFound, isCut: isCut)
         }
         let sources = try reports.sources(covering: chosen)
         let survey = try FaultSurvey(sources, chosen)
-        return (survey.document(survey.faults(by: sort)), survey.emptyNote, survey.failures)
+        return Found(
+            document: survey.document(survey.faults(by: sort)),
+            emptyNote: survey.emptyNote,
+            failures: survey.failures
+        )
     }
 
     /// The largest number of reports to merge: the latest ones. Each is read completely.

@@ -26,7 +26,10 @@ enum CollectorCopy {
         return directory
     }
 
-    /// Faults that the collector has summed over any number of stalls. Nil if the collector cannot evaluate the selection.
+    /// The largest number of faults that a collector sends.
+    static let faultLimit = 1000
+
+    /// Faults that the collector has summed over any number of stalls, at most ``faultLimit``. Nil if the collector cannot evaluate the selection.
     static func faults(
         at address: String,
         _ selection: StallSelection,
@@ -45,7 +48,7 @@ enum CollectorCopy {
         by order: FaultOrder
     ) throws -> FaultDocument {
         let verdicts = selection.verdicts.map { (name: "verdict", value: $0.rawValue) }
-        let rest = verdicts + [(name: "by", value: order.rawValue), (name: "limit", value: "1000")]
+        let rest = verdicts + [(name: "by", value: order.rawValue), (name: "limit", value: "\(faultLimit)")]
         var document = try client.faults(question(covering: [selection]) + rest)
         guard selection.since == nil, let first = document.faults.map(\.firstAt).min() else { return document }
         // Without a beginning, the collector compares the halves of years, in which every fault is new. As in a directory, the time

@@ -1,4 +1,5 @@
 import Foundation
+import StallReading
 import StallReports
 import Testing
 
@@ -71,6 +72,23 @@ struct CollectorReadingTests {
         let run = try run("faults", server.url, "--service", "shop", "--since", "7d", "--format", "json")
         #expect(run.status == 0 && run.output == document, "\(run.errors)")
         #expect(server.asked.contains("GET /api/v1/faults?") && server.asked.contains("by=total"))
+    }
+
+    @Test("a collector may have more faults than it sends: that is said")
+    func cut() throws {
+        try fixture.store.write(Sample.report())
+        let json = try CommandRun("faults", fixture.path, "--format", "json").output
+        var document = try ReportJSON.decode(
+            FaultDocument.self,
+            schema: FaultDocument.currentSchema,
+            from: Array(json.utf8)
+        )
+        for (count, isCut) in [(999, false), (1000, true)] {
+            document.faults = Array(repeating: document.faults[0], count: count)
+            try server.answer("200 OK", try ReportJSON.encode(document))
+            let run = try run("faults", server.url, "--since", "7d", "-n", "1")
+            #expect(run.status == 0 && run.errors.contains("sends at most 1000 faults") == isCut, "\(run.errors)")
+        }
     }
 
     @Test("without a beginning, the trends are those of the time since the first stall")
