@@ -33,15 +33,16 @@ package struct CollectorClient {
         self.timeout = timeout
     }
 
-    /// The faults of many stalls, summed by the collector.
-    package func faults(_ question: Question) throws -> FaultDocument {
-        try withAnswer("api/v1/faults", question, in: NSTemporaryDirectory()) { file in
+    /// The faults of many stalls, summed by the collector; and whether a part of its store did not answer, so that some are missing.
+    package func faults(_ question: Question) throws -> (document: FaultDocument, isPartial: Bool) {
+        try withAnswer("api/v1/faults", question, in: NSTemporaryDirectory()) { head, file in
             do {
-                return try ReportJSON.decode(
+                let document = try ReportJSON.decode(
                     FaultDocument.self,
                     schema: FaultDocument.currentSchema,
                     from: [UInt8](try Data(contentsOf: file))
                 )
+                return (document, head.fields["stall-partial"] == "true")
             } catch let error as ReportError {
                 throw ShippingError("\(base.absoluteString) sends what are no faults: \(error)")
             }
@@ -56,7 +57,7 @@ package struct CollectorClient {
         into directory: String,
         progress: (Int64) -> Void = { _ in }
     ) throws -> Counts {
-        try withAnswer("api/v1/records", question, in: directory, progress) { try split($0, into: directory) }
+        try withAnswer("api/v1/records", question, in: directory, progress) { try split($1, into: directory) }
     }
 
     /// - Parameter directory: Receives the answer, in a file that exists while `read` runs.
@@ -65,7 +66,7 @@ package struct CollectorClient {
         _ question: Question,
         in directory: String,
         _ progress: (Int64) -> Void = { _ in },
-        read: (URL) throws -> Result
+        read: (WebRequest.Head, URL) throws -> Result
     ) throws -> Result {
         let url = base.appending(path: path).appending(
             queryItems: question.map { URLQueryItem(name: $0.name, value: $0.value) }
@@ -74,11 +75,10 @@ package struct CollectorClient {
         request.fields += try token.field()
         let file = URL(fileURLWithPath: "\(directory)/.answer-\(ULID.make())")
         defer { try? FileManager.default.removeItem(at: file) }
-        try receive(request, in: file, progress)
-        return try read(file)
+        return try read(try receive(request, in: file, progress), file)
     }
 
-    private func receive(_ request: WebRequest, in file: URL, _ progress: (Int64) -> Void) throws {
+    private func receive(_ request: WebRequest, in file: URL, _ progress: (Int64) -> Void) throws -> WebRequest.Head {
         try Data().write(to: file)
         let output = try FileHandle(forWritingTo: file)
         defer { try? output.close() }
@@ -104,7 +104,7 @@ package struct CollectorClient {
             throw ShippingError("\(base.absoluteString): \(isSilent ?? failure.description)")
         }
         switch head.status {
-        case 200: return
+        case 200: return head
         case 300..<400:
             throw ShippingError("\(base.absoluteString) sends elsewhere (\(head.status)): give the address itself")
         case 401, 403:

@@ -20,7 +20,8 @@ struct FaultsCommand: ParsableCommand {
             chosen time; it says rising or falling only if chance is an unlikely explanation, and too few below four stalls. \
             'stall-monitor show FAULT' shows a fault's page.
 
-            Exit code 0: done. 1: a directory, or a file in it, cannot be read; the others are shown. 64: wrong usage.
+            Exit code 0: done. 1: a directory, a file in it, or a part of a collector's store cannot be read; the others are shown. \
+            64: wrong usage.
             """
     )
 
@@ -65,15 +66,21 @@ struct FaultsCommand: ParsableCommand {
         }
         if found.isCut {
             let limit = CollectorCopy.faultLimit
-            Output.note("the collector sends at most \(limit) faults and may have more; --since and others choose fewer")
+            Output.note("the collector sends at most \(limit) faults, and may have more: --since chooses fewer")
         }
         try ReportSources.report(found.failures)
+        if found.isPartial {
+            Output.note("a part of the collector's store does not answer: these are the faults of the rest")
+            throw ExitCode.failure
+        }
     }
 
     private struct Found {
         var document: FaultDocument
         var emptyNote: String
         var failures: [ReportError] = []
+        /// Whether a part of a collector's store did not answer.
+        var isPartial = false
         /// Whether a collector may have more faults.
         var isCut = false
     }
@@ -81,10 +88,11 @@ struct FaultsCommand: ParsableCommand {
     private func find() throws -> Found {
         let chosen = selection.stalls
         if let address = reports.onlyAddress,
-            let document = try CollectorCopy.faults(at: address, chosen, by: sort)
+            let (document, isPartial) = try CollectorCopy.faults(at: address, chosen, by: sort)
         {
-            let isCut = document.faults.count >= CollectorCopy.faultLimit
-            return Found(document: document, emptyNote: chosen.nothingFound, isCut: isCut)
+            var found = Found(document: document, emptyNote: chosen.nothingFound, isPartial: isPartial)
+            found.isCut = document.faults.count >= CollectorCopy.faultLimit
+            return found
         }
         let sources = try reports.sources(covering: chosen)
         let survey = try FaultSurvey(sources, chosen)

@@ -29,12 +29,13 @@ enum CollectorCopy {
     /// The largest number of faults that a collector sends.
     static let faultLimit = 1000
 
-    /// Faults that the collector has summed over any number of stalls, at most ``faultLimit``. Nil if the collector cannot evaluate the selection.
+    /// Faults that the collector has summed over any number of stalls, at most ``faultLimit``; and whether some are missing, because a
+    /// part of its store did not answer. Nil if the collector cannot evaluate the selection.
     static func faults(
         at address: String,
         _ selection: StallSelection,
         by order: FaultOrder
-    ) throws(CommandFailure) -> FaultDocument? {
+    ) throws(CommandFailure) -> (document: FaultDocument, isPartial: Bool)? {
         var rest = selection
         (rest.since, rest.until, rest.services, rest.releases, rest.hosts, rest.verdicts) = (nil, nil, [], [], [], [])
         let names = selection.services + selection.releases + selection.hosts
@@ -46,22 +47,25 @@ enum CollectorCopy {
         from client: CollectorClient,
         _ selection: StallSelection,
         by order: FaultOrder
-    ) throws -> FaultDocument {
+    ) throws -> (document: FaultDocument, isPartial: Bool) {
         let verdicts = selection.verdicts.map { (name: "verdict", value: $0.rawValue) }
         let rest = verdicts + [(name: "by", value: order.rawValue), (name: "limit", value: "\(faultLimit)")]
-        var document = try client.faults(question(covering: [selection]) + rest)
-        guard selection.since == nil, let first = document.faults.map(\.firstAt).min() else { return document }
+        var (document, isPartial) = try client.faults(question(covering: [selection]) + rest)
+        guard selection.since == nil, let first = document.faults.map(\.firstAt).min() else {
+            return (document, isPartial)
+        }
         // Without a beginning, the collector compares the halves of years, in which every fault is new. As in a directory, the time
         // begins with the first stall.
         var known = selection
         known.since = first
-        let faults = try client.faults(question(covering: [known]) + rest).faults
-        let trends = Dictionary(faults.map { ($0.fingerprint, $0.trend) }) { trend, _ in trend }
+        let again = try client.faults(question(covering: [known]) + rest)
+        let trends = Dictionary(again.document.faults.map { ($0.fingerprint, $0.trend) }) { trend, _ in trend }
         document.since = first
         for index in document.faults.indices {
             document.faults[index].trend = trends[document.faults[index].fingerprint] ?? Trend()
         }
-        return document
+        isPartial = isPartial || again.isPartial
+        return (document, isPartial)
     }
 
     private static func asking<Result>(

@@ -91,6 +91,15 @@ struct CollectorReadingTests {
         }
     }
 
+    @Test("if a part of the collector's store does not answer, that is said, and the exit code is 1")
+    func partial() throws {
+        try fixture.store.write(Sample.report())
+        let json = try CommandRun("faults", fixture.path, "--format", "json").output
+        try server.answer("200 OK", json.utf8, header: "Stall-Partial: true\r\n")
+        let run = try run("faults", server.url, "--since", "7d", "--format", "json")
+        #expect(run.status == 1 && run.output == json && run.errors.contains("does not answer"), "\(run.errors)")
+    }
+
     @Test("without a beginning, the trends are those of the time since the first stall")
     func trends() throws {
         try fixture.store.write(Sample.report())
