@@ -14,6 +14,8 @@ package final class Shipper {
     private var delivery: Delivery
     private var stalls: Outbox
     private var runs: Outbox
+    /// Files and directories that could not be read for a reason that may pass: the follower reads them again.
+    private var postponed: Set<String> = []
 
     /// - Parameters:
     ///   - cancellation: Ends the run after a last attempt.
@@ -58,6 +60,7 @@ package final class Shipper {
             sendTheRest()
         }
         delivery.totals.unsent = stalls.queue.count + runs.queue.count
+        delivery.totals.unreadable += postponed.count
         return delivery.totals
     }
 
@@ -111,20 +114,33 @@ package final class Shipper {
     private func take(_ event: TreeFollower.Event) {
         switch event {
         case .failure(let error), .event(.failure(let error), _):
-            delivery.totals.unreadable += 1
+            if error.code == .io, let path = error.path {
+                postponed.insert(path)
+            } else {
+                delivery.totals.unreadable += 1
+            }
             tell(.unreadable(error.line))
         case .event(.report(let report), let directory), .event(.grown(let report), let directory):
+            hasRead(ReportFileName(.stall, report.id), in: directory)
             let version = Shipment.Version(of: report)
             guard version != .ongoing || .nanoseconds(report.durationNs) >= options.ongoingAfter else { return }
             let shipment = Shipment(id: report.id, version: version, directory: directory)
             delivery.take(shipment, for: &stalls) { () throws(ReportError) in try options.wire.element(report) }
         case .event(.run(let run), let directory):
+            hasRead(ReportFileName(.run, run.id), in: directory)
             let version = Shipment.Version.counted(run.updatedAt.nanoseconds(since: Timestamp(seconds: 0)))
             let shipment = Shipment(id: run.id, version: version, directory: directory)
             delivery.take(shipment, for: &runs) { () throws(ReportError) in try options.wire.element(run) }
         case .event(.directoryGone, let directory): tell(.waiting(directory: directory))
-        case .event(.directoryAppeared, _): break
+        case .event(.directoryAppeared, let directory): postponed.remove(directory)
         }
+    }
+
+    /// A file that was read, and a directory in which that was possible, are not postponed any more.
+    private func hasRead(_ name: ReportFileName, in directory: String) {
+        guard !postponed.isEmpty else { return }
+        postponed.remove("\(directory)/\(name)")
+        postponed.remove(directory)
     }
 }
 
