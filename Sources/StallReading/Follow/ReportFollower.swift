@@ -46,24 +46,29 @@ public struct ReportFollower: ~Copyable {
         try self.init(path: path, liveness: liveness, includesPast: true)
     }
 
-    /// - Parameter includesPast: If false, files that exist at the start are neither read nor returned. Stalls that are ongoing
-    ///   according to the live records are returned.
+    /// - Parameters:
+    ///   - includesPast: If false, files that exist at the start are neither read nor returned. Stalls that are ongoing according
+    ///     to the live records are returned.
+    ///   - start: The past ends here, if that is earlier than now: files that were written since are returned. Without
+    ///     `includesPast` only.
     package init(
         path: String,
         liveness: ProcessLiveness = ProcessLiveness(),
-        includesPast: Bool
+        includesPast: Bool,
+        from start: Timestamp? = nil
     ) throws(ReportError) {
         let cancellation = try Cancellation()
         var watch = try DirectoryWatch(path: path)
         // A file system's clock is some milliseconds behind, and may be that of another machine.
-        let begin = Timestamp.now().advanced(byNanoseconds: -2_000_000_000)
+        let begin = (start ?? .now()).advanced(byNanoseconds: -2_000_000_000)
         let isThere = try watch.arm()
-        start = includesPast ? nil : begin
+        self.start = includesPast ? nil : begin
         reader = ReportReader(path: path, liveness: liveness)
         self.cancellation = cancellation
         self.watch = watch
         guard isThere else { return }
         if includesPast { note([.appeared]) } else { noteOngoing() }
+        if !includesPast, start != nil { readAll() }
     }
 
     private mutating func noteOngoing() {

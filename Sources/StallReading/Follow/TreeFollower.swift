@@ -23,6 +23,9 @@ package struct TreeFollower: ~Copyable {
     /// Directories of which a failure was reported.
     private var reported: Set<String> = []
     private var nextLook = ContinuousClock.now
+    /// When it began, if files of before are skipped and not everything could be searched or followed at once: what is found later may have
+    /// been there.
+    private var start: Timestamp?
     /// The follower that is asked first, and how many consecutive events came from it.
     private var position = 0
     private var inARow = 0
@@ -38,7 +41,9 @@ package struct TreeFollower: ~Copyable {
     package init(_ paths: [String], includesPast: Bool = true, cancellation: Cancellation) throws(ReportError) {
         given = paths
         self.cancellation = cancellation
+        let now = Timestamp.now()
         look(includesPast: includesPast)
+        if !includesPast, failures.contains(where: { $0.code == .io }) { start = now }
         if followers.isEmpty, let first = failures.first { throw first }
     }
 
@@ -93,7 +98,8 @@ package struct TreeFollower: ~Copyable {
                 guard tried.isDisjoint(with: names) else { continue }
                 tried.formUnion(names)
                 do throws(ReportError) {
-                    followers.append(try Follower(directory, includesPast: includesPast))
+                    let follower = try Follower(directory, includesPast: includesPast && start == nil, from: start)
+                    followers.append(follower)
                 } catch {
                     // No descriptor is left, or the disk has failed: the next search tries again.
                     if error.code == .io { tried.subtract(names) }
@@ -123,8 +129,8 @@ private final class Follower {
     let path: String
     var follower: ReportFollower
 
-    init(_ path: String, includesPast: Bool) throws(ReportError) {
+    init(_ path: String, includesPast: Bool, from start: Timestamp?) throws(ReportError) {
         self.path = path
-        follower = try ReportFollower(path: path, includesPast: includesPast)
+        follower = try ReportFollower(path: path, includesPast: includesPast, from: start)
     }
 }
