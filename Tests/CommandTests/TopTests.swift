@@ -1,3 +1,4 @@
+import Glibc
 import StallReading
 import StallReports
 import Testing
@@ -94,6 +95,32 @@ struct TopStateTests {
         state.press(.enter, rows: screen.rows, room: screen.room)
         #expect(state.page == .stall(reports[2].id))
         #expect(self.state(.character("l"), .character("s")).stallOrder == .duration)
+    }
+
+    @Test("a file that cannot be read is named")
+    func unreadable() throws {
+        let fixture = try ReportsFixture()
+        try fixture.store.write(Sample.report())
+        try fixture.plant("{ torn".utf8)
+        let reader = try TopReader()
+        reader.look(
+            .init(
+                paths: [fixture.path],
+                selection: .everything,
+                view: .stalls,
+                order: .total,
+                stallOrder: .started,
+                page: nil,
+                style: PageStyle()
+            )
+        )
+        var content = try reader.take()
+        while content == nil {
+            usleep(1000)
+            content = try reader.take()
+        }
+        let note = try #require(content?.notes.first)
+        #expect(note.hasPrefix("\(fixture.path)/stall-"), "\(note)")
     }
 
     @Test("f shows the faults, p and Escape the processes; s cycles through the sort orders of each")

@@ -84,7 +84,7 @@ final class TopReader: Sendable {
         case .stalls: content.stalls = request.stallOrder.sorted(try stalls(sources, request, &failures)).reversed()
         }
         if let page = request.page { content.page = try TopPage(page, content, request, sources).lines() }
-        content.notes = failures.map(\.description)
+        content.notes = failures.map { CommandFailure($0).message }
         return content
     }
 
