@@ -70,10 +70,12 @@ struct DiffCommand: ParsableCommand {
     }
 
     func run() throws {
-        let sources = try ReportSources(
-            reports.isEmpty ? [ReportDirectory.defaultPath] : reports,
-            covering: [before, after].map { try StallSet($0).selection }
-        )
+        // A side that is a directory is read by itself.
+        let choices = try [before, after].compactMap { text in
+            if case .choice(let selection) = try StallSet(text) { selection } else { nil }
+        }
+        let places = reports.isEmpty ? [ReportDirectory.defaultPath] : reports
+        let sources = try ReportSources(choices.isEmpty ? [] : places, covering: choices)
         var (last, failures): (StallSet.ReadSources?, [ReportError]) = (nil, [])
         let sides = try [before, after].map { text in
             let side = try side(text, sources, &last)

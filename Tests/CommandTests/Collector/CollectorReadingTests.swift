@@ -100,6 +100,16 @@ struct CollectorReadingTests {
         #expect(run.status == 1 && run.output == json && run.errors.contains("does not answer"), "\(run.errors)")
     }
 
+    @Test("diff asks for its choices only, and for nothing if both sides are directories")
+    func choices() throws {
+        try fixture.store.write(Sample.run())
+        try server.answer("200 OK", Sample.run().json())
+        _ = try run("diff", fixture.path, fixture.path, "--reports", server.url)
+        #expect(server.asked.isEmpty)
+        _ = try run("diff", fixture.path, "release=1.2", "--reports", server.url)
+        #expect(server.asked.contains("release=1.2"), "\(server.asked)")
+    }
+
     @Test("without a beginning, the trends are those of the time since the first stall")
     func trends() throws {
         try fixture.store.write(Sample.report())
