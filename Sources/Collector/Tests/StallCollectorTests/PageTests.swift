@@ -70,6 +70,24 @@ struct PageTests {
         }
     }
 
+    @Test("A report's page leads to its fault, also if the stall is older than a month")
+    func oldReport() async throws {
+        try await Samples.withStore { store, _ in
+            var old = Samples.report()
+            old.startedAt = Timestamp.now().advanced(byNanoseconds: -45 * 86_400_000_000_000)
+            old.endedAt = old.startedAt.advanced(byNanoseconds: old.durationNs)
+            _ = try await store.insert([try Arrival(json: old.json(), team: "default")])
+            var options = CollectorOptions()
+            options.keep = .seconds(90 * 86400)
+            try await Client.withServer(store, options) { client in
+                let page = try await Self.text(client, "/reports/\(old.id)")
+                let link = try #require(page.components(separatedBy: "href=\"/faults/").last).prefix { $0 != "\"" }
+                let fault = try await Self.text(client, "/faults/\(link)")
+                #expect(fault.contains("1 stall, 500ms together"), "\(link)")
+            }
+        }
+    }
+
     @Test("A fault's page links to every export of its stalls")
     func exports() async throws {
         try await Samples.withStore { store, _ in

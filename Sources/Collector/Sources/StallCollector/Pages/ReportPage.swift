@@ -45,9 +45,15 @@ struct ReportPage {
             Fact(name: Self.shown(name), value: Self.shown(value))
         }
         self.facts = facts
-        faultLink = "/faults/\(report.fingerprint.rawValue)?since=30d"
+        faultLink = "/faults/\(report.fingerprint.rawValue)?since=\(Self.since(report.startedAt))"
         jsonLink = "/api/v1/reports/\(report.id)"
         stacks = report.stacks.prefix(20).map { Self.stack($0, report) }
+    }
+
+    /// The beginning of the time that the fault's page is to show: a month ago, or that of this stall, if it is older.
+    private static func since(_ start: Timestamp) -> String {
+        let dayNs: Int64 = 86_400_000_000_000
+        return start < Timestamp.now().advanced(byNanoseconds: -29 * dayNs) ? start.description : "30d"
     }
 
     /// The cause, and what to do about it.
