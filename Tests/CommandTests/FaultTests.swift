@@ -159,5 +159,8 @@ struct ExcludedStallTests {
             #expect(run.status == 1 && run.output.isEmpty)
             #expect(run.errors.contains("does not match the choosing options"), "\(run.errors)")
         }
+        let fault = ["show", "\(report.fingerprint)", fixture.path]
+        #expect(try CommandRun(arguments: fault + ["--fingerprint", "\(report.fingerprint)"]).status == 0)
+        #expect(try CommandRun(arguments: fault + ["--fingerprint", "ffff"]).status == 1)
     }
 }

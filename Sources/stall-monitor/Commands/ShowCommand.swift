@@ -137,7 +137,10 @@ struct ShowCommand: ParsableCommand {
         chosen.fingerprints = [fingerprint]
         var evidence = FaultEvidence()
         let survey = try FaultSurvey(catalog, chosen, names: catalog.faultNames(for: chosen)) { evidence.add($0) }
-        guard let fault = survey.faults(by: .total).first else {
+        // A fingerprint that is given as an option, too, must be of the same fault.
+        guard let fault = survey.faults(by: .total).first,
+            selection.stalls.includes(fault.fingerprint, aliases: fault.aliases, nil)
+        else {
             throw CommandFailure("the fault has no matching stalls")
         }
         switch format {
