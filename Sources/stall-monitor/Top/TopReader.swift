@@ -21,10 +21,12 @@ final class TopReader: Sendable {
     private struct State {
         var faults: [Fault]?
         var order: FaultOrder?
+        /// What could not be read for them.
+        var surveyFailures: [ReportError] = []
         /// When faults may be summed again. That reads every report, so a slow survey is not soon repeated.
         var nextSurvey = ContinuousClock.now
-        /// The latest stalls, oldest first, and when they may be searched again.
-        var stalls: (found: [StallOutline], next: ContinuousClock.Instant)?
+        /// The latest stalls, oldest first, what could not be read, and when they may be searched again.
+        var stalls: (found: [StallOutline], failures: [ReportError], next: ContinuousClock.Instant)?
         var answer: Result<TopContent, any Error>?
     }
 
@@ -84,7 +86,9 @@ final class TopReader: Sendable {
         case .stalls: content.stalls = request.stallOrder.sorted(try stalls(sources, request, &failures)).reversed()
         }
         if let page = request.page { content.page = try TopPage(page, content, request, sources).lines() }
-        content.notes = failures.map { CommandFailure($0).message }
+        // The tables read the same directories.
+        var told: Set<ReportError> = []
+        content.notes = failures.filter { told.insert($0).inserted }.map { CommandFailure($0).message }
         return content
     }
 
@@ -95,23 +99,26 @@ final class TopReader: Sendable {
         _ failures: inout [ReportError]
     ) throws -> [StallOutline] {
         let start = ContinuousClock.now
-        if let known = state.withLock({ $0.stalls }), known.next > start { return known.found }
+        if let known = state.withLock({ $0.stalls }), known.next > start {
+            failures += known.failures
+            return known.found
+        }
         let catalogs = try sources.catalogs()
         let names = catalogs.faultNames(for: request.selection)
-        var found: [StallOutline] = []
-        failures += catalogs.failures
+        var (found, unread): ([StallOutline], [ReportError]) = ([], catalogs.failures)
         for id in catalogs.stalls.suffix(Self.reach).reversed() where found.count < Self.mostStalls {
             do throws(ReportError) {
                 let stall = try catalogs.outline(id)
                 if request.selection.includes(stall, names: names) { found.append(stall) }
             } catch {
                 // The report was deleted meanwhile to make room for a newer one.
-                if error.code != .missingFile { failures.append(error) }
+                if error.code != .missingFile { unread.append(error) }
             }
         }
         found.reverse()
+        failures += unread
         let end = ContinuousClock.now
-        state.withLock { $0.stalls = (found, end + (end - start) * Self.surveyShare) }
+        state.withLock { $0.stalls = (found, unread, end + (end - start) * Self.surveyShare) }
         return found
     }
 
@@ -120,17 +127,21 @@ final class TopReader: Sendable {
         _ request: Request,
         _ failures: inout [ReportError]
     ) throws -> [Fault] {
-        let known = state.withLock { state in
-            state.order == request.order && state.nextSurvey > .now ? state.faults : nil
+        let (known, unread) = state.withLock { state in
+            let isFresh = state.order == request.order && state.nextSurvey > .now
+            return (isFresh ? state.faults : nil, state.surveyFailures)
         }
-        if let known { return known }
+        if let known {
+            failures += unread
+            return known
+        }
         let start = ContinuousClock.now
         let survey = try FaultSurvey(sources, request.selection)
         failures += survey.failures
         let faults = survey.faults(by: request.order)
         let end = ContinuousClock.now
         state.withLock {
-            ($0.faults, $0.order) = (faults, request.order)
+            ($0.faults, $0.order, $0.surveyFailures) = (faults, request.order, survey.failures)
             $0.nextSurvey = end + max(.seconds(1), (end - start) * Self.surveyShare)
         }
         return faults
