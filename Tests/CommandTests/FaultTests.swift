@@ -145,6 +145,27 @@ struct FaultsCommandTests {
     }
 }
 
+@Suite("Reports of which only the list data can be read", .timeLimit(.minutes(5)))
+struct HalfReadableReportTests {
+    @Test("show FAULT and faults --flame name them, and exit with 1")
+    func named() throws {
+        let fixture = try ReportsFixture()
+        var report = Sample.report(id: .make())
+        report.stacks = []
+        let json = String(decoding: try report.json(), as: UTF8.self)
+        let damaged = json.replacing("\"stacks\":[]", with: "\"stacks\":[{}]")
+        try #require(damaged != json)
+        let file = "\(fixture.path)/\(ReportFileName(.stall, report.id))"
+        try FileManager.default.createDirectory(atPath: fixture.path, withIntermediateDirectories: true)
+        try Data(damaged.utf8).write(to: URL(filePath: file))
+        for command in [["show", "\(report.fingerprint)", fixture.path], ["faults", fixture.path, "--flame"]] {
+            let run = try CommandRun(arguments: command)
+            #expect(run.status == 1 && run.errors.contains(file), "\(command): \(run.errors)")
+            #expect(!run.errors.contains("no matching stalls") && !run.errors.contains("no stalls among"))
+        }
+    }
+}
+
 @Suite("show with choosing options", .timeLimit(.minutes(5)))
 struct ExcludedStallTests {
     @Test("with an id or a file, too, the choosing options apply: a stall that they exclude is an error")

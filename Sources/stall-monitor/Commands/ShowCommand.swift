@@ -143,17 +143,19 @@ struct ShowCommand: ParsableCommand {
         else {
             throw CommandFailure("the fault has no matching stalls")
         }
+        var failures = survey.failures
         switch format {
         case .json: try Output.writeJSON(survey.document([fault]))
         case .text:
-            evidence.read { try? catalog.report($0) }
+            // What a list needs of a report may be readable, and the rest not.
+            evidence.read { catalog.report($0, &failures) }
             let terminal = screen.terminal()
             let ids = ShortIDs(catalog.stalls, elides: terminal.width != nil)
             var page = FaultPage(fault: fault, evidence: evidence, ids: ids, style: style(on: terminal))
             page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
             try screen.write(page.lines, on: terminal)
         }
-        try ReportSources.report(survey.failures)
+        try ReportSources.report(failures)
     }
 
     /// The latest readable stall among the chosen ones. Reads from the newest backwards, and no more reports than needed; a file

@@ -120,7 +120,7 @@ struct FaultsCommand: ParsableCommand {
             count += 1
         }
         if count == 0 {
-            Output.note(catalogs.nothingFound(by: chosen))
+            Output.note(failures.isEmpty ? catalogs.nothingFound(by: chosen) : "no stalls in what can be read")
         } else {
             let terminal = screen.terminal()
             let style = PageStyle(hasColours: terminal.hasColours, width: terminal.width)
