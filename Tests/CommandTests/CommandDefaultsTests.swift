@@ -41,7 +41,16 @@ struct CommandDefaultsTests {
         #expect(try !run(reports + "all: {no-pager: false, utc: true}", "list").output.isEmpty)
         // A directory given as an argument, or by the environment, comes before the file's.
         #expect(try run(reports, "list", fixture.root + "/none").status == 1)
-        #expect(try run("gate judge: {max-stalls: 99}", "gate", fixture.path).output.contains("no run record"))
+        for section in ["gate judge", "gate"] {
+            for words in [["gate"], ["gate", "judge"]] {
+                try Data("\(section): {format: json}".utf8).write(to: URL(filePath: file))
+                let run = try CommandRun(
+                    arguments: words + [fixture.path],
+                    environment: ["STALL_MONITOR_CONFIG": file]
+                )
+                #expect(run.output.hasPrefix("{") && run.output.contains("no_run"), "\(section): \(run)")
+            }
+        }
     }
 
     @Test("false switches off a flag that is on by default, and leaves another flag as it is")

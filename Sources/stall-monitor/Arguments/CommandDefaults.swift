@@ -38,6 +38,8 @@ struct CommandDefaults {
         // All sections are checked, so that a mistake is reported at once and not when that command is first used.
         var defaults = try Self.shared(sections[Self.all], commands)
         for (name, section) in sections.sorted(by: { $0.key < $1.key }) {
+            // The section of 'gate' is that of 'gate judge'.
+            let name = Self.standard[name] ?? name
             guard let options = commands[name]?.options else { continue }
             let own = try Self.words(section, options)
             if name == current { defaults.merge(own) { $1 } }

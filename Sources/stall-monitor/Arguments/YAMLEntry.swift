@@ -39,8 +39,8 @@ struct YAMLEntry {
         for (name, value) in mapping {
             let key = name.string ?? ""
             guard known.contains(key) else {
-                throw YAMLEntry(file: file, key: key, node: name)
-                    .mistake("unknown key; the keys here are \(known.joined(separator: ", "))")
+                let keys = known.isEmpty ? "there are none here" : "the keys here are \(known.joined(separator: ", "))"
+                throw YAMLEntry(file: file, key: key, node: name).mistake("unknown key; \(keys)")
             }
             entries[key] = YAMLEntry(file: file, key: key, node: value)
         }
