@@ -1,4 +1,5 @@
 import Foundation
+import StallReading
 import StallReports
 import Testing
 
@@ -38,6 +39,29 @@ struct DiffTests {
         #expect(!same.output.contains("shop.Cart") && same.output.contains("1 unchanged"))
         #expect(try CommandRun("diff", many, many, "--all").output.contains("shop.Cart"))
         #expect(try CommandRun("diff", few, many, "--format", "json").output.contains("\"change\":\"worse\""))
+    }
+
+    @Test("a stall that passes midnight belongs to the day on which it began, and to no other")
+    func midnight() throws {
+        ShownTime.useUTC()
+        let midnight = try #require(Timestamp(rfc3339: "2026-11-19T00:00:00Z"))
+        let (before, after) = (
+            midnight.advanced(byNanoseconds: -300_000_000), midnight.advanced(byNanoseconds: 312_345_678)
+        )
+        var report = Sample.report()
+        (report.startedAt, report.endedAt) = (before, after)
+        let repeats = StallReport.Repeats(
+            count: 2,
+            report: report.id,
+            firstAt: before,
+            lastAt: after,
+            totalNs: 600_000_000,
+            longestNs: 300_000_000
+        )
+        let counted = RunRecord.Repeated(fingerprint: report.fingerprint, repeats: repeats)
+        let days = try ["day=2026-11-18", "day=2026-11-19"].map { try StallSet($0).selection }
+        #expect(days.map { $0.includes(StallOutline(report)) } == [true, false])
+        #expect(days.map { counted.membership(in: $0) } == [.wanted, .unwanted])
     }
 
     @Test("--html: one page with the stacks and faults of both sides; a baseline file has no stacks")

@@ -67,6 +67,7 @@ extension RunRecord.Repeated {
 
     private func isInTime(of selection: StallSelection) -> Bool {
         if let since = selection.since, repeats.lastAt < since { return false }
+        if let beginning = selection.beginning, repeats.firstAt < beginning { return false }
         if let until = selection.until, repeats.firstAt > until { return false }
         return true
     }

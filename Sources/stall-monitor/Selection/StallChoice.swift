@@ -147,6 +147,7 @@ enum StallSet: Hashable {
                 }
                 let next = ShownTime.startOfDay(of: start, plus: 1)
                 (selection.since, selection.until) = (start, next.advanced(byNanoseconds: -1))
+                selection.beginning = start
             default: throw CommandFailure("'\(parts[0])' cannot be chosen by: give \(Self.keys)")
             }
         }

@@ -8,6 +8,8 @@ struct StallSelection: Hashable {
     var since: Timestamp?
     /// Stalls that began at this moment or earlier.
     var until: Timestamp?
+    /// Stalls that began at this moment or later: each stall belongs to one day.
+    var beginning: Timestamp?
     var services: [NamePattern] = []
     var hosts: [NamePattern] = []
     /// The service's version.
@@ -86,6 +88,7 @@ struct StallSelection: Hashable {
 
     private func isInTime(_ stall: StallOutline) -> Bool {
         if let until, stall.startedAt > until { return false }
+        if let beginning, stall.startedAt < beginning { return false }
         guard let since else { return true }
         return stall.state == .ongoing || stall.lastKnownMoment >= since
     }
