@@ -88,6 +88,25 @@ struct PageTests {
         }
     }
 
+    @Test("An alert leads to its fault, also from a page of a shorter time than the rule's")
+    func alerted() async throws {
+        try await Samples.withStore { store, _ in
+            var earlier = Samples.report()
+            earlier.startedAt = Timestamp.now().advanced(byNanoseconds: -3 * 3_600_000_000_000)
+            earlier.endedAt = earlier.startedAt.advanced(byNanoseconds: earlier.durationNs)
+            _ = try await store.insert([try Arrival(json: earlier.json(), team: "default")])
+            let fault = earlier.fingerprint.rawValue
+            let alert = Alert(team: "default", rule: "news", subject: fault, text: "new", beganAt: .now())
+            try await store.change(alerts: [alert], removing: [])
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let page = try await Self.text(client, "/?since=1h")
+                let link = try #require(page.components(separatedBy: "href=\"/faults/").last).prefix { $0 != "\"" }
+                let detail = try await Self.text(client, "/faults/\(link)")
+                #expect(detail.contains("1 stall, 500ms together"), "\(link)")
+            }
+        }
+    }
+
     @Test("A fault's page links to every export of its stalls")
     func exports() async throws {
         try await Samples.withStore { store, _ in

@@ -63,7 +63,7 @@ extension AlertMessage.Entry {
         (team, rule, subject) = (alert.team, alert.rule, alert.subject)
         (text, beganAt, endedAt) = (alert.text, alert.beganAt, alert.endedAt)
         if let address {
-            url = Fingerprint(rawValue: subject).map { "\(address)/faults/\($0.rawValue)" } ?? "\(address)/"
+            url = address + (Fingerprint(rawValue: subject).map { PageLinks.alerted($0) } ?? "/")
         }
     }
 

@@ -60,7 +60,7 @@ struct FaultsPage {
             AlertRow(
                 text: "\(alert.rule): \(alert.text)",
                 since: moment(alert.beganAt),
-                link: Fingerprint(rawValue: alert.subject).map { links.fault($0) }
+                link: Fingerprint(rawValue: alert.subject).map { PageLinks.alerted($0) }
             )
         }
         since = Self.ranges(question.since)

@@ -92,6 +92,8 @@ struct PageLinks {
         "/api/v1/faults/\(Self.escaped(fingerprint.rawValue))/export/\(format)?\(fields)"
     }
     static func report(_ id: ULID) -> String { "/reports/\(id)" }
+    /// The page of an alert's fault. The longest time for which a rule looks at stalls, so that the fault has some there.
+    static func alerted(_ fault: Fingerprint) -> String { "/faults/\(fault.rawValue)?since=31d" }
 
     private static func escaped(_ text: String) -> String {
         text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
