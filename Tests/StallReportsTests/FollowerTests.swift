@@ -197,19 +197,6 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(old[0]))
     }
 
-    @Test("from a moment before: what was written since is returned, older files are not")
-    func fromBefore() throws {
-        let (old, new) = (Sample.recovered(), Sample.recovered())
-        try directory.store.write(old)
-        directory.age("\(ReportFileName(.stall, old.id))", bySeconds: 60)
-        let start = Timestamp.now()
-        try directory.store.write(new)
-        var follower = try ReportFollower(path: directory.path, includesPast: false, from: start)
-        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
-        #expect(try follower.next(timeout: Self.patience) == .report(new))
-        #expect(try follower.next(timeout: .zero) == nil)
-    }
-
     @Test("a stall whose process is killed is reported again as terminated, without any event in the directory")
     func killedProcess() throws {
         try directory.store.prepare()
