@@ -2,10 +2,16 @@ import Foundation
 import StallReading
 import StallReports
 import StallShipping
+import Synchronization
 
 /// A temporary report directory with matching reports of a collector, which readers use like any other. It is removed when the
 /// process ends, even by Ctrl-C.
 enum CollectorCopy {
+    private static let isMade = Atomic(false)
+
+    /// Whether this process reads a copy: a directory that has nothing but what was asked for.
+    static var isInUse: Bool { isMade.load(ordering: .relaxed) }
+
     static func isAddress(_ path: String) -> Bool {
         ["http://", "https://"].contains { path.lowercased().hasPrefix($0) }
     }
@@ -13,6 +19,7 @@ enum CollectorCopy {
     /// - Parameter selections: These stalls are fetched, and possibly more.
     /// - Returns: The directory's path.
     static func make(of address: String, covering selections: [StallSelection]) throws -> String {
+        isMade.store(true, ordering: .relaxed)
         let directory = try newDirectory()
         var line = TransientLine()
         defer { line.clear() }

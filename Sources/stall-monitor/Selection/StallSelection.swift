@@ -41,7 +41,9 @@ struct StallSelection: Hashable {
     ///   - runs: The directory's run records.
     func nothingFound(among stalls: Int, _ runs: [RunRecord]) -> String {
         if stalls == 0, runs.isEmpty {
-            return "no stalls, and no monitor has ever written here; is this the right directory?"
+            return CollectorCopy.isInUse
+                ? "the collector has no such stalls, and no run of a monitor from then; it compares names with their case"
+                : "no stalls, and no monitor has ever written here; is this the right directory?"
         }
         let running = runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
         let note = running.isEmpty ? "" : "; still watching: process \(running.joined(separator: ", "))"

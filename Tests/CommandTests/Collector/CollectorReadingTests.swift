@@ -110,6 +110,18 @@ struct CollectorReadingTests {
         #expect(server.asked.contains("release=1.2"), "\(server.asked)")
     }
 
+    @Test("if the collector has nothing, its answer is not taken for a directory without a monitor")
+    func nothing() throws {
+        try server.answer("200 OK", [])
+        for command in [["list"], ["export", "--format", "csv"]] {
+            let run = try CommandRun(
+                arguments: command + [server.url, "--service", "Shop"],
+                environment: ["TMPDIR": temporary]
+            )
+            #expect(run.status == 0 && run.errors.contains("the collector has no such stalls"), "\(run.errors)")
+        }
+    }
+
     @Test("without a beginning, the trends are those of the time since the first stall")
     func trends() throws {
         try fixture.store.write(Sample.report())
