@@ -17,6 +17,13 @@ struct PageTests {
         return report
     }
 
+    private static func report(hoursAgo hours: Int64) -> StallReport {
+        var report = Samples.report()
+        report.startedAt = Timestamp.now().advanced(byNanoseconds: -hours * 3_600_000_000_000)
+        report.endedAt = report.startedAt.advanced(byNanoseconds: report.durationNs)
+        return report
+    }
+
     private static func text(_ client: Client, _ uri: String) async throws -> String {
         try await client.execute(uri: uri, method: .get) {
             #expect($0.status == .ok, "\(uri)")
@@ -73,9 +80,7 @@ struct PageTests {
     @Test("A report's page leads to its fault, also if the stall is older than a month")
     func oldReport() async throws {
         try await Samples.withStore { store, _ in
-            var old = Samples.report()
-            old.startedAt = Timestamp.now().advanced(byNanoseconds: -45 * 86_400_000_000_000)
-            old.endedAt = old.startedAt.advanced(byNanoseconds: old.durationNs)
+            let old = Self.report(hoursAgo: 45 * 24)
             _ = try await store.insert([try Arrival(json: old.json(), team: "default")])
             var options = CollectorOptions()
             options.keep = .seconds(90 * 86400)
@@ -91,9 +96,7 @@ struct PageTests {
     @Test("An alert leads to its fault, also from a page of a shorter time than the rule's")
     func alerted() async throws {
         try await Samples.withStore { store, _ in
-            var earlier = Samples.report()
-            earlier.startedAt = Timestamp.now().advanced(byNanoseconds: -3 * 3_600_000_000_000)
-            earlier.endedAt = earlier.startedAt.advanced(byNanoseconds: earlier.durationNs)
+            let earlier = Self.report(hoursAgo: 3)
             _ = try await store.insert([try Arrival(json: earlier.json(), team: "default")])
             let fault = earlier.fingerprint.rawValue
             let alert = Alert(team: "default", rule: "news", subject: fault, text: "new", beganAt: .now())
