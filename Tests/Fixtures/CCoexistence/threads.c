@@ -1,6 +1,5 @@
 #include "internal.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -84,11 +83,8 @@ void coexist_finish(coexist_thread *thread) {
 BODY void coexist_spin(coexist_thread *thread) {
     MARK(thread);
     ready(thread);
-    // The thread's errno: a handler must preserve it, even if the handler's calls fail.
-    errno = EDOTDOT;
     while (!atomic_load_explicit(&thread->released, memory_order_relaxed))
         STAY(thread);
-    require(errno == EDOTDOT);
 }
 
 BODY void coexist_spin_pinned(coexist_thread *thread) {

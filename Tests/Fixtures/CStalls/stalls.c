@@ -431,6 +431,7 @@ static int64_t (*const functions[])(stall *) = {
 
 __attribute__((noinline)) static int64_t stall_at(stall *s) {
     uint64_t began = now_ns();
+    errno = 0;
     atomic_store(&s->ready, true);
     int64_t result = functions[s->kind](s);
     s->end.error = errno;

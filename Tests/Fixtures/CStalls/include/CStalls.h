@@ -43,7 +43,7 @@ typedef struct stall stall;
 
 typedef struct stall_end {
     int64_t result;  ///< What the timed call returned.
-    int error;
+    int error;       ///< The thread's errno at the end of the stall, which it has begun with 0.
     uint64_t lasted_ns;
     uint64_t rounds;  ///< For kinds that loop.
     uint64_t cut_short; ///< Sleeps of STALL_DOZE that returned EINTR.
