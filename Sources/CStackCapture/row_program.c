@@ -130,14 +130,16 @@ static bool check_instruction(struct program *program, uint8_t code) {
     case 0x00: case 0x0a: case 0x0b: case 0x2d:  // nop, remember_state, restore_state, GNU_window_save
         return true;
     default:
-        program->is_over = true;  // libunwind ends here, too, with an error
+        program->at = program->end;  // libunwind ends here, too, with an error
         return true;
     }
 }
 
+/// An instruction that continues behind the program's end is refused, too: libunwind reads on there, and would evaluate what nobody has
+/// looked at.
 static bool is_harmless(struct program program) {
-    while (!program.is_over && program.at < program.end)
-        if (!check_instruction(&program, take_byte(&program)))
+    while (program.at < program.end)
+        if (!check_instruction(&program, take_byte(&program)) || program.is_over)
             return false;
     return true;
 }

@@ -311,7 +311,17 @@ __attribute__((noinline)) static int64_t stall_in_dividing_row(stall *s) {
 __attribute__((noinline)) static int64_t stall_in_register_row(stall *s) {
     return stall_below_register_row(stall_in_spin, s) + 1;
 }
+
+extern int64_t stall_below_cut_row(int64_t (*function)(stall *), stall *s) __attribute__((visibility("hidden")));  // cut_row.c
+
+__attribute__((noinline)) static int64_t stall_in_cut_row(stall *s) {
+    return stall_below_cut_row(stall_in_spin, s) + 1;
+}
 #else
+static int64_t stall_in_cut_row(stall *s) {
+    return stall_in_spin(s);
+}
+
 static int64_t stall_in_endless_row(stall *s) {
     return stall_in_spin(s);
 }
@@ -425,7 +435,7 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_SWING] = stall_in_swing,         [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
     [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,          [STALL_ENDLESS_ROW] = stall_in_endless_row,
     [STALL_BARE_HANDLER] = stall_in_bare_handler, [STALL_DIVIDING_ROW] = stall_in_dividing_row,
-    [STALL_REGISTER_ROW] = stall_in_register_row,
+    [STALL_REGISTER_ROW] = stall_in_register_row, [STALL_CUT_ROW] = stall_in_cut_row,
     [STALL_LEFT] = stall_in_read,           [STALL_RIGHT] = stall_in_read,
 };
 
@@ -498,7 +508,7 @@ static bool needs_pipe(stall_kind kind) { return kind != STALL_LOCK && kind != S
 
 static bool spins(stall_kind kind) {
     return kind == STALL_SPIN || kind == STALL_SPIN_MASKED || kind == STALL_BARE_SPIN || kind == STALL_ENDLESS_ROW ||
-           kind == STALL_DIVIDING_ROW || kind == STALL_REGISTER_ROW;
+           kind == STALL_DIVIDING_ROW || kind == STALL_REGISTER_ROW || kind == STALL_CUT_ROW;
 }
 
 static stall *start(stall *s, void *(*body)(void *)) {
