@@ -76,14 +76,17 @@ int process_watch_start(char *const *arguments, pid_t *process) {
     return error;
 }
 
+/// Looks before it takes: while another thread of ours holds the child's first thread to copy its stack, waitpid(2) reports that stop
+/// like an end, and takes the signal that the child was about to get.
 int process_watch_take_status(pid_t process, int *status) {
-    int word;
-    pid_t done = waitpid(process, &word, WNOHANG);
-    if (done < 0)
+    siginfo_t info = {.si_pid = 0};
+    if (waitid(P_PID, (id_t)process, &info, WEXITED | WNOHANG | WNOWAIT) != 0)
         return errno == EINTR ? 0 : -1;
-    if (done == 0)
+    bool has_exited = info.si_code == CLD_EXITED, was_killed = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+    if (info.si_pid != process || (!has_exited && !was_killed))
         return 0;
-    *status = WIFEXITED(word) ? WEXITSTATUS(word) : 128 + WTERMSIG(word);
+    *status = has_exited ? info.si_status : 128 + info.si_status;
+    waitpid(process, NULL, WNOHANG);
     return 1;
 }
 

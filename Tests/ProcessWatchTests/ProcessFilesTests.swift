@@ -22,4 +22,33 @@ struct ProcessFilesTests {
         // This process, in place of one that was given the number again.
         #expect(own.hasEnded(by: handle) && !own.hasEnded(by: nil))
     }
+
+    /// As a tracer's thread holds it for a moment, to copy its stack.
+    @Test("A command that a thread of this process has stopped has not ended")
+    func held() throws {
+        let child = try StartedCommand(["sleep", "600"].map { Array($0.utf8) })
+        var status: Int32?
+        defer { if status == nil { kill(child.processID, SIGKILL) } }
+        let files = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))
+        let (seize, interrupt, detach): (Int32, Int32, Int32) = (0x4206, 0x4207, 17)
+        try #require(trace(seize, child.processID) == 0)
+        try #require(trace(interrupt, child.processID) == 0)
+        while !files.isStopped() { usleep(1_000) }
+        status = child.takeStatus()
+        #expect(status == nil)
+        #expect(trace(detach, child.processID) == 0)
+        kill(child.processID, SIGKILL)
+        while status == nil {
+            usleep(1_000)
+            status = child.takeStatus()
+        }
+        #expect(status == 128 + SIGKILL)
+    }
+
+    /// ptrace(2), which the C library's module lacks. Negative if it fails.
+    private func trace(_ request: Int32, _ process: Int32) -> Int {
+        typealias Trace = @convention(c) (Int32, pid_t, Int, Int) -> Int
+        guard let function = unsafe dlsym(nil, "ptrace") else { return -1 }
+        return unsafe unsafeBitCast(function, to: Trace.self)(request, process, 0, 0)
+    }
 }
