@@ -121,7 +121,7 @@ static bool check_instruction(struct program *program, uint8_t code) {
         return skip_numbers(program, 1);
     case 0x09:  // register
         return skip_numbers(program, 1) && take_number(program, &value) && value < REGISTER_COUNT;
-    case 0x05: case 0x0c: case 0x11: case 0x12: case 0x14: case 0x15: case 0x2f:  // with two numbers
+    case 0x05: case 0x0c: case 0x11: case 0x12: case 0x2f:  // with two numbers
         return skip_numbers(program, 2);
     case 0x0f:  // def_cfa_expression
         return check_expression(program);
@@ -130,8 +130,9 @@ static bool check_instruction(struct program *program, uint8_t code) {
     case 0x00: case 0x0a: case 0x0b: case 0x2d:  // nop, remember_state, restore_state, GNU_window_save
         return true;
     default:
-        program->at = program->end;  // libunwind ends here, too, with an error
-        return true;
+        // libunwind skips an instruction that it does not know, and takes its operands for instructions. Version 1.6 does not know
+        // val_offset and val_offset_sf, later ones do; no compiler uses them on these processors.
+        return false;
     }
 }
 

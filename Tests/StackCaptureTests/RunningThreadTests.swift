@@ -140,6 +140,7 @@ extension CaptureTests {
                 arguments: [
                     (STALL_ENDLESS_ROW, "stall_below_endless_row"), (STALL_DIVIDING_ROW, "stall_below_dividing_row"),
                     (STALL_REGISTER_ROW, "stall_below_register_row"), (STALL_CUT_ROW, "stall_below_cut_row"),
+                    (STALL_UNKNOWN_ROW, "stall_below_unknown_row"),
                 ]
             )
             func damagedRow(kind: stall_kind, function: String) throws {

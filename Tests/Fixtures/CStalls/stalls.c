@@ -299,6 +299,8 @@ BELOW_ROW(stall_below_endless_row, "0x0f, 3, 0x2f, 0xfd, 0xff")
 BELOW_ROW(stall_below_dividing_row, "0x0f, 7, 0x31, 0x08, 63, 0x24, 0x31, 0x1f, 0x1b")
 // DW_CFA_register: %rbx is in a register that does not exist.
 BELOW_ROW(stall_below_register_row, "0x09, 3, 0xff, 0xff, 0xff, 0xff, 0x0f")
+// DW_CFA_val_offset, which libunwind 1.6 skips; its operands are the same DW_CFA_register then.
+BELOW_ROW(stall_below_unknown_row, "0x14, 0x09, 3, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0")
 
 __attribute__((noinline)) static int64_t stall_in_endless_row(stall *s) {
     return stall_below_endless_row(stall_in_spin, s) + 1;
@@ -312,12 +314,20 @@ __attribute__((noinline)) static int64_t stall_in_register_row(stall *s) {
     return stall_below_register_row(stall_in_spin, s) + 1;
 }
 
+__attribute__((noinline)) static int64_t stall_in_unknown_row(stall *s) {
+    return stall_below_unknown_row(stall_in_spin, s) + 1;
+}
+
 extern int64_t stall_below_cut_row(int64_t (*function)(stall *), stall *s) __attribute__((visibility("hidden")));  // cut_row.c
 
 __attribute__((noinline)) static int64_t stall_in_cut_row(stall *s) {
     return stall_below_cut_row(stall_in_spin, s) + 1;
 }
 #else
+static int64_t stall_in_unknown_row(stall *s) {
+    return stall_in_spin(s);
+}
+
 static int64_t stall_in_cut_row(stall *s) {
     return stall_in_spin(s);
 }
@@ -436,6 +446,7 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,          [STALL_ENDLESS_ROW] = stall_in_endless_row,
     [STALL_BARE_HANDLER] = stall_in_bare_handler, [STALL_DIVIDING_ROW] = stall_in_dividing_row,
     [STALL_REGISTER_ROW] = stall_in_register_row, [STALL_CUT_ROW] = stall_in_cut_row,
+    [STALL_UNKNOWN_ROW] = stall_in_unknown_row,
     [STALL_LEFT] = stall_in_read,           [STALL_RIGHT] = stall_in_read,
 };
 
@@ -508,7 +519,7 @@ static bool needs_pipe(stall_kind kind) { return kind != STALL_LOCK && kind != S
 
 static bool spins(stall_kind kind) {
     return kind == STALL_SPIN || kind == STALL_SPIN_MASKED || kind == STALL_BARE_SPIN || kind == STALL_ENDLESS_ROW ||
-           kind == STALL_DIVIDING_ROW || kind == STALL_REGISTER_ROW || kind == STALL_CUT_ROW;
+           kind == STALL_DIVIDING_ROW || kind == STALL_REGISTER_ROW || kind == STALL_CUT_ROW || kind == STALL_UNKNOWN_ROW;
 }
 
 static stall *start(stall *s, void *(*body)(void *)) {
