@@ -16,10 +16,9 @@ static bool read_part(stackcap_unwinder *unwinder, uint8_t *bytes, uint64_t star
     return true;
 }
 
-int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high) {
+/// \returns 0 or an errno.
+static int copy_from(stackcap_unwinder *unwinder, uint64_t start, uint64_t stack_pointer, uint64_t high) {
     struct stackcap_copy *copy = &unwinder->copy;
-    // The compiler may still assume "frame pointer saved at CFA − 16" after the pop that restored it: that is in the red zone.
-    uint64_t start = stack_pointer - low < RED_ZONE ? low : stack_pointer - RED_ZONE;
     bool is_large = high - start > STACKCAP_MAX_COPY;
     copy->high = high;
     copy->is_foreign = false;
@@ -31,6 +30,14 @@ int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uin
     if (is_large && count == INNER_BYTES)
         read_part(unwinder, copy->bytes + INNER_BYTES, high - OUTER_BYTES, OUTER_BYTES, &copy->outer);
     return start + copy->inner.length > stack_pointer ? 0 : EFAULT;
+}
+
+int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high) {
+    // The compiler may still assume "frame pointer saved at CFA − 16" after the pop that restored it: that is in the red zone.
+    uint64_t start = stack_pointer - low < RED_ZONE ? low : stack_pointer - RED_ZONE;
+    int error = copy_from(unwinder, start, stack_pointer, high);
+    // The first thread's stack is mapped only as far as it has been used: there may be no page below the stack pointer.
+    return error && start < stack_pointer ? copy_from(unwinder, stack_pointer, stack_pointer, high) : error;
 }
 
 /// Copies the outer part of the thread's own stack. The first thread's stack is mapped only as far as it has been used: if the

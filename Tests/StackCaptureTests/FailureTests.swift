@@ -92,6 +92,22 @@ extension CaptureTests {
             }
         }
 
+        #if arch(x86_64)
+            /// The first thread's stack is mapped only as far as it has been used.
+            @Test("where nothing is mapped below the stack pointer, only the memory below it is missing")
+            func edge() throws {
+                let stall = Stall(STALL_EDGE)
+                defer { stall.finish() }
+                let whole = UInt(4096)..<(UInt(1) << 47) - 4096
+                // At first it may still be running.
+                var stack: CapturedStack
+                repeat {
+                    stack = try capturer.capture(threadID: stall.threadID, stack: whole).get()
+                } while stack.method != .quiet
+                #expect(names(of: stack).first == "stall_at_edge")
+            }
+        #endif
+
         @Test("every message has its own text and says what to do")
         func messages() {
             let error = CaptureError(.memoryUnreadable, underlying: EPERM)

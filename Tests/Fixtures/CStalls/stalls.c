@@ -436,6 +436,32 @@ __attribute__((noinline)) static int64_t stall_in_trap(stall *s) {
     return 0;
 }
 
+#if defined(__x86_64__)
+/// As the first thread may do, whose stack has no page yet below its stack pointer. No signal may arrive there.
+__attribute__((noinline)) static int64_t stall_at_edge(stall *s) {
+    enum { PAGE = 4096, INSIDE = 64 };
+    char byte, *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    require(pages != MAP_FAILED && mprotect(pages, PAGE, PROT_NONE) == 0);
+    int64_t result;
+    __asm__ volatile("movq %%rsp, %%rbx\n"
+                     "movq %[edge], %%rsp\n"
+                     "syscall\n"
+                     "movq %%rbx, %%rsp\n"
+                     : "=a"(result)
+                     : "a"((int64_t)SYS_read), "D"((int64_t)s->pipe[0]), "S"(&byte), "d"(INT64_C(1)), [edge] "r"(pages + PAGE + INSIDE)
+                     : "rbx", "rcx", "r11", "memory");
+    munmap(pages, 2 * PAGE);
+    return result;
+}
+#else
+static int64_t stall_at_edge(stall *s) {
+    return stall_in_read(s);
+}
+#endif
+
 static int64_t (*const functions[])(stall *) = {
     [STALL_NANOSLEEP] = stall_in_nanosleep, [STALL_POLL] = stall_in_poll,         [STALL_EPOLL] = stall_in_epoll,
     [STALL_SEMAPHORE] = stall_in_semaphore, [STALL_RECEIVE] = stall_in_receive,   [STALL_READ] = stall_in_read,
@@ -446,7 +472,7 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,          [STALL_ENDLESS_ROW] = stall_in_endless_row,
     [STALL_BARE_HANDLER] = stall_in_bare_handler, [STALL_DIVIDING_ROW] = stall_in_dividing_row,
     [STALL_REGISTER_ROW] = stall_in_register_row, [STALL_CUT_ROW] = stall_in_cut_row,
-    [STALL_UNKNOWN_ROW] = stall_in_unknown_row,
+    [STALL_UNKNOWN_ROW] = stall_in_unknown_row, [STALL_EDGE] = stall_at_edge,
     [STALL_LEFT] = stall_in_read,           [STALL_RIGHT] = stall_in_read,
 };
 
@@ -567,7 +593,7 @@ stall_end stall_finish(stall *s) {
     s->released = true;
     pthread_mutex_unlock(&s->lock);
     if (functions[s->kind] == stall_in_read || s->kind == STALL_HOLD_LOADER || s->kind == STALL_BARE_READ ||
-        s->kind == STALL_HANDLER || s->kind == STALL_BARE_HANDLER || s->kind == STALL_TRAP)
+        s->kind == STALL_HANDLER || s->kind == STALL_BARE_HANDLER || s->kind == STALL_TRAP || s->kind == STALL_EDGE)
         require(write(s->pipe[1], "", 1) == 1);
     pthread_join(s->handle, NULL);
     stall_end end = s->end;

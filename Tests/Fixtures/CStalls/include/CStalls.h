@@ -37,6 +37,7 @@ typedef enum stall_kind {
     STALL_REGISTER_ROW, ///< The same with a row that names a register which does not exist.
     STALL_CUT_ROW,      ///< The same with a row that ends in the middle of an instruction, and then a division which traps.
     STALL_UNKNOWN_ROW,  ///< The same with a row that has an instruction which libunwind 1.6 does not know.
+    STALL_EDGE,         ///< Reads with the stack pointer 64 bytes above a page that cannot be read, and all signals blocked. On x86-64.
     STALL_LEFT,         ///< Reads; all its frames are those of STALL_RIGHT except for the outermost ones.
     STALL_RIGHT,
 } stall_kind;
