@@ -44,8 +44,9 @@ static bool default_is_nothing(int signal) {
     return signal == SIGCHLD || signal == SIGURG || signal == SIGWINCH || signal == SIGCONT;
 }
 
+/// The kernel drops a signal with its default action that is sent to the first process of a container: pid_namespaces(7).
 static void act_by_default(int number) {
-    if (default_is_nothing(number))
+    if (default_is_nothing(number) || getpid() == 1)
         return;
     signal(number, SIG_DFL);
     syscall(SYS_tgkill, getpid(), stackcap_own_thread(), number);  // delivered when our handler returns

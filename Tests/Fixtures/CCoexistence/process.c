@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -119,6 +120,23 @@ int coexist_in_child(int (*body)(void *), void *context) {
     if (child == 0)
         _exit(body(context));
     return wait_for(child, 10000);
+}
+
+int coexist_in_first_process(int (*body)(void *), void *context) {
+    enum { NO_NAMESPACE = 77 };
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+            _exit(NO_NAMESPACE);
+        pid_t first = fork();
+        if (first == 0)
+            _exit(body(context));
+        require(first > 0);
+        int status = wait_for(first, 10000);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128);
+    }
+    int status = wait_for(child, 20000);
+    return !WIFEXITED(status) ? -1 : WEXITSTATUS(status) == NO_NAMESPACE ? COEXIST_NO_NAMESPACE : WEXITSTATUS(status);
 }
 
 static void put_entry(char *const *_Nonnull environment, const char *entry, const char **out) {

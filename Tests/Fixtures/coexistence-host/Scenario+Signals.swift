@@ -118,6 +118,18 @@ extension Scenario {
             )
             trial.expect(status & 0x7f == SIGPROF, "the signal did not end the process: status \(status)")
         },
+        Scenario("handler-default-first") { trial in
+            let result = unsafe coexist_in_first_process(
+                { _ in
+                    guard let capturer = try? StackCapturer() else { return 1 }
+                    coexist_send(getpid(), SIGPROF)
+                    return capturer.counters.signalsPassedOn == 1 && !coexist_handler_is_default(SIGPROF) ? 0 : 2
+                },
+                nil
+            )
+            if Int(result) == COEXIST_NO_NAMESPACE { return trial.skip("no namespaces here") }
+            trial.expect(result == 0, "a signal without effect has removed the handler: \(result)")
+        },
     ]
 
     /// Handlers that are installed later.

@@ -128,6 +128,10 @@ pid_t coexist_stop_now_and_then(void);
 void coexist_end_child(pid_t process);
 /// fork(2). \returns the child's wait status, −1 if it hangs for ten seconds. The child calls `body` and exits with its result.
 int coexist_in_child(int (*body)(void *_Nullable context), void *_Nullable context);
+enum { COEXIST_NO_NAMESPACE = -2 };
+/// The same in a process with number 1, as in a container. \returns the body's result, −1 if it hangs or ends otherwise;
+/// COEXIST_NO_NAMESPACE if such a process is not permitted.
+int coexist_in_first_process(int (*body)(void *_Nullable context), void *_Nullable context);
 /// Runs a program with one additional environment entry and stores its output
 /// in `text`. \returns its wait status; −1 if it takes longer than a minute.
 int coexist_run(const char *const _Nullable *_Nonnull arguments, const char *_Nullable entry, char *text, size_t size);
