@@ -33,10 +33,14 @@ void stackcap_previous_restore(const struct stackcap_previous *previous, struct 
     action->sa_handler = SIG_DFL;
 }
 
+/// Even with SA_SIGINFO the action may be the default one, or none at all.
+static bool is_function(const struct sigaction *action) {
+    return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
+}
+
 int stackcap_flags_over(const struct sigaction *action) {
-    bool is_function = (action->sa_flags & SA_SIGINFO) || (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
-    return is_function ? action->sa_flags & (SA_RESTART | SA_ONSTACK | SA_NOCLDSTOP | SA_NOCLDWAIT)
-                       : (SA_RESTART | SA_ONSTACK) | (action->sa_flags & (SA_NOCLDSTOP | SA_NOCLDWAIT));
+    return is_function(action) ? action->sa_flags & (SA_RESTART | SA_ONSTACK | SA_NOCLDSTOP | SA_NOCLDWAIT)
+                               : (SA_RESTART | SA_ONSTACK) | (action->sa_flags & (SA_NOCLDSTOP | SA_NOCLDWAIT));
 }
 
 /// signal(7). Signals that stop the process are not among them.
@@ -65,15 +69,14 @@ static sigset_t mask_for(const struct sigaction *action, int signal, const ucont
 
 void stackcap_previous_call(struct stackcap_previous *previous, int signal, siginfo_t *info, void *context) {
     const struct sigaction *action = atomic_load_explicit(&previous->action, memory_order_acquire);
-    bool takes_info = action->sa_flags & SA_SIGINFO;
-    if (!takes_info && action->sa_handler == SIG_IGN)
+    if (action->sa_handler == SIG_IGN)
         return;
     bool is_once = action->sa_flags & (int)SA_RESETHAND;
-    if ((!takes_info && action->sa_handler == SIG_DFL) || (is_once && atomic_exchange(&previous->is_spent, true)))
+    if (!is_function(action) || (is_once && atomic_exchange(&previous->is_spent, true)))
         return act_by_default(signal);
     sigset_t mask = mask_for(action, signal, context), ours;
     sigprocmask(SIG_SETMASK, &mask, &ours);
-    if (takes_info)
+    if (action->sa_flags & SA_SIGINFO)
         action->sa_sigaction(signal, info, context);
     else
         action->sa_handler(signal);

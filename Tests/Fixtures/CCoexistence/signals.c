@@ -44,6 +44,8 @@ void coexist_install(int signal, int kind) {
         action.sa_handler = kind & COEXIST_PLAIN ? handle_plain : kind & COEXIST_IGNORE ? SIG_IGN : SIG_DFL;
     action.sa_flags = (kind & COEXIST_INFO ? SA_SIGINFO : 0) | (kind & COEXIST_ONCE ? (int)SA_RESETHAND : 0) |
                       (kind & COEXIST_NO_DEFER ? SA_NODEFER : 0);
+    if (kind & COEXIST_DEFAULT)
+        action.sa_handler = SIG_DFL;
     if (kind & COEXIST_MASK)
         sigaddset(&action.sa_mask, SIGUSR2);
     require(sigaction(signal, &action, NULL) == 0);

@@ -100,6 +100,8 @@ extension Scenario {
             trial.expect(coexist_handler_is_ours(SIGPROF), "it was not put back")
         },
         Scenario("handler-default-nothing") { trial in
+            // The kernel ignores SA_SIGINFO then.
+            coexist_install(SIGURG, flags(COEXIST_INFO, COEXIST_DEFAULT))
             let capturer = try StackCapturer.patient(SIGURG)
             let subject = Subject(COEXIST_SPIN)
             for _ in 0..<20 {

@@ -75,6 +75,7 @@ typedef enum coexist_handler {
     COEXIST_NO_DEFER = 8,   ///< SA_NODEFER.
     COEXIST_MASK = 16,      ///< With SIGUSR2 in its mask.
     COEXIST_IGNORE = 32,
+    COEXIST_DEFAULT = 64,   ///< The default action, with the other flags.
 } coexist_handler;
 
 /// Installs the application's handler for a signal, which counts its calls.
