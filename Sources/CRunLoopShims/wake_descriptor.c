@@ -62,8 +62,7 @@ void run_loop_interrupt(int32_t tid) {
     struct sigaction action;
     // An ignored signal ends no wait. A handler of the program may be called: handlers of SIGURG must expect it without a
     // cause.
-    if (sigaction(SIGURG, NULL, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 &&
-        (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)) {
+    if (sigaction(SIGURG, NULL, &action) == 0 && (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)) {
         action = (struct sigaction){.sa_handler = do_nothing, .sa_flags = SA_RESTART};
         sigaction(SIGURG, &action, NULL);
     }
