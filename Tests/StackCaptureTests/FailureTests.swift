@@ -30,6 +30,7 @@ extension CaptureTests {
         func ownThread() throws {
             let own = try #require(ThreadIdentity.current())
             #expect(failure(capturer.capture(threadID: own.threadID, stack: own.stack)) == .ownThread)
+            #expect(failure(capturer.capture(threadID: own.threadID)) == .ownThread)
         }
 
         @Test("a thread that exits while it is captured")

@@ -37,6 +37,7 @@ import Testing
             let read = decode(0, [7, 0x7fff_0000, 4096])
             #expect(words(read) == "fd=7 count=4096" && read.descriptors == [7])
             #expect(words(decode(73, [3, 6])) == "fd=3 operation=LOCK_EX|LOCK_NB")
+            #expect(words(decode(73, [3, 0x106])) == "fd=3 operation=LOCK_EX|LOCK_NB|0x100")
             #expect(words(decode(45, [5, 0x1000, 10, 0x4002])) == "fd=5 len=10 flags=MSG_PEEK|MSG_NOSIGNAL")
             #expect(words(decode(72, [5, 7])) == "fd=5 cmd=F_SETLKW")
             #expect(
@@ -64,6 +65,8 @@ import Testing
                     == "path=/srv/data flags=O_WRONLY|O_CREAT"
             )
             #expect(words(decode(257, [3, 0x1fe0, 0])) == "dirfd=3 flags=O_RDONLY")
+            let parts: [UInt: [UInt8]] = [0x1ffb: Array("/srv/".utf8), 0x2000: Array("data\0".utf8)]
+            #expect(words(decode(257, [3, 0x1ffb, 0], memory: parts)) == "dirfd=3 path=/srv/data flags=O_RDONLY")
         }
 
         @Test("poll's and select's descriptors are found in their lists")
@@ -94,6 +97,8 @@ struct SocketAddressTests {
         #expect(SocketAddress(mapped)?.text == "1.2.3.4:80")
         let whole: [UInt8] = [10, 0, 1, 0, 0, 0, 0, 0, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2]
         #expect(SocketAddress(whole)?.text == "[2001:db8:0:1::2]:256")
+        let unmapped = Array(whole.prefix(12)) + [0, 0, 0, 0, 0, 0, 255, 255, 1, 2, 3, 4]
+        #expect(SocketAddress(unmapped)?.text == "[2001:db8::ffff:102:304]:256")
         #expect(SocketAddress([1, 0] + Array("/run/db\0x".utf8))?.text == "/run/db")
         #expect(SocketAddress([1, 0, 0] + Array("bus".utf8))?.text == "@bus")
         #expect(

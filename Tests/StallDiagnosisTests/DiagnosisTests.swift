@@ -169,15 +169,17 @@ struct MixedEvidenceTests {
     private func supply(
         throttled: Int = 0,
         of periods: Int = 0,
+        isLimited: Bool = false,
         steal: Int = 0,
         runnable: Int = 1,
         allowed: Int = 2
     ) -> SupplyWindow {
         var files = SupplyFiles()
-        if periods > 0 { files.limited = [.init(statistics: "/c/cpu.stat", quotaPercent: 20)] }
+        let isLimited = isLimited || periods > 0
+        if isLimited { files.limited = [.init(statistics: "/c/cpu.stat", quotaPercent: 20)] }
         func reading(_ share: Int) -> ProcessorSupply {
             var supply = ProcessorSupply()
-            if periods > 0 {
+            if isLimited {
                 supply.groups = [
                     .init(
                         "nr_periods \(periods * share)\nnr_throttled \(throttled * share)\nthrottled_usec \(throttled * 80_000 * share)"
@@ -217,12 +219,11 @@ struct MixedEvidenceTests {
     func crowd() {
         var window = window(cpu: 20, delay: 180)
         window.supply = supply(throttled: 0, of: 2, runnable: 9)
-        let summary = Diagnosis(window: window, state: "R", waits: waits()).summary
-        #expect(
-            summary.contains(
-                "it waited for one for 180 of 200 ms (90 %), with 9 runnable threads on 2 CPUs, CPU pressure 75 %"
-            )
-        )
+        let crowded = "it waited for one for 180 of 200 ms (90 %), with 9 runnable threads on 2 CPUs, CPU pressure 75 %"
+        #expect(Diagnosis(window: window, state: "R", waits: waits()).summary.contains(crowded))
+        // Nor one of which no period ended.
+        window.supply = supply(isLimited: true, runnable: 9)
+        #expect(Diagnosis(window: window, state: "R", waits: waits()).summary.contains(crowded))
     }
 
     @Test("Pinned to some of the CPUs, and stolen time")

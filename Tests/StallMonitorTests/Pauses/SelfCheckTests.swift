@@ -44,6 +44,18 @@ struct SelfCheckTests {
         #expect(selfCheck.step(at: now + .seconds(200), tick: .milliseconds(50)).map(\.kind) == [.stopped])
     }
 
+    @Test("A time of several ticks that nothing accounts for is missed")
+    func missesTicks() {
+        let now = MonotonicInstant.now
+        var selfCheck = SelfCheck(at: now)
+        // This thread may really wait for a processor meanwhile, and that accounts for the time. Not each time.
+        let kinds = (0..<100).lazy.map { _ in
+            selfCheck.rest(at: now)
+            return selfCheck.wake(due: now, at: now + .seconds(1), tick: .milliseconds(50)).map(\.kind)
+        }
+        #expect(kinds.contains([.stopped]))
+    }
+
     @Test("For a parked watchdog, missed time begins with the departure that woke it")
     func unparked() {
         let now = MonotonicInstant.now
