@@ -11,7 +11,10 @@
 
 // The hooks of the wait functions. Each has a name of its own, and, at the end of this file, a weak alias with the C library's name.
 
-/// The C library's functions. Written before main: by the constructor, or by an earlier call.
+/// Foundation's CFRunLoopRunSpecific: loop, name of the mode, seconds, whether it returns after one source.
+typedef int32_t run_specific(void *, const void *, double, unsigned char);
+
+/// The C library's functions, written before main: by the constructor, or by an earlier call. And Foundation's, which may also be written later.
 static struct {
     int (*epoll_wait)(int, struct epoll_event *, int, int);
     int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
@@ -22,7 +25,7 @@ static struct {
     int (*ppoll_chk)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
     int (*select)(int, fd_set *, fd_set *, fd_set *, struct timeval *);
     int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
-    int32_t (*run_specific)(void *, const void *, double, unsigned char);
+    run_specific *run_specific;
 } next;
 
 /// In a fully static program the C library's function is missing. Then the system call is used.
@@ -41,8 +44,6 @@ __attribute__((constructor(101))) static void find_next(void) {
     FIND_AS(poll_chk, "__poll_chk");
     FIND_AS(ppoll_chk, "__ppoll_chk");
     FIND(select);
-    // Null if the program does not use Foundation.
-    next.run_specific = (__typeof__(next.run_specific))dlsym(RTLD_NEXT, "CFRunLoopRunSpecific");
     FIND(pselect);
 }
 
@@ -219,12 +220,24 @@ static void note_run(uintptr_t height, bool begins) {
     errno = saved;
 }
 
+/// Foundation may have been loaded after the program's start, and for one other library alone: then it is found by its name only.
+/// \returns null if it is not there.
+static run_specific *find_run_specific(void) {
+    run_specific *found = (run_specific *)dlsym(RTLD_NEXT, "CFRunLoopRunSpecific");
+    void *foundation = found ? NULL : dlopen("libFoundation.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (foundation) found = (run_specific *)dlsym(foundation, "CFRunLoopRunSpecific");
+    __atomic_store_n(&next.run_specific, found, __ATOMIC_RELAXED);
+    return found;
+}
+
 /// All of Foundation's ways to run a loop call this function.
 static __attribute__((noinline)) int32_t hook_run_specific(void *loop, const void *mode, double seconds, unsigned char returns_after_source) {
-    NEXT(run_specific);
+    run_specific *run = __atomic_load_n(&next.run_specific, __ATOMIC_RELAXED);
+    if (!run) run = find_run_specific();
+    if (!run) return 1;  // kCFRunLoopRunFinished: there is no loop to run
     uintptr_t height = (uintptr_t)__builtin_frame_address(0);
     note_run(height, true);
-    int32_t result = next.run_specific(loop, mode, seconds, returns_after_source);
+    int32_t result = run(loop, mode, seconds, returns_after_source);
     note_run(height, false);
     return result;
 }

@@ -11,28 +11,42 @@ struct StaticProgramTests {
         .enabled(if: clang != nil, "there is no clang on the PATH")
     )
     func fullyStatic() throws {
-        #expect(try Self.run(["-static"]) == ["DONE"])
+        #expect(try Self.run("StaticLoop", ["-static"]) == ["DONE"])
+    }
+
+    @Test(
+        "A library that is loaded late, and brings Foundation for itself alone, can run Foundation's loop",
+        .enabled(if: clang != nil, "there is no clang on the PATH")
+    )
+    func lateFoundation() throws {
+        let maps = try String(contentsOfFile: "/proc/self/maps", encoding: .utf8)
+        let line = try #require(maps.split(separator: "\n").first { $0.hasSuffix("/libFoundation.so") })
+        let library = String(line[try #require(line.firstIndex(of: "/"))...])
+        // Dispatch is there from the start, as in every program of Swift's.
+        let folder = library.dropLast("/libFoundation.so".count)
+        let flags = ["-rdynamic", "-L\(folder)", "-ldispatch", "-Wl,-rpath,\(folder)"]
+        #expect(try Self.run("LateFoundation", flags, [library]) == ["FIRED"])
     }
 
     /// Compiles the fixture together with the hooks, and runs it.
     ///
     /// - Returns: the lines that it printed.
-    private static func run(_ flags: [String]) throws -> [String] {
+    private static func run(_ fixture: String, _ flags: [String], _ arguments: [String] = []) throws -> [String] {
         let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let sources = tests.deletingLastPathComponent().appending(path: "Sources")
         let hooks = try FileManager.default.contentsOfDirectory(atPath: sources.appending(path: "CLoopHooks").path)
         // Those of the run loop's files that are independent of Swift.
         let shims = ["poll.c", "clock.c", "task_pool.c", "thread.c", "fork.c", "futex.c"]
         let files =
-            [tests.appending(path: "Fixtures/StaticLoop/main.c")]
+            [tests.appending(path: "Fixtures/\(fixture)/main.c")]
             + hooks.filter { $0.hasSuffix(".c") }.map { sources.appending(path: "CLoopHooks/\($0)") }
             + shims.map { sources.appending(path: "CRunLoopShims/\($0)") }
-        let program = FileManager.default.temporaryDirectory.appending(path: "static-loop-\(UUID())")
+        let program = FileManager.default.temporaryDirectory.appending(path: "\(fixture)-\(UUID())")
         defer { try? FileManager.default.removeItem(at: program) }
         let includes = ["CLoopHooks", "CRunLoopShims"].map { "-I\(sources.appending(path: "\($0)/include").path)" }
         let clang = try #require(Self.clang)
-        _ = try output(of: clang, ["-w", "-O1", "-o", program.path] + flags + includes + files.map(\.path))
-        return try output(of: program.path, [])
+        _ = try output(of: clang, ["-w", "-O1", "-o", program.path] + includes + files.map(\.path) + flags)
+        return try output(of: program.path, arguments)
     }
 
     private static func output(of program: String, _ arguments: [String]) throws -> [String] {
