@@ -47,7 +47,8 @@ extension CaptureTests {
 
             var result = try capturer.captureAll(within: .seconds(60)).get()
             // A running thread has only a part of the time to answer: on a busy machine it may not run meanwhile.
-            for _ in 0..<200 where threads(of: result, in: "stall_in_spin").isEmpty {
+            let numbers = Set(running.map(\.threadID))
+            for _ in 0..<200 where numbers.isDisjoint(with: result.groups.flatMap(\.threads).map(\.threadID)) {
                 result = try capturer.captureAll(within: .seconds(60)).get()
             }
             print("all: \(result.groups.count) stacks in \(result.duration), \(result.missing.map(\.error.code.name))")
