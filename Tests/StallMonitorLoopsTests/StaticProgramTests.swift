@@ -19,7 +19,8 @@ struct StaticProgramTests {
         .enabled(if: clang != nil, "there is no clang on the PATH")
     )
     func lateFoundation() throws {
-        let maps = try String(contentsOfFile: "/proc/self/maps", encoding: .utf8)
+        let file = try #require(FileHandle(forReadingAtPath: "/proc/self/maps"))
+        let maps = String(decoding: try file.readToEnd() ?? Data(), as: UTF8.self)
         let line = try #require(maps.split(separator: "\n").first { $0.hasSuffix("/libFoundation.so") })
         let library = String(line[try #require(line.firstIndex(of: "/"))...])
         // Dispatch is there from the start, as in every program of Swift's.
