@@ -210,10 +210,10 @@ HOOK hook_pselect(
 // of a pool. Nothing waits for that loop any more, so it is at rest while it does not run. The main thread's is not: programs run it again and
 // again, and work in between.
 
-/// Publishes that a run begins or has ended. `height` is the run's on the stack: a loop that was found further out runs on.
-static void note_run(uintptr_t height, bool begins) {
-    loop_slot *slot = loop_thread_own.slot;
-    void *heartbeat = slot && loop_thread_own.loop.frame < height ? loop_slot_heartbeat(slot) : NULL;
+/// Publishes that the thread's outermost run begins or has ended. A loop that was found outside of such a run runs on.
+static void note_run(bool begins) {
+    loop_slot *slot = loop_thread_own.is_in_run ? loop_thread_own.slot : NULL;
+    void *heartbeat = slot ? loop_slot_heartbeat(slot) : NULL;
     if (!heartbeat || run_loop_is_main_thread()) return;
     int saved = errno;
     (begins ? slot->publisher->turn : slot->publisher->rest)(heartbeat);
@@ -235,10 +235,9 @@ static __attribute__((noinline)) int32_t hook_run_specific(void *loop, const voi
     run_specific *run = __atomic_load_n(&next.run_specific, __ATOMIC_RELAXED);
     if (!run) run = find_run_specific();
     if (!run) return 1;  // kCFRunLoopRunFinished: there is no loop to run
-    uintptr_t height = (uintptr_t)__builtin_frame_address(0);
-    note_run(height, true);
+    if (loop_thread_own.runs++ == 0) note_run(true);
     int32_t result = run(loop, mode, seconds, returns_after_source);
-    note_run(height, false);
+    if (--loop_thread_own.runs == 0) note_run(false);
     return result;
 }
 

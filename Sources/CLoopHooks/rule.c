@@ -208,6 +208,7 @@ static void set_loop(loop_thread *thread, loop_wait wait) {
     if (is_new) loop_slot_claim(&thread->slot, wait.set);
     thread->is_refused = !thread->slot;
     thread->loop = wait;
+    thread->is_in_run = thread->runs > 0;
     // The registrar checks whether another thread waits for the same set.
     if (thread->slot && !is_new && atomic_exchange_explicit(&thread->slot->set, wait.set, memory_order_relaxed) != wait.set)
         loop_hooks_wake();

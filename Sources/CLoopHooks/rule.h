@@ -40,6 +40,9 @@ typedef struct loop_thread {
     /// Null while the thread has no known loop.
     loop_slot *_Nullable slot;
     loop_wait loop;
+    /// How many runs of Foundation's loop the thread is within, and whether its loop was found within one.
+    uint32_t runs;
+    bool is_in_run;
     uint64_t waits;
     loop_candidate candidates[LOOP_CANDIDATES];
     /// No slot was free, or the thread's end would not free it.
@@ -51,7 +54,7 @@ typedef struct loop_thread {
 extern _Thread_local __attribute__((tls_model("initial-exec"))) loop_thread loop_thread_own;
 
 /// For a wait that may sleep and does not belong to the thread's known loop: whether it belongs to a loop now. Does not change errno;
-/// async-signal-safe.
+/// async-signal-safe, except at a wait of this package's run loops.
 ///
 /// \param polled  null unless it is a poll.
 bool loop_rule_learn(loop_thread *thread, loop_wait wait, const loop_polled *_Nullable polled, bool is_unbounded);

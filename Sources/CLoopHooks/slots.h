@@ -18,7 +18,7 @@ typedef struct loop_slot {
     _Atomic bool rests;  ///< Whether the thread is in its loop's wait now.
     int32_t thread;
     pthread_t pthread;
-    _Atomic(void *_Nullable) heartbeat;  ///< Null until the registrar has bound one, and after the thread's end.
+    _Atomic(void *_Nullable) heartbeat;  ///< Null until the registrar has bound one, and after the loop's or the thread's end.
     const loop_hooks_publisher *_Nullable publisher;
     /// For a loop that polls: the descriptors of one of its latest waits. They are read again when the array or its length changes.
     _Atomic int polled[LOOP_HOOKS_POLLED];

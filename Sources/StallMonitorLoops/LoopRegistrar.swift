@@ -162,7 +162,7 @@ struct LoopListeners: Sendable {
 final class FoundLoop: PollingLoop {
     let label: String
     let heartbeat: LoopHeartbeat
-    /// Nil after the thread has ended: another thread may then have its id.
+    /// Nil after the loop or its thread has ended: another thread may then have its id.
     var thread: LoopThread? { heartbeat.hasEnded ? nil : known }
     private let known: LoopThread
     /// Its number in the hooks' table.

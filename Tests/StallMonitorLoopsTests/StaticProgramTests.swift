@@ -19,14 +19,27 @@ struct StaticProgramTests {
         .enabled(if: clang != nil, "there is no clang on the PATH")
     )
     func lateFoundation() throws {
+        let (library, flags) = try Self.foundation()
+        #expect(try Self.run("LateFoundation", flags, [library]) == ["FIRED"])
+    }
+
+    @Test(
+        "Foundation's loop is at rest once its outermost run has ended, wherever on the stack it was found",
+        .enabled(if: clang != nil, "there is no clang on the PATH")
+    )
+    func foundationRuns() throws {
+        #expect(try Self.run("FoundationRuns", Self.foundation().flags + ["-lFoundation"]) == ["DONE"])
+    }
+
+    /// Foundation's library, and the linker's flags with which a program finds its folder. Dispatch is there from the start, as in every program of
+    /// Swift's.
+    private static func foundation() throws -> (library: String, flags: [String]) {
         let file = try #require(FileHandle(forReadingAtPath: "/proc/self/maps"))
         let maps = String(decoding: try file.readToEnd() ?? Data(), as: UTF8.self)
         let line = try #require(maps.split(separator: "\n").first { $0.hasSuffix("/libFoundation.so") })
         let library = String(line[try #require(line.firstIndex(of: "/"))...])
-        // Dispatch is there from the start, as in every program of Swift's.
         let folder = library.dropLast("/libFoundation.so".count)
-        let flags = ["-rdynamic", "-L\(folder)", "-ldispatch", "-Wl,-rpath,\(folder)"]
-        #expect(try Self.run("LateFoundation", flags, [library]) == ["FIRED"])
+        return (library, ["-rdynamic", "-L\(folder)", "-ldispatch", "-Wl,-rpath,\(folder)"])
     }
 
     /// Compiles the fixture together with the hooks, and runs it.

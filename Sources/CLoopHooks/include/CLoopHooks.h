@@ -24,11 +24,11 @@
 #define LOOP_HOOKS_POLLED 64
 
 /// The functions that publish a heartbeat, called on its loop's thread. `rest`, `leave` and `turn` are called in the wait functions, so they must be
-/// async-signal-safe. `end` is called when the thread ends, and takes the ownership of the heartbeat.
+/// async-signal-safe. `end` is called when the thread or its loop ends, and takes the ownership of the heartbeat.
 typedef struct loop_hooks_publisher {
-    void (*rest)(void *heartbeat);   ///< Before a wait that may sleep.
+    void (*rest)(void *heartbeat);   ///< Before a wait that may sleep, and after a run of Foundation's loop.
     void (*leave)(void *heartbeat);  ///< After it.
-    void (*turn)(void *heartbeat);   ///< After a call with a timeout of 0.
+    void (*turn)(void *heartbeat);   ///< After a call with a timeout of 0, and before a run of Foundation's loop.
     void (*end)(void *heartbeat);
 } loop_hooks_publisher;
 
