@@ -60,9 +60,12 @@ package final class Shipper {
             sendTheRest()
         }
         delivery.totals.unsent = stalls.queue.count + runs.queue.count
-        delivery.totals.unreadable += postponed.count
+        delivery.totals.unreadable += unread
         return delivery.totals
     }
+
+    /// How many of the postponed files were never read. Those that were removed meanwhile, to make room, do not count.
+    private var unread: Int { postponed.count { FileManager.default.fileExists(atPath: $0) } }
 
     /// Processes one event, and sends what is due.
     ///
@@ -118,6 +121,7 @@ package final class Shipper {
                 postponed.insert(path)
             } else {
                 delivery.totals.unreadable += 1
+                if let path = error.path { postponed.remove(path) }
             }
             tell(.unreadable(error.line))
         case .event(.report(let report), let directory), .event(.grown(let report), let directory):

@@ -103,7 +103,7 @@ package struct TreeFollower: ~Copyable {
                 } catch {
                     // No descriptor is left, or the disk has failed: the next search tries again.
                     if error.code == .io { tried.subtract(names) }
-                    if reported.insert(directory).inserted { failures.append(error) }
+                    if reported.insert(directory).inserted { failures.append(error.of(directory)) }
                 }
             }
             failures += tree.failures.filter { $0.path.map { reported.insert($0).inserted } ?? true }
@@ -132,5 +132,12 @@ private final class Follower {
     init(_ path: String, includesPast: Bool, from start: Timestamp?) throws(ReportError) {
         self.path = path
         follower = try ReportFollower(path: path, includesPast: includesPast, from: start)
+    }
+}
+
+extension ReportError {
+    /// The same error; of this path, if it has none.
+    fileprivate func of(_ path: String) -> ReportError {
+        ReportError(code, path: self.path ?? path, detail: detail, errorNumber: errorNumber)
     }
 }
