@@ -107,7 +107,10 @@ struct ShowCommand: ParsableCommand {
         let (report, stalls) = (try catalog.report(id), selection.stalls)
         guard stalls.includes(report, names: catalog.faultNames(for: stalls)) else {
             throw CommandFailure(
-                "the stall \(id) does not match the choosing options, such as --since or --host; without them it is shown"
+                """
+                the stall \(id) does not match the choosing options, such as --since or --host, given here or in the file of defaults; \
+                without them it is shown
+                """
             )
         }
         return report

@@ -42,7 +42,7 @@ struct StallSelection: Hashable {
     func nothingFound(among stalls: Int, _ runs: [RunRecord]) -> String {
         if stalls == 0, runs.isEmpty {
             return CollectorCopy.isInUse
-                ? "the collector has no such stalls, and no run of a monitor from then; it compares names with their case"
+                ? "the collector has no such stalls, and no run of a monitor at that time; names must have the same case there"
                 : "no stalls, and no monitor has ever written here; is this the right directory?"
         }
         let running = runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
