@@ -132,11 +132,13 @@ int coexist_in_first_process(int (*body)(void *), void *context) {
         if (first == 0)
             _exit(body(context));
         require(first > 0);
-        int status = wait_for(first, 10000);
+        int status = wait_for(first, 60000);
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128);
     }
-    int status = wait_for(child, 20000);
-    return !WIFEXITED(status) ? -1 : WEXITSTATUS(status) == NO_NAMESPACE ? COEXIST_NO_NAMESPACE : WEXITSTATUS(status);
+    int status = wait_for(child, 90000);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) == 128)
+        return -1;
+    return WEXITSTATUS(status) == NO_NAMESPACE ? COEXIST_NO_NAMESPACE : WEXITSTATUS(status);
 }
 
 static void put_entry(char *const *_Nonnull environment, const char *entry, const char **out) {
