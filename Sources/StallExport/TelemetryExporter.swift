@@ -63,6 +63,10 @@ struct TelemetryLogExporter: ReportExporter {
             if let line = report.culprit?.line { attributes.append(.init("code.line.number", .integer(Int64(line)))) }
             let stack = Self.stackTrace(report)
             if !stack.isEmpty { attributes.append(.init("code.stacktrace", .string(stack))) }
+            // Why there is no stack.
+            if let error = report.stacks.first?.error {
+                attributes.append(.init("stall.stack.error", .string(plain(error))))
+            }
             if let labels = report.labels {
                 attributes.append(.init("stall.labels", .string(plain(labels.joined(separator: " > ")))))
             }

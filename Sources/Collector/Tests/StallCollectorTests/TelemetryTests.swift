@@ -85,6 +85,24 @@ struct TelemetryTests {
         }
     }
 
+    @Test("A stall without a stack keeps the reason")
+    func withoutStack() async throws {
+        var report = Self.report()
+        report.stacks[0].frames = []
+        report.stacks[0].error = "The stall was over before it was looked at: the loop had moved on."
+        report.culprit = nil
+        let body = try Self.exported([report])
+        try await Samples.withStore { store, _ in
+            try await Client.withServer(store, CollectorOptions()) { client in
+                try await client.execute(uri: "/v1/logs", method: .post, headers: Self.kind, body: body) {
+                    #expect($0.status == .ok)
+                }
+            }
+            let json = try #require(try await store.report(report.id, team: "default"))
+            #expect(try StallReport(json: json) == report)
+        }
+    }
+
     @Test("A record that is no stall or is incomplete is rejected with its number and reason; others are accepted")
     func partial() async throws {
         let reports = (0..<2).map { _ in Self.report() }

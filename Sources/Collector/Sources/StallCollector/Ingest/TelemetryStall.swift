@@ -166,8 +166,9 @@ struct TelemetryStall {
                 frame: frame ?? frames.count
             )
         }
-        guard !frames.isEmpty else { return ([], culprit) }
-        return ([.init(thread: report.thread, capturedAt: report.detectedAt, frames: frames)], culprit)
+        let error = attributes.text("stall.stack.error")
+        guard !frames.isEmpty || error != nil else { return ([], culprit) }
+        return ([.init(thread: report.thread, capturedAt: report.detectedAt, frames: frames, error: error)], culprit)
     }
 
     /// Each line is `FUNCTION` or `FUNCTION (FILE:LINE)`; `?` means a function without a name.
