@@ -42,7 +42,8 @@ struct DifferentialTests {
         }
         #expect(run.status == 0 || !again.isEmpty, "seed \(seed):\n\(run.lines.joined(separator: "\n"))")
         #expect(run.number("scripts") == 100)
-        #expect(run.number("mainQueueBlock") > 20)
+        // How many there are depends on the scripts.
+        #expect(run.number("mainQueueBlock") > 0)
     }
 
     @Test(
