@@ -22,6 +22,28 @@ final class QuietLoop: WatchableLoop {
     func modeName(at index: Int) -> String? { nil }
     func leaveRest() { heartbeat.publish(.afterWaiting) }
     func rest() { heartbeat.publish(.waiting) }
+
+    /// A stall of this loop that was just detected and of which nothing else is known. Without `span` it began now.
+    func stall(_ number: Int = 1, _ category: StallCategory = .blocked, span: StallSpan? = nil) -> StallObservation {
+        let now = MonotonicInstant.now
+        return StallObservation(
+            number: number,
+            reportID: .make(),
+            watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: label), since: now),
+            loop: .loop(self),
+            category: category,
+            rule: StallRule(),
+            pulse: heartbeat.pulse,
+            span: span ?? .exact(from: now, to: now),
+            detectedAt: now,
+            threadID: nil,
+            evidence: nil,
+            stack: .raced,
+            samples: [],
+            busy: nil,
+            site: nil
+        )
+    }
 }
 
 /// A round over quiet loops, driven by a test instead of the watchdog's thread.

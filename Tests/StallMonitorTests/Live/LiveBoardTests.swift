@@ -12,26 +12,7 @@ import Testing
 struct LiveBoardTests {
     private let board = LiveBoard()
 
-    private func stall(_ number: Int) -> StallObservation {
-        let now = MonotonicInstant.now
-        return StallObservation(
-            number: number,
-            reportID: .make(),
-            watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: "quiet"), since: now),
-            loop: .loop(QuietLoop()),
-            category: .blocked,
-            rule: StallRule(),
-            pulse: .init(rawValue: 1),
-            span: .exact(from: now, to: now),
-            detectedAt: now,
-            threadID: nil,
-            evidence: nil,
-            stack: .raced,
-            samples: [],
-            busy: nil,
-            site: nil
-        )
-    }
+    private func stall(_ number: Int) -> StallObservation { QuietLoop().stall(number) }
 
     /// The same with a stack of a hundred frames, and those of fifty other threads.
     private func heavyStall() -> StallObservation {

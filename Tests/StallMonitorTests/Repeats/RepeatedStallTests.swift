@@ -131,23 +131,7 @@ struct CountedStallTests {
     func times() {
         let now = MonotonicInstant.now
         let span = StallSpan.exact(from: now + .seconds(-1), to: now)
-        let stall = StallObservation(
-            number: 1,
-            reportID: .make(),
-            watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: "quiet"), since: now),
-            loop: .loop(QuietLoop()),
-            category: .blocked,
-            rule: StallRule(),
-            pulse: .init(rawValue: 1),
-            span: span,
-            detectedAt: now,
-            threadID: nil,
-            evidence: nil,
-            stack: .raced,
-            samples: [],
-            busy: nil,
-            site: nil
-        )
+        let stall = QuietLoop().stall(span: span)
         let fault = Fingerprint.make(kind: .blocked, frames: [], modules: [])
         let counted = HeldStall(observation: stall, fingerprint: fault, reason: .repeated, span: span).repeats(of: nil)
         #expect(counted.firstAt == stall.clock.time(of: span.earliestStart))
