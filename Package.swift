@@ -171,7 +171,9 @@ let tests = targets([
     "StallIndexTests": ["StallIndex", "StallReading", "StallReports", "TestSupport", "report-flood"],
     "StallGateTests": ["StallGate", "StallReading", "StallReports"],
     "StallExportTests": ["StallExport", "StallReports"],
-    "StallShippingTests": ["StallExport", "StallReports", "StallShipping", "TestSupport", "WebRequests"],
+    "StallShippingTests": [
+        "StallExport", "StallReading", "StallReports", "StallShipping", "TestSupport", "WebRequests",
+    ],
     "StallDetectionTests": ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],
     "StallDiagnosisTests": ["CRunLoopShims", "RunLoopKit", "StackCapture", "StallDiagnosis", "StallReports"],
     "StallMonitorTests": [

@@ -14,6 +14,9 @@ package final class Shipper {
     private var delivery: Delivery
     private var stalls: Outbox
     private var runs: Outbox
+    /// The runs whose process lived when their record was last read, and their directories.
+    private var living: [ULID: String] = [:]
+    private var nextSign = ContinuousClock.now
     /// Files and directories that could not be read for a reason that may pass: the follower reads them again.
     private var postponed: Set<String> = []
 
@@ -21,20 +24,29 @@ package final class Shipper {
     ///   - cancellation: Ends the run after a last attempt.
     ///   - tell: Called with events, on the thread that runs it.
     /// - Throws: ``ShippingError`` or `ReportError` if it cannot start.
-    package init(
+    package convenience init(
         _ options: ShippingOptions,
+        cancellation: Cancellation,
+        tell: @escaping (ShippingNote) -> Void
+    ) throws {
+        try self.init(options, HTTPReceiver(options), cancellation: cancellation, tell: tell)
+    }
+
+    init(
+        _ options: ShippingOptions,
+        _ receiver: any Receiver,
         cancellation: Cancellation,
         tell: @escaping (ShippingNote) -> Void
     ) throws {
         self.options = options
         self.tell = tell
         try Self.look(for: options.directories, isNeeded: options.endsWhenSent, tell)
-        let receiver = try HTTPReceiver(options)
         delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, tell)
         follower = try TreeFollower(options.directories, cancellation: cancellation)
         stalls = Outbox(.logs, linger: options.linger)
         // Counts are cumulative and only the latest version is sent, so they may wait.
         runs = Outbox(.metrics, linger: options.linger * 20)
+        scheduleSigns()
     }
 
     /// Checks a directory. It may be created later, unless the run ends when everything was sent.
@@ -73,8 +85,9 @@ package final class Shipper {
     private func goOn() throws(ReportError) -> Bool {
         // If no more events are expected, it does not wait for one.
         let waits = !options.endsWhenSent
-        let due = [stalls.due(batch: options.batch), runs.due(batch: options.batch)].compactMap(\.self).min()
-        let pause = waits ? due.map { Self.time(until: $0) } ?? .seconds(60) : .zero
+        if waits, nextSign <= .now { queueSigns() }
+        let due = [stalls, runs].compactMap { $0.due(batch: options.batch) }.reduce(nextSign, min)
+        let pause = waits ? Self.time(until: due) : .zero
         if let event = try follower.next(timeout: pause) {
             take(event)
             send(all: false)
@@ -132,6 +145,7 @@ package final class Shipper {
             delivery.take(shipment, for: &stalls) { () throws(ReportError) in try options.wire.element(report) }
         case .event(.run(let run), let directory):
             hasRead(ReportFileName(.run, run.id), in: directory)
+            living[run.id] = run.state == .running ? directory : nil
             let version = Shipment.Version.counted(run.updatedAt.nanoseconds(since: Timestamp(seconds: 0)))
             let shipment = Shipment(id: run.id, version: version, directory: directory)
             delivery.take(shipment, for: &runs) { () throws(ReportError) in try options.wire.element(run) }
@@ -139,6 +153,24 @@ package final class Shipper {
         case .event(.directoryAppeared, let directory): postponed.remove(directory)
         }
     }
+
+    /// Queues the records of living processes, with the time that they watched meanwhile. A monitor writes nothing while its loops rest: without
+    /// this, the receiver could not tell it from one that died.
+    private func queueSigns() {
+        scheduleSigns()
+        for (id, directory) in living {
+            do throws(ReportError) {
+                let run = try ReportReader(path: directory).run(id)
+                if run.state == .running { take(.event(.run(run), directory: directory)) } else { living[id] = nil }
+            } catch {
+                // What may pass is tried again next time.
+                if error.code != .io { living[id] = nil }
+            }
+        }
+    }
+
+    /// At random, so that hosts that started together do not send together.
+    private func scheduleSigns() { nextSign = .now + options.signOfLife * Double.random(in: 0.5...1) }
 
     /// A file that was read, and a directory in which that was possible, are not postponed any more.
     private func hasRead(_ name: ReportFileName, in directory: String) {

@@ -23,6 +23,8 @@ package struct ShippingOptions: Sendable {
     package var batch = 256
     /// How long the first report of a batch waits for others.
     package var linger = Duration.milliseconds(500)
+    /// The run record of a living process is sent at least this often, also if its monitor has nothing to write.
+    package var signOfLife = Duration.seconds(300)
     /// A stall that lasts this long is also sent before it has ended.
     package var ongoingAfter = Duration.seconds(10)
     /// The timeout of a request, including its answer.

@@ -215,6 +215,8 @@ struct CatalogTests {
         for run in runs { try directory.store.write(run) }
         let watched = { () throws -> [Int64] in try directory.reader.contents().runs.map { $0.watched[0].watchedNs } }
         #expect(try watched()[0] >= 40_000_000_005)
+        let updated = try directory.reader.run(ULID(rawValue: 1)).updatedAt
+        #expect(updated >= runs[0].updatedAt.advanced(byNanoseconds: 20_000_000_000), "as current as its counts")
         #expect(try watched()[1] == 5, "without a live record nobody can tell")
         try directory.store.write(run(ULID(rawValue: 1), age: 20, watching: 0))
         #expect(try watched()[0] == 5, "paused")

@@ -60,7 +60,7 @@ extension RunRecord: RecoverableDocument {
         guard state == .running, live.status(by: liveness) == .alive else { return self }
         var copy = self
         copy.note(waiting: live.record.status.waitingReports)
-        if let age = ageNs { copy.addWatched(age) }
+        if let age = ageNs { copy.advance(by: age) }
         return copy
     }
 
@@ -68,13 +68,15 @@ extension RunRecord: RecoverableDocument {
     /// written. Both times are by the same clock.
     private mutating func watch(until lastSample: UInt64) {
         guard disarmed == nil, let before = updatedMonotonicNs, lastSample > before else { return }
-        let more = Int64(clamping: lastSample - before)
-        addWatched(more)
-        (updatedAt, updatedMonotonicNs) = (updatedAt.advanced(byNanoseconds: more), lastSample)
+        advance(by: Int64(clamping: lastSample - before))
     }
 
-    /// Adds a time for which everything was watched that was so at its update.
-    private mutating func addWatched(_ time: Int64) {
+    /// Makes it what it is this much later: everything that was watched at its update has been watched since.
+    ///
+    /// - Parameter time: In nanoseconds, not negative.
+    private mutating func advance(by time: Int64) {
+        updatedAt = updatedAt.advanced(byNanoseconds: time)
+        updatedMonotonicNs = updatedMonotonicNs?.addingSaturated(UInt64(clamping: time))
         guard disarmed == nil else { return }
         for index in watched.indices {
             let watching = max(0, Int64(clamping: watched[index].watching ?? 0))
