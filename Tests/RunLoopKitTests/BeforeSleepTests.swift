@@ -61,6 +61,21 @@ struct BeforeSleepTests {
         #expect(trace == ["true false", "1", "3", "the loop's", "2, later"])
     }
 
+    @Test("Equal numbers of different types are one key")
+    func equalKeys() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            for number in 0..<100 {
+                loop.performBeforeWaiting(number) { trace.note("Int") }
+                loop.performBeforeWaiting(UInt16(number)) { trace.note("UInt16") }
+            }
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == [String](repeating: "UInt16", count: 100))
+    }
+
     @Test("R15: a run that only polls does the work at its end; work for an idle loop waits for a run that sleeps")
     func exit() async {
         let trace = await onLoopThread { loop in

@@ -69,7 +69,8 @@ final class BeforeWaitingWork: Sendable {
         let base: any Hashable & Sendable
 
         static func == (left: Key, right: Key) -> Bool { AnyHashable(left.base) == AnyHashable(right.base) }
-        func hash(into hasher: inout Hasher) { base.hash(into: &hasher) }
+        // Not the base's own hash: numbers of different types can be equal here, and have different hashes.
+        func hash(into hasher: inout Hasher) { AnyHashable(base).hash(into: &hasher) }
     }
 
     enum Reception {
