@@ -62,6 +62,25 @@ struct StopModeTests {
         #expect(trace == ["inner stopped", "inner timedOut", "outer stopped"])
     }
 
+    @Test("R17, R23: another thread's stop that a nested run did not take ends the outer run; the loop's own does not")
+    func late() async {
+        let results = await onLoopThread { loop in
+            occupy(loop)
+            func nested(for time: Duration, _ stop: @escaping @Sendable () -> Void) -> [EventRunLoop.RunResult] {
+                let inner = Box<EventRunLoop.RunResult?>(nil)
+                loop.perform {
+                    loop.perform(stop)
+                    // The turn that sees the stop has also timed out, and that has priority (R17).
+                    inner.value = loop.run(for: .zero)
+                }
+                return [loop.run(for: time), inner.value ?? .finished]
+            }
+            let stopped = nested(for: .seconds(60)) { TestThread { loop.stop(mode: .default) }.join() }
+            return stopped + nested(for: .milliseconds(200)) { loop.stop(mode: .default) }
+        }
+        #expect(results == [.stopped, .timedOut, .timedOut, .timedOut])
+    }
+
     @Test("R13, R22: a stop of a mode that does not run is not remembered; one in the entry observer counts")
     func notRunning() async {
         let results = await onLoopThread { loop in

@@ -79,7 +79,7 @@ extension EventRunLoop {
     private func activate(_ activation: inout Activation, for timeout: Duration?) -> RunResult {
         let outer = heartbeat.pulse
         let outerStops = stopRequests.exchange(0, ordering: .acquiringAndReleasing)
-        let outerModeStop = activation.mode.stopRequested.exchange(false, ordering: .acquiringAndReleasing)
+        let outerModeStops = activation.mode.stopRequests.exchange(0, ordering: .acquiringAndReleasing)
         let outerConsumed = wake.wasConsumed.exchange(false, ordering: .relaxed)
         let outerWaits = waitsAhead.exchange(false, ordering: .relaxed)
         let anyOuterWaits = outerWaitsAhead.load(ordering: .relaxed)
@@ -94,7 +94,11 @@ extension EventRunLoop {
         let stops = stopRequests.exchange(outerStops, ordering: .acquiringAndReleasing)
         let passesOn = stops & Stop.fromElsewhere != 0 && result != .stopped && outer.phase != .idle
         if passesOn { stopRequests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing) }
-        activation.mode.stopRequested.store(outerModeStop, ordering: .releasing)
+        // The same for a stop of the mode. Without an outer run of it, its next run clears what is left here.
+        let modeStops = activation.mode.stopRequests.exchange(outerModeStops, ordering: .acquiringAndReleasing)
+        if modeStops & Stop.fromElsewhere != 0 && result != .stopped {
+            activation.mode.stopRequests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing)
+        }
         // With a turn number of its own, so that a watcher sees the return as a transition even if the phase is the same as
         // before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
@@ -150,7 +154,7 @@ extension EventRunLoop {
     }
 
     private func isStopped(_ mode: LoopMode) -> Bool {
-        stopRequests.load(ordering: .acquiring) != 0 || mode.stopRequested.load(ordering: .acquiring)
+        stopRequests.load(ordering: .acquiring) != 0 || mode.stopRequests.load(ordering: .acquiring) != 0
     }
 
     private func hasTimedOut(_ activation: Activation) -> Bool {

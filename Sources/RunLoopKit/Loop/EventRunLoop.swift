@@ -156,16 +156,18 @@ extension EventRunLoop {
     }
 
     /// Ends the innermost activation of this mode, at the latest when the activations nested in it have ended, and wakes the
-    /// loop for it (R17). If the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``,
+    /// loop for it (R17). If the mode is not running, nothing is remembered, as in ``stop()`` (R22); if another thread calls it
+    /// while that activation ends for another reason, it ends the next outer activation of the mode. Not for ``Mode/common``,
     /// which never runs. Not in a signal handler.
     public func stop(mode: Mode) {
         guard !isOfParent, heartbeat.pulse.phase != .idle else { return }
         guard let mode = table.withLock({ $0.existing(mode) }) else { return }
-        mode.stopRequested.store(true, ordering: .releasing)
+        let isFromElsewhere = !isOnOwnThread
+        mode.stopRequests.bitwiseOr(isFromElsewhere ? Stop.fromElsewhere : Stop.own, ordering: .acquiringAndReleasing)
         // An outer run's wait does not matter to a stop of the innermost one: a wake-up would end that wait.
         let isInnermost = heartbeat.pulse.modeIndex == mode.index
         let outerWaits = !isInnermost && outerWaitsAhead.load(ordering: .relaxed)
-        if !isOnOwnThread || waitsAhead.load(ordering: .relaxed) || outerWaits { wake.post() }
+        if isFromElsewhere || waitsAhead.load(ordering: .relaxed) || outerWaits { wake.post() }
     }
 
     /// Ends the loop's current sleep, or, if it does not sleep, ends the next one at once. Lock-free; one system call if the

@@ -16,8 +16,8 @@ final class LoopMode: Sendable {
     let observedActivities = Atomic<UInt32>(0)
     /// The number of sources and timers: a mode with any of them is not empty (R9).
     let population = Atomic<Int>(0)
-    /// For the innermost activation of this mode; see ``EventRunLoop/stop(mode:)``.
-    let stopRequested = Atomic<Bool>(false)
+    /// `Stop` bits, for the innermost activation of this mode; see ``EventRunLoop/stop(mode:)``.
+    let stopRequests = Atomic<UInt8>(0)
     let hasSignalledSources = Atomic<Bool>(false)
     /// The number of runs that are inside a pass over several of the mode's signalled sources. The loop's thread; relaxed.
     let openPasses = Atomic<Int>(0)
