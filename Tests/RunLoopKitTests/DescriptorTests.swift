@@ -420,6 +420,28 @@ struct DescriptorTests {
         #expect(processorTime < 20_000_000)
     }
 
+    @Test("R37: watching a closed descriptor's number again, with a duplicate alive, leaves no spinning loop")
+    func numberReusedBesideDuplicate() async throws {
+        let (pipe, other) = (try Pipe(), try Pipe())
+        let (events, processorTime) = await onLoopThread { loop in
+            let duplicate = dup(pipe.reader)
+            defer { close(duplicate) }
+            let events = Box<[DescriptorSource.Events]>([])
+            let number = pipe.reader
+            try? loop.add(DescriptorSource(descriptor: number) { _, seen in events.value.append(seen) })
+            dup2(other.reader, number)
+            try? loop.add(DescriptorSource(descriptor: number) { _, _ in })
+            loop.run(for: .zero)
+            // The kernel still watches the duplicate, although no source does.
+            pipe.write("x")
+            let before = processorTimeOfThread()
+            loop.run(for: .milliseconds(300))
+            return (events.value, processorTimeOfThread() - before)
+        }
+        #expect(events == [.closed])
+        #expect(processorTime < 20_000_000)
+    }
+
     @Test("R37: a source whose descriptor was closed and whose number is watched again gets the event closed")
     func numberReused() async throws {
         let pipe = try Pipe()

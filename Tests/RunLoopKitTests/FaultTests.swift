@@ -59,6 +59,12 @@ struct FaultTests {
         #expect(try scenario("sources-told") == ["finished", "told: 3", "new: true", "handledSource"])
     }
 
+    @Test("R37, R49, R58: a loop whose own descriptors get closed ones' numbers keeps them; the sources are told")
+    func numbersTaken() throws {
+        let lines = ["told: 1", "members: [1]", "told: 2", "members: [3]", "served"]
+        #expect(try scenario("numbers-taken") == lines)
+    }
+
     @Test("R58: the main queue is served even if its eventfd has become another file")
     func mainQueueTaken() throws {
         #expect(try scenario("main-queue-taken") == ["served"])

@@ -163,8 +163,8 @@ extension EventRunLoop {
                 return false
             }
         }
-        if missesMainQueue(mode) { mainQueue.watch(in: mode.poller) }
-        if mode.timerOutlook.hasWallClockTimers { clockWatch.watch(in: mode.poller, losses: wake.losses) }
+        if missesMainQueue(mode) { mainQueue.watch(in: mode) }
+        if mode.timerOutlook.hasWallClockTimers { clockWatch.watch(in: mode, losses: wake.losses) }
         return true
     }
 

@@ -168,6 +168,15 @@ extension LoopMode {
         }
     }
 
+    /// Adds a descriptor of the loop's own to the epoll set. Returns the errno, or nil.
+    func addOwn(_ descriptor: Int32, events: UInt32, token: UInt64) -> Int32? {
+        withDescriptors { table, poller -> Int32? in
+            let failure = poller.add(descriptor, events: events, token: token)
+            if failure == nil { table.noteNew(descriptor) }
+            return failure
+        }
+    }
+
     /// Keeps only descriptors that are known to be ready. To be called when the kernel is about to be polled.
     func forgetExpected() {
         if hasReadyDescriptors.load(ordering: .acquiring) { withDescriptors { table, _ in table.forgetExpected() } }

@@ -37,15 +37,15 @@ final class MainQueue: Sendable {
         return false
     }
 
-    /// Watches the queue in a set; if that is not possible now, the next call tries again. Work that is already there is
+    /// Watches the queue in a mode's set; if that is not possible now, the next call tries again. Work that is already there is
     /// reported again.
-    func watch(in poller: Poller) {
+    func watch(in mode: LoopMode) {
         let eventfd = run_loop_main_queue_eventfd()
         let events = EPOLLIN.rawValue | EPOLLET.rawValue
-        guard eventfd >= 0, poller.add(eventfd, events: events, token: Poller.mainQueueToken) == nil else {
+        guard eventfd >= 0, mode.addOwn(eventfd, events: events, token: Poller.mainQueueToken) == nil else {
             return LoopWarning.mainQueueUnwatched.make()
         }
-        poller.watchesMainQueue.store(true, ordering: .relaxed)
+        mode.poller.watchesMainQueue.store(true, ordering: .relaxed)
         watchers.add(1, ordering: .relaxed)
     }
 

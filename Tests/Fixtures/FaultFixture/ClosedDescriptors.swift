@@ -164,6 +164,51 @@ func sourcesTold() {
     say("\(loop.run(mode: "other", for: .seconds(10), returnAfterSourceHandled: true))")
 }
 
+/// The loop's own descriptors get the numbers of descriptors that were closed under their sources. The sources are notified, and the
+/// loop keeps its descriptors.
+func numbersTakenByLoop() {
+    Thread { takenByWakeDescriptor() }.join()
+    let (loop, told) = (EventRunLoop.main, Counter())
+    guard let first = closedSource(on: loop, told) else { return say("no pipe") }
+    // The main queue's eventfd takes the number.
+    loop.run(for: .zero)
+    first.invalidate()
+    guard let second = closedSource(on: loop, told) else { return say("no pipe") }
+    // The descriptor that reports steps of the wall clock takes the number.
+    loop.add(EventTimer(atWallClock: .now.advanced(by: .seconds(3600))) { _ in })
+    loop.run(for: .zero)
+    second.invalidate()
+    say("told: \(told.value)")
+    say("members: \(descriptors(of: "eventpoll").map { members(ofSet: $0) })")
+    DispatchQueue.main.async {
+        say("served")
+        loop.stop()
+    }
+    loop.run(for: .seconds(60))
+}
+
+/// All descriptors are closed, and a source had the least number.
+private func takenByWakeDescriptor() {
+    let (loop, told) = (EventRunLoop.current, Counter())
+    guard closedSource(on: loop, told) != nil else { return say("no pipe") }
+    faults_close_from(3)
+    loop.run(for: .seconds(60), returnAfterSourceHandled: true)
+    say("told: \(told.value)")
+    say("members: \(descriptors(of: "eventpoll").map { members(ofSet: $0) })")
+}
+
+/// A source whose descriptor is closed, and has the least number that is free.
+private func closedSource(on loop: EventRunLoop, _ told: Counter) -> DescriptorSource? {
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0 else { return nil }
+    let source = DescriptorSource(descriptor: ends[0]) { _, events in
+        if events == .closed { told.increment() }
+    }
+    try? loop.add(source)
+    close(ends[0])
+    return source
+}
+
 /// The number of the main queue's eventfd belongs to another file now. The queue is served anyway.
 func mainQueueTaken() {
     let loop = EventRunLoop.main

@@ -50,7 +50,7 @@ struct DescriptorTable: Sendable {
     private var queue = TokenQueue()
     private var expected = TokenQueue()
     private var nextSerial: UInt64 = 0
-    /// A removed descriptor had been closed before: its registration still exists if the file was duplicated.
+    /// A descriptor had been closed before it was removed: its registration still exists if the file was duplicated.
     private var mayHaveOrphans = false
     /// An event came from a registration that cannot be removed. Only a new epoll set gets rid of it.
     private(set) var needsNewSet = false
@@ -82,16 +82,25 @@ extension DescriptorTable {
         nextSerial = (nextSerial + 1) & 0x7FFF_FFFF
         if freeTickets.popLast() == nil { slots.append(nil) }
         slots[ticket] = Slot(source: source, token: token, file: run_loop_identify(source.descriptor))
-        // The kernel treats the number as new, so the file that this table had under it was closed without notice.
-        if let former = ticketOfDescriptor.updateValue(ticket, forKey: source.descriptor) { markClosed(former) }
+        noteNew(source.descriptor)
+        ticketOfDescriptor[source.descriptor] = ticket
         return ticket
+    }
+
+    /// To be called when a descriptor was added to the set, a source's or one of the loop's own. The kernel treats its number as new, so
+    /// the file that a source had under it was closed without notice.
+    mutating func noteNew(_ descriptor: Int32) {
+        guard let former = ticketOfDescriptor.removeValue(forKey: descriptor) else { return }
+        markClosed(former)
+        mayHaveOrphans = true
     }
 
     mutating func remove(_ ticket: Int, from poller: Poller) {
         guard let slot = slots[ticket] else { return }
         if ticketOfDescriptor[slot.source.descriptor] == ticket {
             ticketOfDescriptor[slot.source.descriptor] = nil
-            if !slot.isMuted, poller.remove(slot.source.descriptor) != nil { mayHaveOrphans = true }
+            // A closed one is not in the set, which may have a descriptor of the loop's own under its number.
+            if !slot.isMuted, !slot.isClosed, poller.remove(slot.source.descriptor) != nil { mayHaveOrphans = true }
         }
         slots[ticket] = nil
         freeTickets.append(ticket)

@@ -133,18 +133,18 @@ final class ClockWatch: Sendable {
         if fd >= 0, origin.load(ordering: .relaxed) == ClockWatch.origin(losses: losses) { Glibc.close(fd) }
     }
 
-    /// Adds the descriptor to an epoll set unless it is in it; if that fails, the next call tries again. The loop's thread.
-    func watch(in poller: Poller, losses: UInt32) {
-        guard !poller.watchesClock.load(ordering: .relaxed) else { return }
+    /// Adds the descriptor to a mode's epoll set unless it is in it; if that fails, the next call tries again. The loop's thread.
+    func watch(in mode: LoopMode, losses: UInt32) {
+        guard !mode.poller.watchesClock.load(ordering: .relaxed) else { return }
         let origin = ClockWatch.origin(losses: losses)
         if timerfd.load(ordering: .relaxed) < 0 || self.origin.load(ordering: .relaxed) != origin {
             timerfd.store(run_loop_make_clock_fd(), ordering: .relaxed)
             self.origin.store(origin, ordering: .relaxed)
         }
         let fd = timerfd.load(ordering: .relaxed)
-        let failure = fd < 0 ? EMFILE : poller.add(fd, events: EPOLLIN.rawValue, token: Poller.clockToken)
-        guard let failure else { return poller.watchesClock.store(true, ordering: .relaxed) }
-        if failure == EBADF, poller.isOpen { timerfd.store(-1, ordering: .relaxed) }
+        let failure = fd < 0 ? EMFILE : mode.addOwn(fd, events: EPOLLIN.rawValue, token: Poller.clockToken)
+        guard let failure else { return mode.poller.watchesClock.store(true, ordering: .relaxed) }
+        if failure == EBADF, mode.poller.isOpen { timerfd.store(-1, ordering: .relaxed) }
         LoopWarning.cannotWatchClock.make()
     }
 
