@@ -6,6 +6,10 @@ struct FirefoxExporter: ReportExporter {
     private var threads: [Track: ProfileThread] = [:]
     private var order: [Track] = []
     private var libraries = Libraries()
+    /// The processes' numbers in the profile.
+    private var numbers: [TraceEventExporter.Process: String] = [:]
+    /// How many processes have one number.
+    private var uses: [Int32: Int] = [:]
 
     private struct Track: Hashable {
         let process: TraceEventExporter.Process
@@ -16,10 +20,22 @@ struct FirefoxExporter: ReportExporter {
         let track = Track(process: .init(report), label: report.watched.label)
         if threads[track] == nil {
             order.append(track)
-            threads[track] = ProfileThread(report)
+            // The Profiler shows only one main thread of a process, and every other thread.
+            let isMain = numbers[track.process] == nil
+            threads[track] = ProfileThread(report, pid: number(of: track.process), isMain: isMain)
         }
         threads[track]?.add(report, &libraries)
         return []
+    }
+
+    /// The Profiler merges processes with the same number, but every container has a process 1.
+    private mutating func number(of process: TraceEventExporter.Process) -> String {
+        if let known = numbers[process] { return known }
+        let others = uses[process.pid, default: 0]
+        uses[process.pid] = others + 1
+        let number = others == 0 ? "\(process.pid)" : "\(process.pid).\(others)"
+        numbers[process] = number
+        return number
     }
 
     func end() throws(ReportError) -> [UInt8] {
@@ -42,6 +58,7 @@ private struct ProfileThread {
     private let name: String
     private let processName: String
     private let pid: String
+    private let isMain: Bool
     private var strings = Interned<String>()
     private var functions = Interned<Function>()
     private var frames = Interned<Frame>()
@@ -76,9 +93,9 @@ private struct ProfileThread {
         var samples: [(stack: Int?, nanoseconds: Int64)]
     }
 
-    init(_ report: StallReport) {
+    init(_ report: StallReport, pid: String, isMain: Bool) {
         name = plain(report.watched.label)
-        pid = "\(report.process.pid)"
+        (self.pid, self.isMain) = (pid, isMain)
         let service = report.service?.name ?? report.process.executable ?? "process"
         processName = plain("\(service) on \(report.host.name)")
     }
@@ -157,6 +174,7 @@ private struct ProfileThread {
             name: name,
             processName: processName,
             pid: pid,
+            isMainThread: isMain,
             samples: samples,
             markers: .init(
                 data: sorted.map(\.data),

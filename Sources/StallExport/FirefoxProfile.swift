@@ -94,7 +94,7 @@ struct FirefoxProfile: Encodable {
         let pid: String
         let tid = 0
         let processType = "default"
-        let isMainThread = true
+        let isMainThread: Bool
         let processStartupTime = 0
         let processShutdownTime: Int? = nil
         let registerTime = 0

@@ -89,6 +89,16 @@ struct StackFormatTests {
         #expect(abs(weights.reduce(0, +) - 600) < 0.001)
     }
 
+    @Test("Firefox: each process has a number of its own and one main thread, so that no loop is hidden")
+    func firefoxProcesses() throws {
+        var other = ExportSample.reports[1]
+        other.host.name = "web2"
+        let file = try ExportSample.json(ExportSample.export(.firefox, ExportSample.reports + [other]))
+        let threads = try #require(file["threads"] as? [[String: Any]])
+        #expect(threads.map { $0["pid"] as? String } == ["7", "7", "7.1"])
+        #expect(threads.map { $0["isMainThread"] as? Bool } == [true, false, true])
+    }
+
     @Test(
         "pprof: its own tool finds the functions, their times and the labels",
         .enabled(if: Tool.exists("go"), "go is not installed: apt-get install golang-go")
