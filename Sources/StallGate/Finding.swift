@@ -168,6 +168,9 @@ struct GateRemark {
     var place: Place?
     /// Why it does not count. Nil: it counts.
     var excuse: String?
+
+    /// The message, with the reason why it does not count.
+    var text: String { message + (excuse.map { "; \($0)" } ?? "") }
 }
 
 extension GateResult {

@@ -2,7 +2,7 @@ public import StallReports
 
 extension GateResult {
     /// SARIF 2.1.0, as read by GitHub and other code scanners: a result for each fault of each finding, identified by its
-    /// fingerprint, with allowed ones as suppressed.
+    /// fingerprint, with allowed ones as suppressed. What has no source line is a notification of the run.
     ///
     /// - Parameter sourceRoot: The folder to which source paths are relative.
     public func sarif(sourceRoot: String, version: String) throws(ReportError) -> [UInt8] {
@@ -81,11 +81,12 @@ private struct SARIFLog: Encodable {
 
     init(_ result: GateResult, _ root: String, _ version: String) {
         let remarks = result.remarks
-        let shown = remarks.filter { $0.rule != "cannot_judge" && $0.rule != "inconclusive" }
+        // GitHub rejects the whole file if one result has no location.
+        let shown = remarks.filter { $0.place != nil }
         let rules = Set(shown.map(\.rule)).sorted().map {
             Tool.Rule(id: $0, shortDescription: Text(text: Self.descriptions[$0] ?? $0))
         }
-        let notices = remarks.filter { $0.rule == "cannot_judge" || $0.rule == "inconclusive" }
+        let notices = remarks.filter { $0.place == nil }
         runs = [
             Run(
                 tool: Tool(driver: .init(version: version, rules: rules)),
@@ -93,7 +94,7 @@ private struct SARIFLog: Encodable {
                     Invocation(
                         executionSuccessful: result.doubts.isEmpty,
                         toolExecutionNotifications: notices.map {
-                            .init(level: $0.level.rawValue, message: Text(text: $0.message))
+                            .init(level: $0.level.rawValue, message: Text(text: $0.text))
                         }
                     )
                 ],

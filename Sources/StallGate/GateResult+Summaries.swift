@@ -9,8 +9,7 @@ extension GateResult {
             lines += ["| | what | where |", "|---|---|---|"]
             lines += shown.prefix(Self.mostRows).map { remark in
                 let place = remark.place.map { "\($0.file(in: sourceRoot)):\($0.line)" } ?? ""
-                let what = remark.message + (remark.excuse.map { "; \($0)" } ?? "")
-                return "| \(Self.word(remark)) | \(Markup.markdown(what)) | \(Markup.markdown(place)) |"
+                return "| \(Self.word(remark)) | \(Markup.markdown(remark.text)) | \(Markup.markdown(place)) |"
             }
             lines.append("")
         }
@@ -25,9 +24,8 @@ extension GateResult {
     public func html(sourceRoot: String) -> String {
         let rows = remarks.map { remark in
             let place = remark.place.map { "\($0.file(in: sourceRoot)):\($0.line)" } ?? ""
-            let what = remark.message + (remark.excuse.map { "; \($0)" } ?? "")
             return
-                "<tr class=\"\(remark.level.rawValue)\"><td>\(Self.word(remark))</td><td>\(Markup.xml(what))</td><td><code>\(Markup.xml(place))</code></td></tr>"
+                "<tr class=\"\(remark.level.rawValue)\"><td>\(Self.word(remark))</td><td>\(Markup.xml(remark.text))</td><td><code>\(Markup.xml(place))</code></td></tr>"
         }
         let more =
             notes.map { "baseline: \($0)" } + cutShort.map(Self.cutShortLine)

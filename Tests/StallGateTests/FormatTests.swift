@@ -52,6 +52,28 @@ struct FormatTests {
         #expect((object["doubts"] as? [[String: Any]])?.first?["code"] as? String == "torn")
     }
 
+    @Test("SARIF: each result has a location, without which GitHub rejects the file; the others are notifications")
+    func sarif() throws {
+        func run(_ result: GateResult) throws -> (results: [[String: Any]], notifications: [String]) {
+            let bytes = try result.sarif(sourceRoot: "/src", version: "1")
+            let file = try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any]
+            let run = try #require((file?["runs"] as? [[String: Any]])?.first)
+            let invocation = try #require((run["invocations"] as? [[String: Any]])?.first)
+            let notifications = try #require(invocation["toolExecutionNotifications"] as? [[String: Any]])
+            let results = try #require(run["results"] as? [[String: Any]])
+            return (results, notifications.compactMap { ($0["message"] as? [String: String])?["text"] })
+        }
+        let without = try run(result(ms: 400))
+        #expect(without.results.isEmpty)
+        #expect(without.notifications == ["shop.Cart.total() stalled: 1 stall, 0 permitted (v1:0123456789abcdef)"])
+        var contents = clean
+        contents.reports = [Sample.report(id: Self.id, ms: 400)]
+        contents.reports[0].culprit?.file = "/src/Cart.swift"
+        contents.reports[0].culprit?.line = 12
+        let with = try run(Gate.judge(.success(contents), by: Budget(maxStalls: 0)))
+        #expect(with.notifications.isEmpty && with.results.count == 1 && with.results[0]["locations"] != nil)
+    }
+
     @Test("JUnit: well-formed for xmllint, whatever the names contain; failures are counted")
     func junit() throws {
         let hostile = result(function: "\u{1B}[2J<a b=\"'&]]>\u{0}\u{FFFF}<\u{338}&\u{301}", torn: true).junit()
