@@ -15,12 +15,12 @@ public struct SourceFunction: Hashable, Sendable {
 
     /// - Parameter symbol: As in the symbol table.
     public init(symbol: String) {
-        // Suffixes that the compiler's back end adds to the name of a part or a copy: `.part.0`, `.isra.0`, `.constprop.0`,
-        // `.cold`, `.llvm.42`.
-        let symbol = String(symbol.prefix(1) + symbol.dropFirst().prefix { $0 != "." })
+        let language = Demangler.language(of: symbol)
+        // In a mangled name, a dot begins what the compiler's back end adds for a part or a copy.
+        let symbol = language == .c ? Self.withoutAdditions(symbol) : String(symbol.prefix { $0 != "." })
         let demangled = Demangler.demangle(symbol)
         (enclosing, swiftModule, isMadeUp, isMerged) = ([], nil, false, false)
-        switch Demangler.language(of: symbol) {
+        switch language {
         case .c: name = symbol
         case .cPlusPlus: name = Self.templateName(demangled) ?? demangled
         case .swift:
@@ -31,6 +31,33 @@ public struct SourceFunction: Hashable, Sendable {
             enclosing = Demangler.enclosing(function)
             isMerged = demangled.hasPrefix("merged ") || demangled.contains(" merged ")
         }
+    }
+
+    /// Removes what the compiler's back end adds to the name of a part or a copy, `.part.0.isra.0`, `.cold`, and where V8 says
+    /// that a function is, `:12:34`. Other dots belong to the names of Go and of the JVM: `main.(*Server).handle`.
+    private static func withoutAdditions(_ symbol: String) -> String {
+        var parts = symbol.split(separator: ".", omittingEmptySubsequences: false)
+        while let count = additionLength(parts) { parts.removeLast(count) }
+        var name = Substring(parts.joined(separator: "."))
+        while name.hasPrefix("JS:"), let colon = name.lastIndex(of: ":"), isNumber(name[colon...].dropFirst()) {
+            name = name[..<colon]
+        }
+        return String(name)
+    }
+
+    /// How many parts at the end are one addition. Nil if none are.
+    private static func additionLength(_ parts: [Substring]) -> Int? {
+        guard parts.count > 1, parts[0] != "", let last = parts.last else { return nil }
+        if last == "cold" || last == "localalias" { return 1 }
+        guard isNumber(last) else { return nil }
+        let numbered: [Substring] = ["part", "isra", "constprop", "cold", "llvm", "lto_priv", "clone", "__uniq"]
+        if parts.count > 2, numbered.contains(parts[parts.count - 2]) { return 2 }
+        // A function inside another one, or one of several static ones with the same name.
+        return parts.count == 2 ? 1 : nil
+    }
+
+    private static func isNumber(_ text: Substring) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { (0x30...0x39).contains($0) }
     }
 
     /// The name of a template function, or of a function of a template: its types are those of the specialisation. Nil for any

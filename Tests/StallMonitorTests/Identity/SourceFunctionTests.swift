@@ -14,7 +14,16 @@ struct SourceFunctionTests {
             // Specialised for one type, merged with others, split by the back end.
             ("$s4Shop11measureSomeySixAA5ShapeRzlF", ["$s4Shop11measureSomeySixAA5ShapeRzlFAA6SquareV_Tg5"]),
             ("$s4Shop3CatC5speakSiyF", ["$s4Shop3CatC5speakSiyFTm", "$s4Shop3CatC5speakSiyF.cold.1"]),
-            ("wait_for_disk", ["wait_for_disk.constprop.0", "wait_for_disk.part.0.isra.0", "wait_for_disk.cold"]),
+            (
+                "wait_for_disk",
+                [
+                    "wait_for_disk.constprop.0", "wait_for_disk.part.0.isra.0", "wait_for_disk.cold",
+                    "wait_for_disk.cold.1",
+                    "wait_for_disk.llvm.42", "wait_for_disk.7", "wait_for_disk.constprop.0.cold",
+                ]
+            ),
+            // Moved in its file.
+            ("JS:serve /srv/v1.2/app.js:1:2", ["JS:serve /srv/v1.2/app.js:34:5"]),
             // Both constructors of C++; one template's.
             ("_ZN9warehouse5ShelfC1Ei", ["_ZN9warehouse5ShelfC2Ei"]),
             ("_ZN9warehouse5Shelf5placeIdEEiT_i", ["_ZN9warehouse5Shelf5placeIiEEiT_i"]),
@@ -30,6 +39,10 @@ struct SourceFunctionTests {
             "$s4Shop4loadyS2iF", "$s4Shop4loadySiSSF", "$s4Shop4PageV8renderedSivg", "$s4Shop3CatC5speakSiyF",
             "$s4Shop3DogC5speakSiyF", "$s4Shop9inClosureSiyYaF", "$s4Shop9inClosureSiyYaFSiyYaXEfU_",
             "_ZN9warehouse5Shelf7restockEi", "_ZN9warehouse5ShelfC1Ei", ".hidden", ".other",
+            // Go, the JVM, V8.
+            "main.(*Server).handle", "main.(*Server).load", "main.main.func1", "main.main.func1.1",
+            "void shop.Cart.total()", "void shop.Cart.load()", "JS:next /srv/.pnpm/a.js:1:2",
+            "JS:next /srv/.pnpm/b.js:1:2",
         ]
         #expect(Set(symbols.map { SourceFunction(symbol: $0).name }).count == symbols.count)
     }
