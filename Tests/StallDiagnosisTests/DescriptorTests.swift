@@ -115,6 +115,8 @@ struct DescriptorTests {
         #expect(locks.holder(of: file, awaitedBy: 30) == 20 && locks.holder(of: file, awaitedBy: 31) == 20)
         #expect(locks.holder(of: file, awaitedBy: 32) == nil, "no process holds it")
         for other: Int32? in [33, 99, nil] { #expect(locks.holder(of: file, awaitedBy: other) == 10) }
+        let own = FileLocks("1: FLOCK  ADVISORY  WRITE 40 fe:00:77 0 EOF\n")
+        #expect(own.holder(of: file, awaitedBy: 40) == nil, "it no longer waits")
     }
 
     @Test("The holder of another file system's file with the same inode is not named")

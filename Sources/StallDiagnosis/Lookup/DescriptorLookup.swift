@@ -147,11 +147,11 @@ struct FileLocks: Hashable, Sendable {
     }
 
     /// The process that holds a lock on the file: the one for which `waiter` waits, since others may have locked other parts of the
-    /// file. If it does not wait, the first one.
+    /// file. If it does not wait, the first other one: it may have got its own lock in the meantime.
     func holder(of file: File, awaitedBy waiter: Int32? = nil) -> Int32? {
         let all = found(on: file)
         if let waiter, let awaited = all.first(where: { $0.waiters.contains(waiter) }) { return awaited.pid }
-        return all.lazy.compactMap(\.pid).first
+        return all.lazy.compactMap(\.pid).first { $0 != waiter }
     }
 
     /// The process that has locked the SQLite database: another process that writes (rank 0) or reads (1), or the process `own`
