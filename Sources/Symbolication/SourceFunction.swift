@@ -150,6 +150,11 @@ enum ShortName {
                 rest = rest.dropFirst(kept.count)
             } else if character == "<", !name.hasSuffix("operator"), !name.hasSuffix("operator<") {
                 rest = rest.droppingBrackets()
+            } else if character == "(", name == "decltype" || name == "decltype " {
+                // A template's result: `decltype(auto) shop::total<int>(int)`.
+                let function = rest.droppingBrackets().drop { $0 == " " }
+                if function.isEmpty { break }
+                (name, rest) = ("", function)
             } else if character == "(" {
                 break
             } else {

@@ -102,6 +102,9 @@ struct DemanglerTests {
         "names of C++ functions lose their arguments",
         arguments: [
             ("std::vector<int, std::allocator<int> >::push_back(int const&)", "std::vector::push_back"),
+            ("decltype(auto) shop::total<int>(int)", "shop::total"),
+            ("decltype ({parm#1}+(1)) shop::price<int>(int)", "shop::price"),
+            ("decltype(auto)", "decltype"),
             ("(anonymous namespace)::run()", "(anonymous namespace)::run"),
             ("ns::Call::operator()(int) const", "ns::Call::operator()"),
         ]

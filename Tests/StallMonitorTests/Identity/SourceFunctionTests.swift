@@ -27,6 +27,7 @@ struct SourceFunctionTests {
             // Both constructors of C++; one template's.
             ("_ZN9warehouse5ShelfC1Ei", ["_ZN9warehouse5ShelfC2Ei"]),
             ("_ZN9warehouse5Shelf5placeIdEEiT_i", ["_ZN9warehouse5Shelf5placeIiEEiT_i"]),
+            ("_ZN4shop5totalIiEEDcT_", ["_ZN4shop5totalIdEEDcT_"]),
         ]
     )
     func same(symbol: String, others: [String]) {
@@ -39,6 +40,8 @@ struct SourceFunctionTests {
             "$s4Shop4loadyS2iF", "$s4Shop4loadySiSSF", "$s4Shop4PageV8renderedSivg", "$s4Shop3CatC5speakSiyF",
             "$s4Shop3DogC5speakSiyF", "$s4Shop9inClosureSiyYaF", "$s4Shop9inClosureSiyYaFSiyYaXEfU_",
             "_ZN9warehouse5Shelf7restockEi", "_ZN9warehouse5ShelfC1Ei", ".hidden", ".other",
+            // Templates whose result is deduced.
+            "_ZN4shop5totalIiEEDcT_", "_ZN4shop5priceIiEEDTplfp_Li1EET_",
             // Go, the JVM, V8.
             "main.(*Server).handle", "main.(*Server).load", "main.main.func1", "main.main.func1.1",
             "void shop.Cart.total()", "void shop.Cart.load()", "JS:next /srv/.pnpm/a.js:1:2",
