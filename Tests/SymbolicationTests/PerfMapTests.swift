@@ -35,6 +35,13 @@ struct PerfMapTests {
         #expect(map.function(at: 0x50)?.name == "JS:")
     }
 
+    @Test("The tier of .NET is not part of a method's name")
+    func tiersOfNET() {
+        let map = map("10 1 void [shop] Cart::Add(int32[])[Tier0]\n20 1 void [shop] Cart::Add(int32[])\n30 1 list[0]\n")
+        for place: UInt in [0x10, 0x20] { #expect(map.function(at: place)?.name == "void [shop] Cart::Add(int32[])") }
+        #expect(map.function(at: 0x30)?.name == "list[0]")
+    }
+
     @Test(
         "Invalid lines are left out, and the others apply",
         arguments: [
