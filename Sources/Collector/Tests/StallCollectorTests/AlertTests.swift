@@ -334,6 +334,33 @@ struct AlertTests {
         }
     }
 
+    @Test("An alert that ends, begins and ends again during a silence is told to be over when the silence ends")
+    func endsInSilence() async throws {
+        let rules = "  - {name: gone, when: silence, after: 15m}"
+        try await withStore(rules) { store in
+            let watch = try watch(store)
+            func round(_ minutes: Int64) async throws -> [String] {
+                await watch.round(now: Self.now.advanced(byNanoseconds: minutes * 60_000_000_000))
+                return try messages().flatMap(\.alerts).map(\.state)
+            }
+            _ = try await store.insert([Self.record(.running, minutesAgo: 20)])
+            #expect(try await round(0) == ["firing"])
+            try write(rules, silences: "silences: [{rule: gone, until: 2026-06-15T12:30:00Z}]")
+            let successor = ULID.make()
+            _ = try await store.insert([Self.record(.running, id: successor, startedMinutesAgo: 5, minutesAgo: 1)])
+            #expect(try await round(0) == ["firing"])
+            #expect(try await store.alerts().map { $0.endedAt == nil } == [false])
+            #expect(try await round(20) == ["firing"])
+            #expect(try await store.alerts().map { $0.endedAt == nil } == [true])
+            _ = try await store.insert([
+                Self.record(.terminated, id: successor, startedMinutesAgo: 5, minutesAgo: -21)
+            ])
+            #expect(try await round(21) == ["firing"])
+            #expect(try await round(31) == ["firing", "resolved"])
+            #expect(try await store.alerts().isEmpty)
+        }
+    }
+
     @Test("A failed receiver gets the alert at the next look; the others do not get it twice")
     func failing() async throws {
         let rules = "  - {name: gone, when: silence, after: 15m}"

@@ -101,9 +101,16 @@ actor AlertWatch: Service {
                     continue
                 }
                 guard finding.begins else { continue }
-                changed.append(
-                    Alert(team: rule.team, rule: rule.name, subject: finding.subject, text: finding.text, beganAt: now)
+                var alert = Alert(
+                    team: rule.team,
+                    rule: rule.name,
+                    subject: finding.subject,
+                    text: finding.text,
+                    beganAt: now
                 )
+                // For receivers that were not yet told of its last end, it has not ended.
+                if let last = known[keys[0]] { alert.toldBegin = last.toldBegin.subtracting(last.toldEnd) }
+                changed.append(alert)
             }
         }
         for (key, alert) in known
