@@ -66,7 +66,8 @@ final class AuditLog: Sendable {
     }
 
     private func turn(_ file: inout File) {
-        guard unsafe rename(path, path + ".1") == 0, let next = Self.open(path) else { return }
+        // There may be nothing to rename: an operator has removed the file, or the new one could not be created the last time.
+        guard unsafe rename(path, path + ".1") == 0 || errno == ENOENT, let next = Self.open(path) else { return }
         close(file.descriptor)
         file = next
     }

@@ -218,6 +218,10 @@ struct OperationTests {
                 let size = try FileManager.default.attributesOfItem(atPath: directory + name)[.size] as? Int
                 #expect((1...1000).contains(size ?? 0))
             }
+            // An operator removes the file.
+            try FileManager.default.removeItem(atPath: directory + "/small")
+            for _ in 0..<100 { log.write(.init(action: "start", outcome: "ok")) }
+            #expect(FileManager.default.fileExists(atPath: directory + "/small"))
         }
     }
 
