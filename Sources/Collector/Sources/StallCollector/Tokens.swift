@@ -28,12 +28,16 @@ struct Caller: Hashable, Sendable {
 public struct Tokens: Sendable {
     private var callers: [(token: [UInt8], caller: Caller)] = []
     let path: String
+    /// The file's version that was read.
+    let version: FileVersion?
 
     /// Reads a token file.
     ///
     /// - Throws: ``CollectorError`` if the file cannot be read, if other users may read it, or if a line has another form.
     public init(path: String) throws(CollectorError) {
         self.path = path
+        // It comes first: a change after it is noticed.
+        version = FileVersion(path)
         // An editor may have ended lines by CR LF, which is one character, or begun the file with a byte order mark.
         let text = try Self.text(path).trimmingPrefix("\u{FEFF}")
         let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
@@ -110,7 +114,7 @@ final class TokenFile: Service {
 
     init(_ tokens: Tokens, every: Duration, audit: AuditLog?, logger: Logger) {
         (path, self.every, self.audit, self.logger) = (tokens.path, every, audit, logger)
-        state = Mutex((tokens, FileVersion(tokens.path)))
+        state = Mutex((tokens, tokens.version))
     }
 
     func caller(of token: some Collection<UInt8>) -> Caller? { state.withLock { $0.tokens }.caller(of: token) }

@@ -143,6 +143,29 @@ struct OperationTests {
         }
     }
 
+    @Test("A change of the tokens' file while the collector starts is noticed")
+    func changeAtStart() async throws {
+        try await Samples.withStore { _, directory in
+            let path = directory + "/tokens"
+            func write(_ text: String) throws {
+                try text.write(toFile: path, atomically: true, encoding: .utf8)
+                try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
+            }
+            try write("red read red-token-0123456789\n")
+            let tokens = try Tokens(path: path)
+            try write("green read green-token-0123456789\n")
+            let file = TokenFile(
+                tokens,
+                every: .seconds(3600),
+                audit: nil,
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            )
+            file.refresh()
+            #expect(file.caller(of: "green-token-0123456789".utf8)?.team == "green")
+            #expect(file.caller(of: "red-token-0123456789".utf8) == nil)
+        }
+    }
+
     @Test("The tokens' file may be a link, as Kubernetes mounts a secret: the file to which it leads counts")
     func mountedTokens() async throws {
         try await Samples.withStore { _, directory in
