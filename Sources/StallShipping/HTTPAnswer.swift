@@ -3,13 +3,19 @@ import WebRequests
 
 /// Interprets an HTTP answer.
 enum HTTPAnswer {
-    /// - Parameter body: Its first bytes at least.
-    static func read(_ head: WebRequest.Head, _ body: [UInt8]) -> Answer {
+    /// - Parameters:
+    ///   - body: Its first bytes at least.
+    ///   - isCollector: Whether a collector is expected at the address.
+    static func read(_ head: WebRequest.Head, _ body: [UInt8], isCollector: Bool) -> Answer {
         let (status, body) = (head.status, Data(body))
         let retryAfter = head.fields["retry-after"].flatMap { delay($0, now: Date()) }
         switch status {
         case 200..<300:
             let reply = try? JSONDecoder().decode(Reply.self, from: body)
+            // A proxy's page for signing in, or another server: nothing was stored.
+            guard !isCollector || reply?.accepted != nil else {
+                return .unavailable("it does not answer as a collector does (\(status))", retryAfter: retryAfter)
+            }
             return .accepted(rejected: reply?.rejected ?? 0, message: reply?.message ?? "")
         case 300..<400:
             let target = head.fields["location"].map { " to \($0)" } ?? ""
@@ -51,7 +57,8 @@ enum HTTPAnswer {
     /// The JSON encoding of protocol buffers: 64-bit numbers are strings or numbers.
     private struct Reply: Decodable {
         var partialSuccess: Partial?
-        /// From a collector.
+        /// From a collector, which always says it.
+        var accepted: Int?
         var refused: Int?
         var reasons: [Reason]?
 

@@ -25,13 +25,15 @@ protocol Receiver {
 /// An OTLP receiver over HTTP: https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 struct HTTPReceiver: Receiver {
     private let base: URL
+    private let isCollector: Bool
     private let headers: [(name: String, value: String)]
     private let token: TokenSource
     private let timeout: Duration
 
     /// Throws if the address or a header is not usable.
     init(_ options: ShippingOptions) throws {
-        base = try HTTPAddress.url(options.endpoint, of: options.isCollector ? .collector : .receiver)
+        isCollector = options.isCollector
+        base = try HTTPAddress.url(options.endpoint, of: isCollector ? .collector : .receiver)
         for (name, value) in options.headers where !Self.isHeader(name, value) {
             throw ShippingError(
                 "the header \(name) cannot be sent: its name is letters, digits and hyphens, its value printable ASCII"
@@ -59,7 +61,7 @@ struct HTTPReceiver: Receiver {
             request.fields += try token.field()
             // Only the beginning of an answer is of use.
             let (head, body) = try request.send(bytes: 1 << 16)
-            return HTTPAnswer.read(head, body)
+            return HTTPAnswer.read(head, body, isCollector: isCollector)
         } catch let failure as WebRequest.Failure where failure.isTimeout {
             return .unavailable("no answer within \(Int(timeout / .seconds(1))) s", retryAfter: nil)
         } catch {

@@ -138,10 +138,16 @@ struct ShipmentQueueTests {
 
 @Suite("A receiver's answer")
 struct HTTPAnswerTests {
-    private func answer(_ status: Int, _ body: String = "", retryAfter: String? = nil) -> Answer {
+    private func answer(
+        _ status: Int,
+        _ body: String = "",
+        retryAfter: String? = nil,
+        isCollector: Bool = false
+    ) -> Answer {
         HTTPAnswer.read(
             .init(status: status, fields: ["retry-after": retryAfter].compactMapValues(\.self)),
-            Array(body.utf8)
+            Array(body.utf8),
+            isCollector: isCollector
         )
     }
 
@@ -154,6 +160,16 @@ struct HTTPAnswerTests {
         let points = #"{"partialSuccess":{"rejectedDataPoints":3}}"#
         #expect(answer(202, points) == .accepted(rejected: 3, message: ""))
         #expect(answer(200, #"{"partialSuccess":{"rejectedLogRecords":"-9"}}"#) == .accepted(rejected: 0, message: ""))
+    }
+
+    @Test("A server that does not answer as a collector has accepted nothing")
+    func noCollector() {
+        let receipt = #"{"accepted":2,"reasons":[{"line":2,"reason":"malformed"}],"refused":1}"#
+        #expect(answer(202, receipt, isCollector: true) == .accepted(rejected: 1, message: "malformed"))
+        for body in ["", "{}", "<html>Sign in</html>", #"{"partialSuccess":{}}"#] {
+            let expected = Answer.unavailable("it does not answer as a collector does (200)", retryAfter: nil)
+            #expect(answer(200, body, isCollector: true) == expected)
+        }
     }
 
     @Test("When a request is retried: after seconds, at a date, without a header, with an invalid one")
