@@ -35,17 +35,17 @@ package struct CollectorClient {
 
     /// The faults of many stalls, summed by the collector; and whether a part of its store did not answer, so that some are missing.
     package func faults(_ question: Question) throws -> (document: FaultDocument, isPartial: Bool) {
-        try withAnswer("api/v1/faults", question, in: NSTemporaryDirectory()) { head, file in
-            do {
-                let document = try ReportJSON.decode(
-                    FaultDocument.self,
-                    schema: FaultDocument.currentSchema,
-                    from: [UInt8](try Data(contentsOf: file))
-                )
-                return (document, head.fields["stall-partial"] == "true")
-            } catch let error as ReportError {
-                throw ShippingError("\(base.absoluteString) sends what are no faults: \(error)")
-            }
+        var answer: [UInt8] = []
+        let head = try ask("api/v1/faults", question) { answer += $0 }
+        do throws(ReportError) {
+            let document = try ReportJSON.decode(
+                FaultDocument.self,
+                schema: FaultDocument.currentSchema,
+                from: answer
+            )
+            return (document, head.fields["stall-partial"] == "true")
+        } catch {
+            throw ShippingError("\(base.absoluteString) sends what are no faults: \(error)")
         }
     }
 
@@ -57,35 +57,35 @@ package struct CollectorClient {
         into directory: String,
         progress: (Int64) -> Void = { _ in }
     ) throws -> Counts {
-        try withAnswer("api/v1/records", question, in: directory, progress) { try split($1, into: directory) }
+        let file = URL(fileURLWithPath: "\(directory)/.answer-\(ULID.make())")
+        try Data().write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let output = try FileHandle(forWritingTo: file)
+        defer { try? output.close() }
+        var bytes: Int64 = 0
+        progress(bytes)
+        _ = try ask("api/v1/records", question) { part in
+            try output.write(contentsOf: part)
+            let before = bytes
+            bytes += Int64(part.count)
+            if before >> 20 < bytes >> 20 { progress(bytes) }
+        }
+        return try split(file, into: directory)
     }
 
-    /// - Parameter directory: Receives the answer, in a file that exists while `read` runs.
-    private func withAnswer<Result>(
+    /// - Parameter take: Called with each part of an answer that is 200.
+    private func ask(
         _ path: String,
         _ question: Question,
-        in directory: String,
-        _ progress: (Int64) -> Void = { _ in },
-        read: (WebRequest.Head, URL) throws -> Result
-    ) throws -> Result {
+        _ take: ([UInt8]) throws -> Void
+    ) throws -> WebRequest.Head {
         let url = base.appending(path: path).appending(
             queryItems: question.map { URLQueryItem(name: $0.name, value: $0.value) }
         )
         var request = WebRequest(url.absoluteString, limit: .silence(timeout))
         request.fields += try token.field()
-        let file = URL(fileURLWithPath: "\(directory)/.answer-\(ULID.make())")
-        defer { try? FileManager.default.removeItem(at: file) }
-        return try read(try receive(request, in: file, progress), file)
-    }
-
-    private func receive(_ request: WebRequest, in file: URL, _ progress: (Int64) -> Void) throws -> WebRequest.Head {
-        try Data().write(to: file)
-        let output = try FileHandle(forWritingTo: file)
-        defer { try? output.close() }
         // The beginning of an answer that is not 200.
         var refusal = Data()
-        var bytes: Int64 = 0
-        progress(bytes)
         let head: WebRequest.Head
         do {
             head = try request.send { head, part in
@@ -93,10 +93,7 @@ package struct CollectorClient {
                     refusal += part.prefix(1 << 16 - refusal.count)
                     return refusal.count < 1 << 16
                 }
-                try output.write(contentsOf: part)
-                let before = bytes
-                bytes += Int64(part.count)
-                if before >> 20 < bytes >> 20 { progress(bytes) }
+                try take(part)
                 return true
             }
         } catch let failure as WebRequest.Failure {

@@ -72,6 +72,12 @@ struct CollectorReadingTests {
         let run = try run("faults", server.url, "--service", "shop", "--since", "7d", "--format", "json")
         #expect(run.status == 0 && run.output == document, "\(run.errors)")
         #expect(server.asked.contains("GET /api/v1/faults?") && server.asked.contains("by=total"))
+        // They need no file, which others could read.
+        let fileless = try CommandRun(
+            arguments: ["faults", server.url, "--service", "shop", "--since", "7d", "--format", "json"],
+            environment: ["TMPDIR": temporary + "/none"]
+        )
+        #expect(fileless.status == 0 && fileless.output == document, "\(fileless.errors)")
     }
 
     @Test("a collector may have more faults than it sends: that is said")
