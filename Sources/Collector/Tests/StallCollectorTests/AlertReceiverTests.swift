@@ -59,6 +59,16 @@ struct AlertReceiverTests {
         #expect(String(decoding: text, as: UTF8.self) == "new faults: new in shop: “naïve()” <!channel>")
     }
 
+    @Test("What a program reads is a file that no other user can open")
+    func input() async throws {
+        let file = FileManager.default.temporaryDirectory.path + "/stall-input-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let receiver = AlertReceiver(way: .program(["/bin/sh", "-c", "stat -Lc '%a %h' /dev/stdin > \(file)"]))
+        try await receiver.send(AlertMessage([Self.alert], nil))
+        // Its mode, and the number of its names.
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == "600 0\n")
+    }
+
     @Test("A failing mailer is a failure, by its exit code")
     func mailFails() async throws {
         let receiver = AlertReceiver(way: .mail("oncall@example.com"))

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import StallReports
 import WebRequests
 
@@ -61,14 +62,10 @@ struct AlertReceiver: Sendable, Hashable {
 
     /// - Throws: If it does not start, exits with a code other than 0, or takes too long. In the last case it is killed.
     private static func run(_ words: [String], _ input: Data) async throws {
-        // A file instead of a pipe: a program that does not read its input then blocks nothing.
-        let file = FileManager.default.temporaryDirectory.appending(path: "stall-alert-\(ULID.make())")
-        try input.write(to: file)
-        defer { try? FileManager.default.removeItem(at: file) }
         let process = Process()
         process.executableURL = URL(filePath: words[0])
         process.arguments = Array(words.dropFirst())
-        let standardInput = try FileHandle(forReadingFrom: file)
+        let standardInput = try file(with: input)
         defer { try? standardInput.close() }
         process.standardInput = standardInput
         process.standardOutput = FileHandle.nullDevice
@@ -91,6 +88,20 @@ struct AlertReceiver: Sendable, Hashable {
         }
         kill(identifier, SIGKILL)
         throw CancellationError()
+    }
+
+    /// A file instead of a pipe: a program that does not read its input then blocks nothing. It has no name, so that no other user can
+    /// open it, and nothing is left behind.
+    private static func file(with input: Data) throws -> FileHandle {
+        let directory = FileManager.default.temporaryDirectory.path
+        let path = "\(directory)/stall-alert-\(ULID.make())"
+        let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw Failure(description: "no file can be created in \(directory)") }
+        _ = unsafe unlink(path)
+        let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+        try file.write(contentsOf: input)
+        try file.seek(toOffset: 0)
+        return file
     }
 
     private static func mail(_ message: AlertMessage, to address: String) -> Data {
