@@ -77,19 +77,7 @@ actor AlertWatch: Service {
         // Rules whose alerts do not end now.
         var partial: Set<String> = []
         for rule in rules.rules {
-            let findings: AlertFinder.Findings
-            do {
-                findings = try await finder.findings(rule, store, now: now)
-            } catch {
-                try Task.checkCancellation()
-                // It is unknown what this rule would find. The other rules are evaluated.
-                partial.insert(rule.name)
-                logger.error(
-                    "a rule for alerts could not be evaluated",
-                    metadata: ["rule": "\(rule.name)", "error": "\(error)"]
-                )
-                continue
-            }
+            let findings = try await findings(rule, now)
             if findings.isPartial { partial.insert(rule.name) }
             for finding in findings.all {
                 let keys = ([finding.subject] + finding.aliases).map { subject in
@@ -120,6 +108,20 @@ actor AlertWatch: Service {
             changed.append(alert)
         }
         try await store.change(alerts: changed, removing: [])
+    }
+
+    /// If a rule cannot be evaluated, it is unknown what it would find, and the other rules are evaluated.
+    private func findings(_ rule: AlertRule, _ now: Timestamp) async throws -> AlertFinder.Findings {
+        do {
+            return try await finder.findings(rule, store, now: now)
+        } catch {
+            try Task.checkCancellation()
+            logger.error(
+                "a rule for alerts could not be evaluated",
+                metadata: ["rule": "\(rule.name)", "error": "\(error)"]
+            )
+            return AlertFinder.Findings(all: [], isPartial: true)
+        }
     }
 
     /// Sends each receiver the alerts that it has not received yet.
