@@ -443,6 +443,23 @@ struct AlertTests {
         #expect(rules.silences.count == 1)
     }
 
+    @Test("A silence names its rule, and a rule its services, also by characters that are made visible")
+    func shownNames() throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let (rule, service) = ("\u{26A0}\u{FE0F} slow", "shop\u{A0}1")
+        let text = """
+            rules: [{name: '\(rule)', when: silence, services: ['\(service)']}]
+            receivers: []
+            silences: [{rule: '\(rule)', until: 2026-06-15T12:30:00Z}]
+            """
+        try text.write(toFile: rulesFile, atomically: true, encoding: .utf8)
+        let rules = try AlertRules(path: rulesFile)
+        #expect(rules.rules.map(\.services) == [["shop\\u{A0}1"]])
+        let name = try #require(rules.rules.first?.name)
+        #expect(rules.silences.first?.covers(name, "any", at: Self.now) == true)
+    }
+
     @Test(
         "Rules with a mistake are not used, and the mistake is named",
         arguments: [

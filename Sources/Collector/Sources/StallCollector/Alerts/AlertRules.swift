@@ -117,7 +117,10 @@ extension AlertRule: Decodable {
 
     init(from decoder: any Decoder) throws {
         let values = try decoder.values(Key.self)
-        func names(_ key: Key) throws -> [String] { try values.decodeIfPresent([String].self, forKey: key) ?? [] }
+        // Names in the form in which the store has them.
+        func names(_ key: Key) throws -> [String] {
+            try (values.decodeIfPresent([String].self, forKey: key) ?? []).map { VisibleText.of($0, limit: 256) }
+        }
         func length(_ key: Key) throws -> Int64? {
             guard let text = try values.decodeIfPresent(String.self, forKey: key) else { return nil }
             guard let length = DurationText(text), length.nanoseconds > 0 else {
@@ -129,7 +132,7 @@ extension AlertRule: Decodable {
             }
             return min(length.nanoseconds, 31 * 86_400_000_000_000)
         }
-        name = VisibleText.of(try values.decode(String.self, forKey: .name), limit: 100)
+        name = Self.shown(try values.decode(String.self, forKey: .name))
         team = try values.decodeIfPresent(String.self, forKey: .team) ?? "default"
         (services, releases) = (try names(.services), try names(.releases))
         (hosts, verdicts) = (try names(.hosts), try names(.verdicts))
@@ -159,12 +162,17 @@ extension AlertRule: Decodable {
     }
 }
 
+extension AlertRule {
+    /// A rule's name as in messages.
+    fileprivate static func shown(_ name: String) -> String { VisibleText.of(name, limit: 100) }
+}
+
 extension AlertSilence: Decodable {
     private enum Key: String, CodingKey, CaseIterable { case rule, subject, until, reason }
 
     init(from decoder: any Decoder) throws {
         let values = try decoder.values(Key.self)
-        rule = try values.decode(String.self, forKey: .rule)
+        rule = AlertRule.shown(try values.decode(String.self, forKey: .rule))
         subject = try values.decodeIfPresent(String.self, forKey: .subject)
         guard let until = Timestamp(rfc3339: try values.decode(String.self, forKey: .until)) else {
             throw DecodingError.dataCorruptedError(
