@@ -57,14 +57,16 @@ struct IngestLimitTests {
         let body = Array("a\n\n\(long)\n\(long)zz\nb".utf8)
         let sent = isPacked ? try #require(Gzip.compressed(body)) : body
         var lines = try BodyLines(sent, isPacked: isPacked, limits)
-        var found: [String] = []
+        var (found, ends): ([String], [Int]) = ([], [])
         while let line = try lines.next() {
+            ends.append(lines.returnedBytes)
             switch line {
             case .whole(let bytes): found.append(String(decoding: bytes, as: UTF8.self))
             case .tooLong: found.append("too long")
             }
         }
         #expect(found == ["a", "", long, "too long", "b"])
+        #expect(ends == [2, 3, 100_003, 200_005, 200_006])
         #expect(lines.unpackedBytes == body.count)
     }
 

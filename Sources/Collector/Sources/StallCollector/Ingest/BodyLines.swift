@@ -20,6 +20,8 @@ struct BodyLines {
     private var piece: [UInt8]
     private var position = 0
     private(set) var unpackedBytes = 0
+    /// The bytes of the lines that were returned. Of a body that is not compressed, all bytes are unpacked at once.
+    var returnedBytes: Int { unpackedBytes - (piece.count - position) }
 
     init(_ body: [UInt8], isPacked: Bool, _ limits: IngestLimits) throws(Failure) {
         self.limits = limits

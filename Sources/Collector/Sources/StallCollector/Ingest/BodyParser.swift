@@ -62,8 +62,8 @@ struct BodyParser {
                 guard number / 2 <= limits.records else { throw tooMany }
                 parsed.bytes = lines.unpackedBytes
                 try take(line, number)
-                if parsed.bytes - lastTurn > Self.turnBytes {
-                    lastTurn = parsed.bytes
+                if lines.returnedBytes - lastTurn > Self.turnBytes {
+                    lastTurn = lines.returnedBytes
                     await Task.yield()
                 }
             }
@@ -166,8 +166,8 @@ struct BodyParser {
             for entry in (group.scopeLogs ?? []).flatMap({ $0.logRecords ?? [] }) {
                 number += 1
                 try take(entry.record.map { TelemetryStall($0, group.resource?.attributes) }, number)
+                await Task.yield()
             }
-            await Task.yield()
         }
     }
 
