@@ -65,6 +65,8 @@ final class Retention: Service {
             audit?.write(.init(action: "retention", outcome: "removed \(removed) stalls"))
             logger.info("removed old stalls", metadata: ["count": "\(removed)"])
         } catch {
+            // The collector is ending.
+            if Task.isCancelled { return }
             audit?.write(.init(action: "retention", outcome: "failed", reason: "\(error)"))
             logger.error("old stalls could not be removed", metadata: ["error": "\(error)"])
         }

@@ -78,6 +78,30 @@ struct OperationTests {
         #expect(found[1] - found[0] >= .seconds(1))
     }
 
+    @Test("A removal that the collector's end interrupts is not recorded as a failure", arguments: [true, false])
+    func interruptedRemoval(isEnding: Bool) async throws {
+        struct Broken: Error {}
+        try await Samples.withStore { _, directory in
+            var store = StubStore()
+            store.removing = { throw Broken() }
+            let retention = Retention(
+                store,
+                CollectorOptions(),
+                CollectorMetrics(),
+                try AuditLog(path: directory + "/audit"),
+                Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            )
+            let removal = Task {
+                while isEnding, !Task.isCancelled { await Task.yield() }
+                await retention.remove()
+            }
+            if isEnding { removal.cancel() }
+            await removal.value
+            let text = try String(contentsOfFile: directory + "/audit", encoding: .utf8)
+            #expect(text.contains("failed") == !isEnding, "\(text)")
+        }
+    }
+
     @Test("Its own counts are in the metrics also while the store does not answer", arguments: [true, false])
     func metrics(hasSize: Bool) async throws {
         var store = StubStore()

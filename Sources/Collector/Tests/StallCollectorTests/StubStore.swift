@@ -21,7 +21,7 @@ struct StubStore: StallStore {
     /// Whether it knows its size.
     var hasSize = true
 
-    var removing: @Sendable () async -> Void = {}
+    var removing: @Sendable () async throws -> Void = {}
 
     struct Failure: Error {}
 
@@ -55,8 +55,8 @@ struct StubStore: StallStore {
     func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
     func alerts() -> [Alert] { known }
     func change(alerts: [Alert], removing _: [Alert]) async { await changing(alerts) }
-    func removeOld(before _: Timestamp, maximumBytes _: Int64?) async -> Int {
-        await removing()
+    func removeOld(before _: Timestamp, maximumBytes _: Int64?) async throws -> Int {
+        try await removing()
         return 0
     }
     func size() throws -> StoreSize {
