@@ -31,7 +31,14 @@ public struct Collector: Service {
         if let tokens { services.append(tokens) }
         if let rules = options.alerts {
             services.append(
-                try AlertWatch(rules, store, every: options.alertEvery, metrics: metrics, logger: logger)
+                try AlertWatch(
+                    rules,
+                    store,
+                    every: options.alertEvery,
+                    patience: options.silencePatience,
+                    metrics: metrics,
+                    logger: logger
+                )
             )
         }
         let router = Self.router(store, options, tokens, retention, metrics, audit)

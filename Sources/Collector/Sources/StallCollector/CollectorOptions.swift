@@ -21,6 +21,9 @@ public struct CollectorOptions: Sendable {
     public var alerts: String?
     /// The time between two evaluations of the rules.
     public var alertEvery = Duration.seconds(30)
+    /// The time after the collector's start before which no alert about a silent monitor begins or ends. Senders that could not reach the
+    /// collector try again within a minute.
+    public var silencePatience = Duration.seconds(120)
     /// Limits for requests that send reports.
     public var limits = IngestLimits()
     /// The path of a file that gets a line for each request with reports and for each action of the collector. Nil: no file.

@@ -52,11 +52,16 @@ struct AlertTests {
         return try text.split(separator: "\n").map { try JSONDecoder().decode(Message.self, from: Data($0.utf8)) }
     }
 
-    private func watch(_ store: any StallStore, metrics: CollectorMetrics = CollectorMetrics()) throws -> AlertWatch {
+    private func watch(
+        _ store: any StallStore,
+        patience: Duration = .zero,
+        metrics: CollectorMetrics = CollectorMetrics()
+    ) throws -> AlertWatch {
         try AlertWatch(
             rulesFile,
             store,
             every: .seconds(3600),
+            patience: patience,
             metrics: metrics,
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         )
@@ -313,6 +318,25 @@ struct AlertTests {
             #expect(try messages().flatMap(\.alerts).map(\.state) == ["firing", "resolved"])
             _ = try await store.insert([Self.record(.terminated, id: successor, startedMinutesAgo: 5, minutesAgo: 0)])
             await watch.round(now: Self.now.advanced(byNanoseconds: 600_000_000_000))
+            #expect(try messages().count == 2)
+        }
+    }
+
+    @Test("After a start no monitor counts as silent, or as heard again, before its sender must have tried again")
+    func start() async throws {
+        let rules = ["name: gone, when: silence, after: 15m", "name: often, when: rate, stalls: 10, within: 10m"]
+        try await withStore(rules.map { "  - {\($0)}" }.joined(separator: "\n")) { store in
+            // Nothing came while the collector was down.
+            let id = ULID.make()
+            _ = try await store.insert([Self.record(.running, id: id, minutesAgo: 20)])
+            try await Self.insert("f()", minutesAgo: 2, count: 11, into: store)
+            let started = try watch(store, patience: .seconds(3600))
+            await started.round(now: Self.now)
+            #expect(try messages().flatMap(\.alerts).map(\.rule) == ["often"])
+            try await watch(store).round(now: Self.now)
+            #expect(try messages().flatMap(\.alerts).map(\.rule) == ["often", "gone"])
+            _ = try await store.insert([Self.record(.running, id: id, minutesAgo: 0)])
+            await started.round(now: Self.now)
             #expect(try messages().count == 2)
         }
     }

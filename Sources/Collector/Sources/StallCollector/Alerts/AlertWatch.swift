@@ -14,12 +14,17 @@ actor AlertWatch: Service {
     private var rules: AlertRules
     private var rulesVersion: FileVersion?
     private let finder = AlertFinder()
+    /// Before this moment no rule about silence is evaluated.
+    private let silenceFrom: ContinuousClock.Instant
 
+    /// - Parameter patience: How long senders need until all of them have tried again, after they could not reach the collector. Until
+    ///   then, every monitor can seem silent.
     /// - Throws: If the rules cannot be used. If that happens later, the rules stay unchanged.
     init(
         _ path: String,
         _ store: any StallStore,
         every: Duration,
+        patience: Duration = .zero,
         metrics: CollectorMetrics,
         logger: Logger
     ) throws(CollectorError) {
@@ -27,6 +32,7 @@ actor AlertWatch: Service {
         rules = try AlertRules(path: path)
         (self.path, self.store, self.every) = (path, store, every)
         (self.metrics, self.logger) = (metrics, logger)
+        silenceFrom = .now + patience
     }
 
     nonisolated func run() async throws {
@@ -77,6 +83,10 @@ actor AlertWatch: Service {
         // Rules whose alerts do not end now.
         var partial: Set<String> = []
         for rule in rules.rules {
+            if case .silence = rule.condition, ContinuousClock.now < silenceFrom {
+                partial.insert(rule.name)
+                continue
+            }
             let findings = try await findings(rule, now)
             if findings.isPartial { partial.insert(rule.name) }
             for finding in findings.all {
