@@ -25,6 +25,8 @@ extension ClickHouseStore {
             let days = try await days(of: "stall")
             // The latest day can be tomorrow, by a sender's clock. What arrives today would then be accepted, and not be shown.
             guard days.count > 1, days[0] < Hours.day(Timestamp.now().sinceEpoch) else { break }
+            // It was dropped before, and a replica that lags behind still has it: its space is freed later.
+            guard days[0] >= Hours.day(horizonNs) else { break }
             removed += try await hide(before: Int64(days[0] + 1) * Hours.dayNs)
             try await dropDays()
         }

@@ -213,6 +213,22 @@ struct ClickHouseClientTests {
         #expect(statements.count { $0.hasSuffix(" DROP PARTITION 10") } == ClickHouseSchema.aged.count)
         #expect(statements.last?.hasPrefix("SELECT w, t, h, n, g") == true, "\(statements)")
     }
+
+    @Test("A replica that still has a dropped day does not hold up the removal", .timeLimit(.minutes(1)))
+    func laggingReplica() async throws {
+        let server = try await StatementServer { statement in
+            if statement.hasPrefix("SELECT w, t, h, n, g") { return (.ok, "") }
+            if statement.hasPrefix("SELECT toInt64(partition)") { return (.ok, "10\t.\n11\t.\n") }
+            if statement.contains("bytes_on_disk") { return (.ok, "1000\t.\n") }
+            return (.ok, statement.hasPrefix("SELECT") ? "1\t.\n" : "")
+        }
+        let store = try await ClickHouseStore(try ClickHouseAddress("clickhouse://127.0.0.1:\(server.port)/db"))
+        _ = try await store.removeOld(before: Timestamp(sinceEpoch: 5 * Hours.dayNs), maximumBytes: 1)
+        let statements = server.statements
+        #expect(statements.count { $0.hasSuffix(" DROP PARTITION 10") } == ClickHouseSchema.aged.count)
+        #expect(!statements.contains { $0.hasSuffix(" DROP PARTITION 11") })
+        #expect(statements.last?.hasPrefix("SELECT w, t, h, n, g") == true, "\(statements)")
+    }
 }
 
 /// Answers each statement by its text.
