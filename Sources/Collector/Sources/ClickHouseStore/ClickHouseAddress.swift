@@ -10,6 +10,9 @@ public struct ClickHouseAddress: Hashable, Sendable, CustomStringConvertible {
         public var host: String
         /// The port of the HTTP interface, from 1 to 65535.
         public var port: Int
+
+        /// `host:port`, with brackets around an IPv6 address.
+        var authority: String { "\(host.contains(":") ? "[\(host)]" : host):\(port)" }
     }
 
     /// The prefix of every address of a ClickHouse store.
@@ -103,7 +106,7 @@ public struct ClickHouseAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// The address without user and password, for logs.
     public var description: String {
-        let hosts = endpoints.map { "\($0.host.contains(":") ? "[\($0.host)]" : $0.host):\($0.port)" }
-        return Self.scheme + hosts.joined(separator: ",") + "/" + database + (cluster.map { "?cluster=\($0)" } ?? "")
+        let hosts = endpoints.map(\.authority).joined(separator: ",")
+        return Self.scheme + hosts + "/" + database + (cluster.map { "?cluster=\($0)" } ?? "")
     }
 }

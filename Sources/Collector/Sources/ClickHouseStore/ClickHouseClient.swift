@@ -121,6 +121,8 @@ final class ClickHouseClient: Sendable {
         _ index: Int,
         _ deadline: NIODeadline
     ) async throws -> [UInt8] {
+        var head = head
+        head.headers.add(name: "Host", value: address.endpoints[index].authority)
         while true {
             let kept = keptChannel(index)
             do {
@@ -196,8 +198,7 @@ final class ClickHouseClient: Sendable {
         settings += statement.settings
         let query = settings.map { "\($0.0)=\($0.1)" }.joined(separator: "&")
         var headers: HTTPHeaders = [
-            "Host": address.endpoints[0].host, "Content-Length": "\(statement.sql.count)",
-            "X-ClickHouse-User": address.user ?? "default",
+            "Content-Length": "\(statement.sql.count)", "X-ClickHouse-User": address.user ?? "default",
         ]
         if let password = address.password { headers.add(name: "X-ClickHouse-Key", value: password) }
         return HTTPRequestHead(version: .http1_1, method: .POST, uri: "/?\(query)", headers: headers)

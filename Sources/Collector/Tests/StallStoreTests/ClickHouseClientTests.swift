@@ -134,6 +134,17 @@ struct ClickHouseClientTests {
         await #expect { try await client.send(once) } throws: { ($0 as? ClickHouseError)?.kind == .cut }
     }
 
+    @Test("Each server is asked by its own address")
+    func hosts() async throws {
+        let closed = try await ScriptedServer("")
+        try await closed.close()
+        let server = try await StatementServer { _ in (.ok, "1\n") }
+        let address = try ClickHouseAddress("clickhouse://127.0.0.1:\(closed.port),127.0.0.1:\(server.port)/db")
+        _ = try await ClickHouseClient(address).send(Self.statement())
+        #expect(server.hosts == ["127.0.0.1:\(server.port)"])
+        #expect(ClickHouseAddress.Endpoint(host: "::1", port: 82).authority == "[::1]:82")
+    }
+
     @Test("A server that is silent, sends too much or refuses gives distinct errors")
     func failures() async throws {
         let silent = try await ScriptedServer("")
@@ -235,11 +246,16 @@ struct ClickHouseClientTests {
 private final class StatementServer: Sendable {
     typealias Answer = @Sendable (String) -> (status: HTTPResponseStatus, body: String)
 
-    private final class Log: Sendable { let statements = Mutex<[String]>([]) }
+    private final class Log: Sendable {
+        let statements = Mutex<[String]>([])
+        let hosts = Mutex<[String]>([])
+    }
     private let channel: any Channel
     private let log = Log()
     let port: Int
     var statements: [String] { log.statements.withLock { $0 } }
+    /// The field `Host` of each request.
+    var hosts: [String] { log.hosts.withLock { $0 } }
 
     init(_ answer: @escaping Answer) async throws {
         let log = log
@@ -247,12 +263,7 @@ private final class StatementServer: Sendable {
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.configureHTTPServerPipeline()
-                    try channel.pipeline.syncOperations.addHandler(
-                        Handler { statement in
-                            log.statements.withLock { $0.append(statement) }
-                            return answer(statement)
-                        }
-                    )
+                    try channel.pipeline.syncOperations.addHandler(Handler(log, answer))
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
@@ -264,16 +275,20 @@ private final class StatementServer: Sendable {
     private final class Handler: ChannelInboundHandler {
         typealias InboundIn = HTTPServerRequestPart
         typealias OutboundOut = HTTPServerResponsePart
+        private let log: Log
         private let answer: Answer
         private var statement = ""
 
-        init(_ answer: @escaping Answer) { self.answer = answer }
+        init(_ log: Log, _ answer: @escaping Answer) { (self.log, self.answer) = (log, answer) }
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
             switch unwrapInboundIn(data) {
-            case .head: statement = ""
+            case .head(let head):
+                statement = ""
+                log.hosts.withLock { $0 += head.headers["Host"] }
             case .body(let part): statement += String(buffer: part)
             case .end:
+                log.statements.withLock { $0.append(statement) }
                 let (status, body) = answer(statement)
                 let headers: HTTPHeaders = ["Content-Length": "\(body.utf8.count)"]
                 let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
