@@ -331,6 +331,7 @@ struct AlertTests {
             _ = try await store.insert([Self.record(.running, id: id, minutesAgo: 20)])
             try await Self.insert("f()", minutesAgo: 2, count: 11, into: store)
             let started = try watch(store, patience: .seconds(3600))
+            await started.awaitSenders()
             await started.round(now: Self.now)
             #expect(try messages().flatMap(\.alerts).map(\.rule) == ["often"])
             try await watch(store).round(now: Self.now)
@@ -338,6 +339,39 @@ struct AlertTests {
             _ = try await store.insert([Self.record(.running, id: id, minutesAgo: 0)])
             await started.round(now: Self.now)
             #expect(try messages().count == 2)
+        }
+    }
+
+    @Test(
+        "After the store did not answer, no monitor counts as silent before its sender must have tried again",
+        arguments: [true, false]
+    )
+    func outage(isWhole: Bool) async throws {
+        try await withStore("  - {name: gone, when: silence, after: 15m}") { _ in
+            let isDown = Mutex(true)
+            let began = Mutex<[String]>([])
+            let run = LatestRun(
+                service: "shop",
+                release: "",
+                host: "web1",
+                updatedAt: Self.now.advanced(byNanoseconds: -1_200_000_000_000),
+                isRunning: true
+            )
+            var store = StubStore()
+            store.knowing = { if isWhole, isDown.withLock({ $0 }) { throw StubStore.Failure() } }
+            store.running = {
+                guard !isDown.withLock({ $0 }) else { throw StubStore.Failure() }
+                return [run]
+            }
+            store.changing = { alerts in began.withLock { $0 += alerts.map(\.subject) } }
+            let patient = try watch(store, patience: .seconds(3600))
+            let other = try watch(store)
+            for watch in [patient, other] { await watch.round(now: Self.now) }
+            isDown.withLock { $0 = false }
+            await patient.round(now: Self.now)
+            #expect(began.withLock { $0 }.isEmpty)
+            await other.round(now: Self.now)
+            #expect(began.withLock { $0 }.contains("shop on web1"))
         }
     }
 

@@ -10,6 +10,8 @@ struct StubStore: StallStore {
     /// Whether it says that a part of it does not answer.
     var isPartial = false
     var known: [Alert] = []
+    /// What is done before these are returned.
+    var knowing: @Sendable () throws -> Void = {}
     var changing: @Sendable ([Alert]) async -> Void = { _ in }
     /// What has arrived, in order.
     var arrived: [(place: Int64, stall: StoredStall)] = []
@@ -20,6 +22,9 @@ struct StubStore: StallStore {
 
     /// Whether it knows its size.
     var hasSize = true
+
+    /// The latest runs.
+    var running: @Sendable () throws -> [LatestRun] = { [] }
 
     var removing: @Sendable () async throws -> Void = {}
 
@@ -52,8 +57,11 @@ struct StubStore: StallStore {
         arrived.filter { $0.place > place }
     }
     func lastPlace() -> Int64 { arrived.last?.place ?? 0 }
-    func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
-    func alerts() -> [Alert] { known }
+    func latestRuns(team _: String, since _: Timestamp) throws -> [LatestRun] { try running() }
+    func alerts() throws -> [Alert] {
+        try knowing()
+        return known
+    }
     func change(alerts: [Alert], removing _: [Alert]) async { await changing(alerts) }
     func removeOld(before _: Timestamp, maximumBytes _: Int64?) async throws -> Int {
         try await removing()

@@ -14,11 +14,12 @@ actor AlertWatch: Service {
     private var rules: AlertRules
     private var rulesVersion: FileVersion?
     private let finder = AlertFinder()
+    private let patience: Duration
     /// Before this moment no rule about silence is evaluated.
-    private let silenceFrom: ContinuousClock.Instant
+    private var silenceFrom = ContinuousClock.now
 
-    /// - Parameter patience: How long senders need until all of them have tried again, after they could not reach the collector. Until
-    ///   then, every monitor can seem silent.
+    /// - Parameter patience: How long senders need until all of them have tried again, after they could not reach the collector or its
+    ///   store. Until then, every monitor can seem silent.
     /// - Throws: If the rules cannot be used. If that happens later, the rules stay unchanged.
     init(
         _ path: String,
@@ -30,12 +31,12 @@ actor AlertWatch: Service {
     ) throws(CollectorError) {
         rulesVersion = FileVersion(path)
         rules = try AlertRules(path: path)
-        (self.path, self.store, self.every) = (path, store, every)
+        (self.path, self.store, self.every, self.patience) = (path, store, every, patience)
         (self.metrics, self.logger) = (metrics, logger)
-        silenceFrom = .now + patience
     }
 
     nonisolated func run() async throws {
+        await awaitSenders()
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
                 await self.round()
@@ -43,6 +44,9 @@ actor AlertWatch: Service {
             }
         }
     }
+
+    /// To be called when the store did not answer, and at the start: nothing could be stored until now.
+    func awaitSenders() { silenceFrom = .now + patience }
 
     /// Evaluates the rules once, and sends the messages. Failures are retried in the next round.
     func round(now: Timestamp = .now()) async {
@@ -53,6 +57,7 @@ actor AlertWatch: Service {
         } catch {
             // The collector is ending. Receivers without this alert get it after the next start.
             if Task.isCancelled { return }
+            awaitSenders()
             logger.error("alerts could not be looked after", metadata: ["error": "\(error)"])
         }
     }
@@ -130,6 +135,7 @@ actor AlertWatch: Service {
                 "a rule for alerts could not be evaluated",
                 metadata: ["rule": "\(rule.name)", "error": "\(error)"]
             )
+            if case .silence = rule.condition { awaitSenders() }
             return AlertFinder.Findings(all: [], isPartial: true)
         }
     }
