@@ -10,6 +10,8 @@ struct LiveRecorder: ~Copyable {
     private let directory: String
     private let memory = MemoryCounter.current()
     private var file: LiveRecordFile?
+    /// Whether a new file has to be made: there is none, or it lacks changes that could not be written.
+    private var isOutdated = true
     private var places = LivePlaces(LiveRecordFile.places)
     private var status: LiveRecord.Status
     private var memoryReadAt: MonotonicInstant?
@@ -39,10 +41,12 @@ struct LiveRecorder: ~Copyable {
     private mutating func record(_ update: LiveBoard.Update) {
         takeOver(update)
         do throws(ReportError) {
-            if try openIfMissing() { try write(board.open, []) } else { try write(update.changed, update.released) }
+            if isOutdated { try renew() } else { try write(update.changed, update.released) }
             try file?.write(status)
         } catch {
-            forgetFile()
+            isOutdated = true
+            // Otherwise it stays open until there is a new one: a file without its lock says that the process is dead.
+            if error.code == .missingFile { forgetFile() }
         }
     }
 
@@ -59,12 +63,10 @@ struct LiveRecorder: ~Copyable {
         }
     }
 
-    /// Creates the file if there is none. If that fails, it is tried again with later news, at most once a second. The writer of
-    /// reports reports a full disk.
-    ///
-    /// - Returns: Whether the file is new, and so empty.
-    private mutating func openIfMissing() throws(ReportError) -> Bool {
-        guard file == nil, retryAt.map({ MonotonicInstant.now >= $0 }) ?? true else { return false }
+    /// Makes a file with all present stalls, in the place of the outdated one. If that fails, it is tried again with later news, at
+    /// most once a second. The writer of reports reports a full disk.
+    private mutating func renew() throws(ReportError) {
+        guard retryAt.map({ MonotonicInstant.now >= $0 }) ?? true else { return }
         retryAt = .now + .seconds(1)
         let writer = LiveRecord.Writer(
             host: run.host,
@@ -75,14 +77,15 @@ struct LiveRecorder: ~Copyable {
             memory: memory
         )
         let made = try LiveRecordFile(in: directory, run: run.id, writer: writer, status: status)
+        forgetFile()
         _ = monitor_close_in_child(made.descriptor)
         file = consume made
-        places = LivePlaces(LiveRecordFile.places)
-        return true
+        (places, isOutdated) = (LivePlaces(LiveRecordFile.places), false)
+        try write(board.open, [])
     }
 
-    /// Forgets a file that cannot be written: it or its disk is gone, its directory was renamed, or the process closed its descriptor. A
-    /// new one is made.
+    /// Closes a file that was replaced, or that is not ours any more: it or its disk is gone, its directory was renamed, or the process
+    /// closed its descriptor.
     private mutating func forgetFile() {
         if let descriptor = file?.descriptor { monitor_forget_in_child(descriptor) }
         file?.removeIfMoved()

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static atomic_int errors[4];
+static atomic_int errors[5];
 static atomic_bool took_half;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -63,7 +63,7 @@ static bool is_thread(const char *name) {
 
 static int fail(enum disk_call call) {
     int error = errors[call];
-    if (error == 0 || !is_thread("stall-writer")) { return 0; }
+    if (error == 0 || !is_thread(call == disk_record ? "stall-recorder" : "stall-writer")) { return 0; }
     errno = error;
     return error;
 }
@@ -82,6 +82,7 @@ static void note(const char *path) {
 #pragma weak openat
 #pragma weak openat64
 #pragma weak write
+#pragma weak pwrite
 #pragma weak fsync
 #pragma weak renameat
 
@@ -117,6 +118,10 @@ ssize_t write(int file, const void *bytes, size_t count) {
         return -1;
     }
     return syscall(SYS_write, file, bytes, count);
+}
+
+ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) {
+    return fail(disk_record) ? -1 : syscall(SYS_pwrite64, file, bytes, count, offset);
 }
 
 int fsync(int file) {

@@ -100,6 +100,25 @@ extension Scene {
         if unsafe rmdir(doomed) != 0 || failures > 0 { print("not removed: errno \(errno), \(names(in: doomed))") }
     }
 
+    /// A disk that takes no changes of the live record for a while.
+    func refusingRecord() {
+        let monitor = start()
+        stall()
+        disk_fail(disk_record, EIO)
+        stall(3)
+        print("lives: \(holdsRecord)")
+        disk_fail(disk_record, 0)
+        stall()
+        print("lives: \(holdsRecord)")
+        monitor.stop()
+        print(names(in: reports).filter { $0.hasPrefix("live-") })
+    }
+
+    /// Whether the live record's lock says that this process lives.
+    private var holdsRecord: Bool {
+        (try? ReportReader(path: reports).liveProcesses())?.processes.first?.holdsLock == true
+    }
+
     /// A disk that does not respond for a while.
     func hanging() {
         let monitor = start()

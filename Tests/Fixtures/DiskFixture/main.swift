@@ -21,6 +21,7 @@ case "read-only":
     scene.onDisk("size=512k") { scene.remount(readOnly: $0) }
 case "forbidden": scene.forbidden()
 case "removed": scene.removed()
+case "record": scene.refusingRecord()
 case "hang": scene.hanging()
 case "hang-stop": scene.stopping()
 case "touches": scene.touches()

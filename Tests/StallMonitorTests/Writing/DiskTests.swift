@@ -34,6 +34,11 @@ struct DiskTests {
         #expect(try await run("removed") == ["[] true"])
     }
 
+    @Test("While a disk refuses changes of the live record, the record still shows that its process lives")
+    func record() async throws {
+        #expect(try await run("record") == ["lives: true", "lives: true", "[]"])
+    }
+
     @Test("A disk that does not answer delays no event, and gets the missed reports when it answers")
     func hanging() async throws {
         #expect(

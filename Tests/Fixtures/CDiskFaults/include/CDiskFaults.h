@@ -1,16 +1,18 @@
 #pragma once
 
 // Simulates failing disks: intercepts a few system calls of the monitor's
-// writing thread ("stall-writer"). Any thread may call these functions.
+// writing threads ("stall-writer"; "stall-recorder" for the live record).
+// Any thread may call these functions.
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #pragma clang assume_nonnull begin
 
-enum disk_call { disk_create, disk_write, disk_fsync, disk_rename };
+enum disk_call { disk_create, disk_write, disk_fsync, disk_rename, disk_record };
 
-/// From now on the call fails with `error`; 0 makes it succeed again. `disk_write` first writes half of the bytes.
+/// From now on the call fails with `error`; 0 makes it succeed again. `disk_write` first writes half of the bytes; `disk_record` is a change of the
+/// live record.
 void disk_fail(enum disk_call call, int error);
 
 /// From now on fsync does not return; false releases the waiting calls.
