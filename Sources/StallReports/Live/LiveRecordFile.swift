@@ -37,15 +37,19 @@ package struct LiveRecordFile: ~Copyable {
         let file = try open.createFile(draft)
         var writer = writer
         writer.isLocked = file.tryLock()
+        // The duplicate shares the lock, and only this object closes it.
+        let duplicate = fcntl(file.descriptor, F_DUPFD_CLOEXEC, 0)
         do throws(ReportError) {
+            // Before the file has its name: without a descriptor it would lose its lock, and its process would look dead.
+            guard duplicate >= 0 else { throw ReportError(errno: errno, path: directory) }
             try file.write(Self.bytes(run: run, writer: writer, status: status))
             try open.rename(draft, to: name)
         } catch {
+            if duplicate >= 0 { close(duplicate) }
             try? open.remove(draft)
             throw error
         }
-        // The duplicate shares the lock, and only this object closes it.
-        descriptor = try systemCall(path: directory) { fcntl(file.descriptor, F_DUPFD_CLOEXEC, 0) }
+        descriptor = duplicate
         (device, inode) = Self.identity(of: descriptor) ?? (0, 0)
         (self.directory, self.name, isLocked) = (directory, name, writer.isLocked)
     }
