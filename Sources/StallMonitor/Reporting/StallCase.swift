@@ -89,13 +89,13 @@ final class StallCase {
     ) {
         renewStacks(symbols)
         (self.span, self.state) = (span, state)
-        abort = nil
+        // The process lives, whatever was to be expected.
+        (abort, hasCrashed) = (nil, false)
         turnDurations = TurnDurations(observation) ?? turnDurations
         endedAt = state == .abandoned ? nil : observation.clock.time(of: span.latestEnd, sleptUntilNow: true)
         // What the workers of a pool did after the detection is not what stalled the pool.
         guard let evidence, observation.pool == nil else { return }
         cause = cause(over: evidence)
-        hasCrashed = false
     }
 
     private func renewStacks(_ symbols: StallSymbols) {
