@@ -41,7 +41,8 @@ extension WatchedLoop {
             }
         }
         found.locks = services.locks(of: found.stacks, by: deadline)
-        let captures = found.costs.count
+        // The caller has counted the first worker's.
+        let captures = found.costs.count - (found.stacks.isEmpty || first.captured == nil ? 0 : 1)
         services.ledger.update { $0.captures += captures }
         return found
     }

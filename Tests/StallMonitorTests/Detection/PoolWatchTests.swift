@@ -223,6 +223,27 @@ struct PoolRoundTests {
         test.round.finish()
     }
 
+    @Test("Each stack that is taken of a starved pool is counted once")
+    func captures() throws {
+        var test = RoundUnderTest(StackSource(signal: SIGVTALRM) { _ in })
+        let pool = TaskPoolHeartbeat(label: "workers", width: 3)
+        test.watch(pool, number: 1, rule: quick)
+        test.round.look()
+        let crew = StandingCrew(3, of: pool)
+        let deadline = MonotonicInstant.now + .seconds(30)
+        var (before, found): (Int, PoolObservation?) = (0, nil)
+        while found == nil, MonotonicInstant.now < deadline {
+            before = test.ledger.snapshot.captures
+            test.round.look()
+            for case .began(let stall) in test.takeNotices() { found = stall.pool }
+        }
+        let counted = test.ledger.snapshot.captures - before
+        let stalled = try #require(found)
+        #expect(!stalled.stacks.isEmpty && counted == stalled.costs.count)
+        crew.release(3)
+        test.round.finish()
+    }
+
     @Test("Of a pool of hundreds, the first 64 workers and their number are reported")
     func manyWorkers() throws {
         var test = RoundUnderTest()

@@ -54,8 +54,8 @@ struct RoundUnderTest: ~Copyable {
     var round: WatchdogState
     private var added = 0
 
-    init() {
-        let source = StackSource(signal: 0) { _ in }
+    /// - Parameter source: By default one that takes no stacks.
+    init(_ source: StackSource = StackSource(signal: 0) { _ in }) {
         round = WatchdogState(notices: notices, ledger: ledger, stackSource: source, wakeFlags: watchdog.wakeFlags)
     }
 
