@@ -56,7 +56,10 @@ package struct OpenDirectory: ~Copyable {
             throw ReportError(.io, path: path)
         }
         defer { unsafe closedir(stream) }
-        while let entry = unsafe readdir(stream) {
+        while true {
+            // Without an entry, this shows whether it is the end or an error (readdir(3)).
+            errno = 0
+            guard let entry = unsafe readdir(stream) else { break }
             unsafe withUnsafeBytes(of: &entry.pointee.d_name) { raw in
                 let start = unsafe raw.assumingMemoryBound(to: UInt8.self).baseAddress!
                 let bytes = unsafe UnsafeBufferPointer(start: start, count: strnlen(start, raw.count))
@@ -66,6 +69,7 @@ package struct OpenDirectory: ~Copyable {
                 )
             }
         }
+        if errno != 0 { throw ReportError(errno: errno, path: path) }
     }
 
     private static func isDots(_ name: UnsafeBufferPointer<UInt8>) -> Bool {

@@ -1,5 +1,6 @@
 #include "CDiskFaults.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static atomic_int errors[5];
+static atomic_int errors[6];
 static atomic_bool took_half;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -85,6 +86,7 @@ static void note(const char *path) {
 #pragma weak pwrite
 #pragma weak fsync
 #pragma weak renameat
+#pragma weak readdir
 
 static int open_at(int directory, const char *path, int flags, mode_t mode) {
     note(path);
@@ -137,4 +139,12 @@ int fsync(int file) {
 int renameat(int from_directory, const char *from, int to_directory, const char *to) {
     note(to);
     return fail(disk_rename) ? -1 : (int)syscall(SYS_renameat, from_directory, from, to_directory, to);
+}
+
+// Of any thread. On 64-bit machines `readdir64` is the same function.
+struct dirent *readdir(DIR *stream) {
+    int error = errors[disk_list];
+    if (error == 0) { return (struct dirent *)readdir64(stream); }
+    errno = error;
+    return NULL;
 }

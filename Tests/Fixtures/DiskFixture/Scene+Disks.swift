@@ -114,6 +114,17 @@ extension Scene {
         print(names(in: reports).filter { $0.hasPrefix("live-") })
     }
 
+    /// A directory whose list cannot be read.
+    func refusingList() {
+        unsafe mkdir(reports, 0o700)
+        disk_fail(disk_list, EIO)
+        do throws(ReportError) {
+            print("names: \(try ReportReader(path: reports).names().count)")
+        } catch {
+            print(error.code.name)
+        }
+    }
+
     /// Whether the live record's lock says that this process lives.
     private var holdsRecord: Bool {
         (try? ReportReader(path: reports).liveProcesses())?.processes.first?.holdsLock == true

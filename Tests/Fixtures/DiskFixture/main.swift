@@ -22,6 +22,7 @@ case "read-only":
 case "forbidden": scene.forbidden()
 case "removed": scene.removed()
 case "record": scene.refusingRecord()
+case "list": scene.refusingList()
 case "hang": scene.hanging()
 case "hang-stop": scene.stopping()
 case "touches": scene.touches()

@@ -39,6 +39,11 @@ struct DiskTests {
         #expect(try await run("record") == ["lives: true", "lives: true", "[]"])
     }
 
+    @Test("A directory that cannot be listed is not an empty one")
+    func list() async throws {
+        #expect(try await run("list") == ["io"])
+    }
+
     @Test("A disk that does not answer delays no event, and gets the missed reports when it answers")
     func hanging() async throws {
         #expect(

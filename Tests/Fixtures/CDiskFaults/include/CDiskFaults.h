@@ -9,10 +9,10 @@
 
 #pragma clang assume_nonnull begin
 
-enum disk_call { disk_create, disk_write, disk_fsync, disk_rename, disk_record };
+enum disk_call { disk_create, disk_write, disk_fsync, disk_rename, disk_record, disk_list };
 
 /// From now on the call fails with `error`; 0 makes it succeed again. `disk_write` first writes half of the bytes; `disk_record` is a change of the
-/// live record.
+/// live record; `disk_list` is the reading of a directory, by any thread.
 void disk_fail(enum disk_call call, int error);
 
 /// From now on fsync does not return; false releases the waiting calls.
