@@ -36,6 +36,16 @@ struct ULIDTests {
         #expect(ids.first?.timestamp == now)
     }
 
+    @Test("a copy, such as a forked child has, makes different ids, also within a millisecond")
+    func copies() {
+        var generator = ULID.Generator()
+        let now = Timestamp(seconds: 1_795_000_000)
+        _ = generator.next(at: now)
+        var copy = generator
+        let ids = [generator.next(at: now), copy.next(at: now)]
+        #expect(ids[0] != ids[1])
+    }
+
     @Test("even the largest random part leaves room to grow in its millisecond")
     func randomPartLeavesRoom() {
         struct Ones: RandomNumberGenerator { mutating func next() -> UInt64 { .max } }

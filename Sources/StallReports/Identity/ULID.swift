@@ -34,7 +34,7 @@ public struct ULID: Hashable, Sendable {
 }
 
 extension ULID {
-    /// Makes ULIDs that only grow: within a millisecond, or after the clock was set back, by adding one to the last.
+    /// Makes ULIDs that only grow: within a millisecond, or after the clock was set back, by adding a random step to the last.
     public struct Generator<Randomness: RandomNumberGenerator & Sendable>: Sendable {
         private var randomness: Randomness
         fileprivate var last: UInt128 = 0
@@ -49,7 +49,8 @@ extension ULID {
                 let random = UInt128(randomness.next() as UInt64) << 15 ^ UInt128(randomness.next() as UInt64) >> 49
                 last = UInt128(milliseconds) << 80 | random
             } else {
-                last += 1
+                // Random, because a forked child goes on from the same id as its parent.
+                last += 1 + (UInt128(randomness.next() as UInt64) >> 24)
             }
             return ULID(rawValue: last)
         }
