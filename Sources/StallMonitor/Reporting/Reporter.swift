@@ -15,7 +15,7 @@ struct Reporter: ~Copyable {
     private var log: RunLog
     private let meter: CostMeter
     private let ledger: WatchdogLedger
-    /// The thread's processor time when it began to handle the present notice, or last made a report.
+    /// The thread's processor time when it began to handle the present notice, or when the handler has returned since.
     private var start: UInt64 = 0
     private let live: LiveBoard
     private let supply: SupplyLocation
@@ -207,13 +207,13 @@ struct Reporter: ~Copyable {
         written()
         throttle.noteBytes(publisher.bytesWritten, at: .now)
         tell(event(report))
+        start = ThreadClock.nanoseconds
     }
 
     /// What the stall has cost so far: its stacks, and the processor time of the watchdog and of this thread.
-    private mutating func cost(of stall: StallCase) -> StallReport.MonitorCost {
+    private func cost(of stall: StallCase) -> StallReport.MonitorCost {
         let (now, watching) = (ThreadClock.nanoseconds, meter.totals.watching)
         stall.reporterCPU &+= now &- start
-        start = now
         var cost = stall.stacks.cost
         cost.watchdogCPUNs = Int64(clamping: watching &- min(watching, stall.observation.watchdogCPU ?? watching))
         cost.reporterCPUNs = Int64(clamping: stall.reporterCPU)
