@@ -148,7 +148,7 @@ struct LoopFinderTests {
     }
 
     @Test(
-        "The kernel's line on a thread is parsed; other text is rejected",
+        "The kernel's line on a thread is parsed; other text is rejected, and that of a first thread that has ended",
         arguments: [
             ("running\n", ThreadPosition.running),
             ("-1 0x7ffe10 0x55aa\n", .halted(stackPointer: 0x7ffe10, programCounter: 0x55aa)),
@@ -156,6 +156,7 @@ struct LoopFinderTests {
                 "281 0x5 0x1 0x2 0xffffffffffffffff 0x0 0x8 0x7ffe10 0x55aa\n",
                 .calling(WaitPlace(call: 281, argument: 5, stackPointer: 0x7ffe10, programCounter: 0x55aa))
             ),
+            ("-1 0x0 0x0\n", nil),
             ("", nil), ("\n", nil), ("0x5", nil), ("-1", nil), ("-1 0x1", nil), ("281 5 0x1", nil),
             ("281 0x5 0x1 0x2 0x3 0x0 0x8 0x7ffe10", nil), ("99999999999999999999 0x1 0 0 0 0 0 0x1 0x2", nil),
             ("281 0x5 0x1 0x2 0x3 0x0 0x8 0x1ffffffffffffffff 0x1", nil), ("281 0xg 0x1 0x2 0x3 0x0 0x8 0x1 0x1", nil),

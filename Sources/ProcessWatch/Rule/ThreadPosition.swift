@@ -32,7 +32,8 @@ enum ThreadPosition: Hashable, Sendable {
     /// Asleep outside a system call: in a page fault, or stopped.
     case halted(stackPointer: UInt64, programCounter: UInt64)
 
-    /// Parses `running`; `-1 sp pc`; or a call's number, six arguments, sp and pc. Nil for other text.
+    /// Parses `running`; `-1 sp pc`; or a call's number, six arguments, sp and pc. Nil for other text, and for a thread that has ended: the
+    /// kernel lists a process's first thread until all threads have ended, and shows 0 for its registers.
     init?(_ text: ArraySlice<UInt8>) {
         if text.first == UInt8(ascii: "r") {
             self = .running
@@ -41,7 +42,7 @@ enum ThreadPosition: Hashable, Sendable {
         var fields = Fields(text)
         if text.first == UInt8(ascii: "-") {
             fields.skip()
-            guard let sp = fields.hexadecimal(), let pc = fields.hexadecimal() else { return nil }
+            guard let sp = fields.hexadecimal(), sp != 0, let pc = fields.hexadecimal() else { return nil }
             self = .halted(stackPointer: sp, programCounter: pc)
             return
         }
