@@ -264,6 +264,18 @@ struct WatchCommandTests {
         #expect(reports.map(\.state) == [.recovered, .terminated], "\(watch.notes)")
     }
 
+    @Test(
+        "A loop that has closed its epoll set has ended: what its thread does after that is no stall",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func leftLoop() throws {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        _ = try target.stall("leave 600")
+        #expect(try watch.finish().isEmpty)
+    }
+
     @Test("--follow watches the children, too; without it they are not watched")
     func children() throws {
         for follows in [true, false] {

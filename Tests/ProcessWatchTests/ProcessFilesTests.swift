@@ -23,6 +23,18 @@ struct ProcessFilesTests {
         #expect(own.hasEnded(by: handle) && !own.hasEnded(by: nil))
     }
 
+    @Test("An epoll set is closed once there is no such descriptor, or it refers to something else")
+    func closedSet() throws {
+        let files = try #require(ThreadFiles(threadID: getpid(), ofProcess: getpid()))
+        let set = epoll_create1(Int32(EPOLL_CLOEXEC))
+        let other = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+        try #require(set >= 0 && other >= 0)
+        defer { for file in [set, other] { close(file) } }
+        #expect(!files.hasClosed(epollSet: set))
+        #expect(files.hasClosed(epollSet: other))
+        #expect(files.hasClosed(epollSet: .max))
+    }
+
     /// As a tracer's thread holds it for a moment, to copy its stack.
     @Test("A command that a thread of this process has stopped has not ended")
     func held() throws {

@@ -134,6 +134,13 @@ final class ThreadFiles {
         } ?? false
     }
 
+    /// Whether the thread's epoll set of this number is closed. The number may refer to something else by now.
+    func hasClosed(epollSet number: Int32) -> Bool {
+        let path = "\(task)/fd/\(number)"
+        if let link = readProcLink(path) { return link != "anon_inode:[eventpoll]" }
+        return unsafe access(path, F_OK) != 0 && errno == ENOENT
+    }
+
     private func read<Value>(_ file: Int32, _ parse: (ArraySlice<UInt8>) -> Value?) -> Value? {
         let limit = 256
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in

@@ -3,10 +3,10 @@ import StackCapture
 
 /// The system calls in which event loops wait, by their numbers on this architecture.
 enum WaitCalls {
+    /// Calls that wait on an epoll set, which is their first argument.
+    static let onEpollSet = Set(SystemCall.numbers(of: ["epoll_wait", "epoll_pwait", "epoll_pwait2"]))
     /// Calls that wait on one descriptor, which is their first argument.
-    static let onDescriptor = Set(
-        SystemCall.numbers(of: ["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter"])
-    )
+    static let onDescriptor = onEpollSet.union(SystemCall.numbers(of: ["io_uring_enter"]))
     /// Calls that wait on a list of descriptors.
     static let onList = Set(SystemCall.numbers(of: ["poll", "ppoll", "select", "pselect6"]))
     /// The call with which the kernel continues a timed wait after a stop.
@@ -46,7 +46,10 @@ struct LoopFinder: Hashable, Sendable {
     /// The descriptor on which the loop waits. Nil for a loop that waits for a list of descriptors.
     var descriptor: Int32? { descriptor(of: place) }
 
-    /// The same; while no loop is known, the candidate's descriptor.
+    /// The same, if it is an epoll set: the number that a loop gives to io_uring_enter(2) may be an index instead.
+    var epollSet: Int32? { place.flatMap { WaitCalls.onEpollSet.contains($0.call) ? descriptor : nil } }
+
+    /// The descriptor on which the loop waits; while no loop is known, the candidate's.
     var likelyDescriptor: Int32? { descriptor(of: place ?? candidate?.place) }
 
     private func descriptor(of place: WaitPlace?) -> Int32? {

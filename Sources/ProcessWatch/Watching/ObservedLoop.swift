@@ -46,7 +46,7 @@ final class ObservedLoop {
         rest = RestStack(stack, waitingAt: place) ?? rest
     }
 
-    /// - Returns: False once the thread has ended.
+    /// - Returns: False once the thread, or its loop, has ended.
     func look(_ files: ThreadFiles, _ search: inout LoopFinder, _ context: WatchContext) -> Bool {
         guard let schedule = files.readSchedule() else { return false }
         var look = LoopRule.Look(time: .now, schedule: schedule, position: nil, rests: false)
@@ -64,6 +64,8 @@ final class ObservedLoop {
         if context.lateness > .zero { rule.exclude(context.lateness) }
         look.returns = breakpoints.takeReturns()
         let orders = rule.look(look)
+        // What the thread does after its loop has ended, and has closed its epoll set, is no stall.
+        if rule.isStalled, let set = search.epollSet, files.hasClosed(epollSet: set) { return false }
         followRow(look.time, search, context)
         for order in orders { carryOut(order, look.time, search, context) }
         return true

@@ -32,6 +32,7 @@ final class WatchedThread {
         case nothing
         /// The thread runs a loop.
         case foundLoop
+        /// The thread has ended, or its loop. If the thread lives on, the next scan finds it again.
         case ended
     }
 

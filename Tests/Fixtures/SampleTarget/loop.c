@@ -4,6 +4,7 @@
 ///     NAME MS         stalls in this way for MS, and prints DID NAME BEGIN END (CLOCK_MONOTONIC, ns)
 ///     lock MS         stalls for MS in a mutex that another thread holds meanwhile, and prints the same
 ///     call NAME MS    one of the blocking calls of calls.c; prints DID NAME BEGIN END WHOLE or CUT
+///     leave MS        ends the loop, closes its set, does something else for MS, and runs a loop again; prints the same
 ///     mix MS          rests for 10 ms and stalls for MS, in each way one after the other, until `mix 0`
 ///     long MS         for MS, turns of 150 ms, one after the other; prints the same
 ///     listen          accepts from now on; prints PORT NUMBER
@@ -158,11 +159,19 @@ __attribute__((noinline)) static void run_made_code_until(uint64_t end) {
     sum++;  // no tail call
 }
 
+/// No stall: meanwhile there is no loop.
+__attribute__((noinline)) static void leave_loop_until(uint64_t end) {
+    close(set);
+    sleep_until(end);
+    set = epoll_create1(EPOLL_CLOEXEC);
+    watch_input(STDIN_FILENO);
+}
+
 static const struct { const char *name; void (*stall)(uint64_t end); } stalls[] = {
     {"compute", compute_until},           {"sleep", sleep_until},
     {"short", sleep_shortly_until},       {"calls", call_until},
     {"made", run_made_code_until},        {"nested", turn_inner_loop_until},    {"poll0", poll_without_waiting_until},
-    {"lock", wait_for_lock_until},
+    {"lock", wait_for_lock_until},        {"leave", leave_loop_until},
 };
 
 // Busy turns that are not stalls.
@@ -216,8 +225,8 @@ static uint64_t mixed;
 static void stall_in_next_way(void) {
     static size_t next;
     size_t way = next++ % (sizeof stalls / sizeof *stalls);
-    // The names of generated code would outlive it, and a second thread changes how the first one waits.
-    if (stalls[way].stall != run_made_code_until && stalls[way].stall != wait_for_lock_until)
+    // The names of generated code would outlive it, a second thread changes how the first one waits, and to leave is no stall.
+    if (stalls[way].stall != run_made_code_until && stalls[way].stall != wait_for_lock_until && stalls[way].stall != leave_loop_until)
         stalls[way].stall(now_ns() + mixed);
 }
 
