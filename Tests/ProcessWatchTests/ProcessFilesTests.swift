@@ -1,4 +1,5 @@
 import CProcessWatch
+import Foundation
 import Glibc
 import Testing
 
@@ -33,6 +34,28 @@ struct ProcessFilesTests {
         #expect(!files.hasClosed(epollSet: set))
         #expect(files.hasClosed(epollSet: other))
         #expect(files.hasClosed(epollSet: .max))
+    }
+
+    @Test("A process runs the same program after the program's file was renamed and deleted, as an update does")
+    func updated() throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "updated-\(UUID())").path
+        let (file, old) = ("\(directory)/sleep", "\(directory)/sleep.old")
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try FileManager.default.copyItem(atPath: "/bin/sleep", toPath: file)
+        let child = try StartedCommand([file, "600"].map { Array($0.utf8) })
+        defer {
+            kill(child.processID, SIGKILL)
+            while child.takeStatus() == nil { usleep(1_000) }
+        }
+        let files = ProcessFiles(processID: child.processID)
+        let thread = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))
+        while thread.readCall()?.name?.hasSuffix("nanosleep") != true { usleep(1_000) }
+        let (program, path) = (try #require(files.program), try #require(files.executable))
+        try FileManager.default.moveItem(atPath: file, toPath: old)
+        #expect(files.executable == path + ".old" && files.program == program)
+        try FileManager.default.removeItem(atPath: old)
+        #expect(files.executable != path + ".old" && files.program == program)
     }
 
     /// As a tracer's thread holds it for a moment, to copy its stack.

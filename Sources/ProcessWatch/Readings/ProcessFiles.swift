@@ -27,22 +27,22 @@ struct ProcessFiles: Hashable, Sendable {
     /// The name that the process has given itself.
     var name: String? { readProcFile(directory + "/comm") }
 
-    /// The path of the program's file. It follows renames of the file.
+    /// The path of the program's file. It follows renames of the file, and ends in ` (deleted)` once that is deleted or replaced.
     var executable: String? { readProcLink(livingDirectory + "/exe") }
 
     /// Changes with every execve(2), and only then: the addresses of the program's code and stack. Nil if they cannot be read,
     /// for example because a thread is ending.
     var program: Program? {
-        guard let executable, let fields = readProcFile(livingDirectory + "/stat").map(statFields), fields.count > 25,
-            fields[23] != "0"
+        guard executable != nil, let fields = readProcFile(livingDirectory + "/stat").map(statFields),
+            fields.count > 25, fields[23] != "0"
         else { return nil }
-        // Fields 26 and 28.
-        return Program(executable: executable, code: String(fields[23]), stack: String(fields[25]))
+        // Fields 26 to 28.
+        return Program(code: String(fields[23]), codeEnd: String(fields[24]), stack: String(fields[25]))
     }
 
     struct Program: Hashable, Sendable {
-        var executable: String
         var code: String
+        var codeEnd: String
         var stack: String
     }
 
