@@ -24,7 +24,8 @@ int process_watch_open_process(pid_t process) {
     return descriptor >= 0 ? descriptor : -errno;
 }
 
-static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+/// SIGQUIT, because it makes some commands, such as a JVM, print their stacks and go on: then they still have to be watched.
+static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD};
 
 /// If the pipe is full, the signal is lost: there are more than enough unread ones.
 static void note(int number, siginfo_t *info, void *context) {

@@ -63,8 +63,8 @@ struct WatchCommandTests {
     }
 
     @Test(
-        "SIGTERM and SIGHUP end it in order; after SIGTERM a supervisor sees exit code 0",
-        arguments: [(SIGTERM, 0), (SIGHUP, 128 + SIGHUP)] as [(Int32, Int32)]
+        "SIGTERM, SIGHUP and SIGQUIT end it in order; after SIGTERM a supervisor sees exit code 0",
+        arguments: [(SIGTERM, 0), (SIGHUP, 128 + SIGHUP), (SIGQUIT, 128 + SIGQUIT)] as [(Int32, Int32)]
     )
     func terminated(_ signal: Int32, _ status: Int32) throws {
         let target = try LoopTarget()
@@ -230,6 +230,17 @@ struct WatchCommandTests {
         watch.send(SIGHUP)
         #expect(try watch.status() == 128 + SIGHUP)
         #expect(try watch.reports().count == 1)
+    }
+
+    @Test("SIGQUIT is passed on to the command, which may go on: the command's status decides")
+    func quit() throws {
+        let script =
+            "trap 'echo STACKS; exit 7' QUIT; echo READY; n=0; while [ $n -lt 600 ]; do n=$((n + 1)); sleep 0.1; done"
+        let watch = try watch("--", "/bin/sh", "-c", script)
+        #expect(try watch.line() == "READY")
+        watch.send(SIGQUIT)
+        #expect(try watch.line() == "STACKS")
+        #expect(try watch.status() == 7)
     }
 
     @Test("A missing program gives one line and no report")

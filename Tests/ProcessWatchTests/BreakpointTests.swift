@@ -175,7 +175,7 @@ struct LookClockTests {
 struct WatchSignalTests {
     @Test("A child that stops or continues sends no signal: SA_NOCLDSTOP")
     func stops() throws {
-        let numbers = [SIGINT, SIGTERM, SIGHUP, SIGCHLD]
+        let numbers = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD]
         let before = numbers.map { number in
             var action = sigaction()
             unsafe sigaction(number, nil, &action)

@@ -53,8 +53,8 @@ int process_watch_try_breakpoint(void);
 /// \returns a descriptor, which the caller closes, or a negative error number.
 int process_watch_open_process(pid_t process);
 
-/// Makes signals readable, whichever thread receives them: SIGINT, SIGTERM and SIGHUP, unless they are ignored, and SIGCHLD. Call
-/// it once in a process.
+/// Makes signals readable, whichever thread receives them: SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless they are ignored, and
+/// SIGCHLD. Call it once in a process.
 /// \returns a descriptor, or a negative error number.
 int process_watch_open_signals(void);
 

@@ -6,7 +6,7 @@ package struct WatchSignals {
     /// Readable after a signal has arrived.
     package let descriptor: Int32
 
-    /// SIGINT, SIGTERM, SIGHUP, or SIGCHLD.
+    /// SIGINT, SIGTERM, SIGHUP, SIGQUIT, or SIGCHLD.
     package struct Signal: Hashable, Sendable {
         package let number: Int32
         /// Whether the terminal sent it, so that our children have received it too.

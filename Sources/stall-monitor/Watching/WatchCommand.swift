@@ -49,7 +49,7 @@ struct WatchCommand: ParsableCommand {
             command, this command exits with its status, and all that it prints goes to standard error.
 
             Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched, or reports are lost. 64: wrong \
-            usage. 130: ended by Ctrl-C. 129: by SIGHUP.
+            usage. 130: ended by Ctrl-C. 129: by SIGHUP. 131: by SIGQUIT.
             """
     )
 
