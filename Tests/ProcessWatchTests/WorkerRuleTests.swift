@@ -96,6 +96,15 @@ struct WorkerRuleTests {
         #expect(story.rule.job?.since == nil && story.rule.job?.shows == nil && story.rule.job?.number != number)
     }
 
+    @Test("Without a breakpoint, a stack from before a call does not show the job that makes the call")
+    func earlierStack() {
+        var story = Story(canArm: false)
+        story.look(at: 50, ran: 1)
+        story.rule.saw(.job)
+        for milliseconds in [100, 150] { story.look(at: milliseconds, ran: 2, Self.calling(7)) }
+        #expect(story.rule.job?.since == Self.time(100) && story.rule.job?.shows == nil)
+    }
+
     @Test("A breakpoint that could be set later proves nothing about the time before")
     func lateBreakpoint() {
         var story = Story(canArm: false)

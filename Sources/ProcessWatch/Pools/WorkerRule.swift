@@ -126,6 +126,9 @@ struct WorkerRule: Sendable {
         if next.callSince == nil {
             begun += 1
             next = Job(number: begun, earliest: next.earliest)
+        } else {
+            // A stack from before the call may show another job.
+            next.shows = nil
         }
         next.since = next.callSince
     }
