@@ -209,6 +209,18 @@ struct SampleCommandTests {
         #expect(run.status() == 128 + signal)
     }
 
+    @Test("A signal that it was started to ignore, as by nohup, does not end it")
+    func ignored() throws {
+        let target = try TargetProcess("threads", "1")
+        let sample = "'\(CommandRun.executable.path)' sample \(target.processID) --for 1h --format json"
+        let run = try RunningCommand("-c", "trap '' HUP; exec \(sample)", executable: URL(filePath: "/bin/sh"))
+        while !Self.handles(SIGINT, run.pid), run.isRunning { usleep(1000) }
+        run.send(SIGHUP)
+        run.send(SIGINT)
+        #expect(try run.line()?.contains(#""ended":"interrupted""#) == true)
+        #expect(run.status() == 128 + SIGINT)
+    }
+
     @Test("Ctrl-C ends a single sample at once and leaves no thread stopped", arguments: [[], ["--all"]])
     func cutShort(_ options: [String]) throws {
         let target = try TargetProcess("compute", "4", onProcessor: 0, isIdle: true)

@@ -5,6 +5,8 @@ import Synchronization
 
 /// Signals that a command handles itself. Those that arrive after `init` has returned are handled: libdispatch registers a source on a
 /// thread of its own, and until then a signal would be lost if it were ignored meanwhile.
+///
+/// A signal that the parent has made this process ignore, as nohup(1) does, stays ignored.
 final class SignalSources: @unchecked Sendable {
     // Sendable: the sources are only kept alive.
     private let sources: [any DispatchSourceSignal]
@@ -16,14 +18,21 @@ final class SignalSources: @unchecked Sendable {
         _ handle: @escaping @Sendable (_ number: Int32) -> Void
     ) {
         let registered = DispatchSemaphore(value: 0)
-        sources = numbers.map { number in
+        sources = numbers.filter { !SignalSources.isIgnored($0) }.map { number in
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global(qos: qos))
             source.setRegistrationHandler { registered.signal() }
             source.setEventHandler { handle(number) }
             source.activate()
             return source
         }
-        for _ in numbers { _ = registered.wait(timeout: .now() + .seconds(5)) }
+        for _ in sources { _ = registered.wait(timeout: .now() + .seconds(5)) }
+    }
+
+    private static func isIgnored(_ number: Int32) -> Bool {
+        var action = sigaction()
+        guard unsafe sigaction(number, nil, &action) == 0 else { return false }
+        // SIG_IGN, which Swift does not import as a value that can be compared.
+        return unsafe unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1
     }
 }
 

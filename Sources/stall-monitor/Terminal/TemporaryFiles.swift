@@ -19,13 +19,5 @@ enum TemporaryFiles {
         _ = signals
     }
 
-    private static let signals = SignalSources([SIGINT, SIGTERM, SIGHUP].filter { !isIgnored($0) }) { exit(128 + $0) }
-
-    /// A signal that the parent has made this process ignore, as nohup(1) does, does not end it.
-    private static func isIgnored(_ number: Int32) -> Bool {
-        var action = sigaction()
-        guard unsafe sigaction(number, nil, &action) == 0 else { return false }
-        // SIG_IGN, which Swift does not import as a value that can be compared.
-        return unsafe unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1
-    }
+    private static let signals = SignalSources([SIGINT, SIGTERM, SIGHUP]) { exit(128 + $0) }
 }
