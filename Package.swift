@@ -190,7 +190,8 @@ let tests = targets([
         "CoreMetrics", "InMemoryTracing", "Logging", "MetricsTestKit", "Tracing", "service-host",
     ],
     "ProcessWatchTests": [
-        "CProcessWatch", "ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports", "TestSupport",
+        "CProcessWatch", "CRunLoopShims", "ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports",
+        "TestSupport",
     ],
     "StallCorpusTests": ["StallCorpus", "StallReports", "TestSupport", "stall-corpus"],
     "CommandTests": [

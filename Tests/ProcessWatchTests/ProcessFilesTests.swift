@@ -1,6 +1,8 @@
 import CProcessWatch
+import CRunLoopShims
 import Foundation
 import Glibc
+import StackCapture
 import Testing
 
 @testable import ProcessWatch

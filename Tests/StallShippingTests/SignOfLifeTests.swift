@@ -47,7 +47,7 @@ struct SignOfLifeTests {
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let (lasting, dying) = (ULID.make(), ULID.make())
         let live = try start(lasting)
-        let receiver = Listening(dying, try start(dying))
+        let receiver = try Listening(dying, start(dying))
         var options = ShippingOptions(directories: [directory], endpoint: "", checkpoint: directory + "/sent")
         (options.isCollector, options.linger, options.signOfLife) = (true, .zero, .milliseconds(2))
         let shipper = try Shipper(options, receiver, cancellation: receiver.cancellation) { _ in }
@@ -74,7 +74,7 @@ private final class Listening: Receiver {
     init(_ dying: ULID, _ live: consuming LiveRecordFile) throws {
         cancellation = try Cancellation()
         self.dying = dying
-        self.live = live
+        self.live = consume live
     }
 
     func post(_ body: [UInt8], to path: String) -> Answer {
