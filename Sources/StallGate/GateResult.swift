@@ -142,7 +142,9 @@ extension GateResult {
             case .inconclusive: "inconclusive"
             }
         let watched = DurationText(nanoseconds: watchedNs).short
-        return "\(word): \(quantity(stallCount, "stall")), \(allowed.count) allowed, "
+        // Left out if it is zero: beside 'within budget: 8 stalls' it would be read as the limit.
+        let exempt = allowed.isEmpty ? "" : " and \(allowed.count) allowed"
+        return "\(word): \(quantity(stallCount, "stall"))\(exempt), "
             + "\(watched) watched in \(quantity(runs.count, "run"))\(stillRunning)"
     }
 

@@ -20,7 +20,7 @@ struct FormatTests {
     func text() {
         #expect(
             result().text == """
-                over budget: 1 stall, 0 allowed, 59s watched in 1 run
+                over budget: 1 stall, 59s watched in 1 run
                   over budget: 1 stall, 0 permitted
                   over budget: 00000000000000000000000005 612ms in shop.Cart.total() on main (on_cpu, v1:0123456789abcdef), \
                 500ms permitted

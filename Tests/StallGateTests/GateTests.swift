@@ -230,7 +230,7 @@ struct GateTests {
         run.state = .running
         let result = judge([], runs: [run], Budget())
         #expect(result.verdict == .within)
-        #expect(result.text == "within budget: 0 stalls, 0 allowed, 59s watched in 1 run, still running\n")
+        #expect(result.text == "within budget: 0 stalls, 59s watched in 1 run, still running\n")
         #expect(judge([], runs: [run, Sample.run()], Budget()).text.contains("in 2 runs, 1 of them still running"))
         run.watched = [.init(label: "main", watchedNs: 999_999_999)]
         let young = judge([], runs: [run], Budget())
