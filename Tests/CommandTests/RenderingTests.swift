@@ -20,6 +20,36 @@ struct RenderingTests {
         #expect(brief.contains { $0.hasPrefix("Work") && $0.hasSuffix("checkout > charge") }, "\(brief)")
     }
 
+    @Test("show: one empty line between the parts of a page, also of a pool, with several stacks and without one")
+    func emptyLines() {
+        var pool = Sample.report()
+        pool.pool = StallReport.Pool(
+            width: 1,
+            running: 1,
+            workers: [.init(thread: .init(id: 81), standingNs: 1, verdict: .onCPU, stack: 0)]
+        )
+        var several = Sample.report()
+        several.stacks += several.stacks.filter { $0.role == .stalled }
+        var bare = Sample.report()
+        bare.stacks = []
+        for report in [pool, several, bare, Sample.report()] {
+            for isFlame in [false, true] {
+                let brief = StallBrief(report: report, style: PageStyle(showsFlame: isFlame)).lines.map(\.plain)
+                #expect(!zip(brief, brief.dropFirst()).contains { $0.isEmpty && $1.isEmpty }, "\(brief)")
+                #expect(brief.firstIndex { $0.hasPrefix("When") }.map { brief[$0 - 1].isEmpty } == true, "\(brief)")
+            }
+        }
+    }
+
+    @Test("show: the short page points to --full, unless it is a part of it")
+    func pointer() {
+        func report(_ style: PageStyle) -> String? {
+            StallBrief(report: Sample.report(), style: style).lines.map(\.plain).last
+        }
+        #expect(report(PageStyle())?.hasSuffix("  --full shows all of it") == true)
+        #expect(report(PageStyle(showsAllFrames: true)) == "Report  \(Sample.report().id)")
+    }
+
     @Test("show: the figures of a short page name the same window as the whole page")
     func figures() {
         let brief = StallBrief(report: Sample.report()).lines.map(\.plain).joined(separator: "\n")

@@ -23,8 +23,11 @@ struct StallBrief {
     var style = PageStyle()
 
     var lines: [StyledText] {
-        ([headline, ""] + rows.flatMap(row) + [""]).flatMap { $0.wrapped(to: style.width, hanging: 10) }
-            + (stackLines + [""]).flatMap { $0.wrapped(to: style.width, hanging: 12) }
+        let stacks = stackLines
+        // Tables and flame graphs end with an empty line.
+        let isApart = stacks.last.map(\.plain.isEmpty) ?? true
+        return ([headline, ""] + rows.flatMap(row) + [""]).flatMap { $0.wrapped(to: style.width, hanging: 10) }
+            + (stacks + (isApart ? [] : [""])).flatMap { $0.wrapped(to: style.width, hanging: 12) }
             + context.flatMap(row).flatMap { $0.wrapped(to: style.width, hanging: 10) }
     }
 
@@ -135,7 +138,8 @@ struct StallBrief {
         if !pairs.isEmpty { rows.append(("Data", "\(pairs)")) }
         report.trace.map { rows.append(("Trace", "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")")) }
         rows.append(("Fault", "\(fault)"))
-        rows.append(("Report", "\(report.id)  \("--full shows all of it", .dim)"))
+        let hint: StyledText = style.showsAllFrames ? "" : "  \("--full shows all of it", .dim)"
+        rows.append(("Report", "\(report.id)\(hint)"))
         return rows
     }
 
