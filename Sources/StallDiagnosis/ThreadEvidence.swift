@@ -63,8 +63,10 @@ package struct EvidenceWindow: Hashable, Sendable {
     package var cpu: Duration {
         .nanoseconds(Int64(clamping: after.cpuNanoseconds.grown(since: before.cpuNanoseconds)))
     }
+    /// The time ready to run without a CPU. The kernel counts such a wait when it ends, so the count can contain time before the
+    /// window.
     package var runDelay: Duration {
-        .nanoseconds(Int64(clamping: after.runDelayNanoseconds.grown(since: before.runDelayNanoseconds)))
+        min(length, .nanoseconds(Int64(clamping: after.runDelayNanoseconds.grown(since: before.runDelayNanoseconds))))
     }
     package var majorFaults: UInt64 { after.majorFaults.grown(since: before.majorFaults) }
 

@@ -226,6 +226,14 @@ struct MixedEvidenceTests {
         #expect(Diagnosis(window: window, state: "R", waits: waits()).summary.contains(crowded))
     }
 
+    @Test("A wait for a CPU that began before the window counts only for the window")
+    func earlierDelay() {
+        let window = window(delay: 260)
+        #expect(window.runDelay == .milliseconds(200))
+        let summary = Diagnosis(window: window, state: "R", waits: waits()).summary
+        #expect(summary.contains("it waited for one for 200 of 200 ms (100 %)"))
+    }
+
     @Test("Pinned to some of the CPUs, and stolen time")
     func pinnedAndStolen() {
         var window = window(cpu: 20, delay: 180)
