@@ -87,6 +87,10 @@ struct ListAndShowTests {
         #expect(try shown("latest~2", "--verdict", "waiting").output.contains("\(ids[0])"))
         let none = try shown("latest~3")
         #expect(none.status == 1 && none.errors.contains("there are only 3 matching stalls"))
+        var other = Sample.report(id: .make())
+        other.watched.label = "worker"
+        try fixture.store.write(other)
+        #expect(try shown("latest~1", "--label", "worker").errors.contains("there is only 1 matching stall"))
         #expect(try shown("latest~x").status == 64 && shown("latest~-1").status == 64)
     }
 

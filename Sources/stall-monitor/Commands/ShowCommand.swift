@@ -184,7 +184,10 @@ struct ShowCommand: ParsableCommand {
                 failure = error
             }
         }
-        if left < before { throw CommandFailure("there are only \(before - left) matching stalls") }
+        if left < before {
+            let count = before - left
+            throw CommandFailure("there \(count == 1 ? "is" : "are") only \(quantity(count, "matching stall"))")
+        }
         throw failure.map { CommandFailure($0) } ?? CommandFailure("there are no matching stalls")
     }
 
