@@ -22,9 +22,10 @@ struct TopCommand: ParsableCommand {
               f on a page     stacks as a flame graph, and back
               q, Escape       back; from the tables q quits
 
-            On a terminal the screen is refreshed until you quit; elsewhere, with --once and as JSON it is shown once. ALIVE is \
-            the process's state in the kernel now. A dead process is shown with its last state and how it ended, until the next \
-            start of a monitor in the directory closes its reports.
+            On a terminal the screen is refreshed until you quit; elsewhere, with --once and as JSON it is shown once. STALLS \
+            counts ongoing stalls; l shows those that have ended, too. ALIVE is the process's state in the kernel now. A dead \
+            process is shown with its last state and how it ended, until the next start of a monitor in the directory closes its \
+            reports.
 
             Exit code 0: done. 1: the directory, or a live record in it, cannot be read. 64: wrong usage. 130: ended by Ctrl-C.
             """
