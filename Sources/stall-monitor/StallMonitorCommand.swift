@@ -19,6 +19,8 @@ struct StallMonitorCommand: AsyncParsableCommand {
             Defaults for options are read from ~/.config/stall-monitor/config.yaml, or from the file named by \
             $STALL_MONITOR_CONFIG; the command line has precedence.
 
+            'stall-monitor --generate-completion-script bash' (or zsh, fish) prints a completion for the shell.
+
             EXIT CODES
               0   done; gate: within budget, and no worse than the baseline
               1   could not do it, or not all of it; gate: cannot judge; doctor: a problem
