@@ -192,11 +192,14 @@ extension GateResult {
         guard !finding.faults.isEmpty else {
             return [GateRemark(level: level, rule: finding.rule.rawValue, message: finding.text)]
         }
+        // The figures are those of all faults together.
+        let others = finding.faults.count > 1 ? ", among others" : ""
         return finding.faults.map { fault in
             let stall = known(fault)
             let name = VisibleText.of(stall?.culpritName ?? "unknown code", limit: 160)
             // The message of a comparison begins with the function.
-            let message = finding.rule.isOfBaseline ? finding.text : "\(name) stalled: \(finding.text) (\(fault))"
+            let message =
+                finding.rule.isOfBaseline ? finding.text : "\(name) stalled\(others): \(finding.text) (\(fault))"
             return GateRemark(
                 level: level,
                 rule: finding.rule.rawValue,

@@ -107,6 +107,7 @@ struct GateOutputTests {
             try fixture.store.write(report)
         }
         let lines = try gate("--github", "--format", "json").errors.split(separator: "\n")
+        #expect(lines.first?.contains(" stalled, among others: all: ") == true, "the figure is that of all together")
         #expect(lines.count == 10 && lines.last == "::error title=stall-monitor::12 more: see the job's summary")
     }
 
