@@ -133,7 +133,7 @@ extension Advice {
             locks: [.dispatchQueue],
             likely: "DispatchQueue.sync waits for what runs on that queue.",
             remedy:
-                "Use async and a continuation, or shorten what stands before it on the queue: its stack is below where the owner is known."
+                "Use async and a continuation, or shorten what stands before it on the queue: its stack is shown where the owner is known."
         ),
         Rule(
             name: "decoding",
@@ -193,7 +193,7 @@ extension Advice {
             verdicts: [.waiting],
             hasOwner: true,
             likely: "Another thread holds the lock that this one needs.",
-            remedy: "Look at the owner's stack below: do its slow work before taking the lock or after releasing it."
+            remedy: "Look at the owner's stack: do its slow work before taking the lock or after releasing it."
         ),
         Rule(
             name: "throttled",
