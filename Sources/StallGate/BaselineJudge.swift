@@ -116,8 +116,10 @@ struct BaselineJudge {
                 "stalls \(Figure.short(item.ratio)) times as long: \(Figure.length(Int64(saturating: after.median))) at the median of \(after.lengthsNs.count), before \(Figure.length(Int64(saturating: before.median))) of \(before.lengthsNs.count)"
         }
         let machine =
-            isMachine || (isStarved && severity == .doubtful)
-            ? "; the machine gave it no processor, which is not the code's fault: run it with less beside it" : ""
+            isMachine
+            ? "; the machine gave it no processor, which is not the code's fault: run it with less beside it"
+            : isStarved && severity == .doubtful && item.change != .newFault
+                ? "; the machine gave this run too little CPU to compare it: run it with less beside it" : ""
         return Finding(
             kind,
             severity,

@@ -86,7 +86,12 @@ struct BaselineTests {
         let many = judge(Self.stalls(20) + Self.stalls(40, verdict: .starved), before)
         #expect(many.verdict == .inconclusive && many.text.contains("which is not the code's fault"))
         let both = judge(Self.stalls(60) + Self.stalls(40, verdict: .starved), before)
-        #expect(both.verdict == .inconclusive)
+        #expect(both.verdict == .inconclusive && both.text.contains("too little CPU to compare it"))
+        let new = judge(
+            Self.stalls(20) + Self.stalls(40, verdict: .starved) + Self.stalls(1, "v2:bbbb000000000000"),
+            before
+        )
+        #expect(new.findings.first { $0.rule == .newFault }?.message.contains("machine") == false)
         // Twice as long, but without a CPU for half of the time.
         let delayed = Self.stalls(20, ms: 600).map { report in
             var report = report
