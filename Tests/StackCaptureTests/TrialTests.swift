@@ -86,9 +86,13 @@ struct TrialTests {
     private func expectMet(_ command: String...) async throws {
         let (status, output) = try await Trial.run(command)
         let lines = output.split(separator: "\n")
-        let told = lines.filter { line in
-            line.hasPrefix("  ") || ["RESULT", "EXACT", "unequal"].contains { line.hasPrefix($0) }
-        }
+        // Failures first: of a long output only the beginning may be shown.
+        let failures = lines.filter { $0.contains("FAILED") }
+        let told =
+            failures
+            + lines.filter { line in
+                line.hasPrefix("  ") || ["RESULT", "EXACT", "unequal"].contains { line.hasPrefix($0) }
+            }
         #expect(status == 0, "\(command): \(told.joined(separator: "\n"))")
         #expect(lines.contains { $0.hasPrefix("RESULT ") && $0.hasSuffix(": met") })
     }
