@@ -100,15 +100,16 @@ struct PerfMap: Sendable {
 
     private static func printable(_ byte: UInt8) -> UInt8 { byte < 0x20 || byte == 0x7f ? UInt8(ascii: "?") : byte }
 
+    /// What V8 writes before the name of a script's function, up to the first colon: `JS` in newer versions.
+    static let scriptTags: [Substring] = ["JS", "LazyCompile", "Function"]
+
     /// V8 marks the tier to which a function is compiled, `JS:*name`, and so does .NET, `name(int32)[Tier0]`. It changes while
     /// the function runs; the name without the mark does not.
     private static func plain(_ name: String) -> String {
         if name.hasSuffix("]"), let mark = name.lastIndex(of: "["), name[..<mark].hasSuffix(")") {
             return String(name[..<mark])
         }
-        guard let colon = name.firstIndex(of: ":"), ["JS", "LazyCompile", "Function"].contains(name[..<colon]) else {
-            return name
-        }
+        guard let colon = name.firstIndex(of: ":"), scriptTags.contains(name[..<colon]) else { return name }
         let rest = name[name.index(after: colon)...]
         return rest.first.map("*~^+-'".contains) == true ? String(name[...colon] + rest.dropFirst()) : name
     }

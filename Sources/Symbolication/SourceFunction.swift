@@ -39,19 +39,21 @@ public struct SourceFunction: Hashable, Sendable {
         var parts = symbol.split(separator: ".", omittingEmptySubsequences: false)
         while let count = additionLength(parts) { parts.removeLast(count) }
         var name = Substring(parts.joined(separator: "."))
-        while name.hasPrefix("JS:"), let colon = name.lastIndex(of: ":"), isNumber(name[colon...].dropFirst()) {
-            name = name[..<colon]
-        }
+        guard let tag = name.firstIndex(of: ":"), PerfMap.scriptTags.contains(name[..<tag]) else { return String(name) }
+        while let colon = name.lastIndex(of: ":"), isNumber(name[colon...].dropFirst()) { name = name[..<colon] }
         return String(name)
     }
 
     /// How many parts at the end are one addition. Nil if none are.
     private static func additionLength(_ parts: [Substring]) -> Int? {
         guard parts.count > 1, parts[0] != "", let last = parts.last else { return nil }
-        if last == "cold" || last == "localalias" { return 1 }
+        let plain: [Substring] = ["cold", "localalias", "omp_outlined"]
+        if plain.contains(last) { return 1 }
         guard isNumber(last) else { return nil }
-        let numbered: [Substring] = ["part", "isra", "constprop", "cold", "llvm", "lto_priv", "clone", "__uniq"]
-        if parts.count > 2, numbered.contains(parts[parts.count - 2]) { return 2 }
+        let numbered: [Substring] = [
+            "part", "isra", "constprop", "llvm", "lto_priv", "clone", "specialized", "__uniq", "__part", "_omp_fn",
+        ]
+        if parts.count > 2, (plain + numbered).contains(parts[parts.count - 2]) { return 2 }
         // A function inside another one, or one of several static ones with the same name.
         return parts.count == 2 ? 1 : nil
     }

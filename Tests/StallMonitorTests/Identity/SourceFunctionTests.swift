@@ -20,10 +20,13 @@ struct SourceFunctionTests {
                     "wait_for_disk.constprop.0", "wait_for_disk.part.0.isra.0", "wait_for_disk.cold",
                     "wait_for_disk.cold.1",
                     "wait_for_disk.llvm.42", "wait_for_disk.7", "wait_for_disk.constprop.0.cold",
+                    "wait_for_disk.localalias.0", "wait_for_disk.specialized.1", "wait_for_disk._omp_fn.0",
+                    "wait_for_disk.omp_outlined", "wait_for_disk.omp_outlined.1",
                 ]
             ),
             // Moved in its file.
             ("JS:serve /srv/v1.2/app.js:1:2", ["JS:serve /srv/v1.2/app.js:34:5"]),
+            ("LazyCompile:serve /srv/v1.2/app.js:1:2", ["LazyCompile:serve /srv/v1.2/app.js:34:5"]),
             // Both constructors of C++; one template's.
             ("_ZN9warehouse5ShelfC1Ei", ["_ZN9warehouse5ShelfC2Ei"]),
             ("_ZN9warehouse5Shelf5placeIdEEiT_i", ["_ZN9warehouse5Shelf5placeIiEEiT_i"]),
