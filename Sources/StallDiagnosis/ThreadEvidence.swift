@@ -89,11 +89,12 @@ extension EvidenceWindow {
         return (userTime, cpu - userTime)
     }
 
-    /// Time waited for block devices. Nil if the kernel does not count it, or if the thread has never waited for one.
+    /// Time waited for block devices, which the kernel counts at the end of a wait, too. Nil if it does not count it, or if the thread
+    /// has never waited for one.
     package var blockIO: Duration? {
         guard after.blockIOTicks != 0 else { return nil }
         return Self.grown(before.blockIOTicks, after.blockIOTicks).map {
-            .nanoseconds(Int64(clamping: $0.multipliedSaturated(by: 10_000_000)))
+            min(length, .nanoseconds(Int64(clamping: $0.multipliedSaturated(by: 10_000_000))))
         }
     }
 

@@ -226,10 +226,11 @@ struct MixedEvidenceTests {
         #expect(Diagnosis(window: window, state: "R", waits: waits()).summary.contains(crowded))
     }
 
-    @Test("A wait for a CPU that began before the window counts only for the window")
+    @Test("A wait for a CPU or a disk that began before the window counts only for the window")
     func earlierDelay() {
         let window = window(delay: 260)
         #expect(window.runDelay == .milliseconds(200))
+        #expect(self.window(blockIO: 260).blockIO == .milliseconds(200))
         let summary = Diagnosis(window: window, state: "R", waits: waits()).summary
         #expect(summary.contains("it waited for one for 200 of 200 ms (100 %)"))
     }
