@@ -45,8 +45,8 @@ struct WatchCommand: ParsableCommand {
             another user's, a kernel thread, or one that has ended.
 
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE; and for breakpoints \
-            kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT and SIGTERM are passed on to the \
-            command, this command exits with its status, and all that it prints goes to standard error.
+            kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT, SIGTERM, SIGHUP and SIGQUIT are \
+            passed on to the command, this command exits with its status, and all that it prints goes to standard error.
 
             Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched, or reports are lost. 64: wrong \
             usage. 130: ended by Ctrl-C. 129: by SIGHUP. 131: by SIGQUIT.
