@@ -14,25 +14,7 @@ struct ReporterTests {
     private func span(_ length: Duration) -> StallSpan { .exact(from: start, to: start + length) }
 
     /// A stall of a second, without a stack: all of these are one fault.
-    private func stall(_ number: Int = 1) -> StallObservation {
-        StallObservation(
-            number: number,
-            reportID: .make(),
-            watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: "quiet"), since: start),
-            loop: .loop(QuietLoop()),
-            category: .blocked,
-            rule: StallRule(),
-            pulse: .init(rawValue: 1),
-            span: span(.seconds(1)),
-            detectedAt: start,
-            threadID: nil,
-            evidence: nil,
-            stack: .raced,
-            samples: [],
-            busy: nil,
-            site: nil
-        )
-    }
+    private func stall(_ number: Int = 1) -> StallObservation { QuietLoop().stall(number, span: span(.seconds(1))) }
 
     @Test("A report says that the process crashed, until the process has survived that")
     func survivedCrash() {
