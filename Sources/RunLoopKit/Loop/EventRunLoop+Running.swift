@@ -94,7 +94,7 @@ extension EventRunLoop {
         let stops = stopRequests.exchange(outerStops, ordering: .acquiringAndReleasing)
         let passesOn = stops & Stop.fromElsewhere != 0 && result != .stopped && outer.phase != .idle
         if passesOn { stopRequests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing) }
-        // The same for a stop of the mode. Without an outer run of it, its next run clears what is left here.
+        // The same for a stop of the mode. Without an outer run of it nobody sees what is left here: a run begins without a stop.
         let modeStops = activation.mode.stopRequests.exchange(outerModeStops, ordering: .acquiringAndReleasing)
         if modeStops & Stop.fromElsewhere != 0 && result != .stopped {
             activation.mode.stopRequests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing)
