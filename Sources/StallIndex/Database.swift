@@ -11,6 +11,8 @@ import Glibc
         case damaged
         /// It cannot be used now: another process uses it, the disk is full, it is read-only, and so on.
         case unusable(String)
+        /// The file was removed after it was opened. There may be a new one in its place.
+        case removed
     }
 
     private let handle: OpaquePointer
@@ -114,13 +116,19 @@ import Glibc
         return unsafe access(file, W_OK) == 0
     }
 
+    /// SQLITE_READONLY_DIRECTORY and SQLITE_READONLY_DBMOVED, which Swift does not import.
+    private static let (directoryIsReadOnly, fileHasMoved) = (SQLITE_READONLY | 6 << 8, SQLITE_READONLY | 4 << 8)
+
     private static func problem(_ code: Int32, _ handle: OpaquePointer?) -> Problem {
         switch code & 0xff {
         case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_CANTOPEN, SQLITE_PERM,
             SQLITE_AUTH:
             return .unusable(text(code))
-        // A damaged file can be read-only to SQLite, too.
-        case SQLITE_READONLY where unsafe !isWritable(handle): return .unusable(text(code))
+        case SQLITE_READONLY:
+            let exact = unsafe sqlite3_extended_errcode(handle)
+            if exact == fileHasMoved { return .removed }
+            // A damaged file can be read-only to SQLite, too.
+            return unsafe exact != directoryIsReadOnly && isWritable(handle) ? .damaged : .unusable(text(code))
         // Not a usable file: damaged, with other tables, or written by an incompatible version of SQLite.
         default: return .damaged
         }

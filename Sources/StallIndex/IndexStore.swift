@@ -44,7 +44,7 @@ final class IndexStore {
             try open()
         } catch {
             reject(error)
-            guard error == .damaged, (try? open()) != nil, file != nil else { return nil }
+            guard (try? open()) != nil, file != nil else { return nil }
         }
     }
 
@@ -58,7 +58,7 @@ final class IndexStore {
         (self.file, self.header) = (file, header)
     }
 
-    /// Discards a damaged index, so that it never causes a wrong answer.
+    /// Closes the index. A damaged one is discarded, so that it never causes a wrong answer.
     private func reject(_ problem: Database.Problem) {
         (file, header, pass) = (nil, nil, nil)
         switch problem {
@@ -68,6 +68,7 @@ final class IndexStore {
         case .unusable(let text):
             isUnusable = true
             notes.tell("the index of \(directory) cannot be used now (\(text)); everything is read")
+        case .removed: break
         }
     }
 
@@ -142,8 +143,8 @@ final class IndexStore {
             return true
         }
         if !isRead {
-            // A damaged file has been removed.
-            if file == nil { try? open() }
+            // The file was removed. Another process may have made a new one.
+            if file == nil, (try? open()) != nil, header != nil { return begin(listing, path) }
             outlines = []
             pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
         }

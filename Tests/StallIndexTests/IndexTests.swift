@@ -139,6 +139,28 @@ struct IndexTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == names)
     }
 
+    @Test("An index that another process has made again meanwhile is used, neither called damaged nor removed")
+    func madeAgain() throws {
+        let directory = try IndexedDirectory(reports: 200)
+        try directory.age()
+        let told = Told()
+        let reader = ReportReader(path: directory.path, index: directory.index(told))
+        #expect(try Answer(reader) == directory.read(indexed: false))
+        IndexFolder.remove(directory.indexFile)
+        _ = try directory.read()
+        let number = {
+            try FileManager.default.attributesOfItem(atPath: directory.indexFile)[.systemFileNumber].map { "\($0)" }
+        }
+        let made = try #require(try number())
+        for round in 0..<2 {
+            try directory.flood(10, first: 5000 + round * 100)
+            try directory.age()
+            #expect(try Answer(reader) == directory.read(indexed: false), "round \(round)")
+        }
+        #expect(try number() == made)
+        #expect(told.all.isEmpty)
+    }
+
     @Test("A report from centuries ahead is indexed like the others")
     func future() throws {
         let directory = try IndexedDirectory(reports: 200)
