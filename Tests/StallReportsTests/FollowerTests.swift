@@ -78,6 +78,32 @@ struct FollowerTests {
         #expect(appeared == [path, path + "/below"])
     }
 
+    @Test("in a tree, a path that leads to another directory because a link above has changed is followed there")
+    func leadsElsewhere() throws {
+        let (old, new, link) = (directory.root + "/old", directory.root + "/new", directory.root + "/link")
+        let (before, after, later) = (Sample.recovered(), Sample.recovered(), Sample.recovered())
+        try ReportDirectory(path: old + "/reports").write(before)
+        try ReportDirectory(path: new + "/reports").write(after)
+        try #require(unsafe symlink(old, link) == 0)
+        let path = link + "/reports"
+        var follower = try TreeFollower([path], cancellation: Cancellation())
+        var events: [ReportFollower.Event] = []
+        while events.count < 2, case .event(let event, _)? = try follower.next(timeout: Self.patience) {
+            events.append(event)
+        }
+        #expect(events == [.directoryAppeared, .report(before)])
+        try #require(unsafe symlink(new, link + "-new") == 0 && rename(link + "-new", link) == 0)
+        while events.count < 5, case .event(let event, _)? = try follower.next(timeout: Self.patience) {
+            events.append(event)
+        }
+        #expect(events.dropFirst(2) == [.directoryGone, .directoryAppeared, .report(after)])
+        try ReportDirectory(path: path).write(later)
+        while events.count < 6, case .event(let event, _)? = try follower.next(timeout: Self.patience) {
+            events.append(event)
+        }
+        #expect(events.last == .report(later))
+    }
+
     @Test("levels that appear one by one, while it waits on another thread")
     func appearsStepByStep() async throws {
         let path = directory.root + "/a/b/c"

@@ -66,6 +66,15 @@ struct DirectoryWatch: ~Copyable {
         return changes
     }
 
+    /// Returns what no event tells: whether the path leads to another directory than before, because one above was renamed or a link was
+    /// changed.
+    mutating func changesOfPath() throws(ReportError) -> [Change] {
+        guard case .directory(let watch) = target else { return try arm() ? [.appeared] : [] }
+        // The same directory gets the same watch.
+        if try watchDirectory() == watch { return [] }
+        return try arm() ? [.gone, .appeared] : [.gone]
+    }
+
     /// Among the dropped events may be that the directory has appeared, gone or been replaced: it is watched anew.
     private mutating func recover(into changes: inout [Change]) throws(ReportError) {
         let wasThere = if case .directory = target { true } else { false }

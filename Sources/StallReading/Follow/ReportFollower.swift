@@ -10,6 +10,8 @@ public import StallReports
 /// A file that cannot be read for a reason that may pass (the error's code is `io`: no descriptor is left, the disk has failed) is read
 /// again later, first after a second, then after up to a minute.
 ///
+/// If the path leads to another directory because one above was renamed or a link was changed, that is not noticed.
+///
 /// For one thread at a time, which owns it.
 public struct ReportFollower: ~Copyable {
     /// One change. A file that was written again is read as a whole; versions between two reads are skipped.
@@ -96,6 +98,9 @@ public struct ReportFollower: ~Copyable {
 
     /// Adds a stall that was read elsewhere: while it is ongoing, its growth and its process's death are returned as events.
     package mutating func note(_ report: StallReport) { lasting.note(report) }
+
+    /// Notices whether the path leads to another directory now, of which no event tells.
+    mutating func lookAtPath() throws(ReportError) { note(try watch.changesOfPath()) }
 
     /// Readable when there may be an event. For callers that wait for several directories in one poll(2).
     var descriptor: Int32 { watch.descriptor }

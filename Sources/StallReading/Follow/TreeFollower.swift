@@ -2,7 +2,7 @@ import Glibc
 package import StallReports
 
 /// Follows all report directories at or below some paths, including those created later. Each is followed as by
-/// ``ReportFollower``.
+/// ``ReportFollower``. If its path leads to another directory, such as after a change of a link, that one is followed.
 ///
 /// For one thread at a time, which owns it.
 package struct TreeFollower: ~Copyable {
@@ -91,6 +91,7 @@ package struct TreeFollower: ~Copyable {
     /// Searches for new directories, and follows them.
     private mutating func look(includesPast: Bool = true) {
         let began = ContinuousClock.now
+        lookAtPaths()
         for path in given {
             let tree = ReportTree(path)
             for directory in tree.directories {
@@ -110,6 +111,16 @@ package struct TreeFollower: ~Copyable {
         }
         let end = ContinuousClock.now
         nextLook = end + max(Self.lookInterval.least, (end - began) * Self.lookInterval.looks)
+    }
+
+    private mutating func lookAtPaths() {
+        for next in followers {
+            do throws(ReportError) {
+                try next.follower.lookAtPath()
+            } catch {
+                if reported.insert(next.path).inserted { failures.append(error.of(next.path)) }
+            }
+        }
     }
 
     /// Returns when there may be an event, at the deadline, when a search is due, or earlier, which is harmless.
