@@ -47,6 +47,11 @@ struct FaultTests {
         #expect(try scenario("closed-bell") == whole + ["left: 2"])
     }
 
+    @Test("R25, R49: after one mode's set was closed, a step of the wall clock makes no other mode spin")
+    func closedBesideClock() throws {
+        #expect(try scenario("closed-beside-clock") == ["clocks: 2", "no spin: true"])
+    }
+
     @Test("R25: epoll sets of other code that have got a loop's numbers keep their members")
     func takenBySets() throws {
         #expect(try scenario("taken-by-sets") == ["true, true", "members: [1, 1]", "members: [1, 1]"])

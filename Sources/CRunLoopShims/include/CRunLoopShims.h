@@ -114,13 +114,9 @@ static inline uint32_t run_loop_generation(void) {
 /// generation 0.
 bool run_loop_survived_fork(pthread_t thread);
 
-/// A new timerfd that becomes readable only when CLOCK_REALTIME is set; non-blocking, closed on exec; the caller owns it.
-/// -1 and errno if the process has no descriptors left.
+/// A new timerfd that becomes readable only when CLOCK_REALTIME is set; non-blocking, closed on exec; the caller owns it. Each time
+/// the clock is set wakes its pollers, even if it was not read since. -1 and errno if the process has no descriptors left.
 int run_loop_make_clock_fd(void);
-
-/// Makes the descriptor from `run_loop_make_clock_fd` wait for the next time the clock is set. Async-signal-safe; does not
-/// change errno.
-void run_loop_rearm_clock_fd(int fd);
 
 /// The kernel's id of the main thread, which is that of the process. Async-signal-safe.
 int32_t run_loop_main_tid(void);

@@ -205,7 +205,7 @@ extension EventRunLoop {
                 switch events[index].token {
                 case Poller.wakeToken: break  // `wake` has the state
                 case Poller.mainQueueToken: mainQueue.noteEvent()
-                case Poller.clockToken: clockWatch.noteEvent()
+                case Poller.clockToken: break  // the loop sleeps again, with the dates as they are now
                 default: ofDescriptors += 1
                 }
             }

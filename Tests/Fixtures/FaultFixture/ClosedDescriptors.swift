@@ -98,6 +98,40 @@ func closedAlone(_ kind: String) {
     say("left: \(descriptors(of: "anon_inode").count)")
 }
 
+/// The set of one mode is closed, so the loop makes another descriptor that reports steps of the wall clock. The other mode's set
+/// still has the first one.
+func closedBesideClock() {
+    let loop = EventRunLoop.current
+    for mode: EventRunLoop.Mode in ["first", "second"] {
+        loop.add(EventTimer(atWallClock: .now.advanced(by: .seconds(3600))) { _ in }, to: mode)
+    }
+    loop.run(mode: "first", for: .milliseconds(1))
+    let before = descriptors(of: "eventpoll")
+    loop.run(mode: "second", for: .milliseconds(1))
+    guard let clock = descriptors(of: "timerfd").first,
+        let set = descriptors(of: "eventpoll").first(where: { !before.contains($0) })
+    else { return say("none") }
+    close(set)
+    // The first run finds that the set is closed, the second one has a new one.
+    for _ in 0..<2 { loop.run(mode: "second", for: .milliseconds(1)) }
+    say("clocks: \(descriptors(of: "timerfd").count)")
+    // Ready, as after a step.
+    var soon = itimerspec(it_interval: timespec(), it_value: timespec(tv_sec: 0, tv_nsec: 1))
+    _ = unsafe setTimer(clock, 0, &soon, nil)
+    let waits = faults_waits()
+    loop.run(mode: "first", for: .milliseconds(100))
+    say("no spin: \(faults_waits() - waits <= 10)")
+}
+
+/// timerfd_settime(2) as in sys/timerfd.h, which the module of the C library does not include.
+@_silgen_name("timerfd_settime")
+private func setTimer(
+    _ fd: Int32,
+    _ flags: Int32,
+    _ new: UnsafePointer<itimerspec>,
+    _ old: UnsafeMutablePointer<itimerspec>?
+) -> Int32
+
 /// The numbers of the loop's set and wake-up descriptor are taken by another set and eventfd.
 func takenBySets() {
     let worker = Worker()

@@ -142,12 +142,12 @@ final class ClockWatch: Sendable {
             self.origin.store(origin, ordering: .relaxed)
         }
         let fd = timerfd.load(ordering: .relaxed)
-        let failure = fd < 0 ? EMFILE : mode.addOwn(fd, events: EPOLLIN.rawValue, token: Poller.clockToken)
+        // Edge-triggered, because nobody reads it: the kernel reports each step once to each set that has it, also to a set with
+        // a descriptor that was since replaced.
+        let events = EPOLLIN.rawValue | EPOLLET.rawValue
+        let failure = fd < 0 ? EMFILE : mode.addOwn(fd, events: events, token: Poller.clockToken)
         guard let failure else { return mode.poller.watchesClock.store(true, ordering: .relaxed) }
         if failure == EBADF, mode.poller.isOpen { timerfd.store(-1, ordering: .relaxed) }
         LoopWarning.cannotWatchClock.make()
     }
-
-    /// The clock was set. A sleeping loop sleeps again, with the dates as they are now. The loop's thread.
-    func noteEvent() { run_loop_rearm_clock_fd(timerfd.load(ordering: .relaxed)) }
 }
