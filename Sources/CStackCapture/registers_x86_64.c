@@ -37,11 +37,11 @@ void stackcap_registers_from_user(struct stackcap_registers *registers, const st
 }
 
 /// Calls that were measured to return EINTR for a stop, which means that nothing has happened yet: they can be repeated
-/// unchanged. Sockets do so if they have a timeout. Not included: connect and close, which have begun; a write that is partly
-/// done.
+/// unchanged. Sockets do so if they have a timeout. A read that returns EINTR has taken no data: read(2). Not included: connect and
+/// close, which have begun; a write that is partly done.
 static const uint16_t repeatable[] = {
-    SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_semop,        SYS_semtimedop,    SYS_rt_sigtimedwait, SYS_recvfrom,
-    SYS_recvmsg,    SYS_accept,      SYS_accept4,      SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,
+    SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_semop,   SYS_semtimedop,   SYS_rt_sigtimedwait, SYS_read,           SYS_readv,
+    SYS_recvfrom,   SYS_recvmsg,     SYS_recvmmsg,     SYS_accept,  SYS_accept4,      SYS_io_getevents,    SYS_io_pgetevents,  SYS_io_uring_enter,
 };
 
 static bool is_repeatable(uint64_t call) {

@@ -29,6 +29,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -227,14 +228,19 @@ static int call_write_pipe(void) {
     return (int)write(pipe_ends[1], bytes, sizeof bytes);
 }
 
-static int call_recv(void) {
+/// An end of a pair whose reads have a timeout.
+static int silent_end(void) {
     int ends[2];
     struct timeval time = interval();
-    char byte;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         abort();
     setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-    return (int)recv(ends[0], &byte, 1, 0);
+    return ends[0];
+}
+
+static int call_recv(void) {
+    char byte;
+    return (int)recv(silent_end(), &byte, 1, 0);
 }
 
 static int call_recvmsg(void) {
@@ -247,6 +253,24 @@ static int call_recvmsg(void) {
         abort();
     setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
     return (int)recvmsg(ends[0], &message, 0);
+}
+
+static int call_read_socket(void) {
+    char byte;
+    return (int)read(silent_end(), &byte, 1);
+}
+
+static int call_readv(void) {
+    char byte;
+    struct iovec part = {&byte, 1};
+    return (int)readv(silent_end(), &part, 1);
+}
+
+static int call_recvmmsg(void) {
+    char byte;
+    struct iovec part = {&byte, 1};
+    struct mmsghdr message = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+    return recvmmsg(silent_end(), &message, 1, 0, NULL);
 }
 
 static int call_accept(void) {
@@ -426,6 +450,9 @@ static const struct { const char *name; int (*call)(void); int result, error; } 
     {"write_pipe", call_write_pipe, 1 << 17, 0},
     {"recv", call_recv, -1, EAGAIN},
     {"recvmsg", call_recvmsg, -1, EAGAIN},
+    {"recvmmsg", call_recvmmsg, -1, EAGAIN},
+    {"read_socket", call_read_socket, -1, EAGAIN},
+    {"readv", call_readv, -1, EAGAIN},
     {"accept", call_accept, -1, EAGAIN},
     {"sigtimedwait", call_sigtimedwait, -1, EAGAIN},
     {"semtimedop", call_semtimedop, -1, EAGAIN},

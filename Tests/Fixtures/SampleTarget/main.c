@@ -2,6 +2,7 @@
 #include "target.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +13,8 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -208,17 +211,26 @@ static int load_late(const char *path) {
     return run && run(spin) ? 0 : 1;
 }
 
-/// Alternately computes for a short time and waits for a shorter one: a stop can hit it at the wrong moment.
+/// Alternately computes for a short time and waits for a shorter one, in epoll_wait(2) and in a read(2) that has a timeout: a stop
+/// can hit it at the wrong moment.
 static int wait_often(void) {
     unsigned long waits = 0, cut = 0;
-    int queue = epoll_create1(0);
+    int queue = epoll_create1(0), ends[2];
     struct epoll_event event;
+    struct timeval timeout = {.tv_usec = 1000};
+    char byte;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        return 1;
+    setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     ready();
     while (!is_ended) {
         uint64_t until = now_ns() + 200000;
         while (now_ns() < until)
             continue;
-        cut += epoll_wait(queue, &event, 1, 1) < 0 && !is_ended;
+        if (waits % 2 == 0)
+            cut += epoll_wait(queue, &event, 1, 1) < 0 && !is_ended;
+        else
+            cut += read(ends[0], &byte, 1) < 0 && errno != EAGAIN && !is_ended;
         waits++;
     }
     printf("WAITS %lu CUT %lu\n", waits, cut);
