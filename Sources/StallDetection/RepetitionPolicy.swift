@@ -11,6 +11,8 @@ package struct RepetitionPolicy: Sendable {
     package private(set) var row: Row?
     /// The row of the last stall that ended.
     package private(set) var lastRow: Row?
+    /// The end of the row at the latest look: the look itself if a long turn was under way.
+    private var end: MonotonicInstant?
     /// The length of the confirmed stall when it was last reported.
     private var announced: Duration?
     /// What the latest look found, until it is confirmed.
@@ -52,6 +54,12 @@ package struct RepetitionPolicy: Sendable {
     }
 
     package var isOpen: Bool { announced != nil }
+
+    /// The confirmed stall, as of the latest look. Like every report of it, it does not include the rest after the last long turn.
+    package var span: StallSpan? {
+        guard isOpen, let row, let end else { return nil }
+        return .exact(from: row.start, to: end)
+    }
 
     /// When the present turn will make the row a stall.
     package func maturity(busySince: MonotonicInstant?) -> MonotonicInstant? {
@@ -101,6 +109,7 @@ package struct RepetitionPolicy: Sendable {
         }
         guard self.row != nil else { return .none }
         let all = row.including(present)
+        end = all.last.end
         let length = all.last.end - all.start
         guard let announced else {
             guard all.count >= turns else { return .none }

@@ -53,7 +53,7 @@ package struct StallPolicy: Sendable {
         switch category {
         case .blocked: blocked.span
         case .congested: congested?.open?.span(until: time)
-        case .repeated: repeated?.isOpen == true ? repeated?.row.map { .exact(from: $0.start, to: time) } : nil
+        case .repeated: repeated?.span
         }
     }
 

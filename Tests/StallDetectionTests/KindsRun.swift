@@ -27,6 +27,8 @@ struct KindsRun {
     private(set) var stalls: [Stall] = []
     /// Decisions that broke the order began, grew…, ended.
     private(set) var disorder = 0
+    /// The latest end that an open stall had at a look.
+    private(set) var latestOpenEnd = 0
     private var policy: StallPolicy
     private var open: StallCategory?
     private let rule: StallRule
@@ -47,6 +49,9 @@ struct KindsRun {
                 continue
             }
             for finding in policy.decideAndConfirm(look) { take(finding, at: time) }
+            if let open, let span = policy.span(of: open, at: Self.start + .milliseconds(time)) {
+                latestOpenEnd = max(latestOpenEnd, Int((span.latestEnd - Self.start) / .milliseconds(1)))
+            }
             previous = time
         }
     }

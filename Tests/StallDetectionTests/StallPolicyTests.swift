@@ -179,6 +179,13 @@ struct StallPolicyTests {
         #expect(KindsRun(KindsRun.Step.turns(4, of: 80, pause: 20)).stalls.isEmpty)
     }
 
+    @Test("While a row is open, its stall is never longer than in the end", arguments: [1, 8, 15, 22, 29, 36, 43, 50])
+    func openRow(_ offset: Int) {
+        let run = KindsRun(KindsRun.Step.turns(7, of: 70, pause: 60) + [.rest(500)], offset: offset)
+        #expect(run.summary == ["repeated 0–850"])
+        #expect((500...850).contains(run.latestOpenEnd))
+    }
+
     @Test("The result does not depend on when the looks come", arguments: [1, 8, 15, 22, 29, 36, 43, 50])
     func anyOffset(_ offset: Int) {
         let run = KindsRun(KindsRun.Step.turns(7, of: 70, pause: 25) + [.rest(500)], offset: offset)
