@@ -71,7 +71,7 @@ extension WatchedLoop {
     ) -> EvidenceWindow? {
         guard let standstill else { return nil }
         var window = standstill.evidence(threadID: threadID, at: time)?.leavingOut(span.excluded)
-        window?.supply = services.supply.window(since: standstill.supply, threadID: threadID, at: time)
+        window?.supply = services.supply.window(since: standstill.sampled.supply, threadID: threadID, at: time)
         return window
     }
 
@@ -86,7 +86,8 @@ extension WatchedLoop {
         let afterEnd = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
         var window = evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.excluded + afterEnd)
         if window != nil, let id = loop.thread?.id {
-            window?.supply = services.supply.window(since: standstill?.supply, threadID: id, at: time)
+            let start = stall.category == .blocked ? standstill?.sampled : busySpan?.sampled
+            window?.supply = services.supply.window(since: start?.supply, threadID: id, at: time)
         }
         return window
     }
@@ -131,6 +132,12 @@ struct SampledTime: Sendable {
     let since: MonotonicInstant
     /// Keyed by thread: a loop has one thread, a pool has one for each worker.
     private let evidence: [Int32: ThreadEvidence]
+    /// How much processor time was available at the start. Nil if it was not read.
+    var supply: SupplyMeter.Reading? {
+        didSet { wantsSupply = supply == nil }
+    }
+    /// Whether `supply` still has to be read.
+    private(set) var wantsSupply = true
     private(set) var samples: [StackSample] = []
     private(set) var lastSample: MonotonicInstant?
 
@@ -178,12 +185,6 @@ struct Standstill: Sendable {
     /// CPU time of the watchdog's thread at the start.
     let watchdogCPU = ThreadClock.nanoseconds
     var sampled: SampledTime
-    /// How much processor time was available at the start. Nil if it was not read.
-    var supply: SupplyMeter.Reading? {
-        didSet { wantsSupply = supply == nil }
-    }
-    /// Whether `supply` still has to be read.
-    private(set) var wantsSupply = true
     /// Whether the owner of the lock that the thread waits for was found: once is enough.
     var lockIsKnown = false
 

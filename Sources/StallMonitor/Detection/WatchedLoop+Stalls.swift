@@ -12,7 +12,8 @@ extension WatchedLoop {
 
     /// Called after each look, before its findings are handled.
     func follow(_ findings: [StallFinding], at time: MonotonicInstant, with services: inout WatchServices) {
-        if standstill?.wantsSupply == true { standstill?.supply = services.supply.reading(at: time) }
+        if standstill?.sampled.wantsSupply == true { standstill?.sampled.supply = services.supply.reading(at: time) }
+        if busySpan?.sampled.wantsSupply == true { busySpan?.sampled.supply = services.supply.reading(at: time) }
         if policy.dismissal != nil || outsideDelay != nil { countDismissal(pulse, with: services) }
         if outsideDelay != nil { followOutsideDelay(at: time, with: services) }
         if findings.isEmpty, wantsSample(at: time, pulse) { sample(at: time, with: &services) }

@@ -48,6 +48,7 @@ struct KindsTests {
         #expect(report.culprit?.function?.contains("stallInSleep") == true, "\(report)")
         #expect(report.rule == .init(name: .congested, tickNs: 50_000_000, ticks: 5))
         #expect(report.busy?.turns == 1 && report.busy?.callouts ?? 0 >= 80)
+        #expect(report.cause.evidence?.processors != nil)
         #expect([.blocked, .starved].contains(report.cause.verdict))
     }
 
