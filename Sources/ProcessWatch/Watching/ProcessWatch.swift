@@ -20,8 +20,8 @@ package struct WatchOptions: Sendable {
     /// Whether breakpoints are used. Without them, only an uninterrupted system call is reported as a stall.
     package var usesBreakpoints = true
 
-    /// The number of looks between two searches for new threads and children.
-    var looksPerScan: Int { max(1, Int((.seconds(1) / tick).rounded())) }
+    /// The number of looks between two searches for new threads, children and processes.
+    package var looksPerScan: Int { max(1, Int((.seconds(1) / tick).rounded())) }
 
     /// The threshold in ticks, rounded up.
     package var ticks: Int { Int((threshold / tick).rounded(.up)) }

@@ -26,6 +26,8 @@ struct WatchRun {
     private let started = Timestamp.now()
     private var child: StartedCommand?
     private var rounds = 0
+    /// The number of looks between two searches for new processes with the name.
+    private let looksPerSearch: Int
 
     /// - Throws: Why none of the processes can be watched, in one line.
     init(_ options: WatchCommand, _ signals: WatchSignals) throws {
@@ -36,6 +38,7 @@ struct WatchRun {
             symbols: try options.symbols.search(server: nil)
         )
         watching.usesBreakpoints = options.breakpoints
+        looksPerSearch = watching.looksPerScan
         let view = WatchView(
             options.format,
             isBesideCommand: !options.command.isEmpty,
@@ -104,7 +107,7 @@ struct WatchRun {
             }
             watcher.look()
             rounds += 1
-            if options.follow, let name = options.name, rounds % 20 == 0 { addLater(name) }
+            if options.follow, let name = options.name, rounds % looksPerSearch == 0 { addLater(name) }
             if watcher.processIDs.isEmpty, child == nil, !(options.follow && options.name != nil) { return .ended }
         }
     }
