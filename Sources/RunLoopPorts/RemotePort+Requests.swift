@@ -188,13 +188,14 @@ extension RemotePort {
             self.channel.leave(number)
             promise.finish(.failure(RunLoopError(.receiveTimeout)))
         }
-        promise.timer = timer
         loop.add(timer, to: mode)
+        // Not before: if another loop with the port has received the reply already, this ends the timer.
+        promise.end(timer)
     }
 }
 
 /// The single outcome of an asynchronous request, whichever comes first; at the latest when nothing can produce one any more.
-private final class ReplyPromise: Sendable {
+final class ReplyPromise: Sendable {
     typealias Continuation = CheckedContinuation<RemoteChannel.Outcome, Never>
 
     private let state: ForkSafeMutex<State>
@@ -208,10 +209,13 @@ private final class ReplyPromise: Sendable {
 
     deinit { finish(.failure(RunLoopError(.loopEnded))) }
 
-    /// Ended with the promise. Retained by its loop.
-    var timer: EventTimer? {
-        get { state.withLock { $0.timer } }
-        set { state.withLock { $0.timer = newValue } }
+    /// Ends the timer, which its loop retains, with the promise: at once if that is already over.
+    func end(_ timer: EventTimer) {
+        let isOver = state.withLock { state in
+            state.timer = timer
+            return state.continuation == nil
+        }
+        if isOver { timer.invalidate() }
     }
 
     func finish(_ outcome: RemoteChannel.Outcome) {

@@ -397,6 +397,17 @@ struct PortRequestTests {
         server.end()
     }
 
+    @Test("R56: an awaited request whose reply another loop received first leaves no timer")
+    func timerAfterReply() async {
+        let timer = EventTimer(after: .seconds(3600)) { _ in }
+        _ = await withCheckedContinuation { (continuation: ReplyPromise.Continuation) in
+            let promise = ReplyPromise(continuation)
+            promise.finish(.failure(RunLoopError(.portBecameInvalid)))
+            promise.end(timer)
+        }
+        #expect(!timer.isValid)
+    }
+
     @Test("R56: a port added to the mode during a request stays there; otherwise it is removed again")
     func addedMeanwhile() async throws {
         let held = Box<ReceivedMessage?>(nil)
