@@ -228,9 +228,9 @@ final class WatchIndex: Sendable {
         }
     }
 
-    /// Detaches the watcher from every loop in a fork's child. The lock may be held there forever; then nothing is done.
+    /// Detaches the watcher from every loop in a fork's child. Locks may be held there forever; what they guard is left as it is.
     func leaveAll() {
         let heartbeats = state.withLockIfAvailable { $0.entries.values.compactMap(\.heartbeat) }
-        heartbeats?.forEach { $0.detach() }
+        heartbeats?.forEach { $0.detachInChild() }
     }
 }

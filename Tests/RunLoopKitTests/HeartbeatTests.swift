@@ -126,6 +126,29 @@ struct HeartbeatTests {
         #expect(watcher.calls.value == 0)
     }
 
+    @Test("In a fork's child, detaching does not wait for a lock that the parent held")
+    func detachmentInChild() {
+        final class Watcher: LoopWatcher {
+            let heartbeat = LoopHeartbeat()
+            let calls = Counter()
+
+            func loopDidLeaveRest() {
+                calls.increment()
+                // The lock is held during this call.
+                heartbeat.detachInChild()
+            }
+        }
+        let watcher = Watcher()
+        let heartbeat = watcher.heartbeat
+        #expect(heartbeat.attach(watcher) && heartbeat.requestWakeSignal())
+        heartbeat.publish(.entry)
+        heartbeat.publish(.exit)
+        #expect(watcher.calls.value == 1)
+        #expect(!heartbeat.attach(CountingWatcher()))
+        heartbeat.detachInChild()
+        #expect(heartbeat.attach(CountingWatcher()))
+    }
+
     @Test("Detaching withdraws the request for a wake-up")
     func detachedWish() {
         let heartbeat = LoopHeartbeat()

@@ -37,6 +37,14 @@ extension LoopHeartbeat {
         _ = consume former
     }
 
+    /// Like ``detach()``, in a fork's child. A thread of the parent may hold the lock there forever: then the watcher stays, and is
+    /// not called.
+    package func detachInChild() {
+        requests.store(0, ordering: .sequentiallyConsistent)
+        let former = watcher.withLockIfAvailable { present in present.take() }
+        _ = consume former
+    }
+
     /// Requests that the next departure from rest call the watcher, once.
     ///
     /// - Returns: True if the call is still to come or has just been made. False if the loop is busy or has ended; the request

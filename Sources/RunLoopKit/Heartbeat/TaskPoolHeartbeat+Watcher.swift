@@ -90,6 +90,9 @@ extension TaskPoolHeartbeat {
     /// See ``LoopHeartbeat/detach()``.
     package func detach() { detach(from: TASK_POOL_FULL) }
 
+    /// See ``LoopHeartbeat/detachInChild()``.
+    package func detachInChild() { detachInChild(from: TASK_POOL_FULL) }
+
     /// See ``LoopHeartbeat/requestWakeSignal()``: requests that the next job that leaves no worker free call the watcher, once.
     package func requestWakeSignal() -> Bool { request(TASK_POOL_FULL) { pulse.isAtRest } }
 
@@ -106,6 +109,9 @@ extension TaskPoolHeartbeat {
 
     /// Like ``detach()``, for that watcher.
     package func detachFromJobs() { detach(from: TASK_POOL_BUSY) }
+
+    /// Like ``detachInChild()``, for that watcher.
+    package func detachFromJobsInChild() { detachInChild(from: TASK_POOL_BUSY) }
 
     /// Like ``requestWakeSignal()``: requests that the next job that begins while none is in progress call that watcher, once.
     package func requestJobSignal() -> Bool { request(TASK_POOL_BUSY) { runningCount == 0 } }
@@ -124,6 +130,12 @@ extension TaskPoolHeartbeat {
             return present.take()
         }
         // Released outside the lock: its deinit is foreign code and must not run under the lock.
+        _ = consume former
+    }
+
+    private func detachInChild(from event: task_pool_event) {
+        setRequest(event, false)
+        let former = withWatcherIfAvailable(of: event) { present in present.take() }
         _ = consume former
     }
 

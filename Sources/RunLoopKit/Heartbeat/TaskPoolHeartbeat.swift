@@ -122,6 +122,15 @@ extension TaskPoolHeartbeat {
         event == TASK_POOL_FULL ? watcher.withLock { body(&$0) } : jobWatcher.withLock { body(&$0) }
     }
 
+    /// The same in a fork's child. Nil if the lock is held, perhaps forever, by a thread of the parent.
+    func withWatcherIfAvailable<Result: Sendable>(
+        of event: task_pool_event,
+        _ body: (inout (any LoopWatcher)?) -> Result
+    ) -> Result? {
+        event == TASK_POOL_FULL
+            ? watcher.withLockIfAvailable { body(&$0) } : jobWatcher.withLockIfAvailable { body(&$0) }
+    }
+
     @discardableResult
     func setRequest(_ event: task_pool_event, _ wanted: Bool) -> Bool {
         unsafe pool.map { unsafe task_pool_request_wake($0, event, wanted) } ?? false

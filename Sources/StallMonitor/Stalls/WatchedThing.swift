@@ -76,6 +76,7 @@ protocol WatchedHeartbeat: AnyObject, Sendable {
 
     func attach(_ watcher: any LoopWatcher) -> Bool
     func detach()
+    func detachInChild()
     func requestWakeSignal() -> Bool
     func requestTransitionStamp()
     func takeTransitionStamp() -> UInt64?
@@ -122,6 +123,7 @@ final class OldestJob: WatchedHeartbeat, Sendable {
 
     func attach(_ watcher: any LoopWatcher) -> Bool { pool.attachToJobs(watcher) }
     func detach() { pool.detachFromJobs() }
+    func detachInChild() { pool.detachFromJobsInChild() }
     func requestWakeSignal() -> Bool { pool.requestJobSignal() }
 
     // The end of a job has no stamp: from the next look on another job is the oldest. The pool counts the jobs.
