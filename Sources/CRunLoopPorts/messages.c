@@ -115,6 +115,8 @@ int run_loop_message_peer(int fd, struct run_loop_peer *peer) {
     struct ucred credentials;
     socklen_t length = sizeof credentials;
     int result;
+    // Zeros would be root's.
+    *peer = (struct run_loop_peer){.uid = UINT32_MAX, .gid = UINT32_MAX};
     RETRYING(result, getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length));
     if (result < 0) { return result; }
     *peer = (struct run_loop_peer){.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid};

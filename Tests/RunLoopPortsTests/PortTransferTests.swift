@@ -257,6 +257,13 @@ struct PortTransferTests {
         }
     }
 
+    @Test("A peer that the kernel does not tell is nobody, and not root")
+    func unknownPeer() {
+        var peer = run_loop_peer()
+        let failure = unsafe run_loop_message_peer(-1, &peer)
+        #expect(failure == -EBADF && peer.uid == .max && peer.gid == .max)
+    }
+
     @Test("R57: a server with an invalid reply makes the port invalid, with a transport error for the caller")
     func hostileServer() async throws {
         try await onLoop { loop in

@@ -38,10 +38,12 @@ int run_loop_message_listen(int fd, const char *path);
 /// Leaves a send timeout on the socket, which non-blocking sends ignore. Async-signal-safe.
 int run_loop_message_connect(int fd, const char *path, int64_t timeout_ns);
 
-/// Accepts a connection of `fd`, -EAGAIN if there is none, and reports the connecting process. Async-signal-safe.
+/// Accepts a connection of `fd`, -EAGAIN if there is none, and reports the connecting process as `run_loop_message_peer` does.
+/// Async-signal-safe.
 int run_loop_message_accept(int fd, struct run_loop_peer *peer);
 
-/// Reports the process that connected the socket at the other end, or listened on it. Returns 0 or -errno. Async-signal-safe.
+/// Reports the process that connected the socket at the other end, or listened on it. Returns 0, or -errno if the kernel does not
+/// tell, perhaps because of a sandbox: user and group are UINT32_MAX then, which no process has. Async-signal-safe.
 int run_loop_message_peer(int fd, struct run_loop_peer *peer);
 
 /// Sends one message, whole or not at all, without waiting: -EAGAIN if the receiver's queue is full. The kernel duplicates the
