@@ -41,6 +41,8 @@ package enum WatchNote: Sendable {
     case unproven(processID: Int32, threadID: Int32, loop: String)
     case newProgram(processID: Int32, name: String)
     case ended(processID: Int32, name: String)
+    /// A watched process lives, but can no longer be read. Once for each program.
+    case unreadable(processID: Int32, name: String)
     /// A child that cannot be watched.
     case refused(processID: Int32, error: CaptureError)
     /// Breakpoints cannot be set: why not, and what to do.

@@ -121,6 +121,35 @@ struct WatchCommandTests {
         }
     }
 
+    @Test("Once a process cannot be read, one note says that it is not watched, and its stall is not reported as over")
+    func unreadable() throws {
+        let target = try LoopTarget(executable: withoutPrivilege(TargetProcess.executable))
+        let watch = try WatchRunning(
+            ["\(target.pid)"],
+            directory: fixture.path,
+            executable: withoutPrivilege(CommandRun.executable)
+        )
+        try watch.waitForLoops(1)
+        try target.tell("hide")
+        try target.tell("sleep 600000")
+        #expect(try watch.line()?.contains("ongoing") == true)
+        target.send(SIGUSR1)
+        try watch.waitForNote("can no longer be watched")
+        let reports = try watch.finish()
+        target.send(SIGKILL)
+        #expect(reports.map(\.state) == [.abandoned])
+        #expect(watch.notes.count { $0.contains("can no longer be watched") } == 1)
+    }
+
+    /// A script that runs the program, as root without the right to read every process.
+    private func withoutPrivilege(_ program: URL) throws -> URL {
+        let script = URL(filePath: "\(fixture.path)-\(program.lastPathComponent)")
+        let command = (geteuid() == 0 ? "setpriv --bounding-set=-sys_ptrace " : "") + "'\(program.path)' \"$@\""
+        try "#!/bin/sh\nexec \(command)\n".write(to: script, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: script.path)
+        return script
+    }
+
     @Test(
         "Without breakpoints only uninterrupted calls are reported; one note says that the rest is unproven",
         .repeatedWhenLate(by: .milliseconds(40))

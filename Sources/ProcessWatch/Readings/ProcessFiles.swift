@@ -126,6 +126,13 @@ final class ThreadFiles {
     /// The system call in which the thread sleeps. Nil if it does not sleep in one.
     func readCall() -> SystemCall? { read(call, SystemCall.init) }
 
+    /// Whether the kernel does not let this process see where the living thread is. It did before, so the thread's process runs as
+    /// another user now, or has made itself unreadable (PR_SET_DUMPABLE).
+    var areRefused: Bool {
+        var byte: UInt8 = 0
+        return unsafe pread(call, &byte, 1, 0) < 0 && (errno == EPERM || errno == EACCES)
+    }
+
     /// Whether the thread is stopped, by a signal or by a tracer.
     func isStopped() -> Bool {
         read(state) { text in

@@ -27,6 +27,7 @@ final class WatchedProcess {
     private var lastComplete = MonotonicInstant.now
     private var ticks = 0
     private var hasToldMissing = false
+    private var hasToldRefusal = false
 
     /// - Throws: Why it cannot be watched: no such process, missing permission, another architecture.
     init(
@@ -109,6 +110,10 @@ final class WatchedProcess {
             case .ended:
                 // If the process has ended, so have all its threads, wherever they were: that is no turn.
                 if hasEnded { return false }
+                if thread.files.areRefused {
+                    giveUp()
+                    return true
+                }
                 thread.loop?.release(as: .recovered, context)
                 threads[id] = nil
                 pools?.remove(id)
@@ -131,6 +136,7 @@ final class WatchedProcess {
         // Before the list is read: a thread that starts meanwhile is found by the next scan.
         task.count = ProcessFiles.threadCount(inTask: task.descriptor)
         guard !hasEnded else { return false }
+        if threads.values.first?.files.areRefused == true { giveUp() }
         guard let present = files.threads else { return true }
         if let now = files.program, now != program {
             // A new process may not have reached its first program yet.
@@ -163,10 +169,18 @@ final class WatchedProcess {
         for thread in threads.values { thread.loop?.release(as: .recovered, old) }
         pools?.release(as: .recovered, old)
         pools = nil
-        (threads, program, ticks, hasToldMissing) = ([:], now, 1, false)
+        (threads, program, ticks, hasToldMissing, hasToldRefusal) = ([:], now, 1, false, false)
         if let opened = try? Self.open(processID, options) { process = opened }
         reporter.note(process)
         tell(.newProgram(processID: processID, name: name))
+    }
+
+    /// The process can no longer be read, so nothing is known about its stalls. If that changes, the next scan finds its loops again.
+    private func giveUp() {
+        release(as: .abandoned)
+        guard !hasToldRefusal else { return }
+        (hasToldRefusal, hasToldMissing) = (true, true)
+        tell(.unreadable(processID: processID, name: name))
     }
 
     private func foundLoop(_ thread: WatchedThread, _ context: WatchContext) {

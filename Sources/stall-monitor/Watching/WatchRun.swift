@@ -211,7 +211,9 @@ final class WatchView: Sendable {
     private static func isProblem(_ note: WatchNote) -> Bool {
         switch note {
         case .watching, .foundLoop, .foundPool, .newProgram, .ended: false
-        case .unprovenPool, .namelessPools, .noLoop, .unjudged, .sharedDescriptor, .unproven, .refused, .unarmed: true
+        case .unprovenPool, .namelessPools, .noLoop, .unjudged, .sharedDescriptor, .unproven, .refused, .unarmed,
+            .unreadable:
+            true
         }
     }
 
@@ -243,6 +245,9 @@ final class WatchView: Sendable {
         case .newProgram(let id, let name): "process \(id) runs another program: \(name)"
         case .ended(let id, let name): "process \(id) (\(name)) has ended"
         case .refused(let id, let error): "process \(id) is a child of a watched one, and cannot be watched: \(error)"
+        case .unreadable(let id, let name):
+            "process \(id) (\(name)) can no longer be watched: it runs as another user now, or does not let others read it; root can "
+                + "watch it"
         case .unarmed(let problem): problem
         }
     }

@@ -11,6 +11,7 @@
 ///     counts          prints COUNTS TURNS CUT; CUT is the number of calls that returned early, including failed waits
 ///     spawn           starts a child that does the same without input, prints CHILD PID
 ///     urged MS        for MS, turns of 1 ms that wait at the place of the rest for a descriptor that is ready; starts a second thread in the first turn
+///     hide            from the next SIGUSR1 on, no other process of its user may read it
 ///     headless        ends the first thread, if the loop runs on another one (`sample-target beside`); prints HEADLESS
 ///     exec MS         executes this program again, which computes for MS before its loop; prints READY then
 ///     move            from now on in another loop within this turn, on another set; prints READY
@@ -345,6 +346,23 @@ static void run_anew(unsigned long ms) {
     execl("/proc/self/exe", "sample-target", "loop", text, (char *)NULL);
 }
 
+static void *hide(void *signals) {
+    int number;
+    sigwait(signals, &number);
+    prctl(PR_SET_DUMPABLE, 0);
+    return NULL;
+}
+
+static void prepare_to_hide(void) {
+    static sigset_t signals;
+    pthread_t thread;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    pthread_create(&thread, NULL, hide, &signals);
+    pthread_detach(thread);
+}
+
 static void obey(char *line) {
     char name[32] = "";
     unsigned long number = 0;
@@ -356,6 +374,8 @@ static void obey(char *line) {
         printf("COUNTS %lu %lu\n", turns, cut);
     else if (strcmp(line, "headless") == 0)
         end_first_thread();
+    else if (strcmp(line, "hide") == 0)
+        prepare_to_hide();
     else if (strcmp(line, "spawn") == 0)
         spawn();
     else if (sscanf(line, "exec %lu", &number) == 1)
