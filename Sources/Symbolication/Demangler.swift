@@ -7,7 +7,7 @@ public enum Demangler {
         guard symbol.utf8.count <= longestSymbol else { return symbol }
         return switch language(of: symbol) {
         case .swift: demangleSwift(symbol) ?? symbol
-        case .cPlusPlus: demangleCPlusPlus(symbol) ?? symbol
+        case .cPlusPlus: demangleCPlusPlus(withoutRustHash(symbol) ?? symbol) ?? symbol
         case .c: symbol
         }
     }
@@ -21,6 +21,18 @@ public enum Demangler {
         let swift = ["$s", "$S", "$e", "_T0", "_$s", "@__swiftmacro_"]
         if swift.contains(where: symbol.hasPrefix) { return .swift }
         return symbol.hasPrefix("_Z") ? .cPlusPlus : .c
+    }
+
+    /// Rust's older mangling is that of C++, with a hash at the end that is another one for each build:
+    /// `_ZN4shop4load17h0123456789abcdefE` → `_ZN4shop4loadE`. Nil for any other symbol.
+    static func withoutRustHash(_ symbol: String) -> String? {
+        guard symbol.hasPrefix("_ZN") else { return nil }
+        let mangled = SourceFunction.withoutAdditions(symbol).utf8
+        let hash = mangled.suffix(20)
+        guard hash.starts(with: "17h".utf8), hash.last == UInt8(ascii: "E"),
+            hash.dropFirst(3).dropLast().allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) })
+        else { return nil }
+        return String(decoding: mangled.dropLast(20), as: UTF8.self) + "E"
     }
 
     private static func demangleSwift(_ symbol: String) -> String? {

@@ -16,8 +16,10 @@ public struct SourceFunction: Hashable, Sendable {
     /// - Parameter symbol: As in the symbol table.
     public init(symbol: String) {
         let language = Demangler.language(of: symbol)
-        // In a mangled name, a dot begins what the compiler's back end adds for a part or a copy.
-        let symbol = language == .c ? Self.withoutAdditions(symbol) : String(symbol.prefix { $0 != "." })
+        // In a mangled name, a dot begins what the compiler's back end adds for a part or a copy. Rust has dots in paths, too.
+        let symbol =
+            language == .c
+            ? Self.withoutAdditions(symbol) : Demangler.withoutRustHash(symbol) ?? String(symbol.prefix { $0 != "." })
         let demangled = Demangler.demangle(symbol)
         (enclosing, swiftModule, isMadeUp, isMerged) = ([], nil, false, false)
         switch language {
@@ -34,8 +36,8 @@ public struct SourceFunction: Hashable, Sendable {
     }
 
     /// Removes what the compiler's back end adds to the name of a part or a copy, `.part.0.isra.0`, `.cold`, and where V8 says
-    /// that a function is, `:12:34`. Other dots belong to the names of Go and of the JVM: `main.(*Server).handle`.
-    private static func withoutAdditions(_ symbol: String) -> String {
+    /// that a function is, `:12:34`. Other dots belong to the names of Go, Rust and the JVM: `main.(*Server).handle`.
+    static func withoutAdditions(_ symbol: String) -> String {
         var parts = symbol.split(separator: ".", omittingEmptySubsequences: false)
         while let count = additionLength(parts) { parts.removeLast(count) }
         var name = Substring(parts.joined(separator: "."))

@@ -9,6 +9,9 @@ struct DemanglerTests {
         arguments: [
             ("$s4main3fooyyF", "main.foo() -> ()"),
             ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back(int const&)"),
+            ("_ZN4shop4load17h0123456789abcdefE", "shop::load"),
+            ("_ZN4shop4load17h0123456789abcdefE.llvm.42", "shop::load"),
+            ("_ZN4shop17h0123456789abcdegE", "shop::h0123456789abcdeg"),
             ("clock_nanosleep", "clock_nanosleep"),
             ("$sbroken", "$sbroken"),
             ("_Zbroken", "_Zbroken"),

@@ -31,6 +31,11 @@ struct SourceFunctionTests {
             ("_ZN9warehouse5ShelfC1Ei", ["_ZN9warehouse5ShelfC2Ei"]),
             ("_ZN9warehouse5Shelf5placeIdEEiT_i", ["_ZN9warehouse5Shelf5placeIiEEiT_i"]),
             ("_ZN4shop5totalIiEEDcT_", ["_ZN4shop5totalIdEEDcT_"]),
+            // Rust's, of another build.
+            (
+                "_ZN4shop4load17h0123456789abcdefE",
+                ["_ZN4shop4load17hfedcba9876543210E", "_ZN4shop4load17hfedcba9876543210E.llvm.42"]
+            ),
         ]
     )
     func same(symbol: String, others: [String]) {
@@ -45,6 +50,9 @@ struct SourceFunctionTests {
             "_ZN9warehouse5Shelf7restockEi", "_ZN9warehouse5ShelfC1Ei", ".hidden", ".other",
             // Templates whose result is deduced.
             "_ZN4shop5totalIiEEDcT_", "_ZN4shop5priceIiEEDTplfp_Li1EET_",
+            // Rust's, for two types.
+            "_ZN44_$LT$t..Cart$u20$as$u20$core..fmt..Debug$GT$3fmt17h892149de59c8bd89E",
+            "_ZN44_$LT$t..Page$u20$as$u20$core..fmt..Debug$GT$3fmt17h892149de59c8bd89E",
             // Go, the JVM, V8.
             "main.(*Server).handle", "main.(*Server).load", "main.main.func1", "main.main.func1.1",
             "void shop.Cart.total()", "void shop.Cart.load()", "JS:next /srv/.pnpm/a.js:1:2",
