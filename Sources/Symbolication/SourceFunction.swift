@@ -159,6 +159,8 @@ enum ShortName {
                 let function = rest.droppingBrackets().drop { $0 == " " }
                 if function.isEmpty { break }
                 (name, rest) = ("", function)
+            } else if character == "(", name.hasSuffix(" "), let function = functionInside(rest) {
+                (name, rest) = ("", function)
             } else if character == "(" {
                 break
             } else {
@@ -167,6 +169,15 @@ enum ShortName {
             }
         }
         return name
+    }
+
+    /// A template function whose result is a pointer to a function stands inside its result: `void (*shop::pick<int>(int))(int)`. Nil
+    /// for other brackets.
+    private static func functionInside(_ bracket: Substring) -> Substring? {
+        let declarator = bracket.dropFirst().prefix { !"()<> ".contains($0) }
+        guard let mark = declarator.lastIndex(where: { $0 == "*" || $0 == "&" }) else { return nil }
+        let name = declarator[mark...].dropFirst()
+        return name.isEmpty ? nil : bracket[name.startIndex...]
     }
 }
 

@@ -108,6 +108,10 @@ struct DemanglerTests {
             ("decltype(auto) shop::total<int>(int)", "shop::total"),
             ("decltype ({parm#1}+(1)) shop::price<int>(int)", "shop::price"),
             ("decltype(auto)", "decltype"),
+            ("void (*shop::pick<int>(int, void (*)(int)))(int)", "shop::pick"),
+            ("int (&shop::row<int>(int)) [3]", "shop::row"),
+            ("void (shop::Cart::*shop::step<int>(int))(int)", "shop::step"),
+            ("shop::Cart::operator void (*)(int)()", "shop::Cart::operator void "),
             ("(anonymous namespace)::run()", "(anonymous namespace)::run"),
             ("ns::Call::operator()(int) const", "ns::Call::operator()"),
         ]
