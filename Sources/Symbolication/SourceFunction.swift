@@ -2,7 +2,7 @@
 /// specialisations of a generic function, for each part into which an asynchronous or split function was cut, and for each copy.
 public struct SourceFunction: Hashable, Sendable {
     /// With types and argument labels, as the demangler writes them, without what optimisation adds: `closure #1 (Swift.Int) ->
-    /// () in shop.Cart.total() -> Swift.Int`. For a C++ template, the name alone.
+    /// () in shop.Cart.total() -> Swift.Int`. For a C++ function with a template in its name or types, the name alone.
     public var name: String
     /// For a closure, the enclosing functions, the innermost first: the last one is not a closure.
     public var enclosing: [String]
@@ -64,8 +64,8 @@ public struct SourceFunction: Hashable, Sendable {
         !text.isEmpty && text.utf8.allSatisfy { (0x30...0x39).contains($0) }
     }
 
-    /// The name of a template function, or of a function of a template: its types are those of the specialisation. Nil for any
-    /// other.
+    /// The name of a C++ function with a template in its name or types: a template function's types are those of the specialisation.
+    /// Overloads that take a `std::string`, which is a template, therefore count as one function. Nil for any other function.
     private static func templateName(_ demangled: String) -> String? {
         guard demangled.contains("<"), !demangled.contains("operator") else { return nil }
         // Without the result type, which is part of the name only for these.
