@@ -80,10 +80,7 @@ struct SentryExporter: ReportExporter {
         init(_ report: StallReport) {
             value = plain(report.cause.summary)
             threadID = report.thread.id
-            let stack = report.culprit.flatMap {
-                report.stacks.indices.contains($0.stack) ? report.stacks[$0.stack] : nil
-            }
-            let frames = (stack ?? report.stacks.first { $0.role == .stalled })?.callers(from: 0) ?? []
+            let frames = report.framesOfCulprit
             // Sentry rejects a stack without a frame.
             stacktrace = frames.isEmpty ? nil : Stack(frames: frames.reversed().map { Frame($0, in: report) })
         }
@@ -111,10 +108,10 @@ struct SentryExporter: ReportExporter {
         var address: String
 
         init(_ frame: StallReport.Frame, in report: StallReport) {
-            let module = report.modules.module(of: frame)?.path
-            function = plain(frame.function ?? frame.symbol ?? frame.placeName(in: module))
+            let module = report.modules.module(of: frame)
+            function = frame.plainName(module)
             (filename, line) = (frame.file.map(plain), frame.line)
-            (isInApp, package, address) = (frame.own, module.map(plain), frame.address.description)
+            (isInApp, package, address) = (frame.own, module.map { plain($0.path) }, frame.address.description)
         }
 
         private enum CodingKeys: String, CodingKey {

@@ -100,12 +100,12 @@ struct TelemetryLogExporter: ReportExporter {
             return attributes
         }
 
-        /// The stalled thread's stack, the innermost function first, at most 64 frames: receivers cut or reject longer values.
+        /// The stalled thread's stack with the functions that await it, the innermost first, at most 64: receivers cut or reject
+        /// longer values.
         private static func stackTrace(_ report: StallReport) -> String {
-            guard let frames = report.stacks.first?.frames.prefix(64) else { return "" }
-            return frames.map { frame in
+            report.framesOfCulprit.prefix(64).map { frame in
                 let place = frame.file.map { " (\(plain($0))\(frame.line.map { ":\($0)" } ?? ""))" } ?? ""
-                return plain(frame.function ?? "?") + place
+                return frame.plainName(report.modules.module(of: frame)) + place
             }.joined(separator: "\n")
         }
     }

@@ -143,7 +143,7 @@ package struct WeightedStacks {
     private func call(_ frame: StallReport.Frame, _ modules: [StallReport.Module]) -> Call {
         let module = modules.module(of: frame)
         return Call(
-            name: plain(frame.function ?? frame.symbol ?? frame.placeName(in: module?.path)),
+            name: frame.plainName(module),
             module: module.map { plain($0.path) },
             buildID: module?.buildID.map { plain($0) },
             file: frame.file.map { plain($0) },
@@ -164,6 +164,19 @@ struct Interned<Value: Hashable> {
         all.append(value)
         return all.count - 1
     }
+}
+
+extension StallReport {
+    /// The culprit's stack, or without a culprit the first of the stalled thread, with the functions that await it. Innermost first.
+    var framesOfCulprit: [Frame] {
+        let stack = culprit.flatMap { stacks.indices.contains($0.stack) ? stacks[$0.stack] : nil }
+        return (stack ?? stacks.first { $0.role == .stalled })?.callers(from: 0) ?? []
+    }
+}
+
+extension StallReport.Frame {
+    /// The function, its symbol, or the place of one without a name.
+    func plainName(_ module: StallReport.Module?) -> String { plain(function ?? symbol ?? placeName(in: module?.path)) }
 }
 
 /// Without characters that other programs would interpret.

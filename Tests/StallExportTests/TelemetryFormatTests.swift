@@ -86,6 +86,18 @@ struct TelemetryFormatTests {
         #expect(line == ["intValue": "12"])
     }
 
+    @Test("OpenTelemetry logs: the stack has the awaiting functions, and the place of a function without a name")
+    func stackOfLogs() throws {
+        var report = ExportSample.reports[0]
+        report.stacks[0].frames[1].function = nil
+        report.stacks[0].frames[1].symbol = "total"
+        report.stacks[0].frames[0].function = nil
+        report.stacks[0].frames[0].file = nil
+        report.stacks[0].async = .init(from: 1, frames: [ExportSample.frame("handler", own: true)], ends: .task)
+        let text = try ExportSample.text(.otlpLogs, [report])
+        #expect(text.contains(#""shop+0x10 (no symbols)\ntotal (Sources/Shop/Cart.swift:12)\nhandler""#), "\(text)")
+    }
+
     @Test("OpenTelemetry metrics: cumulative sums of each run")
     func metrics() throws {
         let request = try #require(try lines(.otlpMetrics).first)

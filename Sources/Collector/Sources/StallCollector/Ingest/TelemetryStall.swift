@@ -155,7 +155,7 @@ struct TelemetryStall {
         var frames = frames
         var culprit: StallReport.Culprit?
         if let name = attributes.text("code.function.name") {
-            // A caller that awaits is not on the stack. Then no frame is marked.
+            // It may be beyond the frames that were sent. Then no frame is marked.
             let frame = frames.firstIndex { $0.function == name }
             if let frame { frames[frame].own = true }
             culprit = .init(
