@@ -34,9 +34,11 @@ struct SentryExporter: ReportExporter {
             tags = [
                 "kind": report.kind.rawValue, "verdict": report.cause.verdict.canonical.rawValue,
                 "state": report.state.rawValue,
-                "watched.label": plain(report.watched.label), "watched.type": report.watched.type.rawValue,
+                "watched.label": report.watched.label, "watched.type": report.watched.type.rawValue,
             ]
-            if let service = report.service?.name { tags["service"] = plain(service) }
+            if let service = report.service?.name { tags["service"] = service }
+            // Sentry takes at most 200 characters in a tag.
+            tags = tags.mapValues { VisibleText.of($0, limit: 200) }
             exception = Exceptions(values: [Exception(report)])
             extra = [
                 "report": report.id.description, "duration": DurationText(nanoseconds: report.durationNs).description,

@@ -131,6 +131,16 @@ struct TelemetryFormatTests {
         }
     }
 
+    @Test("Sentry: a tag has at most 200 characters")
+    func tags() throws {
+        var long = ExportSample.reports[0]
+        long.service?.name = String(repeating: "a", count: 300)
+        long.watched.label = String(repeating: "b", count: 300)
+        let tags = try #require(try lines(.sentry, [long])[0]["tags"] as? [String: String])
+        #expect(tags["service"] == String(repeating: "a", count: 199) + "…" && tags["watched.label"]?.count == 200)
+        #expect(tags["kind"] == "blocked")
+    }
+
     @Test("Sentry: a release has no slashes, and at most 200 characters")
     func release() throws {
         var odd = ExportSample.reports[0]
