@@ -43,6 +43,10 @@ struct BudgetFileTests {
         "a mistake is reported with file, line, key and what to write: exit code 1",
         arguments: [
             ("budgets:\n  - maxStalls: -1\n", ":2: maxStalls: '-1' is not a number of stalls; write 0 or more"),
+            (
+                "budgets:\n  - maxBlockedPercent: 101\n",
+                ":2: maxBlockedPercent: '101' is not a percentage; write 0 to 100"
+            ),
             ("budgets:\n  - maxDuration: 5\n", ":2: maxDuration: '5' is not a length of time; write one like 500ms"),
             ("budgets:\n  - name: a\n    maxStals: 1\n", ":3: maxStals: unknown key; the keys here are name, "),
             ("budgets:\n  - severity: fatal\n", ":2: severity: 'fatal' is not one of error, warning, off"),

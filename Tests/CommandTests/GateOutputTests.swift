@@ -127,7 +127,8 @@ struct GateOutputTests {
         #expect(try code([fixture.path, "--baseline", fixture.root + "/budget.yaml"]) == 1)
         #expect(try code([fixture.path, "--sarif", fixture.root + "/none/x", "--max-stalls", "99"]) == 1)
         for wrong in [
-            ["--max-per-hour", "-1"], ["--tighten"], ["--baseline", ""], ["--sarif", ""], ["--max-turn", "5"],
+            ["--max-per-hour", "-1"], ["--max-blocked-percent", "101"], ["--tighten"], ["--baseline", ""],
+            ["--sarif", ""], ["--max-turn", "5"],
         ] {
             #expect(try code([fixture.path] + wrong) == 64, "\(wrong)")
         }

@@ -73,6 +73,15 @@ struct YAMLEntry {
         return number
     }
 
+    func percent() throws(CommandFailure) -> Double {
+        let number = try number()
+        guard number <= 100 else {
+            let text = try text()
+            throw mistake("'\(text)' is not a percentage; write 0 to 100")
+        }
+        return number
+    }
+
     /// In nanoseconds.
     func length() throws(CommandFailure) -> Int64 {
         let text = try text()

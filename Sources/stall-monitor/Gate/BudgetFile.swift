@@ -64,7 +64,7 @@ extension BudgetLimits {
     fileprivate init(_ keys: [String: YAMLEntry]) throws(CommandFailure) {
         self.init(maxStalls: try keys["maxStalls"]?.whole(), maxDurationNs: try keys["maxDuration"]?.length())
         maxPerHour = try keys["maxPerHour"]?.number()
-        maxBlockedPercent = try keys["maxBlockedPercent"]?.number()
+        maxBlockedPercent = try keys["maxBlockedPercent"]?.percent()
         maxTurnP99Ns = try keys["maxTurnP99"]?.length()
         maxTurnNs = try keys["maxTurn"]?.length()
     }

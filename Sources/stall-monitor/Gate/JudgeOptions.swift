@@ -168,6 +168,9 @@ struct BudgetOptions: ParsableArguments {
         for (name, value) in [("--max-per-hour", maxPerHour), ("--max-blocked-percent", maxBlockedPercent)] {
             if let value, !(value >= 0 && value.isFinite) { throw ValidationError("\(name) is a number from 0") }
         }
+        if let maxBlockedPercent, maxBlockedPercent > 100 {
+            throw ValidationError("--max-blocked-percent is a number from 0 to 100")
+        }
     }
 
     /// - Parameter isBaselined: whether there is a baseline to judge by.

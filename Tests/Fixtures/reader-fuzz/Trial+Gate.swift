@@ -131,7 +131,8 @@ enum BudgetText {
         case "fingerprint": dice.pick(["\"v2:0000\"", "\"0000000000000000\"", "\"v1:00\""])
         case "expires": dice.pick(["2027-01-31", "1970-01-01", "2026-12-31"])
         case "maxStalls": dice.pick(["0", "1", "9223372036854775807"])
-        case "maxPerHour", "maxBlockedPercent": dice.pick(["0", "0.1", "2", "1e300"])
+        case "maxPerHour": dice.pick(["0", "0.1", "2", "1e300"])
+        case "maxBlockedPercent": dice.pick(["0", "0.1", "2", "100"])
         default: dice.pick(["100ms", "1s", "2.5s", "24h"])
         }
     }
