@@ -125,7 +125,7 @@ extension GateResult {
             if left > 0 { lines.append("  … \(left) more stalls; 'stall-monitor list' shows all") }
             lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
-        lines += allowed.map { "  allowed: \(Self.line($0))" }
+        lines += Self.lines(allowed).map { "  allowed: \($0)" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
         return lines.joined(separator: "\n") + "\n"
     }
@@ -178,7 +178,14 @@ extension GateResult {
     /// The stalls that lasted too long, a line each.
     var tooLongLines: [String] {
         let most = budget.maxDurationNs.map { ", \(DurationText(nanoseconds: $0)) permitted" } ?? ""
-        return (tooLong.map(Self.line) + tooLongCountedOnly.map(Self.line)).map { $0 + most }
+        return Self.lines(tooLong, ending: most) + tooLongCountedOnly.map { Self.line($0) + most }
+    }
+
+    /// A line for each of the first stalls, and one that says how many are left out.
+    static func lines(_ stalls: [StallOutline], ending: String = "") -> [String] {
+        let left = stalls.count - mostLines
+        return stalls.prefix(mostLines).map { line($0) + ending }
+            + (left > 0 ? ["… \(left) more stalls; 'stall-monitor list' shows all"] : [])
     }
 
     /// One stall on one line, with its exact duration: a budget may be exceeded by a microsecond. A plus if its end was not
