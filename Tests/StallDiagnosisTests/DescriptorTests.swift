@@ -119,6 +119,18 @@ struct DescriptorTests {
         #expect(own.holder(of: file, awaitedBy: 40) == nil, "it no longer waits")
     }
 
+    @Test("A wait for a lock of an open file names no waiter: the holder is the only one so awaited, or unknown")
+    func waitsForOpenFiles() {
+        let others = "1: POSIX  ADVISORY  WRITE 10 fe:00:77 0 9\n2: POSIX  ADVISORY  WRITE 20 fe:00:77 100 109\n"
+        let wait = "2: -> OFDLCK ADVISORY  WRITE -1 fe:00:77 100 109\n"
+        let file = FileLocks.File(major: 0xfe, minor: 0, inode: 77)
+        #expect(FileLocks(others + wait).holder(of: file, awaitedBy: 30) == 20)
+        let range = "OFDLCK ADVISORY  WRITE -1 fe:00:77 200 209\n"
+        let second = "3: \(range)3: -> \(range)"
+        #expect(FileLocks(others + second).holder(of: file, awaitedBy: 30) == nil)
+        #expect(FileLocks(others + wait + second).holder(of: file, awaitedBy: 30) == nil, "it may wait for either")
+    }
+
     @Test("The holder of another file system's file with the same inode is not named")
     func locksOfTwoFileSystems() {
         let locks = FileLocks(

@@ -151,6 +151,9 @@ struct FileLocks: Hashable, Sendable {
     func holder(of file: File, awaitedBy waiter: Int32? = nil) -> Int32? {
         let all = found(on: file)
         if let waiter, let awaited = all.first(where: { $0.waiters.contains(waiter) }) { return awaited.pid }
+        // Who waits for a lock of an open file (F_OFD_SETLKW) has the number -1: it may be `waiter`, or another process.
+        let unnamed = Set(all.filter { $0.waiters.contains(-1) }.map(\.pid))
+        if let holder = unnamed.first { return unnamed.count == 1 ? holder : nil }
         return all.lazy.compactMap(\.pid).first { $0 != waiter }
     }
 
