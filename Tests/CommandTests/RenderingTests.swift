@@ -50,6 +50,19 @@ struct RenderingTests {
         #expect(report(PageStyle(showsAllFrames: true)) == "Report  \(Sample.report().id)")
     }
 
+    @Test("show --full: the short page has no stack that the details show; it has a tree of several, and a flame graph")
+    func stacksOfWholePage() {
+        var several = Sample.report()
+        several.stacks += several.stacks.filter { $0.role == .stalled }
+        func brief(_ report: StallReport, isFlame: Bool = false) -> String {
+            let style = PageStyle(showsAllFrames: true, showsFlame: isFlame)
+            return StallBrief(report: report, style: style).lines.map(\.plain).joined(separator: "\n")
+        }
+        #expect(!brief(Sample.report()).contains("libc.so.6") && brief(Sample.report()).contains("\n\nWhen "))
+        #expect(brief(several).contains("outermost call first"))
+        #expect(brief(Sample.report(), isFlame: true).contains("clock_nanosleep"))
+    }
+
     @Test("show: the figures of a short page name the same window as the whole page")
     func figures() {
         let brief = StallBrief(report: Sample.report()).lines.map(\.plain).joined(separator: "\n")

@@ -90,9 +90,14 @@ struct StallBrief {
         return parts.isEmpty ? nil : "\(parts.joined(separator: "; "))"
     }
 
+    /// Whether the details follow. They have each stack, so that only a tree or a flame graph of them is of use here.
+    private var isPart: Bool { style.showsAllFrames }
+
     /// A single stack as a list, several stacks as one tree; then the stack of the lock's owner.
     private var stackLines: [StyledText] {
-        if let pool = report.pool { return PoolTable(report: report, pool: pool, width: style.width).lines + owners }
+        if let pool = report.pool {
+            return isPart ? [] : PoolTable(report: report, pool: pool, width: style.width).lines + owners
+        }
         let stalled = report.stacks.filter { $0.role == .stalled }
         var tree = StackTree()
         tree.add(report)
@@ -100,7 +105,7 @@ struct StallBrief {
             let title = "thread \(report.thread.numberAndName)"
             return FlameChart(tree: tree, title: title, style: style).lines + [""] + owners
         }
-        guard stalled.count > 1 else { return stalled.flatMap(listing) + owners }
+        guard stalled.count > 1 else { return isPart ? [] : stalled.flatMap(listing) + owners }
         let samples = stalled.map { Int64($0.count) }.saturatingSum()
         let head =
             "\("Stacks", .bold) of thread \(report.thread.numberAndName), \(samples) samples, outermost call first"
@@ -109,6 +114,7 @@ struct StallBrief {
     }
 
     private var owners: [StyledText] {
+        if isPart { return [] }
         var lines: [StyledText] = []
         if let lock = report.cause.lock.map({ StyledText($0.text) }) { lines.append("\("Lock", .bold)  \(lock)") }
         if let circle = StallFacts(report: report).circle { lines.append("\("Circle", .bold)  \(circle)") }
@@ -116,12 +122,7 @@ struct StallBrief {
     }
 
     private func listing(_ stack: StallReport.Stack) -> [StyledText] {
-        StackListing(
-            stack: stack,
-            modules: report.modules,
-            isOfPool: report.pool != nil,
-            showsAllFrames: style.showsAllFrames
-        ).lines
+        StackListing(stack: stack, modules: report.modules, isOfPool: report.pool != nil).lines
     }
 
     private var context: [(String, StyledText)] {
@@ -138,7 +139,7 @@ struct StallBrief {
         if !pairs.isEmpty { rows.append(("Data", "\(pairs)")) }
         report.trace.map { rows.append(("Trace", "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")")) }
         rows.append(("Fault", "\(fault)"))
-        let hint: StyledText = style.showsAllFrames ? "" : "  \("--full shows all of it", .dim)"
+        let hint: StyledText = isPart ? "" : "  \("--full shows all of it", .dim)"
         rows.append(("Report", "\(report.id)\(hint)"))
         return rows
     }
