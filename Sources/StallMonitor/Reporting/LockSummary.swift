@@ -131,7 +131,7 @@ extension StallReport.Thread {
         self.init(id: threadID, name: evidence?.name, state: evidence.map { String($0.state) })
     }
 
-    fileprivate var words: String { "thread \(id)" + (name.map { " (\($0))" } ?? "") }
+    fileprivate var words: String { "thread \(id)" + (plainName.map { " (\($0))" } ?? "") }
 }
 
 extension StallReport.Lock {

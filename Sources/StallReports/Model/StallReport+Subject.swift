@@ -235,3 +235,14 @@ extension StallReport {
 extension StallReport.Frame {
     fileprivate var identity: String { symbol ?? function ?? "\(module ?? -1)+\(offset ?? address)" }
 }
+
+extension StallReport.Thread {
+    /// The name for display. libdispatch names its threads after their queue, of which the kernel keeps the last 15 characters:
+    /// `oot.default-qos` of `com.apple.root.default-qos`.
+    package var plainName: String? {
+        guard let name, let queue = name.split(separator: ".").last, name.utf8.count == 15, name.contains("-qos") else {
+            return name
+        }
+        return "libdispatch worker \(queue)"
+    }
+}

@@ -155,7 +155,7 @@ struct FaultEvidence {
             treeReports += 1
             latest = report
             guard let lock = report.cause.lock, let owner = lock.owner, owners.count < 256 else { continue }
-            owners["\(owner.name ?? "thread \(owner.id)") (\(lock.label ?? lock.kind.rawValue))", default: 0] += 1
+            owners["\(owner.plainName ?? "thread \(owner.id)") (\(lock.label ?? lock.kind.rawValue))", default: 0] += 1
         }
     }
 }

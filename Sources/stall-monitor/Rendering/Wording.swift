@@ -32,15 +32,6 @@ extension StallReport {
 extension StallReport.Thread {
     /// `4711 main`
     var numberAndName: String { ["\(id)", plainName].compactMap { $0 }.joined(separator: " ") }
-
-    /// libdispatch names its threads after their queue, of which the kernel keeps the last 15 characters: `oot.default-qos` of
-    /// `com.apple.root.default-qos`.
-    private var plainName: String? {
-        guard let name, let queue = name.split(separator: ".").last, name.utf8.count == 15, name.contains("-qos") else {
-            return name
-        }
-        return "libdispatch worker (\(queue))"
-    }
 }
 
 extension Verdict {

@@ -85,6 +85,20 @@ struct LockSummaryTests {
         #expect(report.cause.chain?.count == 2 && report.cause.cycle == nil && report.cause.verdict == .blocked)
     }
 
+    @Test("A worker of libdispatch has its name for display, not the end of its queue's name")
+    func worker() throws {
+        let worker = LockFinding.Owner(
+            threadID: 2,
+            evidence: evidence("oot.default-qos"),
+            time: .now,
+            stack: .failure(CaptureError(.threadGone))
+        )
+        let finding = LockFinding(waits: [try wait(1, for: 2)], owners: [worker])
+        let report = report(finding, [stack(1, .stalled, "pthread_mutex_lock")])
+        #expect(report.cause.summary.hasSuffix(", held by thread 2 (libdispatch worker default-qos)."))
+        #expect(report.cause.lock?.owner?.name == "oot.default-qos")
+    }
+
     @Test("A circle is a deadlock; a lock that the names contradict does not close it")
     func circle() throws {
         let waits = [try wait(1, for: 2), try wait(2, for: 1)]
