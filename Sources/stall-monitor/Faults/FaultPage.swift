@@ -40,6 +40,10 @@ struct FaultPage {
                 "first \(fault.firstAt.ago(now)), last \(fault.lastAt.ago(now)); trend \(trend)"
             )
         )
+        if fault.count > fault.reports {
+            let others = quantity(fault.count - fault.reports, "stall")
+            rows.append(("Reports", "\(fault.reports), to which the figures below refer; only counted: \(others)"))
+        }
         rows.append(("Verdicts", Self.counts(fault.verdicts)))
         if let latest = evidence.latest {
             if !latest.cause.summary.isEmpty { rows.append(("Why", "\(latest.cause.summary) \("(the latest)", .dim)")) }
@@ -77,7 +81,7 @@ struct FaultPage {
         return ["\("Stacks", .bold) of \(count) by blocked time, outermost call first" as StyledText] + listing + [""]
     }
 
-    /// Stalls per day, for the latest 14 days on which it occurred.
+    /// Reports per day, for the latest 14 days with one.
     private var days: [StyledText] {
         let known = evidence.days.sorted { $0.key < $1.key }.suffix(14)
         let most = Double(known.map(\.value).max() ?? 1)
@@ -120,7 +124,7 @@ struct FaultEvidence {
     private(set) var latest: StallReport?
     /// Lock owners, each with its number of reports.
     private(set) var owners: [String: Int64] = [:]
-    /// Stalls by quarters of an hour since the epoch: days begin at one of them in every time zone.
+    /// Reports by quarters of an hour since the epoch: days begin at one of them in every time zone.
     private var quarters: [Int64: Int64] = [:]
     private static let quarter: Int64 = 900
     /// Oldest first.
@@ -135,7 +139,7 @@ struct FaultEvidence {
         if recent.count > 2 * Self.listLimit { keepRecent() }
     }
 
-    /// Stalls by day.
+    /// Reports by day.
     var days: [String: Int64] {
         quarters.reduce(into: [:]) { days, part in
             days[Timestamp(seconds: part.key * Self.quarter).day, default: 0] += part.value
