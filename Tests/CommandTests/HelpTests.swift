@@ -34,6 +34,12 @@ struct HelpTests {
         #expect(list.count > 4 && list.allSatisfy { $0.hasPrefix("  ") }, "\(list)")
     }
 
+    @Test("it says how old reports are removed")
+    func cleaning() throws {
+        let text = try CommandRun("--help").output.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+        #expect(text.contains("Old reports need no cleaning up: a monitor removes the oldest files"))
+    }
+
     @Test("ship, which keeps no index, has no option for one")
     func noIndex() throws {
         let text = try help("ship").joined(separator: "\n")
