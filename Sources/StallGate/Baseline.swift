@@ -32,7 +32,7 @@ public struct Baseline: Codable, Hashable, Sendable {
         }
     }
 
-    /// A fault that occurred.
+    /// A fault that occurred, if only before the baseline was tightened.
     public struct Fault: Codable, Hashable, Sendable {
         /// The fault.
         public var fingerprint: Fingerprint

@@ -104,8 +104,13 @@ struct BaselineJudge {
         switch item.change {
         case .newFault:
             kind = .newFault
+            let stalls = "\(quantity(after.count, "stall")) in \(Figure.length(after.watchedNs))"
+            let watched = Figure.length(before.watchedNs)
+            // A fault that was gone when the baseline was tightened has the watched time of that run.
             figures =
-                "is new: \(quantity(after.count, "stall")) in \(Figure.length(after.watchedNs)), none in the baseline's \(Figure.length(before.watchedNs))"
+                before.watchedNs == baseline.watchedNs
+                ? "is new: \(stalls), none in the baseline's \(watched)"
+                : "occurs again: \(stalls), none in the \(watched) by which the baseline was tightened"
         case .worseRate:
             kind = .worseRate
             figures =
@@ -163,7 +168,6 @@ extension Baseline {
             }
         }
         tightened.faults.sort { $0.fingerprint.rawValue < $1.fingerprint.rawValue }
-        tightened.faults.removeAll { $0.count == 0 && $0.starved == 0 }
         tightened.recordedAt = moment
         return tightened
     }

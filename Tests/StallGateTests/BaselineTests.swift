@@ -215,9 +215,21 @@ struct BaselineTests {
         #expect(fewer.faults.map(\.count) == [5])
         #expect(judge(Self.stalls(40), before).verdict == .within)
         #expect(judge(Self.stalls(40), fewer).verdict == .over)
-        #expect(try #require(tighten([])).faults.isEmpty)
+        #expect(try #require(tighten([])).faults.map(\.count) == [0])
         let shorter = try #require(tighten(Self.stalls(40, ms: 100)))
         #expect(shorter.faults[0].lengthsNs.max() == 106_000_000 && shorter.faults[0].count == 40)
+    }
+
+    @Test("a fault that was gone at tightening, and occurs again, is compared with the run that tightened")
+    func occursAgain() throws {
+        let before = try baseline(Self.stalls(600), minutes: 100)
+        let none = try #require(before.tightened(by: Self.overview([], [Self.run()]), at: Sample.start))
+        let few = judge(Self.stalls(4), none)
+        #expect(few.verdict == .inconclusive)
+        let words = "occurs again: 4 stalls in 10m, none in the 10m by which the baseline was tightened"
+        #expect(few.text.contains(words), "\(few.text)")
+        #expect(judge(Self.stalls(60), none).verdict == .over)
+        #expect(none.tightened(by: Self.overview(Self.stalls(4), [Self.run()]), at: Sample.start) == nil)
     }
 
     @Test("it is read back as written; one with impossible numbers, or of a later version, is refused")
