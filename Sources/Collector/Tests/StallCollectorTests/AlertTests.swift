@@ -481,6 +481,22 @@ struct AlertTests {
         }
     }
 
+    @Test("A webhook's address is read again when its file changes, without a change of the rules")
+    func rotatedSecret() async throws {
+        try await withStore("  - {name: new, when: new-fault, within: 1h}") { store in
+            let secret = directory + "/url"
+            try "http://127.0.0.1:1/old".write(toFile: secret, atomically: true, encoding: .utf8)
+            let rules = "rules: []\nreceivers: [{webhookFile: \(secret)}]"
+            try rules.write(toFile: rulesFile, atomically: true, encoding: .utf8)
+            let watch = try watch(store)
+            await watch.round(now: Self.now)
+            try "http://127.0.0.1:1/newer".write(toFile: secret, atomically: true, encoding: .utf8)
+            await watch.round(now: Self.now)
+            let address = try #require(URL(string: "http://127.0.0.1:1/newer"))
+            #expect(await watch.rules.receivers.map(\.way) == [.webhook(address)])
+        }
+    }
+
     @Test("The README's example is usable")
     func example() throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)

@@ -23,6 +23,8 @@ struct AlertReceiver: Sendable, Hashable {
     var way: Way
     /// Distinguishes receivers with the same name.
     var number = 1
+    /// The file that contains the webhook's address.
+    var file: String?
 
     /// Its name for users. A webhook's path is left out, because it is a secret.
     var name: String {
@@ -144,6 +146,7 @@ extension AlertReceiver: Decodable {
         case .webhook, .webhookFile:
             var text = try values.decode(String.self, forKey: key)
             if key == .webhookFile {
+                file = text
                 guard let secret = try? String(contentsOfFile: text, encoding: .utf8) else {
                     throw mistake(key, "this file cannot be read")
                 }

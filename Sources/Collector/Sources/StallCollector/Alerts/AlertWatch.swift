@@ -11,8 +11,9 @@ actor AlertWatch: Service {
     private let every: Duration
     private let metrics: CollectorMetrics
     private let logger: Logger
-    private var rules: AlertRules
-    private var rulesVersion: FileVersion?
+    private(set) var rules: AlertRules
+    /// Of the rules' file, then of those that it names.
+    private var versions: [FileVersion?]
     private let finder = AlertFinder()
     private let patience: Duration
     /// Before this moment no rule about silence is evaluated.
@@ -29,7 +30,7 @@ actor AlertWatch: Service {
         metrics: CollectorMetrics,
         logger: Logger
     ) throws(CollectorError) {
-        rulesVersion = FileVersion(path)
+        versions = [FileVersion(path)]
         rules = try AlertRules(path: path)
         (self.path, self.store, self.every, self.patience) = (path, store, every, patience)
         (self.metrics, self.logger) = (metrics, logger)
@@ -63,9 +64,10 @@ actor AlertWatch: Service {
     }
 
     private func refresh() {
-        let version = FileVersion(path)
-        guard version != rulesVersion else { return }
-        rulesVersion = version
+        // Rules that name other files than before are read twice: the files' versions are always those before they were read.
+        let found = ([path] + rules.receivers.compactMap(\.file)).map { FileVersion($0) }
+        guard found != versions else { return }
+        versions = found
         do throws(CollectorError) {
             rules = try AlertRules(path: path)
         } catch {
