@@ -43,6 +43,14 @@ final class AuditLog: Sendable {
     private struct File {
         var descriptor: Int32
         var bytes: Int
+
+        /// Whether its last line was cut off, by a full disk: the next one must not join it.
+        var isCutOff: Bool {
+            var last: UInt8 = 0
+            let size = lseek(descriptor, 0, SEEK_END)
+            guard size > 0, unsafe pread(descriptor, &last, 1, size - 1) == 1 else { return false }
+            return last != UInt8(ascii: "\n")
+        }
     }
 
     /// - Throws: If the file cannot be created or written.
@@ -57,9 +65,10 @@ final class AuditLog: Sendable {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         guard let json = try? encoder.encode(entry) else { return }
-        let line = [UInt8](json) + [UInt8(ascii: "\n")]
         file.withLock { file in
+            var line = [UInt8](json) + [UInt8(ascii: "\n")]
             if file.bytes.addingSaturated(line.count) > maximumBytes { turn(&file) }
+            if file.isCutOff { line.insert(UInt8(ascii: "\n"), at: 0) }
             let count = unsafe Glibc.write(file.descriptor, line, line.count)
             if count > 0 { file.bytes += count }
         }
@@ -73,7 +82,7 @@ final class AuditLog: Sendable {
     }
 
     private static func open(_ path: String) -> File? {
-        let descriptor = unsafe Glibc.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        let descriptor = unsafe Glibc.open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return nil }
         return File(descriptor: descriptor, bytes: Int(clamping: lseek(descriptor, 0, SEEK_END)))
     }

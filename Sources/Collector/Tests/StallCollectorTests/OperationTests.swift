@@ -265,6 +265,11 @@ struct OperationTests {
                 let size = try FileManager.default.attributesOfItem(atPath: directory + name)[.size] as? Int
                 #expect((1...1000).contains(size ?? 0))
             }
+            // The disk was full in the middle of a line.
+            try Data(#"{"action":"sta"#.utf8).write(to: URL(filePath: directory + "/cut"))
+            try AuditLog(path: directory + "/cut").write(.init(action: "start", outcome: "ok"))
+            let cut = try String(contentsOfFile: directory + "/cut", encoding: .utf8).split(separator: "\n")
+            #expect(cut.count == 2 && cut.last?.hasPrefix(#"{"action":"start""#) == true, "\(cut)")
             // An operator removes the file.
             try FileManager.default.removeItem(atPath: directory + "/small")
             for _ in 0..<100 { log.write(.init(action: "start", outcome: "ok")) }
