@@ -277,6 +277,16 @@ struct OperationTests {
         }
     }
 
+    @Test("As many clients as the limit are admitted, also before their answers have begun, and one for each that left")
+    func clientLimit() {
+        let limit = ClientLimit(2)
+        var clients = [limit.admit(), limit.admit(), limit.admit()]
+        #expect(clients.map { $0 != nil } == [true, true, false])
+        clients[0] = nil
+        clients = [clients[1], limit.admit(), limit.admit()]
+        #expect(clients.map { $0 != nil } == [true, true, false])
+    }
+
     @Test("Refusals also have the headers that protect pages")
     func safetyHeaders() async throws {
         try await Client.withServer(StubStore(), CollectorOptions()) { client in

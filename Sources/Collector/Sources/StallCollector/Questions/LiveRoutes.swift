@@ -5,18 +5,17 @@ import NIOCore
 import ServiceLifecycle
 import StallReports
 import StallStore
-import Synchronization
 
 /// Sends stalls as they arrive, and again when they change: `GET /api/v1/live`, server-sent events. A client that reconnects with
 /// the last id misses none.
 final class LiveRoutes: Sendable {
-    /// The largest number of clients.
+    /// The largest number of clients, of all teams together.
     static let viewerLimit = 200
     private static let every = Duration.milliseconds(500)
     /// How many polls may pass before something is sent, if only a comment, so that a closed connection is detected.
     private static let beat = 20
     private let store: any StallStore
-    private let viewers = Atomic(0)
+    private let viewers = ClientLimit(viewerLimit)
 
     init(store: any StallStore) { self.store = store }
 
@@ -36,15 +35,14 @@ final class LiveRoutes: Sendable {
             } else {
                 place = try await self.store.lastPlace()
             }
-            guard self.viewers.load(ordering: .relaxed) < Self.viewerLimit else {
+            guard let viewer = self.viewers.admit() else {
                 throw Refusal(.tooManyRequests, "too many clients follow the live feed already", [.retryAfter: "10"])
             }
             return Response(
                 status: .ok,
                 headers: [.contentType: "text/event-stream", .cacheControl: "no-store"],
                 body: ResponseBody { writer in
-                    self.viewers.wrappingAdd(1, ordering: .relaxed)
-                    defer { self.viewers.wrappingSubtract(1, ordering: .relaxed) }
+                    defer { withExtendedLifetime(viewer) {} }
                     try await self.follow(team, place, &writer)
                     try await writer.finish(nil)
                 }

@@ -2,7 +2,6 @@ import Hummingbird
 import NIOCore
 import StallReports
 import StallStore
-import Synchronization
 
 /// Returns records unchanged, as they were sent: `GET /api/v1/records`. Run records come first, then reports, one JSON document
 /// per line. Programs that read report directories can read this.
@@ -12,11 +11,10 @@ final class RecordRoutes: Sendable {
     /// The largest number of documents in memory for each reader. The store may return fewer.
     private static let page = 100
     private let store: any StallStore
-    /// The largest number of readers at a time: each has a page in memory.
-    private let readerLimit: Int
-    private let readers = Atomic(0)
+    /// Of all teams together: each has a page in memory.
+    private let readers: ClientLimit
 
-    init(store: any StallStore, readerLimit: Int) { (self.store, self.readerLimit) = (store, readerLimit) }
+    init(store: any StallStore, readerLimit: Int) { (self.store, readers) = (store, ClientLimit(readerLimit)) }
 
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/records") { request, context in
@@ -28,15 +26,14 @@ final class RecordRoutes: Sendable {
                     "these are more than \(Self.stallLimit) stalls: ask for a shorter time, or one service, release or host"
                 )
             }
-            guard self.readers.load(ordering: .relaxed) < self.readerLimit else {
+            guard let reader = self.readers.admit() else {
                 throw Refusal(.tooManyRequests, "too many read already", [.retryAfter: "10"])
             }
             return Response(
                 status: .ok,
                 headers: [.contentType: "application/x-ndjson"],
                 body: ResponseBody { writer in
-                    self.readers.wrappingAdd(1, ordering: .relaxed)
-                    defer { self.readers.wrappingSubtract(1, ordering: .relaxed) }
+                    defer { withExtendedLifetime(reader) {} }
                     try await self.send(query, to: &writer)
                     try await writer.finish(nil)
                 }
