@@ -22,6 +22,14 @@ static bool is_return_address(stackcap_unwinder *unwinder, uint64_t word) {
     return stackcap_call_before(unwinder, word, 0) != CALL_NONE || stackcap_is_signal_return(unwinder, word);
 }
 
+/// Whether instructions may be at an address to which a frame returns. A row may be wrong: that of the C library's `__mpn_mul_1` does
+/// not know the function's pushes, and takes a saved register for the return address. Data interpreted as instructions, most often a
+/// part of the stack, may lead to any result.
+static bool may_be_code(stackcap_unwinder *unwinder, uint64_t address) {
+    uint8_t byte;
+    return is_return_address(unwinder, address) && stackcap_copy_read(unwinder, address, &byte, sizeof byte) == PLACE_ELSEWHERE;
+}
+
 static bool place_in(stackcap_unwinder *unwinder, const struct stackcap_registers *registers, struct stackcap_sum place,
                      uint64_t *address) {
     uint64_t base = registers->value[place.base];
@@ -178,7 +186,8 @@ static int resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     if (stackcap_function_start(unwinder, is_return ? address - 1 : address) != 0)
         return 0;
     read_cursor(cursor, &registers);
-    bool is_readable = !stackcap_is_distrusted(unwinder, is_return ? address - 1 : address);
+    bool is_readable = !stackcap_is_distrusted(unwinder, is_return ? address - 1 : address) &&
+                       (!is_return || may_be_code(unwinder, address));
     bool found = (is_readable && go_way_out(unwinder, address, is_return, &registers)) ||
                  search_stack(unwinder, is_return ? address - 1 : address, &registers) ||
                  follow_frame_pointer(unwinder, &registers);

@@ -1,4 +1,5 @@
 /// The C library, and kinds of code that compilers seldom generate.
+#include "CTrials.h"
 #include "made_code.h"
 
 #include <alloca.h>
@@ -240,8 +241,40 @@ __attribute__((noinline)) static void run_made(bool ends_page) {
     unmake_code(code);
     done = 0;
 }
+
+// The row of `misdescribed` does not know its pushes, like that of the C library's `__mpn_mul_1`. Both saved registers point to `data`.
+void trial_call_misdescribed(const void *data);
+__asm__(".text\n"
+        "trial_call_misdescribed:\n"
+        "    .cfi_startproc\n"
+        "    push %rbx\n    .cfi_adjust_cfa_offset 8\n    .cfi_rel_offset %rbx, 0\n"
+        "    push %rbp\n    .cfi_adjust_cfa_offset 8\n    .cfi_rel_offset %rbp, 0\n"
+        "    mov %rdi, %rbx\n"
+        "    mov %rdi, %rbp\n"
+        "    call misdescribed\n"
+        "    pop %rbp\n    .cfi_adjust_cfa_offset -8\n    .cfi_restore %rbp\n"
+        "    pop %rbx\n    .cfi_adjust_cfa_offset -8\n    .cfi_restore %rbx\n"
+        "    ret\n"
+        "    .cfi_endproc\n"
+        "misdescribed:\n"
+        "    .cfi_startproc\n"
+        "    push %rbx\n"
+        "    push %rbp\n"
+        "    nop\n"
+        "    pop %rbp\n"
+        "    pop %rbx\n"
+        "    ret\n"
+        "    .cfi_endproc\n");
+void trial_run_misdescribed(void) {
+    unsigned char data[16] = {0x5b, 0xc3};  // as instructions: pop %rbx; ret
+    trial_call_misdescribed(data);
+    done = data[0];
+}
+
 SCENE scene_made_code(void) { run_made(false); done = 0; }
 SCENE scene_made_code_to_the_end(void) { run_made(true); done = 0; }
+#else
+void trial_run_misdescribed(void) {}
 #endif
 
 const trial_scene trial_c_scenes[] = {

@@ -13,13 +13,15 @@ struct Steps {
     /// library's `__longjmp` have a row that states where the stack pointer is stored, which libunwind ignores.
     private static let others: Set = ["popen", "longjmp", "dlsym"]
 
+    private static let wrongRow = Scene.running("wrong row") { trial_run_misdescribed() }
+
     func run(_ findings: inout Findings) {
         print("Steps: the stack at each instruction, and the calls that were seen to be made")
         guard let plugins = try? Plugins() else { return findings.fail("plugins are compiled") }
         defer { plugins.remove() }
         unsafe trial_set_plugin_folder(plugins.folder)
         var total = trial_steps()
-        for scene in Scene.all where part.includes(scene.name) && !Self.others.contains(scene.name) {
+        for scene in Scene.all + [Self.wrongRow] where part.includes(scene.name) && !Self.others.contains(scene.name) {
             guard let unit = scene.unit else { continue }
             let most: UInt64 = part.isShort && scene.name != "C++ throw" ? 5_000 : 1_000_000
             var steps = trial_steps()

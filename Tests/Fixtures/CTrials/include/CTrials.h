@@ -199,6 +199,8 @@ typedef struct trial_steps {
 /// Runs the function twice on a separate thread, the second time single-stepping, `most` instructions, and walks the stack at
 /// each. Only one call at a time. \returns false if the processor does not allow a process to single-step.
 bool trial_step_through(void (*run)(void *_Nullable context), void *_Nullable context, uint64_t most, trial_steps *steps);
+/// Work for it: calls a function whose unwind row is wrong. Nothing on another processor.
+void trial_run_misdescribed(void);
 /// The stack found and the expected stack. Valid until the next run.
 const char *trial_first_wrong_step(void);
 
