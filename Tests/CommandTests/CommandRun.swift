@@ -58,9 +58,9 @@ struct CommandRun {
 
 extension Process {
     /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it
-    /// would not receive Ctrl-C. Nor would it if the tests run in the background of a shell, which ignores Ctrl-C there.
+    /// would not receive Ctrl-C. Nor would it if the tests were started to ignore it, as in the background of a shell.
     func runWithSignals() throws {
-        for number in [SIGINT, SIGQUIT] { signal(number, SIG_DFL) }
+        for number in [SIGINT, SIGQUIT, SIGHUP] { signal(number, SIG_DFL) }
         var none = sigset_t()
         var before = sigset_t()
         unsafe sigemptyset(&none)
