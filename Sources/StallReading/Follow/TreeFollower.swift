@@ -113,8 +113,11 @@ package struct TreeFollower: ~Copyable {
         nextLook = end + max(Self.lookInterval.least, (end - began) * Self.lookInterval.looks)
     }
 
+    /// Notices paths that lead to another directory now. One that is followed by its own name already is not followed twice.
     private mutating func lookAtPaths() {
-        for next in followers {
+        let places = followers.map { ReportTree.resolved($0.path) }
+        let counts = Dictionary(places.map { ($0, 1) }, uniquingKeysWith: +)
+        for (next, place) in zip(followers, places) where counts[place] == 1 {
             do throws(ReportError) {
                 try next.follower.lookAtPath()
             } catch {
