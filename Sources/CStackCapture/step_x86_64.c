@@ -186,8 +186,9 @@ static int resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     if (stackcap_function_start(unwinder, is_return ? address - 1 : address) != 0)
         return 0;
     read_cursor(cursor, &registers);
-    bool is_readable = !stackcap_is_distrusted(unwinder, is_return ? address - 1 : address) &&
-                       (!is_return || may_be_code(unwinder, address));
+    // The thread's own position is code, and that of a sleeping thread does not follow a call.
+    bool is_code = unwinder->frame_count == 1 || !is_return || may_be_code(unwinder, address);
+    bool is_readable = is_code && !stackcap_is_distrusted(unwinder, is_return ? address - 1 : address);
     bool found = (is_readable && go_way_out(unwinder, address, is_return, &registers)) ||
                  search_stack(unwinder, is_return ? address - 1 : address, &registers) ||
                  follow_frame_pointer(unwinder, &registers);

@@ -107,6 +107,25 @@ extension ProcessTests {
             }
         }
 
+        /// Its position follows no call, and its caller calls it through a pointer.
+        @Test("asleep in a function without a table: that function's instructions lead to its caller")
+        func asleepWithoutTable() throws {
+            let source = #"""
+                int sleep_long(void);
+                __asm__(".text\n.type sleep_long, @function\nsleep_long:\n push %rbx\n sub $40, %rsp\n mov $34, %eax\n syscall\n"
+                        " add $40, %rsp\n pop %rbx\n ret");
+                int (*volatile sleeps)(void) = sleep_long;
+                __attribute__((noinline)) int middle(void) { return sleeps() + 1; }
+                int main(void) { return middle() + 1; }
+                """#
+            let workshop = try Compiler()
+            let target = try Started(try workshop.compile(source, ["-O2"]))
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(60))
+            let stack = try sampler.capture().get()
+            #expect(sampler.names(of: stack).prefix(3) == ["sleep_long", "middle", "main"])
+            #expect(stack.frames[1].found == .instructions && stack.isComplete, "\(stack.frames)")
+        }
+
         @Test("with damaged tables: no harm, and no frame lies outside of code", arguments: 0..<40)
         func damaged(_ seed: UInt64) throws {
             let workshop = try Compiler()
