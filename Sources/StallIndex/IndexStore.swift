@@ -119,6 +119,8 @@ final class IndexStore {
     /// - Parameter path: The directory's path, for checking files.
     /// - Returns: The outlines of reports that are in the listing and have not changed.
     func begin(_ listing: DirectoryListing, _ path: String) -> [StallOutline] {
+        // It was removed since the last pass. Another process may have made a new one.
+        if file == nil { try? open() }
         var outlines: [StallOutline] = []
         outlines.reserveCapacity(listing.stalls.count)
         var pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
@@ -143,8 +145,8 @@ final class IndexStore {
             return true
         }
         if !isRead {
-            // The file was removed. Another process may have made a new one.
-            if file == nil, (try? open()) != nil, header != nil { return begin(listing, path) }
+            // A damaged file has been removed.
+            if file == nil { try? open() }
             outlines = []
             pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
         }

@@ -53,6 +53,32 @@ struct IndexedReadersTests {
         #expect(files.contains { $0.hasSuffix(".sqlite") }, "\(files)")
     }
 
+    @Test("a damaged index that cannot be removed is reported, and everything is read")
+    func lasting() throws {
+        try flood(300)
+        // As root, without the right to write into every directory.
+        let privileges = geteuid() == 0 ? ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] : []
+        func list(_ index: String) throws -> CommandRun {
+            let command = [CommandRun.executable.path, "list", fixture.path, index]
+            let cache = "XDG_CACHE_HOME=" + fixture.root + "/cache"
+            return try CommandRun(tool: "/usr/bin/env", [cache] + privileges + command)
+        }
+        let made = try list("--index")
+        let folder = fixture.root + "/cache/stall-monitor/index"
+        let names = try FileManager.default.contentsOfDirectory(atPath: folder)
+        let file = URL(filePath: "\(folder)/\(try #require(names.first { $0.hasSuffix(".sqlite") }))")
+        // The end of the file is the end of the reports' data.
+        var bytes = try Data(contentsOf: file)
+        bytes[bytes.count - 1] ^= 0xff
+        let handle = try FileHandle(forWritingTo: file)
+        try handle.write(contentsOf: bytes)
+        try handle.close()
+        try FileManager.default.setAttributes([.posixPermissions: 0o500], ofItemAtPath: folder)
+        defer { try? FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: folder) }
+        let used = try list("--index")
+        #expect(used.status == 0 && used.output == made.output && used.errors.contains("is damaged"), "\(used.errors)")
+    }
+
     private func compare(_ arguments: [String]) throws {
         let plain = try CommandRun(arguments: arguments + ["--no-index"], environment: cache)
         let made = try CommandRun(arguments: arguments + ["--index"], environment: cache)
