@@ -43,14 +43,8 @@ final class AuditLog: Sendable {
     private struct File {
         var descriptor: Int32
         var bytes: Int
-
         /// Whether its last line was cut off, by a full disk: the next one must not join it.
-        var isCutOff: Bool {
-            var last: UInt8 = 0
-            let size = lseek(descriptor, 0, SEEK_END)
-            guard size > 0, unsafe pread(descriptor, &last, 1, size - 1) == 1 else { return false }
-            return last != UInt8(ascii: "\n")
-        }
+        var isCutOff: Bool
     }
 
     /// - Throws: If the file cannot be created or written.
@@ -70,7 +64,9 @@ final class AuditLog: Sendable {
             if file.bytes.addingSaturated(line.count) > maximumBytes { turn(&file) }
             if file.isCutOff { line.insert(UInt8(ascii: "\n"), at: 0) }
             let count = unsafe Glibc.write(file.descriptor, line, line.count)
-            if count > 0 { file.bytes += count }
+            guard count > 0 else { return }
+            file.bytes += count
+            file.isCutOff = count < line.count
         }
     }
 
@@ -82,9 +78,20 @@ final class AuditLog: Sendable {
     }
 
     private static func open(_ path: String) -> File? {
-        let descriptor = unsafe Glibc.open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        let descriptor = unsafe Glibc.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return nil }
-        return File(descriptor: descriptor, bytes: Int(clamping: lseek(descriptor, 0, SEEK_END)))
+        let bytes = Int(clamping: lseek(descriptor, 0, SEEK_END))
+        return File(descriptor: descriptor, bytes: bytes, isCutOff: isCutOff(path, at: bytes))
+    }
+
+    /// False if it is not known: this process needs no permission to read the log.
+    private static func isCutOff(_ path: String, at end: Int) -> Bool {
+        guard end > 0 else { return false }
+        let descriptor = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var last: UInt8 = 0
+        return unsafe pread(descriptor, &last, 1, end - 1) == 1 && last != UInt8(ascii: "\n")
     }
 
     deinit { _ = file.withLock { close($0.descriptor) } }

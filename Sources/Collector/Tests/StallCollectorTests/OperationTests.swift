@@ -270,6 +270,13 @@ struct OperationTests {
             try AuditLog(path: directory + "/cut").write(.init(action: "start", outcome: "ok"))
             let cut = try String(contentsOfFile: directory + "/cut", encoding: .utf8).split(separator: "\n")
             #expect(cut.count == 2 && cut.last?.hasPrefix(#"{"action":"start""#) == true, "\(cut)")
+            // The collector may only write to it.
+            let blind = directory + "/blind"
+            try Data("{}\n".utf8).write(to: URL(filePath: blind))
+            try FileManager.default.setAttributes([.posixPermissions: 0o200], ofItemAtPath: blind)
+            try AuditLog(path: blind).write(.init(action: "start", outcome: "ok"))
+            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: blind)
+            #expect(try String(contentsOfFile: blind, encoding: .utf8).hasPrefix("{}\n{"))
             // An operator removes the file.
             try FileManager.default.removeItem(atPath: directory + "/small")
             for _ in 0..<100 { log.write(.init(action: "start", outcome: "ok")) }
