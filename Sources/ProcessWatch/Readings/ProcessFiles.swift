@@ -127,7 +127,7 @@ final class ThreadFiles {
     func readCall() -> SystemCall? { read(call, SystemCall.init) }
 
     /// Whether the kernel does not let this process see where the living thread is. It did before, so the thread's process runs as
-    /// another user now, or has made itself unreadable (PR_SET_DUMPABLE).
+    /// another user now, has made itself unreadable (PR_SET_DUMPABLE), or its parent has ended (with ptrace_scope 1).
     var areRefused: Bool {
         var byte: UInt8 = 0
         return unsafe pread(call, &byte, 1, 0) < 0 && (errno == EPERM || errno == EACCES)

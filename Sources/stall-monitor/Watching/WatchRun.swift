@@ -246,8 +246,8 @@ final class WatchView: Sendable {
         case .ended(let id, let name): "process \(id) (\(name)) has ended"
         case .refused(let id, let error): "process \(id) is a child of a watched one, and cannot be watched: \(error)"
         case .unreadable(let id, let name):
-            "process \(id) (\(name)) can no longer be watched: it runs as another user now, or does not let others read it; root can "
-                + "watch it"
+            "process \(id) (\(name)) can no longer be watched: it runs as another user now, does not let others read it, or, with "
+                + "ptrace_scope 1, is no longer a descendant of this command; root can watch it"
         case .unarmed(let problem): problem
         }
     }
