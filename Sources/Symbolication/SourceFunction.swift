@@ -174,10 +174,13 @@ enum ShortName {
     /// A template function whose result is a pointer to a function stands inside its result: `void (*shop::pick<int>(int))(int)`. Nil
     /// for other brackets.
     private static func functionInside(_ bracket: Substring) -> Substring? {
-        let declarator = bracket.dropFirst().prefix { !"()<> ".contains($0) }
-        guard let mark = declarator.lastIndex(where: { $0 == "*" || $0 == "&" }) else { return nil }
-        let name = declarator[mark...].dropFirst()
-        return name.isEmpty ? nil : bracket[name.startIndex...]
+        var function = bracket
+        repeat {
+            let declarator = function.dropFirst().prefix { !"()<> ".contains($0) }
+            guard let mark = declarator.lastIndex(where: { $0 == "*" || $0 == "&" }) else { return nil }
+            function = function[mark...].dropFirst()
+        } while function.first == "(" && !function.hasPrefix("(anonymous namespace)")
+        return function.first.map { ")<> ".contains($0) } ?? true ? nil : function
     }
 }
 

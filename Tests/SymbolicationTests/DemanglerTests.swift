@@ -109,6 +109,8 @@ struct DemanglerTests {
             ("decltype ({parm#1}+(1)) shop::price<int>(int)", "shop::price"),
             ("decltype(auto)", "decltype"),
             ("void (*shop::pick<int>(int, void (*)(int)))(int)", "shop::pick"),
+            ("void (*(anonymous namespace)::pick<int>(int))(int)", "(anonymous namespace)::pick"),
+            ("void (*(*shop::deep<int>(int))(int))(int)", "shop::deep"),
             ("int (&shop::row<int>(int)) [3]", "shop::row"),
             ("void (shop::Cart::*shop::step<int>(int))(int)", "shop::step"),
             ("shop::Cart::operator void (*)(int)()", "shop::Cart::operator void "),
