@@ -497,6 +497,23 @@ struct AlertTests {
         }
     }
 
+    @Test("Rules that name a file which does not exist yet are used once it exists")
+    func laterSecret() async throws {
+        try await withStore("  - {name: new, when: new-fault, within: 1h}") { store in
+            let watch = try watch(store)
+            let before = await watch.rules.receivers
+            let secret = directory + "/url"
+            let rules = "rules: []\nreceivers: [{webhookFile: \(secret)}]"
+            try rules.write(toFile: rulesFile, atomically: true, encoding: .utf8)
+            for _ in 0..<2 { await watch.round(now: Self.now) }
+            #expect(await watch.rules.receivers == before)
+            try "http://127.0.0.1:1/later".write(toFile: secret, atomically: true, encoding: .utf8)
+            await watch.round(now: Self.now)
+            let address = try #require(URL(string: "http://127.0.0.1:1/later"))
+            #expect(await watch.rules.receivers.map(\.way) == [.webhook(address)])
+        }
+    }
+
     @Test("The README's example is usable")
     func example() throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)

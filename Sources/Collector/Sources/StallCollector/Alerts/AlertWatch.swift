@@ -14,6 +14,8 @@ actor AlertWatch: Service {
     private(set) var rules: AlertRules
     /// Of the rules' file, then of those that it names.
     private var versions: [FileVersion?]
+    /// Why the rules' file cannot be used now. It may name a file that is still to come, so it is read again in each round.
+    private var mistake: String?
     private let finder = AlertFinder()
     private let patience: Duration
     /// Before this moment no rule about silence is evaluated.
@@ -66,11 +68,15 @@ actor AlertWatch: Service {
     private func refresh() {
         // Rules that name other files than before are read twice: the files' versions are always those before they were read.
         let found = ([path] + rules.receivers.compactMap(\.file)).map { FileVersion($0) }
-        guard found != versions else { return }
+        let isChanged = found != versions
+        guard isChanged || mistake != nil else { return }
         versions = found
+        let former = mistake.take()
         do throws(CollectorError) {
             rules = try AlertRules(path: path)
         } catch {
+            mistake = error.description
+            guard isChanged || mistake != former else { return }
             logger.error("the rules for alerts stay as they were", metadata: ["error": "\(error)"])
         }
     }
