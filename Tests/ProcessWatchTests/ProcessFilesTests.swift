@@ -52,7 +52,8 @@ struct ProcessFilesTests {
         }
         let files = ProcessFiles(processID: child.processID)
         let thread = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))
-        while thread.readCall()?.name?.hasSuffix("nanosleep") != true { usleep(1_000) }
+        for _ in 0..<60_000 where thread.readCall()?.name?.hasSuffix("nanosleep") != true { usleep(1_000) }
+        try #require(thread.readCall()?.name?.hasSuffix("nanosleep") == true)
         let (program, path) = (try #require(files.program), try #require(files.executable))
         try FileManager.default.moveItem(atPath: file, toPath: old)
         #expect(files.executable == path + ".old" && files.program == program)
