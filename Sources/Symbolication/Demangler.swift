@@ -7,7 +7,8 @@ public enum Demangler {
         guard symbol.utf8.count <= longestSymbol else { return symbol }
         return switch language(of: symbol) {
         case .swift: demangleSwift(symbol) ?? symbol
-        case .cPlusPlus: demangleCPlusPlus(withoutRustHash(symbol) ?? symbol) ?? symbol
+        case .cPlusPlus: demangleCPlusPlus(symbol) ?? symbol
+        case .rust: RustName.demangle(symbol) ?? symbol
         case .c: symbol
         }
     }
@@ -16,23 +17,12 @@ public enum Demangler {
     /// and a symbol of a hostile report would overflow the stack.
     static let longestSymbol = 1 << 16
 
-    static func language(of symbol: String) -> SymbolicatedFrame.Language {
+    package static func language(of symbol: String) -> SymbolicatedFrame.Language {
         // The current Swift prefix ($s), those before 5.0 ($S, _T0), of embedded Swift ($e) and of macro expansions.
         let swift = ["$s", "$S", "$e", "_T0", "_$s", "@__swiftmacro_"]
         if swift.contains(where: symbol.hasPrefix) { return .swift }
+        if RustName.isRust(symbol) { return .rust }
         return symbol.hasPrefix("_Z") ? .cPlusPlus : .c
-    }
-
-    /// Rust's older mangling is that of C++, with a hash at the end that is another one for each build:
-    /// `_ZN4shop4load17h0123456789abcdefE` → `_ZN4shop4loadE`. Nil for any other symbol.
-    static func withoutRustHash(_ symbol: String) -> String? {
-        guard symbol.hasPrefix("_ZN") else { return nil }
-        let mangled = SourceFunction.withoutAdditions(symbol).utf8
-        let hash = mangled.suffix(20)
-        guard hash.starts(with: "17h".utf8), hash.last == UInt8(ascii: "E"),
-            hash.dropFirst(3).dropLast().allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) })
-        else { return nil }
-        return String(decoding: mangled.dropLast(20), as: UTF8.self) + "E"
     }
 
     private static func demangleSwift(_ symbol: String) -> String? {
@@ -43,7 +33,7 @@ public enum Demangler {
         return unsafe owned(result)
     }
 
-    private static func demangleCPlusPlus(_ symbol: String) -> String? {
+    static func demangleCPlusPlus(_ symbol: String) -> String? {
         var status: CInt = 0
         return unsafe owned(symbol.withCString { unsafe cxaDemangle($0, nil, nil, &status) })
     }
@@ -96,13 +86,15 @@ extension Demangler {
     }
 
     /// A name short enough for a heading: without module, types and signature, but with argument labels.
-    /// `Server.handle(_:timeout:)`, `closure #1 in Server.run()`, `std::vector::push_back`.
+    /// `Server.handle(_:timeout:)`, `closure #1 in Server.run()`, `std::vector::push_back`. For code that was generated at run
+    /// time, the function alone.
     ///
     /// - Parameter symbol: As in the symbol table.
     public static func shortName(_ symbol: String) -> String {
         switch language(of: symbol) {
-        case .c: symbol
+        case .c: GeneratedName(symbol)?.function ?? symbol
         case .cPlusPlus: ShortName.cPlusPlus(demangle(symbol))
+        case .rust: demangle(symbol)
         case .swift: ShortName.swift(symbol) ?? symbol
         }
     }

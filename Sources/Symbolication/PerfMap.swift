@@ -62,7 +62,10 @@ struct PerfMap: Sendable {
             guard entry.reach > address else { break }
             if entry.end > address, best.map({ entry.line > $0.line }) ?? true { best = entry }
         }
-        return best.map { (Self.plain(String(decoding: text[$0.name].map(Self.printable), as: UTF8.self)), $0.start) }
+        return best.map {
+            let name = String(decoding: text[$0.name].map(Self.printable), as: UTF8.self)
+            return (GeneratedName.withoutTier(name), $0.start)
+        }
     }
 
     private static func entry(_ text: [UInt8], _ line: Range<Int>, _ number: Int) -> Entry? {
@@ -99,20 +102,6 @@ struct PerfMap: Sendable {
     }
 
     private static func printable(_ byte: UInt8) -> UInt8 { byte < 0x20 || byte == 0x7f ? UInt8(ascii: "?") : byte }
-
-    /// What V8 writes before the name of a script's function, up to the first colon: `JS` in newer versions.
-    static let scriptTags: [Substring] = ["JS", "LazyCompile", "Function"]
-
-    /// V8 marks the tier to which a function is compiled, `JS:*name`, and so does .NET, `name(int32)[Tier0]`. It changes while
-    /// the function runs; the name without the mark does not.
-    private static func plain(_ name: String) -> String {
-        if name.hasSuffix("]"), let mark = name.lastIndex(of: "["), name[..<mark].hasSuffix(")") {
-            return String(name[..<mark])
-        }
-        guard let colon = name.firstIndex(of: ":"), scriptTags.contains(name[..<colon]) else { return name }
-        let rest = name[name.index(after: colon)...]
-        return rest.first.map("*~^+-'".contains) == true ? String(name[...colon] + rest.dropFirst()) : name
-    }
 }
 
 // MARK: - The file

@@ -18,12 +18,16 @@ public struct SourceFunction: Hashable, Sendable {
         let language = Demangler.language(of: symbol)
         // In a mangled name, a dot begins what the compiler's back end adds for a part or a copy. Rust has dots in paths, too.
         let symbol =
-            language == .c
-            ? Self.withoutAdditions(symbol) : Demangler.withoutRustHash(symbol) ?? String(symbol.prefix { $0 != "." })
+            switch language {
+            case .c: Self.withoutAdditions(GeneratedName.withoutPosition(symbol))
+            case .rust: symbol
+            case .cPlusPlus, .swift: String(symbol.prefix { $0 != "." })
+            }
         let demangled = Demangler.demangle(symbol)
         (enclosing, swiftModule, isMadeUp, isMerged) = ([], nil, false, false)
         switch language {
         case .c: name = symbol
+        case .rust: name = demangled
         case .cPlusPlus: name = Self.templateName(demangled) ?? demangled
         case .swift:
             let function = Demangler.withoutOptimisation(demangled)
@@ -35,15 +39,12 @@ public struct SourceFunction: Hashable, Sendable {
         }
     }
 
-    /// Removes what the compiler's back end adds to the name of a part or a copy, `.part.0.isra.0`, `.cold`, and where V8 says
-    /// that a function is, `:12:34`. Other dots belong to the names of Go, Rust and the JVM: `main.(*Server).handle`.
+    /// Removes what the compiler's back end adds to the name of a part or a copy, `.part.0.isra.0`, `.cold`. Other dots belong to
+    /// the names of Go, Rust and the JVM: `main.(*Server).handle`.
     static func withoutAdditions(_ symbol: String) -> String {
         var parts = symbol.split(separator: ".", omittingEmptySubsequences: false)
         while let count = additionLength(parts) { parts.removeLast(count) }
-        var name = Substring(parts.joined(separator: "."))
-        guard let tag = name.firstIndex(of: ":"), PerfMap.scriptTags.contains(name[..<tag]) else { return String(name) }
-        while let colon = name.lastIndex(of: ":"), isNumber(name[colon...].dropFirst()) { name = name[..<colon] }
-        return String(name)
+        return parts.joined(separator: ".")
     }
 
     /// How many parts at the end are one addition. Nil if none are.
@@ -51,7 +52,7 @@ public struct SourceFunction: Hashable, Sendable {
         guard parts.count > 1, parts[0] != "", let last = parts.last else { return nil }
         let plain: [Substring] = ["cold", "localalias", "omp_outlined"]
         if plain.contains(last) { return 1 }
-        guard isNumber(last) else { return nil }
+        guard last.isDecimal else { return nil }
         let numbered: [Substring] = [
             "part", "isra", "constprop", "llvm", "lto_priv", "clone", "specialized", "__uniq", "__part", "_omp_fn",
         ]
@@ -60,16 +61,11 @@ public struct SourceFunction: Hashable, Sendable {
         return parts.count == 2 ? 1 : nil
     }
 
-    private static func isNumber(_ text: Substring) -> Bool {
-        !text.isEmpty && text.utf8.allSatisfy { (0x30...0x39).contains($0) }
-    }
-
     /// The name of a C++ function with a template in its name or types: a template function's types are those of the specialisation.
     /// Overloads that take a `std::string`, which is a template, therefore count as one function. Nil for any other function.
     private static func templateName(_ demangled: String) -> String? {
         guard demangled.contains("<"), !demangled.contains("operator") else { return nil }
-        // Without the result type, which is part of the name only for these.
-        return ShortName.cPlusPlus(demangled).split(separator: " ").last.map(String.init)
+        return ShortName.cPlusPlus(demangled)
     }
 }
 
@@ -167,6 +163,16 @@ enum ShortName {
                 name.append(character)
                 rest = rest.dropFirst()
             }
+        }
+        return withoutResult(name)
+    }
+
+    /// The name of a template function begins with its result's type: `bool shop::find` → `shop::find`.
+    private static func withoutResult(_ name: String) -> String {
+        var type = name[..<(name.firstRange(of: "operator")?.lowerBound ?? name.endIndex)]
+        while let space = type.lastIndex(of: " ") {
+            type = type[..<space]
+            if !type.hasSuffix("(anonymous") { return String(name[space...].dropFirst()) }
         }
         return name
     }

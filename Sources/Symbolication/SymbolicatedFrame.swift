@@ -127,7 +127,7 @@ public struct InlinedCall: Sendable, Hashable {
 public struct SymbolicatedFrame: Sendable, Hashable {
     /// The language of a function, as far as its symbol shows it.
     public enum Language: String, Sendable, Hashable {
-        case swift, cPlusPlus, c
+        case swift, cPlusPlus, rust, c
     }
 
     /// The address as passed in.

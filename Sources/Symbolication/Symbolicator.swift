@@ -76,6 +76,7 @@ public final class Symbolicator: Sendable {
                 continue
             }
             (frames[index].symbol, frames[index].function) = (name, name)
+            frames[index].location = GeneratedName(name)?.location
             frames[index].functionOffset = address.address &- start
         }
     }

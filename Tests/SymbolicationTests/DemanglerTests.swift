@@ -23,6 +23,55 @@ struct DemanglerTests {
     }
 
     @Test(
+        "names of Rust functions lose what a generic function is used with",
+        arguments: [
+            ("_RNvCs6xxl1lAjzDf_1a1g", "a::g"),
+            ("_RINvMs_NtCs6xxl1lAjzDf_1a4shopINtB5_4CartmE6decodeKj3_EB7_", "a::shop::Cart::decode"),
+            (
+                "_RNCNvXNtCs6xxl1lAjzDf_1a4shopINtB4_4CartmENtB4_5Total5total0B6_.llvm.7",
+                "<a::shop::Cart as a::shop::Total>::total::{closure#0}"
+            ),
+            (
+                "_RNSNvYNCINvNtCsjrHSEGnQ3l9_3std2rt10lang_startuE0INtNtNtCsgEmfK2I1SDS_4core3ops8function6FnOnceuE9call_once"
+                    + "6vtableCs6xxl1lAjzDf_1a",
+                "<std::rt::lang_start::{closure#0} as core::ops::function::FnOnce>::call_once::{shim:vtable#0}"
+            ),
+            (
+                "_RNvXs0_NtNtNtCsgEmfK2I1SDS_4core3ops8function5implsRDINtB7_2FnuEp6OutputlNtNtBb_6marker4SyncEL_"
+                    + "INtB7_6FnOnceuE9call_onceCsjrHSEGnQ3l9_3std",
+                "<&dyn core::ops::function::Fn + core::marker::Sync as core::ops::function::FnOnce>::call_once"
+            ),
+            ("_RNvMCs1_1aTShAyj4_FKCuEuE3sum", "(&[u8], [u64], fn)::sum"),
+            (
+                "_ZN57_$LT$a..shop..Cart$LT$T$GT$$u20$as$u20$a..shop..Total$GT$5total28_$u7b$$u7b$closure$u7d$$u7d$"
+                    + "17hc33b0892b2d2d70dE",
+                "<a::shop::Cart as a::shop::Total>::total::{{closure}}"
+            ),
+            ("_ZN4a4shop13Cart$LT$T$GT$6decode17h1bb8751e6c39855dE", "a::shop::Cart::decode"),
+            ("_ZN1a4shop13gr$uf6$$udf$e17ha184643891b3d417E", "a::shop::größe"),
+        ]
+    )
+    func rust(symbol: String, name: String) {
+        #expect(Demangler.demangle(symbol) == name && Demangler.shortName(symbol) == name)
+        #expect(Demangler.language(of: symbol) == .rust)
+    }
+
+    @Test("A damaged name of Rust stays as it is, and one that refers to itself ends")
+    func damagedRust() {
+        let whole = "_RNCNvXNtCs6xxl1lAjzDf_1a4shopINtB4_4CartmENtB4_5Total5total0"
+        for length in 2..<whole.count {
+            let part = String(whole.prefix(length))
+            #expect(Demangler.demangle(part) == part)
+        }
+        let doubling = "_RYT" + String(repeating: "TB0_B0_", count: 40)
+        for symbol in [
+            "_RNvB_1a", "_RNvNvB_1a1b", "_RNvCs1_99999999999999999999a", "_RNvCszzzzzzzzzzzzzzz_1a", doubling,
+        ] {
+            #expect(Demangler.demangle(symbol) == symbol)
+        }
+    }
+
+    @Test(
         "names of Swift functions give their module",
         arguments: [
             ("main.foo() -> ()", "main"),
@@ -116,6 +165,9 @@ struct DemanglerTests {
             ("shop::Cart::operator void (*)(int)()", "shop::Cart::operator void "),
             ("(anonymous namespace)::run()", "(anonymous namespace)::run"),
             ("ns::Call::operator()(int) const", "ns::Call::operator()"),
+            ("bool std::find<int>(int)", "std::find"),
+            ("unsigned long (anonymous namespace)::find<int>(int)", "(anonymous namespace)::find"),
+            ("bool shop::operator==<int>(int, int)", "shop::operator=="),
         ]
     )
     func shortCPlusPlus(demangled: String, name: String) {

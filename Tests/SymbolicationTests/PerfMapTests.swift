@@ -35,6 +35,31 @@ struct PerfMapTests {
         #expect(map.function(at: 0x50)?.name == "JS:")
     }
 
+    @Test(
+        "A script's function is named without its tag, and with its file",
+        arguments: [
+            ("JS:serve /srv/a.js:12:34", "serve", "/srv/a.js", 12),
+            ("LazyCompile:get size /srv/my shop/a.js:1:2", "get size", "/srv/my shop/a.js", 1),
+            ("JS: file:///srv/a.mjs:8:1", "(anonymous)", "/srv/a.mjs", 8),
+            ("JS:readSync node:fs:734:18", "readSync", "node:fs", 734),
+            ("JS:run [eval]:1:9", "run", "[eval]", 1),
+            ("py::Shop.load:/srv/app.py", "Shop.load", "/srv/app.py", nil),
+        ]
+    )
+    func scripts(name: String, function: String, file: String, line: Int?) {
+        let script = GeneratedName(name)
+        #expect(script?.function == function && script?.file == file && script?.line == line)
+        #expect(Demangler.shortName(name) == function)
+    }
+
+    @Test(
+        "Other generated code keeps its name",
+        arguments: ["JS:made at run time", "JS:", "py::", "java.lang.Thread.run", ""]
+    )
+    func notScripts(name: String) {
+        #expect(GeneratedName(name) == nil && Demangler.shortName(name) == name)
+    }
+
     @Test("The tier of .NET is not part of a method's name")
     func tiersOfNET() {
         let map = map("10 1 void [shop] Cart::Add(int32[])[Tier0]\n20 1 void [shop] Cart::Add(int32[])\n30 1 list[0]\n")

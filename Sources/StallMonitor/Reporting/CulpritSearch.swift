@@ -12,9 +12,8 @@ import Symbolication
 /// - is not called anew all the time: if the caller has run on between most samples (it is at another call, or its registers
 ///   changed), the caller is the one that loops, and what it calls is a helper, even if it is in all samples.
 ///
-/// Only functions of one kind are considered, the first of these that makes up a quarter of the time: own functions that are
-/// certainly on the stack, own functions, library functions, any function with a name. Samples without a function of that kind do
-/// not count against it.
+/// Only functions of one kind are considered, the first kind in ``CandidateKind`` that makes up a quarter of the time. Samples
+/// without a function of that kind do not count against it.
 struct CulpritSearch {
     /// One sample, or several equal ones.
     struct Sample {

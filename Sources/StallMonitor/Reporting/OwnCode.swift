@@ -61,27 +61,6 @@ public struct OwnCode: Hashable, Sendable {
         return isBeside(executable, module) && SourceOrigin(file) == .project
     }
 
-    /// The same for a process that is watched from outside, in any language and without rules. Own functions are Swift code by
-    /// the rules above, and all other code except the C library and the runtimes of languages; code generated at run time is own
-    /// if it has a name.
-    func isOwnOfAnyMake(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
-        if frame.swiftModule != nil { return isOwn(frame, module: module, executable: executable) }
-        guard let module else { return frame.symbol != nil }
-        return !Self.isRuntime(module.path)
-    }
-
-    private static func isRuntime(_ path: String) -> Bool {
-        let name = fileName(ofPath: path)
-        return runtimes.contains { name.hasPrefix($0 + ".so") || name.hasPrefix($0 + "-") } || path.hasPrefix("[")
-            || name.hasPrefix("libswift") || name.hasPrefix("ld-linux") || name.hasPrefix("ld-musl")
-    }
-
-    private static let runtimes = [
-        "libBlocksRuntime", "lib_FoundationICU", "libFoundation", "libFoundationEssentials", "libatomic", "libc",
-        "libc++",
-        "libc++abi", "libdispatch", "libdl", "libgcc_s", "libm", "libpthread", "libresolv", "librt", "libstdc++",
-    ]
-
     /// Whether code without a name in this file counts as own, because nothing distinguishes it from libraries linked into the
     /// file.
     private func isNameless(_ module: LoadedModule, _ executable: String) -> Bool {
@@ -121,7 +100,7 @@ public struct OwnCode: Hashable, Sendable {
 }
 
 /// Where a source file comes from, by its path on the machine that built it.
-private enum SourceOrigin: Hashable {
+enum SourceOrigin: Hashable {
     /// A project's own directory.
     case project
     /// A dependency that the package manager fetched.
@@ -130,17 +109,27 @@ private enum SourceOrigin: Hashable {
     case system
 
     init(_ file: String) {
-        if ["/checkouts/", "/SourcePackages/", "/vcpkg_installed/", "/.conan"].contains(where: file.contains) {
+        if Self.checkouts.contains(where: file.contains) {
             self = .checkout
-        } else if !file.hasPrefix("/") || Self.systems.contains(where: file.hasPrefix) || Self.isOurs(file) {
+        } else if !file.hasPrefix("/") || Self.isOfSystem(file) || Self.isOurs(file) {
             self = .system
         } else {
             self = .project
         }
     }
 
+    private static let checkouts = [
+        "/checkouts/", "/SourcePackages/", "/vcpkg_installed/", "/.conan", "/registry/src/", "/node_modules/",
+        "/site-packages/", "/dist-packages/",
+    ]
+
     /// The last one is the directory in which Swift's own toolchains are built.
     private static let systems = ["/usr/", "/opt/rh/", "/nix/store/", "/rustc/", "/lib/", "/home/build-user/"]
+
+    /// Container images are often built in `/usr/src/app`.
+    private static func isOfSystem(_ file: String) -> Bool {
+        systems.contains(where: file.hasPrefix) && !file.hasPrefix("/usr/src/") || file.contains("/.rustup/toolchains/")
+    }
 
     /// Whether the file is the monitor's own C code, which counts as a library's even when its own package is built.
     private static func isOurs(_ file: String) -> Bool {

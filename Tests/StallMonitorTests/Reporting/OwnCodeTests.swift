@@ -102,6 +102,37 @@ struct OwnCodeTests {
         #expect(!isOwnC("a", "/src/a.c", path: "/opt/lib/libother.so", rules: rules))
     }
 
+    private func isOwnOfAnyMake(_ symbol: String?, _ file: String? = nil, path: String? = executable) -> Bool {
+        var frame = SymbolicatedFrame(address: 1, moduleIndex: path.map { _ in 0 }, moduleOffset: 1, symbol: symbol)
+        frame.location = file.map { SourcePosition(file: $0, line: 1) }
+        let module = path.map { LoadedModule(path: $0, buildID: nil, loadBase: 0) }
+        return OwnCode().isOwnOfAnyMake(frame, module: module, executable: Self.executable)
+    }
+
+    @Test("Of a watched process's code, only the system's, the compilers' and the package managers' is not own")
+    func otherMakes() {
+        #expect(isOwnOfAnyMake("ngx_epoll_process_events", nil) && isOwnOfAnyMake(nil))
+        #expect(isOwnOfAnyMake("load", "src/event/load.c") && isOwnOfAnyMake("load", "/usr/src/app/load.c"))
+        #expect(isOwnOfAnyMake("load", path: "/usr/lib/libshop.so") && !isOwnOfAnyMake("read", path: "/lib/libc.so.6"))
+        #expect(!isOwnOfAnyMake("__gthread_mutex_lock", "/usr/include/c++/12/bits/gthr-default.h"))
+        #expect(!isOwnOfAnyMake("_ZNSt6vectorIiSaIiEE9push_backERKi") && isOwnOfAnyMake("_ZN4shop4loadEv"))
+        #expect(!isOwnOfAnyMake("_RNvNtCsjrHSEGnQ3l9_3std2rt19lang_start_internal"))
+        #expect(!isOwnOfAnyMake("_ZN44_$LT$core..X$u20$as$u20$core..fmt..Debug$GT$3fmt17h892149de59c8bd89E"))
+        #expect(isOwnOfAnyMake("_RNvCs6xxl1lAjzDf_1a1g", "/src/a/main.rs"))
+        #expect(
+            !isOwnOfAnyMake("_RNvCs6xxl1lAjzDf_1a1g", "/root/.cargo/registry/src/index.crates.io-1/a-1.0/src/lib.rs")
+        )
+    }
+
+    @Test("A script's function is own unless it is the interpreter's or a package's")
+    func scripts() {
+        func isOwn(_ symbol: String?) -> Bool { isOwnOfAnyMake(symbol, path: nil) }
+        #expect(isOwn("JS:serve /usr/src/app/a.js:1:2") && isOwn("py::load:/srv/app.py") && isOwn("com.shop.Cart.add"))
+        #expect(!isOwn("JS:readSync node:fs:734:18") && !isOwn("JS:next /srv/node_modules/express/lib/router.js:1:2"))
+        #expect(!isOwn("py::loads:/usr/lib/python3.12/json/__init__.py") && !isOwn("py::run:/v/site-packages/a.py"))
+        #expect(!isOwn("Builtin:JsonParse") && !isOwn("java.lang.Thread.run") && !isOwn(nil))
+    }
+
     @Test("A Swift module from a package checkout is a library, whatever its name")
     func checkout() {
         var frame = SymbolicatedFrame(address: 1, moduleIndex: 0, moduleOffset: 1, symbol: "$s", swiftModule: "Shoplib")

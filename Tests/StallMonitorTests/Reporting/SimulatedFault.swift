@@ -58,7 +58,7 @@ struct SimulatedFault: Sendable {
             clock: WallClockAnchor(),
             name: { addresses in
                 let frames = addresses.map { Self.frame($0.address, names[$0.address]?.name) }
-                return Resolution(frames: frames, modules: [])
+                return Resolution(frames: frames, modules: [LoadedModule(path: "/srv/shop", buildID: nil, loadBase: 0)])
             },
             isOwn: { frame, _ in frame.symbol.map { SimulatedFrame($0).isOwn } ?? false }
         )
@@ -77,6 +77,7 @@ struct SimulatedFault: Sendable {
     private static func frame(_ address: UInt, _ name: String?) -> SymbolicatedFrame {
         SymbolicatedFrame(
             address: address,
+            moduleIndex: 0,
             moduleOffset: address,
             symbol: name,
             function: name.map(Demangler.shortName)

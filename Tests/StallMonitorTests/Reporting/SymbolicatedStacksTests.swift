@@ -45,7 +45,7 @@ struct SymbolicatedStacksTests {
             name: { addresses in
                 Resolution(
                     frames: zip(addresses, names).map { Self.frame($0.address, $1) },
-                    modules: []
+                    modules: [LoadedModule(path: "/srv/shop", buildID: nil, loadBase: 0)]
                 )
             },
             isOwn: { frame, _ in frame.symbol == frame.symbol?.uppercased() }
@@ -56,6 +56,7 @@ struct SymbolicatedStacksTests {
     private static func frame(_ address: UInt, _ name: String) -> SymbolicatedFrame {
         let names = name.split(separator: "<").map(String.init)
         var frame = SymbolicatedFrame(address: address, moduleOffset: 0, symbol: names.last, function: names.last)
+        frame.moduleIndex = name.hasPrefix("JS:") ? nil : 0
         frame.location = SourcePosition(file: "/src/\(names[names.count - 1]).swift", line: 7)
         frame.inlined = names.dropLast().map {
             InlinedCall(symbol: $0, function: $0, location: SourcePosition(file: "/src/\($0).swift", line: 42))
@@ -71,6 +72,14 @@ struct SymbolicatedStacksTests {
         #expect(taken.stacks[0].frames.map(\.kind) == [nil, .inlined, nil, nil, nil])
         #expect(taken.stacks[0].frames[culprit.frame].symbol == "PARSE")
         #expect(Set(taken.stacks[0].frames.map(\.address)) == [1])
+    }
+
+    @Test("The culprit is a function of the script rather than one of its interpreter")
+    func script() {
+        let script = symbolicated([["poll", "UV_POLL", "JS:LOAD /A.JS:1:2", "JS:MAIN /A.JS:9:9", "NODE_START"]])
+        #expect(script.culprit?.function == "LOAD")
+        // Nothing of the script is known.
+        #expect(symbolicated([["poll", "UV_POLL", "NODE_START"]]).culprit?.function == "UV_POLL")
     }
 
     @Test("Inlining, lines and library functions do not change the fingerprint")

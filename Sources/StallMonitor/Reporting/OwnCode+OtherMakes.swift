@@ -1,0 +1,65 @@
+import StallReports
+import Symbolication
+
+extension OwnCode {
+    /// Whether a function of a process that is watched from outside is its own, in any language and without rules.
+    ///
+    /// Own functions are Swift code by the rules for servers, and all other code except
+    /// - the C library and the runtimes of languages;
+    /// - the standard libraries that compilers put into the program itself, C++'s `std` and Rust's `core`, and Rust's crates for
+    ///   asynchronous code, by their names;
+    /// - what the source file's path shows to be fetched by a package manager, or to belong to the system.
+    func isOwnOfAnyMake(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
+        if frame.swiftModule != nil { return isOwn(frame, module: module, executable: executable) }
+        guard let module else { return frame.symbol.map(Self.isOwnScript) ?? false }
+        if Self.isRuntime(module.path) { return false }
+        if let file = frame.location?.file, file.hasPrefix("/"), SourceOrigin(file) != .project { return false }
+        return frame.symbol.map { !Self.isOfLibrary($0) } ?? true
+    }
+
+    /// Whether code that was generated at run time is the program's own.
+    private static func isOwnScript(_ symbol: String) -> Bool {
+        guard let name = GeneratedName(symbol) else { return !generatedLibraries.contains(where: symbol.hasPrefix) }
+        return !name.file.hasPrefix("node:") && !name.file.hasPrefix("<frozen ")
+            && (!name.file.hasPrefix("/") || SourceOrigin(name.file) == .project)
+    }
+
+    /// What V8 generates itself, and the class libraries of the JVM and of .NET.
+    private static let generatedLibraries = [
+        "Builtin:", "BytecodeHandler:", "Stub:", "RegExp:", "Interpreter", "StubRoutines", "call_stub", "java.",
+        "javax.",
+        "jdk.", "sun.", "Ljava/", "Ljavax/", "Ljdk/", "Lsun/", "System.",
+    ]
+
+    private static func isRuntime(_ path: String) -> Bool {
+        let name = fileName(ofPath: path)
+        return runtimes.contains { name.hasPrefix($0 + ".so") || name.hasPrefix($0 + "-") } || path.hasPrefix("[")
+            || name.hasPrefix("libswift") || name.hasPrefix("ld-linux") || name.hasPrefix("ld-musl")
+    }
+
+    private static let runtimes = [
+        "libBlocksRuntime", "lib_FoundationICU", "libFoundation", "libFoundationEssentials", "libatomic", "libc",
+        "libc++",
+        "libc++abi", "libdispatch", "libdl", "libgcc_s", "libm", "libpthread", "libresolv", "librt", "libstdc++",
+    ]
+
+    private static func isOfLibrary(_ symbol: String) -> Bool {
+        let name = Demangler.shortName(symbol)
+        switch Demangler.language(of: symbol) {
+        case .cPlusPlus: return name.hasPrefix("std::") || name.hasPrefix("__gnu_cxx::")
+        // `<alloc::vec::Vec as core::iter::Extend>::extend`
+        case .rust: return rustLibraries.contains(String(name.drop { "<&*[(".contains($0) }.prefix { $0 != ":" }))
+        case .c, .swift: return false
+        }
+    }
+
+    private static let rustLibraries: Set<String> = [
+        "std", "core", "alloc", "hashbrown", "compiler_builtins", "tokio", "tokio_util", "mio", "async_std", "smol",
+        "polling",
+        "futures", "futures_core", "futures_util", "futures_executor", "parking_lot", "parking_lot_core",
+        "crossbeam_channel",
+        "rayon", "rayon_core", "hyper", "hyper_util", "h2", "tower", "axum", "actix_rt", "actix_server", "actix_web",
+        "reqwest",
+        "rustls", "ring", "serde", "serde_json", "regex", "regex_automata", "tracing", "tracing_core",
+    ]
+}
