@@ -114,7 +114,9 @@ extension StallMonitor {
             case .job: break
             }
         } catch {
-            if reportsEnd || error.code != .loopEnded { engine.notices.add(.fault(error)) }
+            // The monitor may have been stopped since this began.
+            guard error.code != .stopped, reportsEnd || error.code != .loopEnded else { return }
+            engine.notices.add(.fault(error))
         }
     }
 

@@ -112,7 +112,6 @@ public final class StallMonitor: Sendable {
     /// In a fork's child there is nothing to end: it only detaches the monitor from the loops, so that a new one can watch them.
     public func stop() {
         guard generation.isCurrent else { return index.leaveAll() }
-        endSearches()
         let former: Lifecycle = lifecycle.withLock { lifecycle in
             let former = lifecycle
             if case .running(let engine, _) = former {
@@ -121,6 +120,8 @@ public final class StallMonitor: Sendable {
             }
             return former
         }
+        // Not before: a search that another thread begins at this moment is known here, or finds that the monitor has stopped.
+        endSearches()
         switch former {
         // The first call is going to send the last events.
         case .stopped: return

@@ -176,6 +176,21 @@ struct StallMonitorTests {
         worker.end()
     }
 
+    @Test("A search that begins while the monitor stops is not left behind, and what it finds then is no fault")
+    func searchDuringStop() {
+        let monitor = start()
+        let (late, other) = (LateDiscovery(), StallingLoop())
+        let discovery = LateDiscovery { found in
+            monitor.watch(.found(by: late))
+            found(.loop(other.loop))
+        }
+        monitor.watch(.found(by: discovery))
+        monitor.stop()
+        #expect(!late.isSearching && !discovery.isSearching)
+        #expect(log.faults.isEmpty)
+        [worker, other].forEach { $0.end() }
+    }
+
     @Test("A second stop during the first one does not end the event streams before the last event")
     func stopTwice() async {
         let (mayGoOn, handlerMayReturn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
@@ -454,12 +469,23 @@ struct ProcessState {
 
 /// Finds a loop when the test says so.
 private final class LateDiscovery: LoopDiscovery {
-    private let listener = Mutex<(@Sendable (LoopFinding) -> Void)?>(nil)
+    typealias Listener = @Sendable (LoopFinding) -> Void
+
+    private let listener = Mutex<Listener?>(nil)
+    private let atEnd: @Sendable (Listener) -> Void
+
+    /// - Parameter atEnd: Called when the search is ended, with the listener to which it still announces.
+    init(atEnd: @escaping @Sendable (Listener) -> Void = { _ in }) { self.atEnd = atEnd }
+
+    var isSearching: Bool { listener.withLock { $0 != nil } }
 
     func announce(_ finding: LoopFinding) { listener.withLock { $0 }?(finding) }
 
-    func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void {
+    func begin(_ found: @escaping Listener) throws(StallMonitorError) -> @Sendable () -> Void {
         listener.withLock { $0 = found }
-        return { [self] in listener.withLock { $0 = nil } }
+        return { [self] in
+            atEnd(found)
+            listener.withLock { $0 = nil }
+        }
     }
 }
