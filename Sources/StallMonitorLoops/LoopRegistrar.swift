@@ -29,6 +29,9 @@ final class LoopRegistrar: LoopDiscovery {
 
     func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void {
         guard loop_hooks_are_called() else { throw StallMonitorError(.loopsNotFound, Self.notCalled) }
+        // A selection that was made before a fork refers to the parent's registrar, which has no thread here.
+        let present = Self.current
+        guard present === self else { return try present.begin(found) }
         let (number, loops, faults) = try state.withLock { state throws(StallMonitorError) in
             if !state.hasThread {
                 _ = try MonitorThread(name: "stall-loops") { [self] in run() }

@@ -123,7 +123,9 @@ extension Scene {
     }
 
     private func playFork(_ directory: String) {
-        let monitor = LoopHost.start(directory)
+        // The child uses it again.
+        let selection = WatchSelection.everyLoop
+        let monitor = LoopHost.start(directory, watching: selection)
         let loop = Loop("parents")
         usleep(200_000)
         // The monitor's threads have used everything once and rest: see forkedChild().
@@ -131,7 +133,7 @@ extension Scene {
         _ = Wakes.untilRest()
         loop.runToEnd {
             let child = forkedChild()
-            guard child != 0 else { return playChild(directory, monitor, loop) }
+            guard child != 0 else { return playChild(directory, monitor, selection, loop) }
             // Its loop is blocked meanwhile, and leaves what they share to the child.
             say("child \(waitForChild(child))")
         }
@@ -165,11 +167,11 @@ extension Scene {
     }
 
     /// On the only thread of the child, which has a loop: it continues to turn.
-    private func playChild(_ directory: String, _ monitor: StallMonitor, _ loop: Loop) {
+    private func playChild(_ directory: String, _ monitor: StallMonitor, _ selection: WatchSelection, _ loop: Loop) {
         alarm(30)
         // It takes the parent's monitor off the main loop.
         monitor.stop()
-        let own = LoopHost.start(directory + "-child")
+        let own = LoopHost.start(directory + "-child", watching: selection)
         Thread.detachNewThread {
             let another = Loop("childs")
             usleep(200_000)
