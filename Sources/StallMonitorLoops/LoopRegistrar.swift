@@ -41,7 +41,7 @@ final class LoopRegistrar: LoopDiscovery {
         }
         for loop in loops { found(.loop(loop)) }
         for fault in faults { found(.fault(fault)) }
-        return { [self] in state.withLock { $0.listeners.remove(number) } }
+        return { [self] in _ = state.withLock { $0.listeners.remove(number) } }
     }
 
     private static let notCalled = """
@@ -158,7 +158,8 @@ struct LoopListeners: Sendable {
         return last
     }
 
-    mutating func remove(_ number: Int) { listeners[number] = nil }
+    /// - Returns: what was removed, to be released outside the lock: it holds closures of the server.
+    mutating func remove(_ number: Int) -> Listener? { listeners.removeValue(forKey: number) }
 }
 
 /// A loop that the hooks found by its waits. They publish its heartbeat, on its thread.

@@ -51,9 +51,9 @@ final class TaskPools: LoopDiscovery {
         }
         for priority in used { announce(priority, to: found) }
         return {
-            uses.state.withLock { state in
-                state.listeners.remove(number)
-                if state.listeners.isEmpty { task_hooks_arm(false) }
+            _ = uses.state.withLock { state in
+                defer { if state.listeners.isEmpty { task_hooks_arm(false) } }
+                return state.listeners.remove(number)
             }
         }
     }
