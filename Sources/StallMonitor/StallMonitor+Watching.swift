@@ -47,7 +47,7 @@ extension StallMonitor {
     ) throws(StallMonitorError) -> Watch {
         let name = WatchName(type: .taskPool, label: label ?? pool.label)
         var watch = try watch(.pool(pool), name, rule?.forPools, configuration.rule.forPools)
-        if let length = configuration.reportsJobsLongerThan {
+        if watch.watchdog != nil, let length = configuration.reportsJobsLongerThan {
             // It needs its own name, because the record sums watches with the same name.
             let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs", isOfJobs: true)
             let long = (rule ?? configuration.rule).forJobs(longerThan: length)
@@ -55,7 +55,7 @@ extension StallMonitor {
                 let thing = WatchedThing.job(OldestJob(of: pool))
                 watch.jobs = try self.watch(thing, jobs, long, long, slowness: watch.slowness).number
                 // Found by its pool, it pauses and cancels both watches.
-                if watch.watchdog != nil { index.enter(watch, of: pool) }
+                index.enter(watch, of: pool)
             } catch {
                 // Its watch is not returned, so it cannot be cancelled.
                 watch.cancel()
@@ -72,11 +72,12 @@ extension StallMonitor {
         _ thing: WatchedThing,
         _ name: WatchName,
         _ own: StallRule?,
-        _ general: StallRule,
+        _ general: @autoclosure () -> StallRule,
         slowness shared: ExpectedSlowness? = nil
     ) throws(StallMonitorError) -> Watch {
+        // In a fork's child the lock of the configuration may be held forever.
         guard generation.isCurrent else { return .nobody(name) }
-        let rule = own ?? general
+        let rule = own ?? general()
         if let error = rule.broughtIntoRange().errors.first { throw StallMonitorError(error) }
         return try lifecycle.withLock { lifecycle throws(StallMonitorError) in
             switch lifecycle {

@@ -41,9 +41,11 @@ extension StallMonitor {
     /// The present state of the watched loops. Any thread; takes locks briefly, and waits for no loop. Call it on a thread that
     /// does not run a watched loop: an answer computed on the main loop cannot say that the main loop is stalled.
     public var health: Health {
-        guard isRunning, let engine else {
+        guard let engine else {
+            // Also in a fork's child, where the lock may be held forever.
+            if let disarmed { return Health(disarmed) }
             let wasSwitchedOff = lifecycle.withLock { if case .idle = $0 { true } else { false } }
-            return Health(disarmed ?? StallMonitorError(wasSwitchedOff ? .switchedOff : .stopped))
+            return Health(StallMonitorError(wasSwitchedOff ? .switchedOff : .stopped))
         }
         return Health(engine, feed)
     }
