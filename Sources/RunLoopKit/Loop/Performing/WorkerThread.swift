@@ -117,8 +117,9 @@ private final class WorkerLife: Sendable {
 
     func stop(draining: Bool) {
         requests.bitwiseOr(Request.stop | (draining ? Request.drain : 0), ordering: .acquiringAndReleasing)
-        stopper.signal()
-        // For a run that is nested in a mode without the stopper. Wakes the loop.
+        // Wakes the loop: a run that is just beginning, and that `stop` does not see yet, then finds the signal before it sleeps.
+        stopper.signalAndWake()
+        // For a run that is nested in a mode without the stopper.
         loop.withLock { $0 }?.stop()
     }
 
