@@ -124,5 +124,15 @@ final class Connection: Sendable {
         return nil
     }
 
+    /// Sends until the other end has closed it. False if that takes more than a minute.
+    func isClosed(sending text: String) async throws -> Bool {
+        let end = ContinuousClock.now + .seconds(60)
+        while send(text) {
+            if ContinuousClock.now > end { return false }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        return true
+    }
+
     deinit { close(descriptor) }
 }

@@ -30,11 +30,7 @@ struct ConnectionTests {
                 #expect(text.hasPrefix("HTTP/1.1 401"), "\(text)")
                 // The announced body never ends; the server does not wait for it.
                 while await connection.receive() != nil {}
-                var isOpen = true
-                while isOpen {
-                    isOpen = connection.send(String(repeating: "x", count: 1000))
-                    try await Task.sleep(for: .milliseconds(20))
-                }
+                #expect(try await connection.isClosed(sending: String(repeating: "x", count: 1000)))
             }
         }
     }
@@ -49,11 +45,7 @@ struct ConnectionTests {
             let connection = try Connection(port: client.port)
             #expect(connection.send("GET /api/v1/records HTTP/1.1\r\nHost: localhost\r\n\r\n"))
             // It is closed although nothing is read: sending to it finally fails.
-            var isOpen = true
-            while isOpen {
-                isOpen = connection.send("\r\n")
-                try await Task.sleep(for: .milliseconds(20))
-            }
+            #expect(try await connection.isClosed(sending: "\r\n"))
         }
     }
 
@@ -90,6 +82,7 @@ struct ConnectionTests {
             let third = try Connection(port: client.port)
             _ = third.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             #expect(await third.receive() == nil)
+            #expect(try await third.isClosed(sending: "\r\n"))
         }
     }
 
