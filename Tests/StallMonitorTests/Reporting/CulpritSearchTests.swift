@@ -1,4 +1,5 @@
 import StallReports
+import TestSupport
 import Testing
 
 @testable import StallMonitor

@@ -1,5 +1,7 @@
 // Faults of every shape met so far, each seen through three to twelve samples.
 
+import TestSupport
+
 private typealias Frame = SimulatedFrame
 
 /// The loop's call, and what is below it.

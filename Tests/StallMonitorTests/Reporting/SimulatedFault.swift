@@ -2,6 +2,7 @@ import RunLoopKit
 import StackCapture
 import StallReports
 import Symbolication
+import TestSupport
 
 @testable import StallMonitor
 
@@ -104,20 +105,5 @@ struct SimulatedFault: Sendable {
                 cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
             )
         )
-    }
-}
-
-/// Random numbers that are the same for the same seed.
-struct SplitMix64: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var value = state
-        value = (value ^ value >> 30) &* 0xbf58_476d_1ce4_e5b9
-        value = (value ^ value >> 27) &* 0x94d0_49bb_1331_11eb
-        return value ^ value >> 31
     }
 }
