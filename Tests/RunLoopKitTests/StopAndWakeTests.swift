@@ -391,7 +391,7 @@ struct StopAndWakeTests {
                 UInt(bitPattern: unsafe Unmanaged.passUnretained(loop).toOpaque()),
                 ordering: .sequentiallyConsistent
             )
-            signal(SIGUSR2) { _ in
+            let before = signal(SIGUSR2) { _ in
                 let address = SignalledLoop.reference.load(ordering: .relaxed)
                 guard let pointer = unsafe UnsafeRawPointer(bitPattern: address) else { return }
                 unsafe Unmanaged<EventRunLoop>.fromOpaque(pointer).takeUnretainedValue().wakeUp()
@@ -404,7 +404,8 @@ struct StopAndWakeTests {
             }
             let result = loop.run(for: .seconds(60))
             other.join()
-            signal(SIGUSR2, SIG_IGN)
+            // One that comes later would end the process.
+            signal(SIGUSR2, result == .stopped ? before : SIG_IGN)
             return (turns.value, result)
         }
         #expect(wakes == (2, .stopped))

@@ -113,6 +113,7 @@ extension CaptureTests {
             defer { blocked.finish() }
             let counted = stall_counted_signals()
             stall_count_signals(SIGUSR1)
+            defer { stall_reset_signal(SIGUSR1) }
             #expect(codeInTime(capturer, stall) == .signalInUse)
             #expect(try capturer.captureBlocked(blocked).isComplete, "a quiet capture needs no signal")
             capturer.invalidate()
