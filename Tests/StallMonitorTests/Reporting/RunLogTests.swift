@@ -20,7 +20,7 @@ struct RunLogTests {
     private func record() throws -> RunRecord {
         parts.notices.close()
         Reporter(parts) { _ in }.run()
-        #expect(parts.writer.join(by: .now + .seconds(20)))
+        #expect(parts.writer.join(by: .now + .seconds(60)))
         return try #require(try ReportReader(path: directory.path).contents().runs.first)
     }
 
