@@ -77,7 +77,11 @@ package final class PortProcess: Sendable {
         pid = child
         self.input = Mutex(input[1])
         self.output = output[0]
-        guard failure == 0 else { throw Fixture.Failure(reason: "posix_spawn: errno \(failure)") }
+        guard failure == 0 else {
+            // There is nothing to wait for, and to kill the number 0 is to kill the tests.
+            isReaped.withLock { $0 = true }
+            throw Fixture.Failure(reason: "posix_spawn: errno \(failure)")
+        }
     }
 
     deinit {
