@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// One run of the built command until it exits.
 struct CommandRun {
@@ -52,30 +53,7 @@ struct CommandRun {
     }
 
     /// Built beside the tests.
-    static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-        .appending(path: "stall-monitor")
-}
-
-extension Process {
-    /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it
-    /// would not receive Ctrl-C. Nor would it if the tests were started to ignore it, as in the background of a shell.
-    func runWithSignals() throws {
-        for number in [SIGINT, SIGQUIT, SIGHUP] { signal(number, SIG_DFL) }
-        var none = sigset_t()
-        var before = sigset_t()
-        unsafe sigemptyset(&none)
-        unsafe pthread_sigmask(SIG_SETMASK, &none, &before)
-        defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
-        try run()
-    }
-
-    /// Kills it if it goes on for longer: its test fails instead of waiting without end.
-    func waitUntilExit(atMost limit: Duration) {
-        let deadline = ContinuousClock.now + limit
-        while isRunning, ContinuousClock.now < deadline { usleep(1_000) }
-        if isRunning { kill(processIdentifier, SIGKILL) }
-        waitUntilExit()
-    }
+    static let executable = URL.built("stall-monitor")
 }
 
 private final class TemporaryFile {

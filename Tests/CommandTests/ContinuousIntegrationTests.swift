@@ -29,7 +29,7 @@ struct ContinuousIntegrationTests {
         arguments: ["github-actions.yml", "gitlab-ci.yml"]
     )
     func runs(file: String) throws {
-        let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
+        let host = URL.built("stall-corpus").path
         let test =
             "#!/bin/sh\n(\(GateRunTests.untilWatched) sleep 2.5) | '\(host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null\n"
         let script = fixture.root + "/load-test.sh"

@@ -6,7 +6,7 @@ import Testing
 struct FuzzTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().path
-    private static let program = CommandRun.executable.deletingLastPathComponent().appending(path: "reader-fuzz")
+    private static let program = URL.built("reader-fuzz")
 
     private func fuzz(_ arguments: String...) throws -> CommandRun {
         try CommandRun(tool: Self.program.path, ["--schemas", Self.root + "/config"] + arguments)

@@ -8,7 +8,7 @@ import Testing
 /// watched server stalls as well, or ends before it is watched.
 @Suite("gate run", .serialized, .timeLimit(.minutes(60)), .repeatedWhenLate(by: .milliseconds(50)))
 struct GateRunTests {
-    private static let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
+    private static let host = URL.built("stall-corpus").path
 
     private let fixture: ReportsFixture
 

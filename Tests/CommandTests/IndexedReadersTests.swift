@@ -1,6 +1,7 @@
 import Foundation
 import StallReading
 import StallReports
+import TestSupport
 import Testing
 
 @Suite("Readers with an index", .serialized, .timeLimit(.minutes(60)))
@@ -112,7 +113,7 @@ struct IndexedReadersTests {
             (reader.standardOutput, reader.standardError) = (FileHandle.nullDevice, FileHandle.nullDevice)
             try reader.runWithSignals()
             while reader.isRunning, Self.size(of: folder) < size {}
-            kill(reader.processIdentifier, SIGKILL)
+            reader.killIfRunning()
             reader.waitUntilExit()
             let next = try CommandRun("list", fixture.path, environment: cache)
             #expect(next.output == plain.output && next.errors == plain.errors, "killed at \(size) bytes")
@@ -130,7 +131,7 @@ struct IndexedReadersTests {
     /// Adds a realistic mix of reports, older than the recent ones that an index leaves out.
     private func flood(_ count: Int, first: Int = 0) throws {
         let process = Process()
-        process.executableURL = CommandRun.executable.deletingLastPathComponent().appending(path: "report-flood")
+        process.executableURL = .built("report-flood")
         process.arguments = [fixture.path, "\(count)", "\(first)", "5"]
         try process.run()
         process.waitUntilExit()

@@ -1,5 +1,6 @@
 import Foundation
 import StallReports
+import TestSupport
 import Testing
 
 @Suite("list and show", .timeLimit(.minutes(10)))

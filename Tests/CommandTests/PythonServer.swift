@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// A server for the tests, in a separate process: a Python program that writes its port into FOLDER/port once it
@@ -29,8 +30,7 @@ final class PythonServer {
     }
 
     func end() {
-        // Not SIGTERM: the test's thread blocks most signals, and a child inherits that.
-        kill(process.processIdentifier, SIGKILL)
+        process.killIfRunning()
         process.waitUntilExit()
     }
 

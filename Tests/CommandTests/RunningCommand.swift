@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// A run of the built command that continues, read line by line as it writes.
 final class RunningCommand {

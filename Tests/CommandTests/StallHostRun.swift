@@ -1,6 +1,7 @@
 import Foundation
 import StallReading
 import StallReports
+import TestSupport
 import Testing
 
 /// A watched process (`stall-corpus --host`) whose stalls are ordered from outside.
@@ -11,7 +12,7 @@ final class StallHostRun {
 
     init(directory: String) throws {
         self.directory = directory
-        let program = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus")
+        let program = URL.built("stall-corpus")
         command = try RunningCommand("--host", directory, executable: program)
         pid = command.pid
         #expect(try command.line() == "ready")

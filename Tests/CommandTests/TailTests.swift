@@ -1,5 +1,6 @@
 import Foundation
 import StallReports
+import TestSupport
 import Testing
 
 @Suite("tail", .timeLimit(.minutes(10)))
@@ -75,7 +76,7 @@ struct TailTests {
         // Everything is there before it looks again. If it showed one per round, the other directory's stall would
         // come in between.
         tail.send(SIGSTOP)
-        while !isStopped(tail.pid) { usleep(1000) }
+        while statusField("State", of: tail.pid).first != "T" { usleep(1000) }
         let other = ULID.make()
         for id in ids.dropFirst() { try stores[1].write(Sample.report(id: id)) }
         try stores[0].write(Sample.report(id: other))
@@ -131,11 +132,6 @@ struct TailTests {
     private func limitDescriptors(of pid: Int32, to limit: Int) throws {
         let run = try CommandRun(tool: "/usr/bin/prlimit", ["--pid", "\(pid)", "--nofile=\(limit):"])
         try #require(run.status == 0, "\(run.errors)")
-    }
-
-    private func isStopped(_ pid: Int32) -> Bool {
-        let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
-        return status.contains("State:\tT")
     }
 
     @Test("-f begins with the latest stalls and reads no others, however many there are")

@@ -104,12 +104,7 @@ struct WatchHarmTests {
 }
 
 extension LoopTarget {
-    /// A field of its /proc status: proc(5).
-    fileprivate func field(_ name: String) -> String {
-        let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
-        let line = status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
-        return line.map { $0.dropFirst(name.count + 1).trimmingCharacters(in: .whitespaces) } ?? ""
-    }
+    fileprivate func field(_ name: String) -> String { statusField(name, of: pid) }
 
     /// How many hardware breakpoints its thread has left, at most four.
     fileprivate var freeBreakpoints: Int {

@@ -12,8 +12,7 @@ struct WatchPoolTests {
     /// A program whose task pool does as it is told.
     private final class PoolTarget {
         private let command: RunningCommand
-        private static let executable = TargetProcess.executable.deletingLastPathComponent()
-            .appending(path: "pool-target")
+        private static let executable = URL.built("pool-target")
 
         init() throws {
             command = try RunningCommand(arguments: [], executable: Self.executable)

@@ -2,6 +2,7 @@ import CStalls
 import Foundation
 import StackCapture
 import Synchronization
+import TestSupport
 import Testing
 
 /// A thread that starts threads which live as long as one sample takes.
@@ -130,8 +131,7 @@ extension CaptureTests {
         func mallocHeld() throws {
             let host = Process()
             let pipe = Pipe()
-            let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-            host.executableURL = products.appendingPathComponent("capture-host")
+            host.executableURL = .built("capture-host")
             host.arguments = ["malloc"]
             host.environment = ProcessInfo.processInfo.environment.merging([
                 "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",

@@ -1,5 +1,6 @@
 import CStackCapture
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("Awaiting functions", .serialized, .timeLimit(.minutes(60)))
@@ -40,8 +41,7 @@ struct AsyncCallersTests {
 
     private static func runBlocking(_ arguments: [String]) throws -> (Int32, String) {
         let process = Process()
-        let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-        process.executableURL = products.appendingPathComponent("async-callers")
+        process.executableURL = .built("async-callers")
         process.arguments = arguments
         let pipe = Pipe()
         process.standardOutput = pipe

@@ -63,12 +63,11 @@ struct CoexistenceTests {
 
     /// Blocks no thread of the tests' pool while the host runs.
     private static func run(_ arguments: [String], preloading library: String?) async throws -> (Int32, String) {
-        let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         let process = Process()
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         _ = FileManager.default.createFile(atPath: file.path, contents: nil)
         defer { try? FileManager.default.removeItem(at: file) }
-        process.executableURL = products.appendingPathComponent("coexistence-host")
+        process.executableURL = .built("coexistence-host")
         process.arguments = arguments
         if let library {
             process.environment = ProcessInfo.processInfo.environment.merging(["LD_PRELOAD": library]) { $1 }

@@ -94,12 +94,11 @@ final class Host {
 
     init(scenario: String) throws {
         self.scenario = scenario
-        let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         let pipe = Pipe()
-        process.executableURL = products.appendingPathComponent("capture-host")
+        process.executableURL = .built("capture-host")
         process.arguments = [scenario]
         process.standardOutput = pipe
-        try process.runWithoutSignalMask()
+        try process.runWithSignals()
         var output = ""
         while !output.contains("READY ") || !output.hasSuffix("\n") {
             let data = pipe.fileHandleForReading.availableData
@@ -117,7 +116,7 @@ final class Host {
     var processID: Int32 { process.processIdentifier }
 
     func end() {
-        kill(process.processIdentifier, SIGKILL)
+        process.killIfRunning()
         process.waitUntilExit()
     }
 }
@@ -158,17 +157,9 @@ enum Debugger {
         debugger.standardInput = FileHandle.nullDevice
         debugger.standardOutput = pipe
         debugger.standardError = FileHandle.nullDevice
-        try debugger.runWithoutSignalMask()
+        try debugger.runWithSignals()
         let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         debugger.waitUntilExit()
         return output.split(separator: "\n").compactMap { DebuggerFrame(line: $0, tag: "GDB") }
-    }
-}
-
-extension Process {
-    /// Tests run on dispatch threads, which block most signals, and a child inherits that. gdb does not work without SIGCHLD.
-    fileprivate func runWithoutSignalMask() throws {
-        for signal in [SIGCHLD, SIGUSR1, SIGINT, SIGTERM] { stall_mask(signal, false) }
-        try run()
     }
 }

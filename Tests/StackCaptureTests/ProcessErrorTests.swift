@@ -93,7 +93,7 @@ extension ProcessTests {
             process.executableURL = file
             guard (try? process.run()) != nil, process.isRunning else { return nil }
             defer {
-                kill(process.processIdentifier, SIGKILL)
+                process.killIfRunning()
                 process.waitUntilExit()
             }
             return body(process.processIdentifier)

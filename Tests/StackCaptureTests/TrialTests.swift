@@ -99,11 +99,7 @@ struct TrialTests {
 }
 
 private enum Trial {
-    static var program: String {
-        let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
-            .deletingLastPathComponent()
-        return products.appendingPathComponent("capture-trials").path
-    }
+    static let program = URL.built("capture-trials").path
 
     /// Waits without blocking one of Swift's threads, of which there are few.
     static func run(_ command: [String]) async throws -> (status: Int32, output: String) {

@@ -1,6 +1,7 @@
 import Foundation
 import StallReading
 import StallReports
+import TestSupport
 
 @testable import StallIndex
 
@@ -29,8 +30,7 @@ final class IndexedDirectory: Sendable {
     /// Adds a realistic mix of reports.
     func flood(_ count: Int, first: Int = 0) throws {
         let process = Process()
-        process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-            .appending(path: "report-flood")
+        process.executableURL = .built("report-flood")
         process.arguments = [path, "\(count)", "\(first)", "5"]
         try process.run()
         process.waitUntilExit()

@@ -1,6 +1,7 @@
 import Foundation
 import StallReading
 import StallReports
+import TestSupport
 import Testing
 
 /// What `loop-host` printed and reported in a scene, after its end.
@@ -9,8 +10,7 @@ struct LoopHostRun {
     let status: Int32
     let directory: String
 
-    private static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
-        .deletingLastPathComponent().appending(path: "loop-host")
+    private static let executable = URL.built("loop-host")
 
     /// Runs the scene, on a separate thread; a host that hangs is killed after three minutes.
     init(_ scene: String) async throws {

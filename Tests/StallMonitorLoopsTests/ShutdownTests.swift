@@ -6,7 +6,7 @@ import Testing
 
 @Suite("A server with another main loop that ends during a stall", .serialized, .timeLimit(.minutes(60)))
 struct ShutdownTests {
-    private static let host = TargetProcess.executable.deletingLastPathComponent().appending(path: "shutdown-host")
+    private static let host = URL.built("shutdown-host")
 
     @Test(
         "SIGTERM while Foundation's main loop is stalled: the report is closed and on the disk before the end",

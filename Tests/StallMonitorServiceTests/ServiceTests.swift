@@ -9,7 +9,7 @@ import Testing
 
 @Suite("The monitor in a service group", .timeLimit(.minutes(60)))
 struct ServiceTests {
-    private static let host = TargetProcess.executable.deletingLastPathComponent().appending(path: "service-host")
+    private static let host = URL.built("service-host")
 
     /// Blocks the main actor until the host has ended, and at most for this time; sends SIGTERM once the stall is reported. Returns
     /// the host's output and its directory's contents.

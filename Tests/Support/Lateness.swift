@@ -93,7 +93,7 @@ extension Trait where Self == RepetitionWhenLate {
 }
 
 /// A detached thread.
-private func startThread(_ body: @escaping @Sendable () -> Void) {
+package func startThread(_ body: @escaping @Sendable () -> Void) {
     final class Box {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }

@@ -9,9 +9,7 @@ package final class TargetProcess {
     /// The text after READY: another process's id for some programs.
     package let announced: String
 
-    package static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
-        .deletingLastPathComponent()
-        .appending(path: "sample-target")
+    package static let executable = URL.built("sample-target")
 
     /// Starts it and waits until it is ready.
     package convenience init(_ arguments: String..., executable: URL = TargetProcess.executable) throws {
@@ -80,7 +78,7 @@ package final class TargetProcess {
     }
 
     /// The kernel's letter: `R`, `S`, `T`, `t` … Nil if it has ended.
-    package var state: Character? { field("State").first }
+    package var state: Character? { statusField("State", of: processID).first }
 
     /// Whether its main thread waits in a system call (proc(5), `/proc/PID/syscall`); a thread that waits for a page of a file
     /// does not.
@@ -90,18 +88,9 @@ package final class TargetProcess {
     }
 
     /// The process that traces it, `0` for none.
-    package var tracer: String { field("TracerPid") }
+    package var tracer: String { statusField("TracerPid", of: processID) }
 
-    /// A field of its `/proc/PID/status`.
-    private func field(_ name: String) -> String {
-        let status = (try? String(contentsOfFile: "/proc/\(processID)/status", encoding: .utf8)) ?? ""
-        let line = status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
-        return line.map { $0.dropFirst(name.count + 1).trimmingCharacters(in: .whitespaces) } ?? ""
-    }
-
-    deinit {
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-    }
+    deinit { process.killIfRunning() }
 
     private static func line(of file: FileHandle) -> String {
         var line = ""

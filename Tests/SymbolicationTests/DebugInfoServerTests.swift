@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import Symbolication
@@ -105,8 +106,7 @@ private final class DebuginfodProcess {
     }
 
     deinit {
-        // Not SIGTERM: the test's thread blocks most signals, and a child inherits the mask.
-        kill(process.processIdentifier, SIGKILL)
+        process.killIfRunning()
         process.waitUntilExit()
     }
 }

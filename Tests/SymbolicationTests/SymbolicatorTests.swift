@@ -158,7 +158,7 @@ struct OtherProcessTests {
     }
 
     private func end(_ process: Process) {
-        kill(process.processIdentifier, SIGKILL)
+        process.killIfRunning()
         process.waitUntilExit()
     }
 

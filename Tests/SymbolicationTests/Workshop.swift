@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import Symbolication
@@ -46,8 +47,7 @@ final class Workshop: Sendable {
     }
 
     /// The program that symbolicates addresses of files, for tests that need a separate process.
-    static let benchmark = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-        .appending(path: "SymbolBenchmark").path
+    static let benchmark = URL.built("SymbolBenchmark").path
 
     static let program = """
         static inline __attribute__((always_inline)) int innermost(volatile int *x) {

@@ -3,6 +3,7 @@ import Glibc
 import StallReading
 import StallReports
 import Synchronization
+import TestSupport
 
 @testable import StallDiagnosis
 @testable import StallMonitor
@@ -16,8 +17,7 @@ final class MortalProcess: Sendable {
     private let input = Pipe()
     private let lines: AsyncStream<String>
 
-    static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-        .appending(path: "mortal-host")
+    static let executable = URL.built("mortal-host")
 
     /// - Parameter cgroup: where it starts; in this process's group by default.
     ///   - tellsCrashes: whether the runtime prints its own account of a crash, which takes seconds.

@@ -1,14 +1,14 @@
 import Foundation
 import StallReading
 import StallReports
+import TestSupport
 import Testing
 
 @testable import StallMonitor
 
 /// A `pool-host` that has run some scenes: what it printed, and its reports.
 struct PoolHostRun {
-    static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-        .appending(path: "pool-host")
+    static let executable = URL.built("pool-host")
 
     /// By scene: the events during it.
     private var lines: [String: [String]] = [:]

@@ -79,27 +79,6 @@ extension StallMonitor.Configuration {
     }
 }
 
-/// A detached thread.
-func startThread(_ body: @escaping @Sendable () -> Void) {
-    final class Box {
-        let body: @Sendable () -> Void
-        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-    }
-    var thread = pthread_t()
-    let box = unsafe Unmanaged.passRetained(Box(body)).toOpaque()
-    let error = unsafe pthread_create(
-        &thread,
-        nil,
-        { argument in
-            unsafe Unmanaged<Box>.fromOpaque(argument!).takeRetainedValue().body()
-            return nil
-        },
-        box
-    )
-    precondition(error == 0, "the machine has no thread for a test")
-    pthread_detach(thread)
-}
-
 /// Does blocking work on a separate thread: the threads that tests run on are few.
 func onThread<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
     try await withCheckedThrowingContinuation { continuation in

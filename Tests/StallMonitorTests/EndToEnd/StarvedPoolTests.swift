@@ -222,7 +222,7 @@ struct StarvedPoolTests {
                 text += String(decoding: data, as: UTF8.self)
             }
             usleep(300_000)
-            kill(process.processIdentifier, SIGKILL)
+            process.killIfRunning()
             process.waitUntilExit()
             return text
         }

@@ -34,8 +34,7 @@ struct StarvedProcessTests {
         _ preparation: String,
         _ reports: String
     ) throws -> [String] {
-        let host = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-            .appending(path: "cause-host").path
+        let host = URL.built("cause-host").path
         let process = Process()
         process.executableURL = URL(filePath: "/bin/sh")
         process.arguments = [

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// Stalls just above the threshold, in a process whose main loop and main actor are watched.
@@ -73,8 +74,7 @@ struct ThresholdStallTests {
 
     private static func run(_ arguments: [String]) throws -> [Outcome] {
         let process = Process()
-        process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-            .appending(path: "threshold-host")
+        process.executableURL = .built("threshold-host")
         process.arguments = arguments
         let output = Pipe()
         process.standardOutput = output

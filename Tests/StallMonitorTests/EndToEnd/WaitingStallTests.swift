@@ -212,8 +212,7 @@ struct WaitingStallTests {
     @Test("A sleep that was interrupted by a stop of the process is reported as a sleep")
     func continuedSleep() async throws {
         let host = Process()
-        host.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-            .appending(path: "cause-host")
+        host.executableURL = .built("cause-host")
         host.arguments = [directory.path + "/reports", "sleep", "3000"]
         let output = Pipe()
         host.standardOutput = output

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import TestSupport
 
 // Ways to wait, each in a function whose name must be found.
 

@@ -2,6 +2,7 @@ import Foundation
 import StallReading
 import StallReports
 import Symbolication
+import TestSupport
 import Testing
 
 @testable import StallMonitor
@@ -12,8 +13,7 @@ import Testing
 struct StrippedServerTests {
     private let folder = TemporaryDirectory()
 
-    private static let host = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-        .appending(path: "cause-host").path
+    private static let host = URL.built("cause-host").path
 
     @discardableResult
     private static func run(_ tool: String, _ arguments: [String]) throws -> Int32 {

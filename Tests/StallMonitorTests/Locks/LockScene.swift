@@ -3,6 +3,7 @@ import Dispatch
 import Glibc
 import StallReports
 import Synchronization
+import TestSupport
 import Testing
 
 /// A loop that waits for something, and a thread that holds it, in a function that must be found on its stack.

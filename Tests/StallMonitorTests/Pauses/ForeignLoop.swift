@@ -3,6 +3,7 @@ import Dispatch
 import Glibc
 import RunLoopKit
 import Synchronization
+import TestSupport
 
 @testable import StallMonitor
 

@@ -19,8 +19,7 @@ final class PauseHost: Sendable {
     /// Control groups that it or its threads are in: they can be removed after it has ended.
     let groups: Mutex<[TestGroup]>
 
-    static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
-        .deletingLastPathComponent().appending(path: "pause-host")
+    static let executable = URL.built("pause-host")
 
     /// - Parameters:
     ///   - ticks: of 50 ms, that make a stall.
@@ -139,10 +138,7 @@ final class PauseHost: Sendable {
         return runs[0]
     }
 
-    deinit {
-        kill(process.processIdentifier, SIGCONT)
-        kill(process.processIdentifier, SIGKILL)
-    }
+    deinit { process.killIfRunning() }
 }
 
 /// When the machine itself did not run, for example a virtual one whose CPUs are used elsewhere: what the monitor's

@@ -1,36 +1,28 @@
 import Foundation
 import Glibc
+import TestSupport
 import Testing
 
 /// gdb, attached to a process that it lets run.
 final class Debugger {
     private let process = Process()
 
-    /// gdb waits for SIGCHLD, which the tests' threads block, and so do their children.
-    private static let script = """
-        import os, signal, sys
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        os.execv("/usr/bin/gdb", sys.argv[1:])
-        """
-
     static var isThere: Bool { unsafe access("/usr/bin/gdb", X_OK) == 0 }
 
     func attach(to processID: Int32) throws {
-        process.executableURL = URL(filePath: "/usr/bin/python3")
+        process.executableURL = URL(filePath: "/usr/bin/gdb")
         process.arguments = [
-            "-c", Self.script, "gdb", "-nx", "-q", "-batch", "-readnever", "-iex", "set debuginfod enabled off", "-iex",
+            "-nx", "-q", "-batch", "-readnever", "-iex", "set debuginfod enabled off", "-iex",
             "set auto-solib-add off",
             "-p", "\(processID)", "-ex", "continue",
         ]
         (process.standardInput, process.standardOutput) = (FileHandle.nullDevice, FileHandle.nullDevice)
         process.standardError = FileHandle.nullDevice
-        try process.run()
+        try process.runWithSignals()
     }
 
     /// The kernel detaches it from everything (ptrace(2)).
-    func end() {
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-    }
+    func end() { process.killIfRunning() }
 
     deinit { end() }
 }
@@ -72,7 +64,7 @@ final class Tracer {
         try #require(String(decoding: answer, as: UTF8.self) == "done\n")
     }
 
-    func end() { kill(process.processIdentifier, SIGKILL) }
+    func end() { process.killIfRunning() }
 
     deinit { end() }
 }

@@ -4,6 +4,7 @@ import RunLoopKit
 import StallDetection
 import StallReports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import StallMonitor

@@ -71,8 +71,7 @@ struct DiskTests {
         let output = URL(filePath: directory.path + "/output")
         _ = FileManager.default.createFile(atPath: output.path, contents: nil)
         let process = Process()
-        process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-            .appending(path: "DiskFixture")
+        process.executableURL = .built("DiskFixture")
         process.arguments = [scenario, directory.path]
         process.standardOutput = try FileHandle(forWritingTo: output)
         // Waiting for it blocks no thread.

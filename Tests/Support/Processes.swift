@@ -1,0 +1,44 @@
+package import Foundation
+
+extension URL {
+    /// A program of this package, built beside the tests.
+    package static func built(_ program: String) -> URL {
+        URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().appending(path: program)
+    }
+}
+
+extension Process {
+    /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it
+    /// would not receive Ctrl-C, and gdb would miss SIGCHLD. Nor would it receive Ctrl-C if the tests were started to ignore it, as in
+    /// the background of a shell.
+    package func runWithSignals() throws {
+        for number in [SIGINT, SIGQUIT, SIGHUP] { signal(number, SIG_DFL) }
+        var none = sigset_t()
+        var before = sigset_t()
+        unsafe sigemptyset(&none)
+        unsafe pthread_sigmask(SIG_SETMASK, &none, &before)
+        defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
+        try run()
+    }
+
+    /// Kills it if it goes on for longer: its test fails instead of waiting without end.
+    package func waitUntilExit(atMost limit: Duration) {
+        let deadline = ContinuousClock.now + limit
+        while isRunning, ContinuousClock.now < deadline { usleep(1_000) }
+        killIfRunning()
+        waitUntilExit()
+    }
+
+    /// One that was not started has the number 0, with which kill(2) would end this process and its group. Not SIGTERM: tests run on threads
+    /// that block it, and a child inherits that.
+    package func killIfRunning() {
+        if isRunning { kill(processIdentifier, SIGKILL) }
+    }
+}
+
+/// A field of a process's `/proc/PID/status`: proc(5). Empty if it has ended.
+package func statusField(_ name: String, of process: Int32) -> String {
+    let status = (try? String(contentsOfFile: "/proc/\(process)/status", encoding: .utf8)) ?? ""
+    let line = status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
+    return line.map { $0.dropFirst(name.count + 1).trimmingCharacters(in: .whitespaces) } ?? ""
+}
