@@ -181,6 +181,9 @@ struct WatchSignalTests {
             unsafe sigaction(number, nil, &action)
             return action
         }
+        var mask = sigset_t()
+        unsafe pthread_sigmask(SIG_SETMASK, nil, &mask)
+        defer { unsafe pthread_sigmask(SIG_SETMASK, &mask, nil) }
         let signals = try WatchSignals()
         var installed = sigaction()
         unsafe sigaction(SIGCHLD, nil, &installed)
