@@ -138,7 +138,8 @@ public struct FlameGraphView: ReportExporter {
         "use strict";
         const data = JSON.parse(document.getElementById("data").textContent);
         const element = id => document.getElementById(id);
-        const time = ns => ns >= 1e9 ? (ns / 1e9).toFixed(2) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
+        // The limits are those above which a shorter unit would be rounded to 1000.
+        const time = ns => ns >= 999.95e6 ? (ns / 1e9).toFixed(2) + " s" : ns >= 999.5e3 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
         // Weights are nanoseconds of blocked time, or samples.
         const amount = value => data.samples ? value + (value === 1 ? " sample" : " samples") : time(value);
         const share = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
