@@ -201,9 +201,20 @@ public struct FlameGraphView: ReportExporter {
         const most = 1000;
         const columns = data.samples ? [] : sides ? sides.columns.map((name, index) => [index, name]) : [["started", "Started"], ["ns", "Length"], ["kind", "Kind"], ["verdict", "Why"], ["service", "Service"], ["label", "Watched"], ["culprit", "Culprit"], ["cause", "Cause"], ["id", "Report"]];
 
+        // A comparison's cells are texts. A column of numbers or lengths is sorted by value, "2 → 6.5" by the later side.
+        const units = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, m: 6e10, h: 3.6e12, d: 8.64e13 };
+        function value(cell) {
+          const later = cell.slice(cell.lastIndexOf("→") + 1).trim();
+          const parts = [...later.matchAll(/([\d.]+)(ns|µs|ms|s|m|h|d)?/g)];
+          if (later === "–") return -1;
+          return parts.map(part => part[0]).join("") === later ? parts.reduce((sum, part) => sum + part[1] * (units[part[2]] || 1), 0) : NaN;
+        }
+
         function list() {
           const rows = data.stalls.filter(stall => words === "" || columns.some(([key]) => matches(String(stall[key]))));
-          rows.sort((one, other) => (one[order] < other[order] ? -1 : one[order] > other[order] ? 1 : 0) * (falling ? -1 : 1));
+          const isNumber = sides && order !== null && rows.every(row => !isNaN(value(row[order])));
+          const key = row => isNumber ? value(row[order]) : row[order];
+          rows.sort((one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0) * (falling ? -1 : 1));
           element("rows").replaceChildren(...rows.slice(0, most).map(stall => {
             const row = document.createElement("tr");
             for (const [key] of columns) {

@@ -280,4 +280,27 @@ struct StackFormatTests {
         #expect(dom.components(separatedBy: "class=\"box").count - 1 == 7)
         #expect(!dom.contains("<td") && !dom.contains("<b>"))
     }
+
+    @Test(
+        "A comparison's table is sorted by its numbers and lengths, not by their texts",
+        .enabled(if: Tool.exists("chromium"), "chromium is not installed"),
+        arguments: [(0, ["100", "10", "9"]), (1, ["10", "100", "9"])]
+    )
+    func sortedComparison(_ column: Int, _ order: [String]) throws {
+        let sides = ["1.4", "1.5"].map { FlameGraphDifference.Side(name: $0, watchedNs: 0) }
+        let bytes = try FlameGraphDifference(before: sides[0], after: sides[1]).page(
+            summary: "",
+            columns: ["After", "Median"],
+            rows: [["9", "– → 900ms"], ["10", "1s → 1m5s"], ["100", "3s → 2.5s"]]
+        )
+        let click = "<script>document.querySelectorAll('th button')[\(column)].click()</script></body>"
+        let text = String(decoding: bytes, as: UTF8.self).replacing("</body>", with: click)
+        let page = try Tool.File(Data(text.utf8), suffix: "html")
+        let dom = try Tool.run(
+            "chromium",
+            ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom", page.path]
+        ).output
+        let rows = dom.components(separatedBy: "<tr><td>").dropFirst()
+        #expect(rows.map { $0.components(separatedBy: "<")[0] } == order)
+    }
 }
