@@ -142,7 +142,7 @@ public struct FlameGraphView: ReportExporter {
         const time = ns => ns >= 999.95e6 ? (ns / 1e9).toFixed(2) + " s" : ns >= 999.5e3 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
         // Weights are nanoseconds of blocked time, or samples.
         const amount = value => data.samples ? value + (value === 1 ? " sample" : " samples") : time(value);
-        const share = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
+        const share = (part, whole) => whole > 0 ? (part > 0 && part < whole / 2000 ? "<0.1" : (100 * part / whole).toFixed(1)) + " %" : "–";
         // Boxes of a comparison have the time of the earlier set too. They are as wide as both together, and coloured by the change.
         const sides = data.sides, weight = node => node.t + (node.b || 0);
         let shown = [data.graph], words = "", order = sides ? null : "ns", falling = !sides;

@@ -74,7 +74,8 @@ private struct FlameGraphPicture {
         let share = graph.root.amount > 0 ? Double(node.amount) / Double(graph.root.amount) : 0
         let width = share * Self.width
         guard width >= Self.least else { return }
-        let percent = Double(Int(share * 1000)) / 10
+        let tenths = (share * 1000).rounded()
+        let percent = tenths > 0 ? "\(tenths / 10)" : "<0.1"
         let place = node.place.map { "\n\($0)" } ?? ""
         let letters = Int((width - 6) / 6.7)
         let label = letters < 3 ? "" : VisibleText.of(node.name, limit: letters)

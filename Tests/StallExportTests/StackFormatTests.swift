@@ -253,6 +253,19 @@ struct StackFormatTests {
         #expect(picture.contains("<title>8 &lt;b&gt;worker\n1 sample, 25.0 %</title>"))
     }
 
+    @Test("A picture's shares are rounded, and none above 0 is shown as 0")
+    func shares() throws {
+        var stacks = WeightedStacks(unit: .samples)
+        for (count, name) in [(2000, "often"), (999, "seldom"), (1, "once")] {
+            let frames = [ExportSample.frame(name)]
+            let stack = StallReport.Stack(thread: .init(id: 7), capturedAt: ExportSample.start, frames: frames)
+            stacks.add(count, of: name, stack, ExportSample.modules, at: ExportSample.start)
+        }
+        let picture = try String(decoding: StackFormat.svg.file(of: stacks, "shop (7)"), as: UTF8.self)
+        #expect(picture.contains("<title>often\n2000 samples, 66.7 %</title>"))
+        #expect(picture.contains("<title>once\n1 sample, &lt;0.1 %</title>"))
+    }
+
     @Test(
         "pprof: its own tool counts samples",
         .enabled(if: Tool.exists("go"), "go is not installed: apt-get install golang-go")

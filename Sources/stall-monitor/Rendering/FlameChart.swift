@@ -110,7 +110,8 @@ struct FlameChart {
         let shown = times.sorted { ($1.value, $0.key.name) < ($0.value, $1.key.name) }.prefix(Self.innermostLimit)
         return ["\("Innermost own functions", .bold)" as StyledText]
             + shown.map { call, weight in
-                let percent = "\(Int(saturating: (Double(weight) / total * 100).rounded())) %"
+                let rounded = Int(saturating: (Double(weight) / total * 100).rounded())
+                let percent = rounded > 0 ? "\(rounded) %" : "<1 %"
                 let room = String(repeating: " ", count: max(0, 7 - percent.count))
                 let mark = call.own ? "▶ " : "  "
                 let name = StyledText(call.name, call.own ? .bold : nil, limit: 200)
