@@ -354,7 +354,7 @@ struct TextTableTests {
 
     @Test("wide characters count double, combining accents do not count")
     func widths() {
-        #expect(StyledText("数据").width == 4)
+        #expect(StyledText("数据").width == 4 && StyledText("⚡ ✅ ▶ →").width == 9)
         #expect(StyledText("e\u{301}a").width == 2)
         #expect(StyledText("数据库").truncated(to: 4).plain == "数…")
         #expect(StyledText("abc").truncated(to: 0).plain == "")

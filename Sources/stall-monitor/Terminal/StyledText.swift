@@ -167,12 +167,13 @@ extension StyledText: ExpressibleByStringInterpolation {
 extension Character {
     /// Columns the character takes: 2 for East Asian wide ones and emoji (Unicode Standard Annex 11, by its blocks).
     var terminalWidth: Int {
-        guard let first = unicodeScalars.first else { return 0 }
+        guard let first = unicodeScalars.first, !first.isASCII else { return 1 }
         switch first.value {
         case 0x1100...0x115F, 0x2E80...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F, 0xFF00...0xFF60,
             0xFFE0...0xFFE6, 0x1F300...0x1FAFF, 0x20000...0x3FFFD:
             return 2
-        default: return 1
+        // Emoji are in other blocks, too: ⚡, ✅.
+        default: return first.properties.isEmojiPresentation ? 2 : 1
         }
     }
 }
