@@ -178,7 +178,7 @@ extension StallReport.SampledShares {
     /// Nil without samples.
     init?(_ waits: WaitProfile) {
         guard waits.samples > 0, waits.total > .zero else { return nil }
-        func percent(_ part: Duration) -> Int { Int(100 * (part / waits.total)) }
+        func percent(_ part: Duration) -> Int { Int(saturating: (100 * (part / waits.total)).rounded()) }
         self.init(
             samples: waits.samples,
             running: percent(waits.running),
