@@ -363,6 +363,22 @@ struct TextTableTests {
 
 @Suite("Small parts")
 struct SmallPartsTests {
+    @Test("stalls that are only counted since another day are listed with the date")
+    func repeatsSince() throws {
+        let noon = try #require(Timestamp(rfc3339: "2026-11-18T12:00:00Z"))
+        let repeats = StallReport.Repeats(
+            count: 37,
+            report: nil,
+            firstAt: noon,
+            lastAt: noon,
+            totalNs: 0,
+            longestNs: 0
+        )
+        let texts = ([1, 3 * 86_400] as [Int64]).map { repeats.short(noon.advanced(byNanoseconds: $0 * 1_000_000_000)) }
+        #expect(texts == ["×37 since \(noon.timeOfDay)", "×37 since \(noon.withoutYear.dropLast(3))"])
+        #expect(texts.map(\.count) == [15, 21])
+    }
+
     @Test("short ids: eight characters, or as many as needed to be unique")
     func shortIDs() {
         #expect(ShortIDs([]).length == 8)

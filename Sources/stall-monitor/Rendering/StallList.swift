@@ -72,7 +72,7 @@ struct StallList {
                 StyledText(faults.short(stall.fingerprint), .dim),
             ]
         guard hasRepeats else { return row }
-        return row + [StyledText(repeats[stall.id].map { width == nil ? $0.dated : $0.short } ?? "")]
+        return row + [StyledText(repeats[stall.id].map { width == nil ? $0.dated : $0.short(now) } ?? "")]
     }
 }
 
@@ -100,8 +100,10 @@ enum StallLine {
 }
 
 extension StallReport.Repeats {
-    /// `×37 since 12:00`
-    var short: String { "×\(count) since \(firstAt.timeOfDay)" }
+    /// `×37 since 12:00`, with the date if that was on another day: `×37 since 01-31 12:00`
+    func short(_ now: Timestamp) -> String {
+        "×\(count) since \(firstAt.day == now.day ? firstAt.timeOfDay : String(firstAt.withoutYear.dropLast(3)))"
+    }
 
     /// `×37 since 2026-01-31T12:00:00Z`
     var dated: String { "×\(count) since \(firstAt.toSeconds)" }
