@@ -207,15 +207,7 @@ public final class Cancellation: Sendable {
     let readEnd: Int32
     private let writeEnd: Int32
 
-    package init() throws(ReportError) {
-        var ends: [Int32] = [-1, -1]
-        try systemCall(path: nil) { unsafe pipe(&ends) }
-        (readEnd, writeEnd) = (ends[0], ends[1])
-        for end in ends {
-            _ = fcntl(end, F_SETFD, FD_CLOEXEC)
-            _ = fcntl(end, F_SETFL, O_NONBLOCK)
-        }
-    }
+    package init() throws(ReportError) { (readEnd, writeEnd) = try connectedEnds() }
 
     deinit {
         close(readEnd)
@@ -231,7 +223,17 @@ public final class Cancellation: Sendable {
     /// Cancels. Any thread, any number of times.
     public func cancel() {
         var byte: UInt8 = 1
-        // The write may fail because the pipe is full (EAGAIN). Then it was already cancelled.
+        // The write may fail because there is no room (EAGAIN). Then it was already cancelled.
         _ = unsafe write(writeEnd, &byte, 1)
     }
+}
+
+/// Two descriptors for waking a thread that waits in poll(2): what is written to the second can be read from the first. Non-blocking.
+///
+/// Not by pipe(2): a program that another thread starts at that moment would inherit them, and Glibc's module has no pipe2(2).
+package func connectedEnds() throws(ReportError) -> (readEnd: Int32, writeEnd: Int32) {
+    let type = [SOCK_STREAM, SOCK_CLOEXEC, SOCK_NONBLOCK].reduce(0) { $0 | Int32($1.rawValue) }
+    var ends: [Int32] = [-1, -1]
+    try systemCall(path: nil) { unsafe socketpair(AF_UNIX, type, 0, &ends) }
+    return (ends[0], ends[1])
 }

@@ -42,12 +42,11 @@ final class TopReader: Sendable {
     private static let surveyShare = 10
 
     init() throws(CommandFailure) {
-        var ends: [Int32] = [-1, -1]
-        guard unsafe pipe(&ends) == 0 else {
-            throw CommandFailure("no pipe can be made: \(ReportError(.io, errorNumber: errno))")
+        do throws(ReportError) {
+            (descriptor, writeEnd) = try connectedEnds()
+        } catch {
+            throw CommandFailure(error)
         }
-        for end in ends { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
-        (descriptor, writeEnd) = (ends[0], ends[1])
     }
 
     deinit {
