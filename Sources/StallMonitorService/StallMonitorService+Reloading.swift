@@ -115,10 +115,16 @@ extension StallMonitorService {
 
     /// Logs that the provider's file cannot be read any more. The provider keeps that to itself, and its last values.
     private func tellUnreadable(_ provider: any ConfigProvider, every pause: Duration, _ refusal: Refusal) async {
+        var problem: String?
         while !Task.isCancelled {
             try? await Task.sleep(for: pause)
-            // This looks at the file first. No value has this key: it has the scope only.
-            do { _ = try await provider.fetchValue(forKey: ["stallMonitor"], type: .string) } catch {
+            do {
+                // This looks at the file first. No value has this key: it has the scope only.
+                _ = try await provider.fetchValue(forKey: ["stallMonitor"], type: .string)
+                // A file that is as it was before causes no reload, which would note that.
+                if let over = problem.take() { refusal.forget(over) }
+            } catch {
+                problem = "\(error)"
                 tellRefusal(error, refusal)
             }
         }
@@ -194,6 +200,9 @@ private final class Refusal: Sendable {
             return reason != new
         }
     }
+
+    /// Notes that this reason is over.
+    func forget(_ old: String) { reason.withLock { if $0 == old { $0 = nil } } }
 }
 
 /// The level of messages about stalls. It may change.

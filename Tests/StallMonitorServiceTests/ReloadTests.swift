@@ -102,6 +102,26 @@ struct ReloadTests {
         }
     }
 
+    @Test("A file that becomes unreadable again, after it was as before in between, is logged again")
+    func unreadableAgain() async throws {
+        try write("  ticks: 3\n")
+        let (kept, next) = (directory.appending(path: "kept"), directory.appending(path: "next"))
+        try FileManager.default.linkItem(at: file, to: kept)
+        try await running { _ in
+            let deadline = ContinuousClock.now + .seconds(60)
+            // Nothing is logged of the file that is as before, so it is not known when it was looked at.
+            while configurationLines.count < 2, ContinuousClock.now < deadline {
+                try write("  ticks: [8\n")
+                try await Task.sleep(for: .milliseconds(50))
+                try FileManager.default.linkItem(at: kept, to: next)
+                try #require(unsafe rename(next.path, file.path) == 0)
+                try await Task.sleep(for: .milliseconds(50))
+            }
+            #expect(configurationLines.count >= 2)
+            #expect(configurationLines.allSatisfy { $0.text == "stall monitor keeps its configuration" })
+        }
+    }
+
     @Test("A configuration with a wrong value is refused as a whole, and once; the next valid one is applied")
     func refusal() async throws {
         try write("  ticks: 3\n")
