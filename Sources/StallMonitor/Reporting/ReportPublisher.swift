@@ -63,7 +63,9 @@ struct ReportPublisher {
 
     mutating func put(_ report: StallReport) {
         put(ReportFileName(.stall, report.id), isFinal: report.state != .ongoing) { () throws(ReportError) in
-            try report.json()
+            let bytes = try report.json()
+            // The writer refuses it, because no reader would open it.
+            return bytes.count > StoredDocuments.maximumFileSize ? try report.withoutOtherThreads.json() : bytes
         }
     }
 
@@ -118,6 +120,16 @@ struct ReportPublisher {
 
     /// Makes the number visible to other threads.
     private func noteUnmade() { writer.note(unmade: unencodable + abandoned.count) }
+}
+
+extension StallReport {
+    /// Without the stacks of the other threads. They are the last ones, so the indices of the others stay valid.
+    fileprivate var withoutOtherThreads: StallReport {
+        var report = self
+        report.stacks.removeAll { $0.role == .other }
+        report.cause.summary += " The report has no room for the stacks of the other threads."
+        return report
+    }
 }
 
 /// Tells the handler why reports are not written, and when they are written again: the directory may be missing, full, read-only,
@@ -188,7 +200,7 @@ struct WritingFaults {
     }
 
     private static func losses(_ count: Int64, _ problem: ReportError?) -> String {
-        let reason = problem?.description ?? "there was no time left, or the disk did not answer"
+        let reason = problem?.description ?? "no time was left, the disk did not answer, or they were too large"
         return "\(count) \(count == 1 ? "report is" : "reports are") lost: \(reason)."
     }
 }

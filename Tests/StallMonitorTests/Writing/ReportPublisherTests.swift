@@ -134,6 +134,40 @@ struct ReportPublisherTests {
         #expect(thread.join(by: .now + .seconds(60)))
     }
 
+    @Test("A report that is too large for readers is written without the stacks of the other threads, and says so")
+    func tooLarge() throws {
+        let sink = DistantSink()
+        sink.isReached.withLock { $0 = true }
+        let writer = ReportWriter(sink: sink, limits: .init(), meter: CostMeter(), changed: {})
+        let thread = try MonitorThread(name: "stall-writer") { writer.run() }
+        var publisher = ReportPublisher(writer: writer, tell: log.handler)
+        var report = StallReport(
+            kind: .blocked,
+            startedAt: .now(),
+            detectedAt: .now(),
+            durationNs: 1,
+            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: 1),
+            fingerprint: .make(kind: .blocked, frames: [], modules: [])
+        )
+        let long = String(repeating: "x", count: StoredDocuments.maximumFileSize)
+        report.stacks = [
+            .init(thread: .init(id: 1), capturedAt: .now()),
+            .init(role: .other, thread: .init(id: 2), capturedAt: .now(), error: long),
+        ]
+        publisher.put(report)
+        #expect(writer.wait(until: .now + .seconds(60)))
+        let written = try StallReport(json: try #require(sink.taken.withLock { $0.first }))
+        #expect(written.id == report.id && written.stacks == Array(report.stacks.prefix(1)))
+        #expect(written.cause.summary.contains("no room for the stacks of the other threads"))
+        #expect(publisher.lostWrites == 0)
+        publisher.close()
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
     /// The publisher waits only as long as a working disk would need; a busy machine may need longer.
     private func writeThrice(_ publisher: inout ReportPublisher, _ writer: ReportWriter) {
         for _ in 0..<3 {
