@@ -39,8 +39,8 @@ extension StallMonitor {
         /// Whether a thread's stall counts while a debugger or another tracer is attached to it. False: breakpoints are not
         /// reported as stalls.
         public var countsTracedStalls: Bool
-        /// Whether a report also has the stacks of all other threads, with equal ones merged. At each stall this delays the
-        /// watchdog by up to a tick, and interrupts running threads.
+        /// Whether a report also has the stacks of all other threads, with equal ones merged, and 16,384 frames at most. At each
+        /// stall this delays the watchdog by up to a tick, and interrupts running threads.
         public var capturesAllThreads: Bool
         /// Whether to find out who holds a lock that a stalled thread waits for, and where the owner is. Takes the watchdog a few
         /// milliseconds for such a stall; the owner's stack is taken like the stalled thread's.

@@ -143,17 +143,26 @@ extension StallReport.Frame {
 // MARK: - The other threads
 
 extension SymbolicatedStacks {
-    /// Adds the stacks of the other threads. Equal ones are added once.
+    /// The most frames that a report has of other threads, in about 8 MB. With far more of them no reader would open it, and the server would
+    /// need much memory to make it.
+    static let framesOfOthers = 1 << 14
+
+    /// Adds the stacks of the other threads, those of the most threads first. Equal ones are added once.
     mutating func add(
         _ others: ThreadStacks,
         at time: Timestamp,
         name: ([ResolvableAddress]) -> Resolution,
         isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
-        let resolution = name(others.groups.flatMap(\.stack.frames).map(\.resolvableAddress))
+        var room = Self.framesOfOthers
+        let kept = others.groups.prefix {
+            room -= $0.stack.frames.count
+            return room >= 0
+        }
+        let resolution = name(kept.flatMap(\.stack.frames).map(\.resolvableAddress))
         let places = resolution.modules.map { place(of: StallReport.Module($0)) }
         var names = resolution.frames[...]
-        for group in others.groups {
+        for group in kept {
             let own = names.prefix(group.stack.frames.count)
             names = names.dropFirst(own.count)
             let calls = zip(own, group.stack.frames).map { name, frame in
@@ -163,6 +172,11 @@ extension SymbolicatedStacks {
                 .map { $0.inModules(places) }
             }
             stacks.append(StallReport.Stack(group, calls, time))
+        }
+        stacks += others.groups.dropFirst(kept.count).map { group in
+            var stack = StallReport.Stack(group, [], time)
+            (stack.complete, stack.leftOut, stack.error) = (false, nil, "The report has no room for this stack.")
+            return stack
         }
         stacks += others.missing.map {
             StallReport.Stack(

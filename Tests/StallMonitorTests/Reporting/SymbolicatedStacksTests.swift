@@ -1,9 +1,9 @@
 import RunLoopKit
-import StackCapture
 import StallReports
 import Symbolication
 import Testing
 
+@testable import StackCapture
 @testable import StallMonitor
 
 /// Stacks are written innermost first, as the names of their functions; own functions in capitals.
@@ -80,6 +80,30 @@ struct SymbolicatedStacksTests {
         #expect(script.culprit?.function == "LOAD")
         // Nothing of the script is known.
         #expect(symbolicated([["poll", "UV_POLL", "NODE_START"]]).culprit?.function == "UV_POLL")
+    }
+
+    @Test("Of many other threads with deep stacks, those that do not fit into the report are named without a stack")
+    func manyOthers() {
+        var taken = symbolicated([["read", "HANDLE"]])
+        let cost = CapturedStack.Cost(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
+        let frames = [CapturedStack.Frame](repeating: .init(address: 1, found: .unwindTable), count: 1000)
+        let stack = CapturedStack(frames: frames, method: .quiet, cost: cost)
+        let groups = (1...20 as ClosedRange<Int32>).map { number -> ThreadStacks.Group in
+            let thread = ThreadStacks.Thread(threadID: number, name: "", method: .quiet, systemCall: nil, cost: cost)
+            return ThreadStacks.Group(threads: [thread], stack: stack)
+        }
+        taken.add(
+            ThreadStacks(groups: groups, missing: [], duration: .zero),
+            at: .now(),
+            name: { addresses in
+                Resolution(frames: addresses.map { .init(address: $0.address, moduleOffset: 0) }, modules: [])
+            },
+            isOwn: { _, _ in false }
+        )
+        let others = taken.stacks.filter { $0.role == .other }
+        #expect(others.map(\.thread.id) == Array(1...20))
+        #expect(others.prefix(16).allSatisfy { $0.frames.count == 1000 && $0.error == nil })
+        #expect(others.dropFirst(16).allSatisfy { $0.frames.isEmpty && !$0.complete && $0.error != nil })
     }
 
     @Test("Inlining, lines and library functions do not change the fingerprint")
