@@ -1,7 +1,8 @@
 import Glibc
 import StallReading
-import StallReports
 import Testing
+
+@testable import StallReports
 
 @Suite("Report directory", .timeLimit(.minutes(10)))
 struct StoreTests {
@@ -39,6 +40,11 @@ struct StoreTests {
         report.metadata = ["filler": String(repeating: "x", count: ReportReader.maximumFileSize)]
         #expect(throws: ReportError(.tooLarge, path: directory.path)) { try directory.store.write(report) }
         #expect(directory.names.isEmpty)
+    }
+
+    @Test("a file system that cannot synchronize a directory, as /proc cannot, refuses no report for that")
+    func withoutDirectorySync() {
+        #expect(throws: Never.self) { try OpenDirectory(path: "/proc").synchronize() }
     }
 
     @Test("a removed directory is created again at the next write")
