@@ -98,9 +98,14 @@ struct ExportSink: ~Copyable {
         if number != 0 { throw OutputFile.failure(path, number) }
     }
 
-    /// Gives the file its name.
+    /// Gives the file its name, after its contents are on the disk: some file systems, such as NFS, say only then that there is no room.
     func finish() throws(CommandFailure) {
         guard let path, let partial else { return }
+        do throws(ReportError) {
+            try systemCall(path: nil) { fsync(descriptor) }
+        } catch {
+            throw OutputFile.failure(path, error.errorNumber ?? EIO)
+        }
         if unsafe rename(partial, path) != 0 { throw OutputFile.failure(path) }
     }
 }
