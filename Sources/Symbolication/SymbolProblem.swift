@@ -31,6 +31,8 @@ extension SymbolProblem.Code {
     public static let missingFile = Self("missing_file", "there is no such file, nor a symbol file for it")
     /// The system refused to open or read the file.
     public static let unreadable = Self("unreadable", "cannot be read")
+    /// The process has as many files open as it may, or the system has: this passes.
+    public static let outOfDescriptors = Self("out_of_descriptors", "no file descriptor was left to read it")
     /// A pipe, a directory or something else that is not a regular file.
     public static let notAFile = Self("not_a_file", "is no regular file")
     /// Not ELF, 32-bit, of the other byte order, or damaged.
@@ -78,6 +80,6 @@ extension SymbolProblem {
         )
     }
 
-    /// Whether the same request may succeed with another budget.
-    public var isOfBudget: Bool { [.outOfTime, .outOfMemory, .compressed].contains(code) }
+    /// Whether the same request may succeed with another budget, or later.
+    public var isOfBudget: Bool { [.outOfTime, .outOfMemory, .outOfDescriptors, .compressed].contains(code) }
 }

@@ -29,6 +29,32 @@ struct SymbolFileTests {
         #expect(result.problems.map(\.code) == [.noLines])
     }
 
+    @Test("a symbol file for which no descriptor was left is read the next time")
+    func withoutDescriptor() async {
+        await #expect(processExitsWith: .success) {
+            let (workshop, place, id) = try SymbolFileTests().stripped()
+            let search = SymbolSearch(directories: [workshop.folder], systemDirectories: [])
+            let symbolicator = Symbolicator(search: search)
+            let modules = [LoadedModule(path: workshop.path("program"), buildID: id, loadBase: 0)]
+            let places = [ModulePlace(module: 0, offset: place, isReturnAddress: false)]
+            var limit = rlimit(rlim_cur: 256, rlim_max: 256)
+            try #require(unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
+            var hoard: [Int32] = []
+            while true {
+                let descriptor = unsafe open("/dev/null", O_RDONLY)
+                guard descriptor >= 0 else { break }
+                hoard.append(descriptor)
+            }
+            // For the program itself.
+            close(hoard.removeLast())
+            let before = symbolicator.resolve(places, in: modules, budget: .tool)
+            for descriptor in hoard { close(descriptor) }
+            #expect(before.problems.contains { $0.code == .outOfDescriptors })
+            let after = symbolicator.resolve(places, in: modules, budget: .tool)
+            #expect(after.frames[0].callNames == SymbolFileTests.chain)
+        }
+    }
+
     @Test("a function without a size ends with its section, so that a linkage table does not get its name")
     func linkageTable() throws {
         let workshop = try Workshop()

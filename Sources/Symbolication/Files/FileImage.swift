@@ -123,8 +123,12 @@ import Glibc
         if let stamp = FileStamp(path), !stamp.isRegular { throw SymbolProblem(.notAFile, path: path) }
         let descriptor = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         if descriptor >= 0 { return descriptor }
-        let isMissing = errno == ENOENT || errno == ENOTDIR
-        throw SymbolProblem(isMissing ? .missingFile : .unreadable, path: path)
+        switch errno {
+        case ENOENT, ENOTDIR: throw SymbolProblem(.missingFile, path: path)
+        // Not a property of the file: what is missing because of it is looked for again.
+        case EMFILE, ENFILE: throw SymbolProblem(.outOfDescriptors, path: path)
+        default: throw SymbolProblem(.unreadable, path: path)
+        }
     }
 
     /// `MADV_POPULATE_WRITE`, since Linux 5.14.
