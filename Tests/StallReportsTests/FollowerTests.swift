@@ -104,6 +104,33 @@ struct FollowerTests {
         #expect(events.last == .report(later))
     }
 
+    @Test("in a tree, a path that leads to no directory any more is reported, and followed again like the others")
+    func replacedByOther() throws {
+        let (one, other) = (directory.root + "/one", directory.root + "/other")
+        let (meanwhile, later) = (Sample.recovered(), Sample.recovered())
+        try ReportDirectory(path: one).prepare()
+        try ReportDirectory(path: other).prepare()
+        var follower = try TreeFollower([one, other], cancellation: Cancellation())
+        while try follower.next(timeout: .zero) != nil {}
+        try #require(unsafe rmdir(one) == 0 && symlink("/dev/null", one) == 0)
+        guard case .failure(let error)? = try follower.next(timeout: Self.patience) else {
+            Issue.record("it is not reported")
+            return
+        }
+        #expect(error.code == .notADirectory && error.path == one)
+        try ReportDirectory(path: other).write(meanwhile)
+        var events: [ReportFollower.Event] = []
+        while events.count < 1, case .event(let event, _)? = try follower.next(timeout: Self.patience) {
+            events.append(event)
+        }
+        try #require(unsafe unlink(one) == 0)
+        try ReportDirectory(path: one).write(later)
+        while events.count < 3, case .event(let event, _)? = try follower.next(timeout: Self.patience) {
+            events.append(event)
+        }
+        #expect(events == [.report(meanwhile), .directoryAppeared, .report(later)])
+    }
+
     @Test("levels that appear one by one, while it waits on another thread")
     func appearsStepByStep() async throws {
         let path = directory.root + "/a/b/c"

@@ -67,18 +67,19 @@ package struct TreeFollower: ~Copyable {
         while true {
             if ContinuousClock.now >= nextLook { look() }
             if let failure = failures.popLast() { return .failure(failure) }
-            if let event = try nextKnown() { return event }
+            if let event = nextKnown() { return event }
+            if !failures.isEmpty { continue }
             guard ContinuousClock.now < deadline else { return nil }
             try wait(until: deadline)
         }
     }
 
     /// An event that is available without waiting.
-    private mutating func nextKnown() throws(ReportError) -> Event? {
+    private mutating func nextKnown() -> Event? {
         // A follower that has had its turn comes again after the others.
         for _ in 0...followers.count where !followers.isEmpty {
             let next = followers[position]
-            if inARow < Self.turn, let event = try next.follower.next(timeout: .zero) {
+            if inARow < Self.turn, let event = event(of: next) {
                 inARow += 1
                 return .event(event, directory: next.path)
             }
@@ -86,6 +87,22 @@ package struct TreeFollower: ~Copyable {
             inARow = 0
         }
         return nil
+    }
+
+    /// Nil if there is none, or if the directory cannot be watched any more: the next searches try to watch it again.
+    private mutating func event(of next: Follower) -> ReportFollower.Event? {
+        do throws(ReportError) {
+            let event = try next.follower.next(timeout: .zero)
+            if event == .directoryAppeared { reported.remove(next.path) }
+            return event
+        } catch {
+            note(error, next.path)
+            return nil
+        }
+    }
+
+    private mutating func note(_ error: ReportError, _ directory: String) {
+        if reported.insert(directory).inserted { failures.append(error.of(directory)) }
     }
 
     /// Searches for new directories, and follows them.
@@ -104,7 +121,7 @@ package struct TreeFollower: ~Copyable {
                 } catch {
                     // No descriptor is left, or the disk has failed: the next search tries again.
                     if error.code == .io { tried.subtract(names) }
-                    if reported.insert(directory).inserted { failures.append(error.of(directory)) }
+                    note(error, directory)
                 }
             }
             failures += tree.failures.filter { $0.path.map { reported.insert($0).inserted } ?? true }
@@ -121,7 +138,7 @@ package struct TreeFollower: ~Copyable {
             do throws(ReportError) {
                 try next.follower.lookAtPath()
             } catch {
-                if reported.insert(next.path).inserted { failures.append(error.of(next.path)) }
+                note(error, next.path)
             }
         }
     }
