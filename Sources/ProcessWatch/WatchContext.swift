@@ -43,6 +43,8 @@ package enum WatchNote: Sendable {
     case ended(processID: Int32, name: String)
     /// A watched process lives, but can no longer be read. Once for each program.
     case unreadable(processID: Int32, name: String)
+    /// This process may open no more files, so some threads of a process are not watched. Once for each program.
+    case crowded(processID: Int32, openFiles: Int)
     /// A child that cannot be watched.
     case refused(processID: Int32, error: CaptureError)
     /// Breakpoints cannot be set: why not, and what to do.

@@ -26,6 +26,19 @@ struct ProcessFilesTests {
         #expect(own.hasEnded(by: handle) && !own.hasEnded(by: nil))
     }
 
+    @Test("There is no room for further threads some files before the limit: reports need descriptors, too")
+    func openFiles() async {
+        await #expect(processExitsWith: .success) {
+            let openFiles = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+            var limit = rlimit(rlim_cur: 256, rlim_max: 256)
+            try #require(unsafe setrlimit(openFiles, &limit) == 0)
+            #expect(OpenFiles.exhaustedLimit == nil)
+            // Some are left, but fewer than are kept free.
+            while unsafe open("/dev/null", O_RDONLY) < 200 {}
+            #expect(OpenFiles.exhaustedLimit == 256)
+        }
+    }
+
     @Test("An epoll set is closed once there is no such descriptor, or it refers to something else")
     func closedSet() throws {
         let files = try #require(ThreadFiles(threadID: getpid(), ofProcess: getpid()))

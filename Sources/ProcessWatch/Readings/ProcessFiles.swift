@@ -78,6 +78,23 @@ struct ProcessFiles: Hashable, Sendable {
     }
 }
 
+/// The files that this process may open.
+enum OpenFiles {
+    /// How many the files of threads leave free: stacks, symbols and reports need some, too.
+    private static let reserve: rlim_t = 64
+
+    /// The limit, if it leaves no room for another thread's files. Nil if there is room.
+    static var exhaustedLimit: Int? {
+        var limit = rlimit()
+        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return nil }
+        // The kernel gives the lowest number that is free.
+        let next = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+        if next >= 0 { close(next) }
+        let isThereRoom = next >= 0 && rlim_t(next) + reserve < limit.rlim_cur
+        return isThereRoom ? nil : Int(clamping: limit.rlim_cur)
+    }
+}
+
 /// One thread's files in /proc. They stay open, so that a look at a resting thread is one system call. Confined to the watcher's
 /// thread.
 final class ThreadFiles {

@@ -28,6 +28,7 @@ final class WatchedProcess {
     private var ticks = 0
     private var hasToldMissing = false
     private var hasToldRefusal = false
+    private var hasToldCrowded = false
 
     /// - Throws: Why it cannot be watched: no such process, missing permission, another architecture.
     init(
@@ -144,6 +145,10 @@ final class WatchedProcess {
         }
         if pools == nil, program != nil { pools = ObservedPools(context()) }
         for id in present where threads[id] == nil {
+            if let limit = OpenFiles.exhaustedLimit {
+                tellCrowded(limit)
+                break
+            }
             guard let thread = WatchedThread(threadID: id, ofProcess: processID) else { continue }
             threads[id] = thread
             pools?.add(id, thread.files, freeAt: lastComplete, context())
@@ -169,7 +174,8 @@ final class WatchedProcess {
         for thread in threads.values { thread.loop?.release(as: .recovered, old) }
         pools?.release(as: .recovered, old)
         pools = nil
-        (threads, program, ticks, hasToldMissing, hasToldRefusal) = ([:], now, 1, false, false)
+        (threads, program, ticks) = ([:], now, 1)
+        (hasToldMissing, hasToldRefusal, hasToldCrowded) = (false, false, false)
         if let opened = try? Self.open(processID, options) { process = opened }
         reporter.note(process)
         tell(.newProgram(processID: processID, name: name))
@@ -181,6 +187,12 @@ final class WatchedProcess {
         guard !hasToldRefusal else { return }
         (hasToldRefusal, hasToldMissing) = (true, true)
         tell(.unreadable(processID: processID, name: name))
+    }
+
+    private func tellCrowded(_ limit: Int) {
+        guard !hasToldCrowded else { return }
+        hasToldCrowded = true
+        tell(.crowded(processID: processID, openFiles: limit))
     }
 
     private func foundLoop(_ thread: WatchedThread, _ context: WatchContext) {

@@ -151,7 +151,10 @@ struct GateRun {
             if case .fault(let error) = event { Output.note(error.message) }
         }
         watcher = ProcessWatch(watching, reporter) { note in
-            if case .unarmed(let problem) = note { Output.note(problem) }
+            switch note {
+            case .unarmed, .crowded: Output.note(WatchView.words(note))
+            default: break
+            }
         }
     }
 

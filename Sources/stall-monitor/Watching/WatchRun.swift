@@ -212,7 +212,7 @@ final class WatchView: Sendable {
         switch note {
         case .watching, .foundLoop, .foundPool, .newProgram, .ended: false
         case .unprovenPool, .namelessPools, .noLoop, .unjudged, .sharedDescriptor, .unproven, .refused, .unarmed,
-            .unreadable:
+            .unreadable, .crowded:
             true
         }
     }
@@ -248,6 +248,9 @@ final class WatchView: Sendable {
         case .unreadable(let id, let name):
             "process \(id) (\(name)) can no longer be watched: it runs as another user now, does not let others read it, or, with "
                 + "ptrace_scope 1, is no longer a descendant of this command; root can watch it"
+        case .crowded(let id, let openFiles):
+            "some threads of process \(id) are not watched: this command may open \(openFiles) files, and needs three for each thread; "
+                + "raise its hard limit ('ulimit -Hn', or LimitNOFILE= of a unit)"
         case .unarmed(let problem): problem
         }
     }
