@@ -106,7 +106,7 @@ public struct Tokens: Sendable {
 
 /// The current tokens. The file is read again when it has changed. Any thread.
 final class TokenFile: Service {
-    private let state: Mutex<(tokens: Tokens, version: FileVersion?)>
+    private let state: Mutex<(tokens: Tokens, version: FileVersion?, mistake: String?)>
     private let path: String
     private let every: Duration
     private let audit: AuditLog?
@@ -114,7 +114,7 @@ final class TokenFile: Service {
 
     init(_ tokens: Tokens, every: Duration, audit: AuditLog?, logger: Logger) {
         (path, self.every, self.audit, self.logger) = (tokens.path, every, audit, logger)
-        state = Mutex((tokens, tokens.version))
+        state = Mutex((tokens, tokens.version, nil))
     }
 
     func caller(of token: some Collection<UInt8>) -> Caller? { state.withLock { $0.tokens }.caller(of: token) }
@@ -128,17 +128,20 @@ final class TokenFile: Service {
         }
     }
 
-    /// Reads the file if it has changed. If it cannot be used, the tokens stay unchanged.
+    /// Reads the file if it has changed. If it cannot be used, the tokens stay unchanged, and it is read again each time: the
+    /// reason may be that no descriptor is left.
     func refresh() {
         let version = FileVersion(path)
-        guard version != state.withLock({ $0.version }) else { return }
+        let (_, known, former) = state.withLock { $0 }
+        guard version != known || former != nil else { return }
         do throws(CollectorError) {
             let tokens = try Tokens(path: path)
-            state.withLock { $0 = (tokens, version) }
+            state.withLock { $0 = (tokens, version, nil) }
             audit?.write(.init(action: "tokens", outcome: "read"))
             logger.notice("the tokens' file was read again")
         } catch {
-            state.withLock { $0.version = version }
+            state.withLock { ($0.version, $0.mistake) = (version, error.description) }
+            guard version != known || error.description != former else { return }
             audit?.write(.init(action: "tokens", outcome: "refused", reason: error.description))
             logger.error("the tokens stay as they were", metadata: ["error": "\(error)"])
         }

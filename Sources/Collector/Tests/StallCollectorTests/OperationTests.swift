@@ -225,6 +225,39 @@ struct OperationTests {
         }
     }
 
+    @Test("A tokens' file for which no descriptor was left is read again, although it has not changed since")
+    func tokensWithoutDescriptors() async {
+        await #expect(processExitsWith: .success) {
+            let path = FileManager.default.temporaryDirectory.path + "/stall-tokens-\(UUID())"
+            defer { try? FileManager.default.removeItem(atPath: path) }
+            func write(_ text: String) throws {
+                try text.write(toFile: path, atomically: true, encoding: .utf8)
+                try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
+            }
+            try write("red read red-token-0123456789\n")
+            let file = TokenFile(
+                try Tokens(path: path),
+                every: .seconds(3600),
+                audit: nil,
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            )
+            try write("green read green-token-0123456789\n")
+            var limit = rlimit(rlim_cur: 256, rlim_max: 256)
+            try #require(unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
+            var hoard: [Int32] = []
+            while true {
+                let descriptor = unsafe open("/dev/null", O_RDONLY)
+                guard descriptor >= 0 else { break }
+                hoard.append(descriptor)
+            }
+            file.refresh()
+            for descriptor in hoard { close(descriptor) }
+            #expect(file.caller(of: "green-token-0123456789".utf8) == nil)
+            file.refresh()
+            #expect(file.caller(of: "green-token-0123456789".utf8)?.team == "green")
+        }
+    }
+
     @Test("The audit log has a line for each request with reports, and its size is limited")
     func audit() async throws {
         try await Samples.withStore { store, directory in
