@@ -1,9 +1,9 @@
 # The collector. Build it in a directory with the packages of scripts/package:
 #
 #   scripts/package packages
-#   docker build -f config/containers/collector.Dockerfile -t stall-collector packages
+#   docker build -f config/containers/collector.Dockerfile -t stall-collector:0.1.0 packages
 #   chown 4319 tokens && chmod 400 tokens
-#   docker run -v stalls:/var/lib/stall-collector -v ./tokens:/etc/stall-collector/tokens:ro -p 4319:4319 stall-collector
+#   docker run -v stalls:/var/lib/stall-collector -v ./tokens:/etc/stall-collector/tokens:ro -p 4319:4319 stall-collector:0.1.0
 FROM debian:bookworm-slim
 COPY stall-collector_*.deb /tmp/
 RUN apt-get update \
