@@ -39,7 +39,7 @@ struct ServeCommand: AsyncParsableCommand {
             names its address, so that the senders' addresses are taken from its X-Forwarded-For.
 
             With --alerts it reports new faults, services that stall too often and monitors that became silent, by webhook, program or \
-            mail: Sources/Collector/README.md shows such a file.
+            mail. The collector's README shows such a file (with Debian's package: /usr/share/doc/stall-collector/collector.md).
 
             The database is one file (SQLite), or with --store clickhouse://… a server or a cluster of ClickHouse, on which any number \
             of collectors may work at once.
