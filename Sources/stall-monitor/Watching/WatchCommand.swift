@@ -73,7 +73,13 @@ struct WatchCommand: ParsableCommand {
     @Flag(help: "Also watch children that a watched process starts; with --name also processes that start later.")
     var follow = false
 
-    @Option(help: ArgumentHelp("The report directory.", valueName: "dir"), completion: .directory)
+    @Option(
+        help: ArgumentHelp(
+            "The report directory. (default: $STALL_MONITOR_DIRECTORY, else ./stall-reports)",
+            valueName: "dir"
+        ),
+        completion: .directory
+    )
     var reports: String?
 
     @Option(
