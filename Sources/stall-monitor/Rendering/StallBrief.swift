@@ -148,7 +148,7 @@ struct StallBrief {
         let earlier = report.repeats.map { " before it: \($0.whole)" } ?? ""
         let before = report.suppressed > 0 ? ", \(report.suppressed) more stalls were only counted\(earlier)" : ""
         let provisional = report.isProvisional == true ? ", provisional" : ""
-        return "\(report.fingerprint)\(provisional)\(before)" + (repeats.map { "; since then \($0.whole)" } ?? "")
+        return "\(report.fingerprint)\(provisional)\(before)" + (repeats.map { "; after it: \($0.whole)" } ?? "")
     }
 }
 
