@@ -28,6 +28,7 @@ struct ManPageTests {
         }
         let show = try String(contentsOfFile: fixture.root + "/stall-monitor-show.1", encoding: .utf8)
         #expect(show.contains("\\fB\\-\\-no\\-pager\\fR\nDo not show long output"))
+        #expect(show.contains("\\fB\\-\\-index\\fR, \\fB\\-\\-no\\-index\\fR\nRead each report once"))
     }
 
     @Test(

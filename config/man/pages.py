@@ -26,13 +26,17 @@ def names(argument):
     return [("--" if n["kind"] == "long" else "-") + n["name"] for n in argument.get("names", [])]
 
 
+def long_names(argument):
+    return [n for n in names(argument) if n.startswith("--")]
+
+
 def synopsis(command, path):
     parts = []
     for argument in shown(command):
         if argument["kind"] == "positional":
             word = "\\fI" + escaped(argument["valueName"]) + "\\fR" + (" ..." if argument["isRepeating"] else "")
         else:
-            word = "\\fB" + escaped(names(argument)[-1]) + "\\fR"
+            word = "|".join("\\fB" + escaped(n) + "\\fR" for n in long_names(argument) or names(argument))
             if argument["kind"] == "option":
                 word += " \\fI" + escaped(argument["valueName"]) + "\\fR"
         parts.append("[" + word + "]" if argument["isOptional"] else word)
@@ -42,7 +46,16 @@ def synopsis(command, path):
 
 
 def shown(command):
-    return [a for a in command.get("arguments", []) if a.get("shouldDisplay") and names(a)[-1:] not in (["--help"], ["--version"])]
+    """The arguments. A flag and its opposite have one text, which is true of the flag: they are one entry."""
+    found = []
+    for a in command.get("arguments", []):
+        if not a.get("shouldDisplay") or names(a)[-1:] in (["--help"], ["--version"]):
+            continue
+        if found and long_names(a) and long_names(a) == ["--no-" + n[2:] for n in long_names(found[-1])]:
+            found[-1] = found[-1] | {"names": found[-1]["names"] + a["names"]}
+        else:
+            found.append(a)
+    return found
 
 
 def options(command):
