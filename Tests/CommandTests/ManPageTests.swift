@@ -29,6 +29,8 @@ struct ManPageTests {
         let show = try String(contentsOfFile: fixture.root + "/stall-monitor-show.1", encoding: .utf8)
         #expect(show.contains("\\fB\\-\\-no\\-pager\\fR\nDo not show long output"))
         #expect(show.contains("\\fB\\-\\-index\\fR, \\fB\\-\\-no\\-index\\fR\nRead each report once"))
+        let gate = try String(contentsOfFile: fixture.root + "/stall-monitor-gate.1", encoding: .utf8)
+        #expect(gate.contains(".SH \"GATE BASELINE RECORD\"\n") && gate.contains("\nExit code 0: recorded."))
     }
 
     @Test(

@@ -94,6 +94,21 @@ def headed(sections, macro):
     return [line for name, lines in sections.items() for line in [macro + " " + title(name)] + lines]
 
 
+def subcommands(command):
+    return [s for s in command.get("subcommands", []) if s["commandName"] != "help" and s.get("shouldDisplay", True)]
+
+
+def nested(command, path):
+    """The sections of a page about a command's subcommands, and theirs."""
+    lines = []
+    for sub in subcommands(command):
+        own = path + [sub["commandName"]]
+        text, parts, endings = described(sub.get("discussion", ""))
+        lines += [".SH " + title(" ".join(own[1:]).upper()), escaped(sub.get("abstract", ""))] + synopsis(sub, own)
+        lines += text + options(sub) + headed(parts, ".SS") + [".PP"] * bool(endings) + endings + nested(sub, own)
+    return lines
+
+
 def page(command, path, version):
     name = "-".join(path)
     body, sections, exits = described(command.get("discussion", ""))
@@ -104,20 +119,15 @@ def page(command, path, version):
     lines += [".SH DESCRIPTION", escaped(command.get("abstract", ""))] + body
     if shown(command):
         lines += [".SH OPTIONS"] + options(command)
-    subcommands = [s for s in command.get("subcommands", []) if s["commandName"] != "help" and s.get("shouldDisplay", True)]
     if len(path) == 1:
         lines.append(".SH SUBCOMMANDS")
-        for sub in subcommands:
+        for sub in subcommands(command):
             lines += [".TP", "\\fB" + escaped(name + "-" + sub["commandName"]) + "\\fR(1)", escaped(sub.get("abstract", ""))]
     else:
-        for sub in subcommands:
-            own = path + [sub["commandName"]]
-            text, parts, _ = described(sub.get("discussion", ""))
-            lines += [".SH " + title(" ".join(own[1:]).upper()), escaped(sub.get("abstract", ""))] + synopsis(sub, own)
-            lines += text + options(sub) + headed(parts, ".SS")
+        lines += nested(command, path)
     lines += [".SH EXIT STATUS"] + exits + headed(sections, ".SH")
     if len(path) == 1:
-        others = ["-".join(path + [s["commandName"]]) for s in subcommands]
+        others = ["-".join(path + [s["commandName"]]) for s in subcommands(command)]
     else:
         others = [path[0]]
     lines += [".SH SEE ALSO", ", ".join("\\fB" + escaped(o) + "\\fR(1)" for o in others)]
@@ -130,9 +140,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     path = [root["commandName"]]
     pages = [page(root, path, version)]
-    for sub in root.get("subcommands", []):
-        if sub["commandName"] != "help" and sub.get("shouldDisplay", True):
-            pages.append(page(sub, path + [sub["commandName"]], version))
+    pages += [page(sub, path + [sub["commandName"]], version) for sub in subcommands(root)]
     for name, text in pages:
         (folder / f"{name}.1").write_text(text, encoding="utf-8")
         print(folder / f"{name}.1")
