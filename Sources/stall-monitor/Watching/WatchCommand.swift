@@ -16,17 +16,16 @@ struct WatchCommand: ParsableCommand {
               stall-monitor watch --threshold 100ms -- node server.js
               stall-monitor watch 4711 --format json | jq -r .culprit.function
 
-            It finds threads that run an event loop: threads found twice at the same place in epoll_wait, epoll_pwait or \
-            io_uring_enter on a descriptor of their own, and a main thread in poll or select if it waits there for what servers \
-            wait for (clients of other servers are not judged). Five times per threshold it checks whether they rest there. For \
-            one that does not, a hardware breakpoint at the return of the wait shows whether it turns; one that has neither \
-            rested nor turned for the threshold is stalled, and a report is written, which tail, list, show, top and gate read. \
-            Stalls longer than the threshold and one check are found, as long as this command itself gets a CPU; their beginning \
-            is known to within one check.
+            It finds threads that run an event loop: threads found twice at the same place in epoll_wait or io_uring_enter on a \
+            descriptor of their own, and a main thread in poll or select if it waits there for what servers wait for (clients of \
+            other servers are not judged). Five times per threshold it checks whether they rest there. For one that does not, a \
+            hardware breakpoint at the return of the wait shows whether it turns; one that has neither rested nor turned for the \
+            threshold is stalled, and a report is written, which tail, list, show, top and gate read. Stalls longer than the \
+            threshold and one check are found; their beginning is known to within one check.
 
-            It also finds the worker threads that run Swift's tasks. A pool is stalled if as many workers as it runs jobs at once \
-            have each been at one job for the threshold: a breakpoint where a job begins shows that they began no other. Many \
-            short jobs, and a long one beside a free worker, are no stall.
+            It also finds the worker threads that run Swift's tasks. A pool is stalled if as many workers as it runs jobs at \
+            once have each been at one job for the threshold: a breakpoint where a job begins shows that they began no other. \
+            Many short jobs, and a long one beside a free worker, are no stall.
 
             Nothing is injected into the process, and none of its memory is changed. A computing thread is stopped for its \
             stack, for some tens of microseconds, a few times per stall; a resting thread never is. If this command is killed, \
@@ -34,22 +33,20 @@ struct WatchCommand: ParsableCommand {
 
             Without permission for breakpoints, only uninterrupted system calls are reported as stalls; for everything else a \
             note says that it is unproven. Loops that were never seen at rest are unknown. Threads that share one epoll \
-            descriptor, as in Go and tokio, have no loop of their own and are not judged.
+            descriptor, as in Go and tokio, have no loop of their own and are not judged. Time in which this command itself had \
+            no CPU does not count: on an overloaded machine, stalls are reported late or not at all.
 
             A report also says how many clients waited at least when the stall was found, as far as the kernel knows them, and \
             which thread held the lock for which the loop waited. Code generated at run time has names if its runtime writes \
             /tmp/perf-PID.map: node --perf-basic-prof, python -X perf, agents of the JVM.
 
-            Time in which this command itself had no CPU does not count as a stall: on an overloaded machine, stalls are \
-            reported late or not at all. It exits with 1 and one line if nothing can be watched: no such process or name, \
-            another user's, a kernel thread, or one that has ended.
-
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE; and for breakpoints \
             kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT, SIGTERM, SIGHUP and SIGQUIT are \
             passed on to the command, this command exits with its status, and all that it prints goes to standard error.
 
-            Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched, or reports are lost. 64: wrong \
-            usage. 130: ended by Ctrl-C. 129: by SIGHUP. 131: by SIGQUIT.
+            Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched (no such process or name, \
+            another user's, a kernel thread, or one that has ended), or reports are lost. 64: wrong usage. 130: ended by Ctrl-C. \
+            129: by SIGHUP. 131: by SIGQUIT.
             """
     )
 
