@@ -154,7 +154,6 @@ struct ReportComposer {
         let (seen, span, stacks) = (stall.observation, stall.span, stall.stacks)
         let process = symbols.process(of: seen)
         let locks = stall.locks(processID: process.pid)
-        let bounds: (min: Int64?, max: Int64?) = span.isExact ? (nil, nil) : span.bounds
         var report = StallReport(
             id: seen.reportID,
             kind: seen.kind,
@@ -164,8 +163,8 @@ struct ReportComposer {
             detectedAt: seen.clock.time(of: seen.detectedAt),
             endedAt: stall.endedAt,
             durationNs: span.length.nanoseconds,
-            durationMinNs: bounds.min,
-            durationMaxNs: bounds.max,
+            durationMinNs: span.isExact ? nil : span.shortest.nanoseconds,
+            durationMaxNs: span.isExact ? nil : span.longest.nanoseconds,
             excludedNs: span.excluded > .zero ? span.excluded.nanoseconds : nil,
             rule: seen.reportRule,
             host: run.host,

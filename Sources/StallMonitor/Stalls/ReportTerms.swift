@@ -6,11 +6,6 @@ package import StallReports
 
 // Converts the monitor's values to the form in reports.
 
-extension StallSpan {
-    /// The shortest and the longest possible length, in nanoseconds.
-    var bounds: (Int64?, Int64?) { (shortest.nanoseconds, longest.nanoseconds) }
-}
-
 extension StallCategory {
     /// The name in reports.
     var kind: StallKind {
