@@ -17,13 +17,13 @@ extension WatchedLoop {
         at time: MonotonicInstant,
         with services: inout WatchServices
     ) -> PoolObservation? {
-        let jobs: [TaskPoolHeartbeat.RunningJob]
         let pool: TaskPoolHeartbeat
         switch loop {
         case .loop: return nil
-        case .pool(let watched): (pool, jobs) = (watched, watched.runningJobs ?? [])
-        case .job(let watched): (pool, jobs) = (watched.pool, watched.pool.oldestJob.map { [$0] } ?? [])
+        case .pool(let watched): pool = watched
+        case .job(let watched): pool = watched.pool
         }
+        let jobs = loop.jobs
         // Another job may have become the oldest.
         let first = place.isThat(of: loop.heartbeat) ? stack : .raced
         let waiting = pool.waitingCount

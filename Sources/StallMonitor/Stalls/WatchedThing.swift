@@ -20,22 +20,25 @@ enum WatchedThing: Sendable {
     /// Nil for a loop, and for single jobs.
     var pool: TaskPoolHeartbeat? { if case .pool(let pool) = self { pool } else { nil } }
 
+    /// The jobs that are stalled when a pool is, the one that has run for longest first. Empty for a loop.
+    var jobs: [TaskPoolHeartbeat.RunningJob] {
+        switch self {
+        case .loop: []
+        case .pool(let pool): pool.runningJobs ?? []
+        case .job(let job): job.pool.oldestJob.map { [$0] } ?? []
+        }
+    }
+
     /// The loop's thread. For a pool, the thread of the worker that has been at its job for longest.
     var thread: LoopThread? {
-        switch self {
-        case .loop(let loop): loop.thread
-        case .pool(let pool): pool.runningJobs?.first.map { LoopThread(id: $0.threadID, stack: 0..<0) }
-        case .job(let job): job.pool.oldestJob.map { LoopThread(id: $0.threadID, stack: 0..<0) }
-        }
+        if case .loop(let loop) = self { return loop.thread }
+        return jobs.first.map { LoopThread(id: $0.threadID, stack: 0..<0) }
     }
 
     /// All threads that are stalled when the thing is stalled.
     var threadIDs: [Int32] {
-        switch self {
-        case .loop(let loop): loop.thread.map { [$0.id] } ?? []
-        case .pool(let pool): pool.runningJobs?.prefix(PoolObservation.workerLimit).map(\.threadID) ?? []
-        case .job(let job): job.pool.oldestJob.map { [$0.threadID] } ?? []
-        }
+        if case .loop(let loop) = self { return loop.thread.map { [$0.id] } ?? [] }
+        return jobs.prefix(PoolObservation.workerLimit).map(\.threadID)
     }
 
     /// Nil for a pool, which has no modes.
@@ -87,17 +90,21 @@ extension LoopHeartbeat: WatchedHeartbeat {
     var longestFunctions: [UInt] { [] }
 }
 
-/// A pool has no callouts. Its turns are not kept: between two times without a free worker it may have done any amount of work.
-extension TaskPoolHeartbeat: WatchedHeartbeat {
+/// For pools: they have no callouts. Their turns are not kept: between two times without a free worker, a pool may have done any
+/// amount of work.
+extension WatchedHeartbeat {
     var busySince: UInt64 { turnStamp }
     var calloutCount: UInt64 { 0 }
     var calloutsAtTurnStamp: UInt64 { 0 }
-    var turnHistogram: TurnHistogram { jobLengths.lengths }
-    var longestFunctions: [UInt] { jobLengths.longestFunctions }
-    var turnCount: UInt64 { begunCount }
     var longTurnCount: UInt64 { 0 }
     func longTurns(from first: UInt64) -> (turns: [BusyTurn], next: UInt64) { ([], 0) }
     func keepTurns(longerThan length: Duration) {}
+}
+
+extension TaskPoolHeartbeat: WatchedHeartbeat {
+    var turnHistogram: TurnHistogram { jobLengths.lengths }
+    var longestFunctions: [UInt] { jobLengths.longestFunctions }
+    var turnCount: UInt64 { begunCount }
 }
 
 /// The single jobs of a task pool. The watchdog treats them as a loop that rests while no job runs, and that does not move while
@@ -118,7 +125,6 @@ final class OldestJob: WatchedHeartbeat, Sendable {
     }
 
     var turnStamp: UInt64 { pool.oldestJob?.since.nanoseconds ?? 0 }
-    var busySince: UInt64 { turnStamp }
     var hasEnded: Bool { pool.hasEnded }
 
     func attach(_ watcher: any LoopWatcher) -> Bool { pool.attachToJobs(watcher) }
@@ -129,14 +135,9 @@ final class OldestJob: WatchedHeartbeat, Sendable {
     // The end of a job has no stamp: from the next look on another job is the oldest. The pool counts the jobs.
     func requestTransitionStamp() {}
     func takeTransitionStamp() -> UInt64? { nil }
-    var calloutCount: UInt64 { 0 }
-    var calloutsAtTurnStamp: UInt64 { 0 }
     var turnHistogram: TurnHistogram { TurnHistogram() }
     var longestFunctions: [UInt] { [] }
     var turnCount: UInt64 { 0 }
-    var longTurnCount: UInt64 { 0 }
-    func longTurns(from first: UInt64) -> (turns: [BusyTurn], next: UInt64) { ([], 0) }
-    func keepTurns(longerThan length: Duration) {}
 }
 
 /// The name of a watched loop in reports.
