@@ -63,15 +63,16 @@ extension WatchedLoop {
     // MARK: - The kernel's counts
 
     /// The kernel's account of one of the threads since the standstill began.
+    ///
+    /// - Parameter excluded: How much of that time does not count.
     func evidence(
         ofThread threadID: Int32,
-        _ span: StallSpan,
+        leavingOut excluded: Duration,
         at time: MonotonicInstant,
         with services: inout WatchServices
     ) -> EvidenceWindow? {
-        guard let standstill else { return nil }
-        var window = standstill.evidence(threadID: threadID, at: time)?.leavingOut(span.excluded)
-        window?.supply = services.supply.window(since: standstill.sampled.supply, threadID: threadID, at: time)
+        var window = standstill?.evidence(threadID: threadID, at: time)?.leavingOut(excluded)
+        window?.supply = services.supply.window(since: standstill?.sampled.supply, threadID: threadID, at: time)
         return window
     }
 
@@ -82,25 +83,17 @@ extension WatchedLoop {
         at time: MonotonicInstant,
         with services: inout WatchServices
     ) -> EvidenceWindow? {
-        // The counts include the time until this look, but the standstill was over before.
-        let afterEnd = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
-        var window = evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.excluded + afterEnd)
-        if window != nil, let id = loop.thread?.id {
-            let start = stall.category == .blocked ? standstill?.sampled : busySpan?.sampled
-            window?.supply = services.supply.window(since: start?.supply, threadID: id, at: time)
-        }
-        return window
-    }
-
-    /// The same, with the time that does not count.
-    private func evidence(_ category: StallCategory, at time: MonotonicInstant, of pulse: LoopHeartbeat.Pulse)
-        -> EvidenceWindow?
-    {
         guard let id = loop.thread?.id else { return nil }
-        guard category == .blocked else {
-            return busySpan?.evidence(threadID: id, busy: busyAtEnd ?? policy.busy(at: time))
+        if stall.category == .blocked {
+            guard standstill?.pulse == stall.pulse else { return nil }
+            // The counts include the time until this look, but the standstill was over before.
+            let afterEnd = max(.zero, time - span.latestEnd)
+            return evidence(ofThread: id, leavingOut: span.excluded + afterEnd, at: time, with: &services)
         }
-        return standstill?.pulse == pulse ? standstill?.evidence(threadID: id, at: time) : nil
+        let busy = busyAtEnd ?? policy.busy(at: time)
+        var window = busySpan?.evidence(threadID: id, busy: busy)?.leavingOut(span.excluded)
+        window?.supply = services.supply.window(since: busySpan?.sampled.supply, threadID: id, at: time)
+        return window
     }
 
     // MARK: - Turns and callouts
@@ -133,13 +126,12 @@ struct SampledTime: Sendable {
     /// Keyed by thread: a loop has one thread, a pool has one for each worker.
     private let evidence: [Int32: ThreadEvidence]
     /// How much processor time was available at the start. Nil if it was not read.
-    var supply: SupplyMeter.Reading? {
-        didSet { wantsSupply = supply == nil }
-    }
-    /// Whether `supply` still has to be read.
-    private(set) var wantsSupply = true
+    var supply: SupplyMeter.Reading?
     private(set) var samples: [StackSample] = []
     private(set) var lastSample: MonotonicInstant?
+
+    /// Whether `supply` still has to be read.
+    var wantsSupply: Bool { supply == nil }
 
     /// Nil if none of the threads exists.
     init?(threadIDs: [Int32], at time: MonotonicInstant) {
@@ -189,9 +181,9 @@ struct Standstill: Sendable {
     var lockIsKnown = false
 
     /// Nil if none of the threads exists.
-    init?(pulse: LoopHeartbeat.Pulse, callouts: UInt64, threadIDs: [Int32], at time: MonotonicInstant) {
-        guard let sampled = SampledTime(threadIDs: threadIDs, at: time) else { return nil }
-        (self.pulse, self.callouts, self.sampled) = (pulse, callouts, sampled)
+    init?(_ look: LoopSample, threadIDs: [Int32]) {
+        guard let sampled = SampledTime(threadIDs: threadIDs, at: look.time) else { return nil }
+        (pulse, callouts, self.sampled) = (look.pulse, look.callouts, sampled)
     }
 
     /// Whether the loop has not moved since.

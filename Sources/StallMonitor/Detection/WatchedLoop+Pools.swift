@@ -35,7 +35,12 @@ extension WatchedLoop {
         let deadline = MonotonicInstant.now + policy.rule.tick
         for (number, job) in jobs.prefix(PoolObservation.workerLimit).enumerated() {
             let outcome = number == 0 ? first : services.stack(of: job, in: pool, by: deadline, at: time)
-            let evidence = evidence(ofThread: job.threadID, span, at: time, with: &services)
+            let evidence = evidence(
+                ofThread: job.threadID,
+                leavingOut: span.excluded,
+                at: time,
+                with: &services
+            )
             found.add(job, outcome, tick: policy.rule.tick, evidence: evidence) { [source = services.stackSource] in
                 source.waitSite(of: $0, threadID: job.threadID)
             }

@@ -77,11 +77,12 @@ final class WatchedLoop {
         var look = read(at: time, late: late, excluded: excluded)
         let standsStill =
             look.pulse == lastLook?.pulse && look.callouts == lastLook?.callouts && !look.pulse.isAtRest
-        // A loop writes a stamp before the word that it belongs to. While the loop does not move, its stamp has already been
-        // requested.
-        let firstTransition = standsStill ? nil : loop.heartbeat.takeTransitionStamp()
-        look.firstTransition = firstTransition.flatMap(MonotonicInstant.init(stamp:))
-        if !standsStill, !look.pulse.isAtRest { loop.heartbeat.requestTransitionStamp() }
+        // While the loop does not move, its next stamp has already been requested.
+        if !standsStill {
+            // A loop writes a stamp before the word that it belongs to.
+            look.firstTransition = loop.heartbeat.takeTransitionStamp().flatMap(MonotonicInstant.init(stamp:))
+            if !look.pulse.isAtRest { loop.heartbeat.requestTransitionStamp() }
+        }
         addTurns(to: &look)
         let busy = policy.busy(at: time)
         let findings = policy.decide(look)
@@ -90,15 +91,12 @@ final class WatchedLoop {
         // A stall that is over still has to be reported with this data.
         if !isOver { followBusySpan(look) }
         countCallouts(look, isOver: isOver)
-        if standsStill, standstill?.isOf(look.pulse, look.callouts) != true {
-            standstill = Standstill(
-                pulse: look.pulse,
-                callouts: look.callouts,
-                threadIDs: loop.threadIDs,
-                at: time
-            )
-        } else if standstill?.isOf(look.pulse, look.callouts) == false, findings.isEmpty {
-            standstill = nil
+        if standstill?.isOf(look.pulse, look.callouts) != true {
+            if standsStill {
+                standstill = Standstill(look, threadIDs: loop.threadIDs)
+            } else if findings.isEmpty {
+                standstill = nil
+            }
         }
         lastLook = look
         return findings
