@@ -118,21 +118,22 @@ extension WatchServices {
 
     /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.
     func otherThreads(than thread: Int32?, within time: Duration) -> ThreadStacks? {
-        let found = costs.meter.measure(
-            { stackSource.otherThreads(than: thread, within: time) },
-            costs: { $0?.costs ?? [] }
-        )
-        if let found { ledger.update { $0.captures += found.costs.count } }
-        return found
+        counted(\.costs) { stackSource.otherThreads(than: thread, within: time) }
     }
 
     /// The owners of the lock that the loop's thread waits for.
     func lock(of thing: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
-        let found = costs.meter.measure(
-            { stackSource.lock(holding: thing, at: place, stack) },
-            costs: { $0?.costs ?? [] }
-        )
-        if let found { ledger.update { $0.captures += found.costs.count } }
+        counted(\.costs) { stackSource.lock(holding: thing, at: place, stack) }
+    }
+
+    /// The owners of the lock that a worker waits for.
+    func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
+        counted(\.costs) { stackSource.lock(holding: threadID, stack) }
+    }
+
+    private func counted<Found>(_ path: KeyPath<Found, [CapturedStack.Cost]>, _ capture: () -> Found?) -> Found? {
+        let found = costs.meter.measure(capture) { $0?[keyPath: path] ?? [] }
+        if let captures = found?[keyPath: path].count { ledger.update { $0.captures += captures } }
         return found
     }
 

@@ -46,9 +46,6 @@ extension WatchedLoop {
             }
         }
         found.locks = services.locks(of: found.stacks, by: deadline)
-        // The caller has counted the first worker's.
-        let captures = found.costs.count - (found.stacks.isEmpty || first.captured == nil ? 0 : 1)
-        services.ledger.update { $0.captures += captures }
         return found
     }
 
@@ -85,13 +82,15 @@ extension WatchServices {
         at time: MonotonicInstant
     ) -> StackOutcome {
         guard MonotonicInstant.now < deadline else { return .unavailable("There was no time left to take it.") }
-        return costs.detection(at: time) { [stackSource] in stackSource.stack(of: job, in: pool) }
+        let outcome = costs.detection(at: time) { [stackSource] in stackSource.stack(of: job, in: pool) }
+        if outcome.captured != nil { ledger.update { $0.captures += 1 } }
+        return outcome
     }
 
     fileprivate func locks(of stacks: [StackSample], by deadline: MonotonicInstant) -> [LockFinding] {
         stacks.prefix(PoolObservation.sampleLimit).compactMap { sample in
             guard let id = sample.threadID, MonotonicInstant.now < deadline else { return nil }
-            return costs.meter.measure({ stackSource.lock(holding: id, sample.stack) }, costs: { $0?.costs ?? [] })
+            return lock(holding: id, sample.stack)
         }
     }
 }
