@@ -23,26 +23,27 @@ package struct ReportNaming: Sendable {
     /// Looks up every frame that lacks its function or its line.
     package func findings(for report: StallReport, budget: SymbolicationBudget = .tool) -> Findings {
         let lists = report.stacks.map(\.frames) + report.stacks.map { $0.async?.frames ?? [] }
-        let wanted = lists.map(Self.wanted)
         let modules = report.modules.map {
             LoadedModule(path: $0.path, buildID: $0.buildID, loadBase: UInt(truncatingIfNeeded: $0.loadBase.rawValue))
         }
-        let places = wanted.flatMap { $0.map(\.place) }.filter { modules.indices.contains($0.module) }
+        let places = lists.flatMap(Self.places).compactMap(\.self).filter { modules.indices.contains($0.module) }
         let resolution = symbolicator.resolve(places, in: modules, budget: budget)
         let names = Dictionary(zip(places, resolution.frames)) { first, _ in first }
         let rule = OwnRule(report, modules, ownCode)
-        let amended = zip(lists, wanted).map { frames, wanted in
-            let names = Dictionary(wanted.map { ($0.frame, names[$0.place]) }) { first, _ in first }
-            return frames.indices.map { Self.amended(frames, $0, names[$0] ?? nil, rule) }
+        func amended(_ frames: [StallReport.Frame]) -> [ReportAmendment.Frame] {
+            zip(frames.indices, Self.places(of: frames)).map { index, place in
+                Self.amended(frames, index, place.flatMap { names[$0] }, rule)
+            }
         }
-        let (stacks, awaiting) = (
-            Array(amended.prefix(report.stacks.count)), Array(amended.dropFirst(report.stacks.count))
+        var amendment = ReportAmendment(
+            stacks: report.stacks.map { amended($0.frames) },
+            awaiting: report.stacks.map { amended($0.async?.frames ?? []) },
+            culprit: nil
         )
-        var amendment = ReportAmendment(stacks: stacks, awaiting: awaiting, culprit: nil)
         if Self.namesOwn(report, amendment) {
             Self.decide(report, &amendment)
         } else {
-            amendment.culprit = Self.culprit(of: report, stacks, awaiting)
+            amendment.culprit = Self.culprit(of: report, amendment)
         }
         return Findings(amendment: amendment, problems: resolution.problems)
     }
@@ -108,15 +109,10 @@ package struct ReportNaming: Sendable {
             + Diagnosis.sentence(String(summary.dropFirst(before.count)), hottest: hottest)
     }
 
-    private struct Wanted {
-        var frame: Int
-        var place: ModulePlace
-    }
-
-    private static func wanted(in frames: [StallReport.Frame]) -> [Wanted] {
+    /// Where each frame is looked up. Nil for one that has its function and its line, or that was inlined.
+    private static func places(of frames: [StallReport.Frame]) -> [ModulePlace?] {
         let innermost = frames.firstIndex { $0.kind == nil }
-        return frames.indices.compactMap { index in
-            let frame = frames[index]
+        return frames.enumerated().map { index, frame in
             guard frame.kind != .inlined, frame.function == nil || frame.line == nil, let module = frame.module,
                 let offset = frame.offset
             else { return nil }
@@ -128,8 +124,7 @@ package struct ReportNaming: Sendable {
                 } else {
                     .returnAddress
                 }
-            let place = UInt(truncatingIfNeeded: offset.rawValue)
-            return Wanted(frame: index, place: .init(module: module, offset: place, kind: kind))
+            return ModulePlace(module: module, offset: UInt(truncatingIfNeeded: offset.rawValue), kind: kind)
         }
     }
 
@@ -154,20 +149,15 @@ package struct ReportNaming: Sendable {
     }
 
     /// The same culprit at its new index, with its new names.
-    private static func culprit(
-        of report: StallReport,
-        _ stacks: [[ReportAmendment.Frame]],
-        _ awaiting: [[ReportAmendment.Frame]]
-    ) -> StallReport.Culprit? {
-        let named = ReportAmendment(stacks: stacks, awaiting: awaiting, culprit: nil).applied(to: report)
+    private static func culprit(of report: StallReport, _ amendment: ReportAmendment) -> StallReport.Culprit? {
         guard var culprit = report.culprit else { return nil }
-        let lists = culprit.isAwaiting == true ? awaiting : stacks
+        let lists = culprit.isAwaiting == true ? amendment.awaiting : amendment.stacks
         guard lists.indices.contains(culprit.stack), lists[culprit.stack].indices.contains(culprit.frame) else {
             return culprit
         }
         culprit.frame += lists[culprit.stack][...culprit.frame].reduce(0) { $0 + $1.inlined.count }
         let candidate = CulpritCandidate(frame: culprit.frame, isAwaiting: culprit.isAwaiting == true)
-        let frame = named.stacks[culprit.stack].frame(candidate)
+        let frame = amendment.applied(to: report).stacks[culprit.stack].frame(candidate)
         culprit.function = culprit.function ?? frame.function
         culprit.symbol = culprit.symbol ?? frame.symbol
         culprit.module = culprit.module ?? culprit.symbol.flatMap(Demangler.swiftModule)
