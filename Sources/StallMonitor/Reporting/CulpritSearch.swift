@@ -40,19 +40,16 @@ struct CulpritSearch {
         let turning = Self.turningLevel(samples)
         let (seen, staying) = Self.staying(group)
         let picks = seen.map { trace in
-            trace.pick(staying, outside: turning.flatMap { samples[trace.sample].stack.start(ofLevel: $0) })
+            Pick(of: trace, staying, outside: turning.flatMap { samples[trace.sample].stack.start(ofLevel: $0) })
         }
         // First the function is chosen, then the path to it: each time the one with the most time.
-        let chosen = Self.heaviest(zip(picks, seen).map { ($0.name, $1.span) })
-        let ways = zip(picks, seen).filter { $0.0.name == chosen }.map { pick, trace in
-            (pick, trace, trace.functions.drop { $0.place != pick.place }.map(\.name).filter(staying.contains))
-        }
-        let way = Self.heaviest(ways.map { ($0.2, $0.1.span) })
-        guard let (pick, trace, _) = ways.first(where: { $0.2 == way }) else { return nil }
-        let stack = samples[trace.sample].stack
-        (sample, candidate) = (trace.sample, pick.candidate)
-        let outwards = stack.frames(from: pick.candidate)
-        let passing = Set(seen.flatMap { $0.functions.map(\.name) }).subtracting(staying)
+        let function = Self.heaviest(picks.map { ($0.function.name, $0.trace.span) })
+        let chosen = picks.filter { $0.function.name == function }
+        let path = Self.heaviest(chosen.map { ($0.path, $0.trace.span) })
+        guard let best = chosen.first(where: { $0.path == path }) else { return nil }
+        (sample, candidate) = (best.trace.sample, best.function.candidate)
+        let outwards = samples[sample].stack.frames(from: candidate)
+        let passing = Set(seen.flatMap(\.names)).subtracting(staying)
         frames = outwards.enumerated().filter { index, frame in
             index == 0 || !frame.own || (!frame.isMerged && !passing.contains(names.name(of: frame)))
         }.map(\.element)
@@ -73,6 +70,7 @@ struct CulpritSearch {
         var samples: Int
         /// The candidates, innermost first.
         var functions: [Function]
+        var names: Set<String>
 
         init(_ sample: Sample, at index: Int, _ kind: CandidateKind, _ names: inout FunctionNames) {
             let stack = sample.stack
@@ -80,15 +78,24 @@ struct CulpritSearch {
             functions = stack.candidates(of: kind).map { candidate, place in
                 Function(name: names.name(of: stack.frame(candidate)), candidate: candidate, place: place)
             }
+            self.names = Set(functions.map(\.name))
         }
+    }
 
-        func shows(_ name: String) -> Bool { functions.contains { $0.name == name } }
-
+    /// The function to blame by one sample.
+    private struct Pick {
+        let trace: Trace
         /// The innermost of the functions that stay, but not inside the one that loops. The innermost of all if none is further
         /// out.
-        func pick(_ staying: Set<String>, outside turning: Int?) -> Function {
-            let all = functions.filter { staying.contains($0.name) }
-            return all.first { $0.place >= turning ?? 0 } ?? all.first ?? functions[0]
+        let function: Function
+        /// The functions that stay, from this one outwards.
+        let path: [String]
+
+        init(of trace: Trace, _ staying: Set<String>, outside turning: Int?) {
+            let all = trace.functions.filter { staying.contains($0.name) }
+            let function = all.first { $0.place >= turning ?? 0 } ?? all.first ?? trace.functions[0]
+            (self.trace, self.function) = (trace, function)
+            path = all.filter { $0.place >= function.place }.map(\.name)
         }
     }
 
@@ -114,17 +121,17 @@ struct CulpritSearch {
     /// function that was seen for longest are used.
     private static func staying(_ traces: [Trace]) -> (traces: [Trace], names: Set<String>) {
         let names = staying(in: traces)
-        guard names.isEmpty else { return (traces.filter { $0.functions.contains { names.contains($0.name) } }, names) }
-        let all = traces.flatMap { trace in Set(trace.functions.map(\.name)).map { ($0, trace.span) } }
+        guard names.isEmpty else { return (traces.filter { !$0.names.isDisjoint(with: names) }, names) }
+        let all = traces.flatMap { trace in trace.names.map { ($0, trace.span) } }
         guard let longest = heaviest(all.sorted { $0.0 < $1.0 }) else { return (traces, []) }
-        let group = traces.filter { $0.shows(longest) }
+        let group = traces.filter { $0.names.contains(longest) }
         return (group, staying(in: group))
     }
 
     private static func staying(in traces: [Trace]) -> Set<String> {
         var (shown, spans, samples): ([String: [Int]], [Duration], [Int]) = ([:], [.zero], [0])
         for (index, trace) in traces.enumerated() {
-            for name in Set(trace.functions.map(\.name)) { shown[name, default: []].append(index) }
+            for name in trace.names { shown[name, default: []].append(index) }
             spans.append(spans[index] + trace.span)
             samples.append(samples[index] + trace.samples)
         }
