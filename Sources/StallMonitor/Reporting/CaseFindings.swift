@@ -100,6 +100,8 @@ struct CaseStacks {
         let captured = findings.tally.samples
         let pool = stall.pool.map(PoolThreads.init) ?? PoolThreads()
         let stalled = StallReport.Thread(stall.threadID ?? 0, stall.evidence?.after)
+        let name = { (addresses: [ResolvableAddress]) in symbols.resolve(addresses, in: stall.otherProcess) }
+        let isOwn = { (frame: SymbolicatedFrame, module: LoadedModule?) in symbols.isOwn(frame, module, of: stall) }
         let clock = ContinuousClock()
         let start = clock.now
         named = SymbolicatedStacks(
@@ -108,8 +110,8 @@ struct CaseStacks {
             owners: findings.owners(stall.pool),
             thread: stalled,
             clock: stall.clock,
-            name: { symbols.resolve($0, in: stall.otherProcess) },
-            isOwn: { symbols.isOwn($0, $1, of: stall) }
+            name: name,
+            isOwn: isOwn
         )
         let time = clock.now - start
         thread = (named.culpritSample ?? captured.indices.first).flatMap { pool.thread(of: captured[$0]) } ?? stalled
@@ -125,12 +127,8 @@ struct CaseStacks {
         cost = .init(captured.map(\.stack.cost) + locks.flatMap(\.costs), naming: time)
         workers = stall.pool?.workers.map { worker($0, findings, processID: symbols.process(of: stall).pid) } ?? []
         if let others = stall.others {
-            named.add(
-                others,
-                at: stall.clock.time(of: stall.othersTakenAt ?? stall.detectedAt),
-                name: { symbols.resolve($0, in: stall.otherProcess) },
-                isOwn: { symbols.isOwn($0, $1, of: stall) }
-            )
+            let takenAt = stall.othersTakenAt ?? stall.detectedAt
+            named.add(others, at: takenAt, clock: stall.clock, name: name, isOwn: isOwn)
         }
     }
 

@@ -150,39 +150,44 @@ extension SymbolicatedStacks {
     /// Adds the stacks of the other threads, those of the most threads first. Equal ones are added once.
     mutating func add(
         _ others: ThreadStacks,
-        at time: Timestamp,
+        at time: MonotonicInstant,
+        clock: WallClockAnchor,
         name: ([ResolvableAddress]) -> Resolution,
-        isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
+        isOwn: @escaping (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
         var room = Self.framesOfOthers
         let kept = others.groups.prefix {
             room -= $0.stack.frames.count
             return room >= 0
         }
-        let resolution = name(kept.flatMap(\.stack.frames).map(\.resolvableAddress))
+        let resolution = name(kept.flatMap(\.stack.resolvableAddresses))
         let places = resolution.modules.map { place(of: StallReport.Module($0)) }
-        var names = resolution.frames[...]
-        for group in kept {
-            let own = names.prefix(group.stack.frames.count)
-            names = names.dropFirst(own.count)
-            let calls = zip(own, group.stack.frames).map { name, frame in
-                StallReport.Frame.calls(name, found: frame.found) {
-                    isOwn($0, $0.moduleIndex.map { resolution.modules[$0] })
-                }
-                .map { $0.inModules(places) }
+        var maker = StackMaker(resolution, clock: clock, isOwn: isOwn)
+        for (number, group) in others.groups.enumerated() {
+            let threads = group.threads.map {
+                StallReport.Thread(id: $0.threadID, name: $0.name.isEmpty ? nil : $0.name)
             }
-            stacks.append(StallReport.Stack(group, calls, time))
-        }
-        stacks += others.groups.dropFirst(kept.count).map { group in
-            var stack = StallReport.Stack(group, [], time)
-            (stack.complete, stack.leftOut, stack.error) = (false, nil, "The report has no room for this stack.")
-            return stack
+            var stack =
+                number < kept.count
+                ? maker.stack(group.stack, threads[0], time)
+                : StallReport.Stack(
+                    thread: threads[0],
+                    capturedAt: clock.time(of: time),
+                    complete: false,
+                    error: "The report has no room for this stack."
+                )
+            for (index, frame) in stack.frames.enumerated() {
+                stack.frames[index].module = frame.module.map { places[$0] }
+            }
+            (stack.role, stack.count) = (.other, threads.count)
+            stack.threads = threads.count > 1 ? threads : nil
+            stacks.append(stack)
         }
         stacks += others.missing.map {
             StallReport.Stack(
                 role: .other,
                 thread: .init(id: $0.threadID, name: $0.name.isEmpty ? nil : $0.name),
-                capturedAt: time,
+                capturedAt: clock.time(of: time),
                 complete: false,
                 error: $0.error.description
             )
@@ -194,25 +199,6 @@ extension SymbolicatedStacks {
         if let known = modules.firstIndex(of: module) { return known }
         modules.append(module)
         return modules.count - 1
-    }
-}
-
-extension StallReport.Frame {
-    fileprivate func inModules(_ places: [Int]) -> Self {
-        var frame = self
-        frame.module = module.map { places[$0] }
-        return frame
-    }
-}
-
-extension StallReport.Stack {
-    fileprivate init(_ group: ThreadStacks.Group, _ calls: [[StallReport.Frame]], _ time: Timestamp) {
-        let threads = group.threads.map {
-            StallReport.Thread(id: $0.threadID, name: $0.name.isEmpty ? nil : $0.name)
-        }
-        self.init(group.stack, calls, [], threads[0], time)
-        (role, count, async) = (.other, threads.count, nil)
-        self.threads = threads.count > 1 ? threads : nil
     }
 }
 

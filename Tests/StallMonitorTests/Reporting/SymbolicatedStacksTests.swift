@@ -94,7 +94,8 @@ struct SymbolicatedStacksTests {
         }
         taken.add(
             ThreadStacks(groups: groups, missing: [], duration: .zero),
-            at: .now(),
+            at: .now,
+            clock: WallClockAnchor(),
             name: { addresses in
                 Resolution(frames: addresses.map { .init(address: $0.address, moduleOffset: 0) }, modules: [])
             },
