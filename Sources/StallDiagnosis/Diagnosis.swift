@@ -139,11 +139,11 @@ extension Diagnosis {
     static func scarcity(_ window: EvidenceWindow?) -> Scarcity {
         guard let window, let supply = window.supply else { return .unknown }
         let delay = max(window.runDelay, window.waited)
-        if let quota = supply.throttling, quota.throttledPeriods > 0,
-            quota.throttledPeriods.multipliedSaturated(by: 2) >= quota.periods
-                || Duration.nanoseconds(Int64(clamping: quota.nanoseconds)) * 3 >= delay
+        if let (percent, counts) = supply.throttling, counts.throttledPeriods > 0,
+            counts.throttledPeriods.multipliedSaturated(by: 2) >= counts.periods
+                || Duration.nanoseconds(Int64(clamping: counts.throttledNanoseconds)) * 3 >= delay
         {
-            return .quota(percent: quota.quotaPercent, throttled: quota.throttledPeriods, periods: quota.periods)
+            return .quota(percent: percent, throttled: counts.throttledPeriods, periods: counts.periods)
         }
         if let stolen = supply.stealPerProcessor, stolen * 2 >= delay { return .stolen(stolen) }
         if let allowed = supply.allowed, allowed < supply.processors {

@@ -81,8 +81,8 @@ package struct EvidenceWindow: Hashable, Sendable {
 extension EvidenceWindow {
     /// The time on a CPU, divided into program and kernel by the kernel's ticks. Nil if there was no tick.
     package var cpuParts: (user: Duration, system: Duration)? {
-        guard let user = Self.grown(before.userTicks, after.userTicks),
-            let system = Self.grown(before.systemTicks, after.systemTicks), user > 0 || system > 0
+        guard let user = after.userTicks.grown(since: before.userTicks),
+            let system = after.systemTicks.grown(since: before.systemTicks), user > 0 || system > 0
         else { return nil }
         // Whole nanoseconds, as in a report, so that the two values add up to the total.
         let userTime = Duration.nanoseconds((cpu * (Double(user) / (Double(user) + Double(system)))).nanoseconds)
@@ -93,18 +93,13 @@ extension EvidenceWindow {
     /// has never waited for one.
     package var blockIO: Duration? {
         guard after.blockIOTicks != 0 else { return nil }
-        return Self.grown(before.blockIOTicks, after.blockIOTicks).map {
+        return after.blockIOTicks.grown(since: before.blockIOTicks).map {
             min(length, .nanoseconds(Int64(clamping: $0.multipliedSaturated(by: 10_000_000))))
         }
     }
 
     /// Time that was neither on a CPU nor ready without one.
     package var waited: Duration { max(.zero, length - cpu - runDelay) }
-
-    private static func grown(_ before: UInt64?, _ after: UInt64?) -> UInt64? {
-        guard let before, let after else { return nil }
-        return after.grown(since: before)
-    }
 }
 
 /// The processor time of the calling thread (clock_gettime(2)).

@@ -29,6 +29,15 @@ package struct ProcessorSupply: Hashable, Sendable {
             throttledPeriods = throttled
             throttledNanoseconds = values["throttled_time"] ?? (values["throttled_usec"] ?? 0) &* 1000
         }
+
+        /// The counts of the time since `before`.
+        package func grown(since before: Throttling) -> Throttling {
+            var change = self
+            change.periods = periods.grown(since: before.periods)
+            change.throttledPeriods = throttledPeriods.grown(since: before.throttledPeriods)
+            change.throttledNanoseconds = throttledNanoseconds.grown(since: before.throttledNanoseconds)
+            return change
+        }
     }
 
     package struct Load: Hashable, Sendable {
@@ -79,31 +88,22 @@ package struct SupplyWindow: Hashable, Sendable {
     package var allowed: Int?
 
     /// The limit that held the process back for longest; if none did, the innermost.
-    package var throttling: (quotaPercent: Double, periods: UInt64, throttledPeriods: UInt64, nanoseconds: UInt64)? {
+    package var throttling: (quotaPercent: Double, counts: ProcessorSupply.Throttling)? {
         guard before.groups.count == files.limited.count, after.groups.count == files.limited.count else { return nil }
-        let changes = files.limited.indices.compactMap { index in
-            zip(before.groups[index], after.groups[index]).map { before, after in
-                (
-                    quotaPercent: files.limited[index].quotaPercent,
-                    periods: after.periods.grown(since: before.periods),
-                    throttledPeriods: after.throttledPeriods.grown(since: before.throttledPeriods),
-                    nanoseconds: after.throttledNanoseconds.grown(since: before.throttledNanoseconds)
-                )
-            }
+        let changes = files.limited.indices.compactMap { index -> (Double, ProcessorSupply.Throttling)? in
+            guard let after = after.groups[index], let before = before.groups[index] else { return nil }
+            return (files.limited[index].quotaPercent, after.grown(since: before))
         }
-        return changes.reduce(nil) { best, next in
-            guard let best else { return next }
-            return next.nanoseconds > best.nanoseconds ? next : best
-        }
+        return changes.max { $0.1.throttledNanoseconds < $1.1.throttledNanoseconds }
     }
 
-    package var cgroupPressure: Duration? { Self.grown(before.cgroupPressure, after.cgroupPressure, 1000) }
-    package var systemPressure: Duration? { Self.grown(before.systemPressure, after.systemPressure, 1000) }
-    package var steal: Duration? { Self.grown(before.steal, after.steal, 1) }
+    package var cgroupPressure: Duration? { grown(\.cgroupPressure, unit: 1000) }
+    package var systemPressure: Duration? { grown(\.systemPressure, unit: 1000) }
+    package var steal: Duration? { grown(\.steal, unit: 1) }
 
-    private static func grown(_ before: UInt64?, _ after: UInt64?, _ unit: UInt64) -> Duration? {
-        zip(before, after).map {
-            .nanoseconds(Int64(clamping: $1.grown(since: $0).multipliedSaturated(by: unit)))
+    private func grown(_ count: (ProcessorSupply) -> UInt64?, unit: UInt64) -> Duration? {
+        count(after).grown(since: count(before)).map {
+            .nanoseconds(Int64(clamping: $0.multipliedSaturated(by: unit)))
         }
     }
 }
@@ -199,8 +199,10 @@ extension UInt64 {
     package func grown(since before: UInt64) -> UInt64 { self >= before ? self - before : 0 }
 }
 
-/// Nil unless both are known.
-private func zip<A, B>(_ a: A?, _ b: B?) -> (A, B)? {
-    guard let a, let b else { return nil }
-    return (a, b)
+extension UInt64? {
+    /// The same for counts of which either may be unknown.
+    func grown(since before: UInt64?) -> UInt64? {
+        guard let self, let before else { return nil }
+        return self.grown(since: before)
+    }
 }

@@ -140,9 +140,9 @@ struct ThrottleMeter {
         guard groups == before.groups else { return .zero }
         let held = zip(groups, zip(counts, before.counts)).map { group, counts -> Duration in
             guard let now = counts.0, let earlier = counts.1 else { return .zero }
-            let sum = now.throttledNanoseconds.grown(since: earlier.throttledNanoseconds)
-            let periods = now.throttledPeriods.grown(since: earlier.throttledPeriods)
-            return min(.nanoseconds(Int64(clamping: sum)), group.period * Int(clamping: min(periods, 1_000_000)))
+            let change = now.grown(since: earlier)
+            let sum = Duration.nanoseconds(Int64(clamping: change.throttledNanoseconds))
+            return min(sum, group.period * Int(clamping: min(change.throttledPeriods, 1_000_000)))
         }
         return held.max() ?? .zero
     }

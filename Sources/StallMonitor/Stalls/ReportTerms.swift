@@ -155,9 +155,9 @@ extension StallReport.Processors {
         let throttling = supply.throttling
         self.init(
             quotaPercent: throttling?.quotaPercent,
-            periods: throttling.map { Int64(clamping: $0.periods) },
-            throttledPeriods: throttling.map { Int64(clamping: $0.throttledPeriods) },
-            throttledNs: throttling.map { Int64(clamping: $0.nanoseconds) },
+            periods: throttling.map { Int64(clamping: $0.counts.periods) },
+            throttledPeriods: throttling.map { Int64(clamping: $0.counts.throttledPeriods) },
+            throttledNs: throttling.map { Int64(clamping: $0.counts.throttledNanoseconds) },
             cgroupPressureNs: supply.cgroupPressure?.nanoseconds,
             systemPressureNs: supply.systemPressure?.nanoseconds,
             stealNs: supply.steal?.nanoseconds,
