@@ -7,17 +7,14 @@ import Glibc
 @unsafe struct Roundup: ~Copyable {
     /// The state of one thread's capture. Stored in the arena; what it refers to is static.
     struct Entry {
-        var outcome: Outcome
-        var sight: Attempt.Sight
-        var held: UInt64
-        var unwind: UInt64
-        var bytes: UInt64
+        var outcome = Outcome.pending
+        var sight = Attempt.Sight()
     }
 
     enum Outcome {
         case pending
         case excluded
-        case kept(Int64, CapturedStack.Method)
+        case kept(Int64, CapturedStack.Method, CapturedStack.Cost)
         case failed(CaptureError)
     }
 
@@ -35,14 +32,7 @@ import Glibc
         let count = unsafe arena.pointee.thread_count
         let first = unsafe arena.pointee.entries.bindMemory(to: Entry.self, capacity: count)
         unsafe entries = UnsafeMutableBufferPointer(start: first, count: count)
-        let empty = Entry(
-            outcome: .pending,
-            sight: Attempt.Sight(),
-            held: 0,
-            unwind: 0,
-            bytes: 0
-        )
-        unsafe entries.initialize(repeating: empty)
+        unsafe entries.initialize(repeating: Entry())
     }
 
     /// Visits all threads once, and then repeatedly those that moved or need more time.
@@ -109,11 +99,10 @@ import Glibc
             unsafe entries[index].outcome = .failed(error)
             return
         }
-        unsafe entries[index].held = unwound.held_ns
-        unsafe entries[index].unwind = unwound.unwind_ns
-        unsafe entries[index].bytes = unwound.copied_bytes
+        let cost = unsafe CapturedStack.Cost(unwound)
         let number = unsafe stackcap_arena_keep(arena, &unwound)
-        unsafe entries[index].outcome = number < 0 ? .failed(CaptureError(.tooMuch)) : .kept(number, copied.method)
+        unsafe entries[index].outcome =
+            number < 0 ? .failed(CaptureError(.tooMuch)) : .kept(number, copied.method, cost)
     }
 
     private func giveUp() {
@@ -137,7 +126,8 @@ import Glibc
             case .pending, .excluded: break
             case .failed(let error):
                 unsafe missing.append(.init(threadID: arena.pointee.threads[index], name: name(index), error: error))
-            case .kept(let number, let method): unsafe threads[Int(number)].append(thread(index, method))
+            case .kept(let number, let method, let cost):
+                unsafe threads[Int(number)].append(thread(index, method, cost))
             }
         }
         var groups = threads.indices.map { unsafe group($0, threads[$0]) }
@@ -152,14 +142,17 @@ import Glibc
         }
     }
 
-    private func thread(_ index: Int, _ method: CapturedStack.Method) -> ThreadStacks.Thread {
-        let entry = unsafe entries[index]
-        return unsafe ThreadStacks.Thread(
+    private func thread(
+        _ index: Int,
+        _ method: CapturedStack.Method,
+        _ cost: CapturedStack.Cost
+    ) -> ThreadStacks.Thread {
+        unsafe ThreadStacks.Thread(
             threadID: arena.pointee.threads[index],
             name: name(index),
             method: method,
-            systemCall: method == .quiet ? SystemCall(entry.sight.look) : nil,
-            cost: .init(heldNanoseconds: entry.held, unwindNanoseconds: entry.unwind, bytesCopied: entry.bytes)
+            systemCall: method == .quiet ? SystemCall(entries[index].sight.look) : nil,
+            cost: cost
         )
     }
 

@@ -20,11 +20,6 @@ struct UnwoundStack {
         let outcome = unsafe unwind(&unwound)
         if let error = CaptureError(outcome) { return .failure(error) }
         let frames = unsafe UnsafeBufferPointer(start: unwound.frames, count: unwound.count)
-        let cost = unsafe CapturedStack.Cost(
-            heldNanoseconds: unwound.held_ns,
-            unwindNanoseconds: unwound.unwind_ns,
-            bytesCopied: unwound.copied_bytes
-        )
         var stack = unsafe CapturedStack(
             frames: frames.map(CapturedStack.Frame.init),
             leftOut: CapturedStack.LeftOut(unwound),
@@ -32,7 +27,7 @@ struct UnwoundStack {
             truncation: CapturedStack.Truncation(unwound.end),
             systemCall: copied.look.flatMap(SystemCall.init),
             asyncCallers: unsafe AsyncCallers(unwound.async),
-            cost: cost
+            cost: CapturedStack.Cost(unwound)
         )
         stack.stackPointers = unsafe frames.map { UInt($0.stack_pointer) }
         return unsafe .success(
@@ -82,6 +77,14 @@ extension Result where Success == UnwoundStack, Failure == CaptureError {
 }
 
 extension CapturedStack.Cost {
+    init(_ unwound: stackcap_unwound) {
+        unsafe self.init(
+            heldNanoseconds: unwound.held_ns,
+            unwindNanoseconds: unwound.unwind_ns,
+            bytesCopied: unwound.copied_bytes
+        )
+    }
+
     fileprivate static func + (one: Self, other: Self) -> Self {
         Self(
             heldNanoseconds: one.heldNanoseconds + other.heldNanoseconds,
