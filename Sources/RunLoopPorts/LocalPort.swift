@@ -61,7 +61,7 @@ public final class LocalPort: Sendable {
     /// Nil for an anonymous port.
     public let name: PortName?
     let receiver: PortReceiver
-    private let anchor: EventSource
+    fileprivate let anchor: EventSource
 
     /// A port without a name. It uses no descriptor before it has a connection.
     public init(options: Options = Options(), _ callback: @escaping Callback) {
@@ -113,10 +113,6 @@ extension LocalPort {
             throw failure
         }
     }
-
-    fileprivate func leave(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) { loop.remove(anchor, from: mode) }
-
-    fileprivate func isIn(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) -> Bool { loop.contains(anchor, in: mode) }
 }
 
 extension EventRunLoop {
@@ -127,10 +123,10 @@ extension EventRunLoop {
     public func add(_ port: LocalPort, to mode: Mode = .default) throws(RunLoopError) { try port.enter(self, mode) }
 
     /// Removes a port from a mode; messages wait until it is in a mode again.
-    public func remove(_ port: LocalPort, from mode: Mode = .default) { port.leave(self, mode) }
+    public func remove(_ port: LocalPort, from mode: Mode = .default) { remove(port.anchor, from: mode) }
 
     /// Whether the port is in a mode.
-    public func contains(_ port: LocalPort, in mode: Mode = .default) -> Bool { port.isIn(self, mode) }
+    public func contains(_ port: LocalPort, in mode: Mode = .default) -> Bool { contains(port.anchor, in: mode) }
 }
 
 /// Calls through the frame by which readers of captured stacks recognise a port's handler (R64).
