@@ -158,19 +158,19 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         case .alone: if !mayBeDropped { alone.add(place) }
         }
         // Subjects that were dropped completely leave their places in the list.
-        heavy.compact(to: entries.count) { [entries] in entries[$0] != nil }
+        heavy.compact(to: entries)
     }
 
     /// Drops one message or subject. False if nothing may be dropped.
     private mutating func shed() -> Bool {
-        if let place = droppable.next(where: { [entries] in entries[$0] != nil }) {
-            count(entries[place]?.message.kind)
+        if let (place, entry) = droppable.next(in: entries) {
+            count(entry.message.kind)
             remove(at: place)
             return true
         }
-        if let number = whole.next(where: { [opened] in opened[$0] != nil }) {
+        if let (number, places) = whole.next(in: opened) {
             count("stalls")
-            for place in opened[number] ?? [] { remove(at: place) }
+            for place in places { remove(at: place) }
             opened[number] = nil
             return true
         }
@@ -178,9 +178,9 @@ struct Backlog<Message: QueuedMessage>: Sendable {
     }
 
     private mutating func lighten() -> Bool {
-        guard bytes > maxBytes, let place = heavy.next(where: { [entries] in entries[$0] != nil }),
-            let entry = entries[place], let light = entry.message.lightened
-        else { return false }
+        guard bytes > maxBytes, let (place, entry) = heavy.next(in: entries), let light = entry.message.lightened else {
+            return false
+        }
         count("stall_stacks")
         bytes += light.bytes - entry.bytes
         entries[place] = Entry(message: light, role: entry.role, bytes: light.bytes)
@@ -188,13 +188,13 @@ struct Backlog<Message: QueuedMessage>: Sendable {
     }
 
     private mutating func dropAlone() -> Bool {
-        guard let place = alone.next(where: { [entries] in entries[$0] != nil }) else { return false }
+        guard let (place, entry) = alone.next(in: entries) else { return false }
         guard place != nextPlace - 1 else {
             // The newest message stays until there is a newer one.
             alone.add(place)
             return false
         }
-        count(entries[place]?.message.kind)
+        count(entry.message.kind)
         remove(at: place)
         return true
     }
@@ -205,9 +205,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         if latest[entry.role] == place { latest[entry.role] = nil }
     }
 
-    private mutating func count(_ kind: String?) {
-        dropped[kind ?? "other", default: 0] += 1
-    }
+    private mutating func count(_ kind: String) { dropped[kind, default: 0] += 1 }
 }
 
 /// Numbers in the order in which they were added.
@@ -217,8 +215,8 @@ private struct NumberQueue: Sendable {
 
     mutating func add(_ number: Int) { numbers.append(number) }
 
-    /// Takes the first number that is still valid, and forgets those before it.
-    mutating func next(where isValid: (Int) -> Bool) -> Int? {
+    /// Takes the first number that is still present, with what belongs to it, and forgets those before it.
+    mutating func next<Value>(in present: [Int: Value]) -> (Int, Value)? {
         while head < numbers.count {
             let number = numbers[head]
             head += 1
@@ -226,16 +224,16 @@ private struct NumberQueue: Sendable {
                 numbers.removeFirst(head)
                 head = 0
             }
-            if isValid(number) { return number }
+            if let value = present[number] { return (number, value) }
         }
         (numbers, head) = ([], 0)
         return nil
     }
 
-    /// Removes the numbers that are no longer valid, once they are the majority.
-    mutating func compact(to size: Int, where isValid: (Int) -> Bool) {
-        guard numbers.count > 2 * size + 64 else { return }
-        (numbers, head) = (numbers[head...].filter(isValid), 0)
+    /// Removes the numbers that are no longer present, once they are the majority.
+    mutating func compact<Value>(to present: [Int: Value]) {
+        guard numbers.count > 2 * present.count + 64 else { return }
+        (numbers, head) = (numbers[head...].filter { present[$0] != nil }, 0)
     }
 }
 
