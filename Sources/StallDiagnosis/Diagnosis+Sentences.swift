@@ -101,63 +101,43 @@ extension StallReport.Socket {
 
 extension Diagnosis {
     /// `98 % of 250 ms on a CPU, 240 ms in the program and 5 ms in the kernel`
-    static func computing(_ window: EvidenceWindow?) -> String {
-        guard let window, let parts = window.cpuParts else { return "\(share(window, \.cpu)) on a CPU" }
-        return "\(share(window, \.cpu)) on a CPU, \(milliseconds(parts.user)) in the program and "
-            + "\(milliseconds(parts.system)) in the kernel"
+    static func computing(_ window: EvidenceWindow) -> String {
+        let share = "\(percent(window.cpu, of: window)) of \(milliseconds(window.length)) on a CPU"
+        guard let parts = window.cpuParts else { return share }
+        return "\(share), \(milliseconds(parts.user)) in the program and \(milliseconds(parts.system)) in the kernel"
     }
 
-    static func starving(_ window: EvidenceWindow?) -> String {
-        let queue = "it waited for one for \(waited(window))"
-        switch scarcity(window) {
-        case .quota(let percent, let throttled, let periods):
-            let time =
-                window.map { "\(milliseconds($0.runDelay, unit: false)) of \(milliseconds($0.length))" } ?? "long"
-            return
-                "The thread was ready to run and got no CPU: throttled by the cgroup quota of \(number(percent)) % of a CPU, "
-                + "\(time), in \(throttled) of \(periods) periods."
-        case .stolen(let time):
-            return "The thread was ready to run and got no CPU: \(queue), while the hypervisor gave "
-                + "\(milliseconds(time)) of each CPU to others."
-        case .pinned(let allowed, let all):
-            return "The thread was ready to run and got no CPU: \(queue); it may use \(allowed) of \(all) CPUs only"
-                + "\(pressure(window))."
-        case .crowd(let runnable, let processors):
-            return "The thread was ready to run and got no CPU: \(queue), with \(runnable) runnable threads on "
-                + "\(processors) CPU\(processors == 1 ? "" : "s")\(pressure(window))."
-        case .unknown:
-            return "The thread was ready to run and got no CPU: \(queue)\(pressure(window))."
-        }
+    static func starving(_ window: EvidenceWindow) -> String {
+        let waited = "\(window.runDelay.nanoseconds / 1_000_000) of \(milliseconds(window.length))"
+        let queue = "it waited for one for \(waited) (\(percent(window.runDelay, of: window)))"
+        let reason =
+            switch scarcity(window) {
+            case .quota(let share, let throttled, let periods):
+                "throttled by the cgroup quota of \(number(share)) % of a CPU, \(waited), "
+                    + "in \(throttled) of \(periods) periods"
+            case .stolen(let time): "\(queue), while the hypervisor gave \(milliseconds(time)) of each CPU to others"
+            case .pinned(let allowed, let all):
+                "\(queue); it may use \(allowed) of \(all) CPUs only\(pressure(window))"
+            case .crowd(let runnable, let processors):
+                "\(queue), with \(runnable) runnable threads on \(processors) CPU\(processors == 1 ? "" : "s")"
+                    + pressure(window)
+            case .unknown: queue + pressure(window)
+            }
+        return "The thread was ready to run and got no CPU: \(reason)."
     }
 
     /// `, CPU pressure 88 %, in its cgroup 40 %`
-    private static func pressure(_ window: EvidenceWindow?) -> String {
-        guard let window, window.length > .zero, let supply = window.supply else { return "" }
-        func percent(_ pressure: Duration) -> Int {
-            Int(saturating: (100 * min(1, pressure / window.length)).rounded())
-        }
-        var text = supply.systemPressure.map { ", CPU pressure \(percent($0)) %" } ?? ""
-        if let own = supply.cgroupPressure { text += ", in its cgroup \(percent(own)) %" }
-        return text
+    private static func pressure(_ window: EvidenceWindow) -> String {
+        let system = window.supply?.systemPressure.map { ", CPU pressure \(percent($0, of: window))" } ?? ""
+        return system + (window.supply?.cgroupPressure.map { ", in its cgroup \(percent($0, of: window))" } ?? "")
     }
 
-    static func share(_ window: EvidenceWindow?, _ part: (EvidenceWindow) -> Duration) -> String {
-        guard let window, window.length > .zero else { return "some time" }
-        let percent = Int(saturating: (100 * (part(window) / window.length)).rounded())
-        return "\(min(percent, 100)) % of \(milliseconds(window.length))"
+    /// The share of a window that is not empty.
+    private static func percent(_ part: Duration, of window: EvidenceWindow) -> String {
+        "\(Int(saturating: (100 * min(1, part / window.length)).rounded())) %"
     }
 
-    /// `180 of 200 ms (90 %)`
-    private static func waited(_ window: EvidenceWindow?) -> String {
-        guard let window, window.length > .zero else { return "some time" }
-        let percent = Int(saturating: (100 * (window.runDelay / window.length)).rounded())
-        return
-            "\(milliseconds(window.runDelay, unit: false)) of \(milliseconds(window.length)) (\(min(percent, 100)) %)"
-    }
-
-    static func milliseconds(_ duration: Duration, unit: Bool = true) -> String {
-        "\(duration.nanoseconds / 1_000_000)" + (unit ? " ms" : "")
-    }
+    private static func milliseconds(_ duration: Duration) -> String { "\(duration.nanoseconds / 1_000_000) ms" }
 
     /// The number without its fraction if that is zero.
     private static func number(_ value: Double) -> String {

@@ -27,7 +27,7 @@ package struct Diagnosis: Hashable, Sendable {
         let isRemote = descriptors.first?.isRemote == true
         let verdict = Self.verdict(window, state, waits, isRemote: isRemote)
         self.verdict = verdict
-        let site = Self.site(verdict, waits, isRemote)
+        let site = isRemote ? waits.longestCall : waits.longestCall(forDisk: verdict == .diskWait)
         self.site = site
         self.summary =
             verdict == .unknown && !wasSeen
@@ -47,11 +47,6 @@ package struct Diagnosis: Hashable, Sendable {
 
     private static let hottestMark = ", mostly in "
 
-    /// The call that the verdict is about.
-    static func site(_ verdict: Verdict, _ waits: WaitProfile, _ isRemote: Bool) -> WaitSite? {
-        isRemote ? waits.longestCall : waits.longestCall(forDisk: verdict == .diskWait)
-    }
-
     private static func sentence(
         _ verdict: Verdict,
         _ window: EvidenceWindow?,
@@ -59,15 +54,16 @@ package struct Diagnosis: Hashable, Sendable {
         _ descriptors: [StallReport.Descriptor],
         _ hottest: String?
     ) -> String {
-        switch verdict {
-        case .onCPU: "The thread was computing: \(computing(window))\(hottest.map { hottestMark + $0 } ?? "")."
-        case .starved: starving(window)
-        case .paused: "The thread was stopped by a signal or a debugger."
-        case .diskWait:
+        switch (verdict, window) {
+        case (.onCPU, let window?):
+            "The thread was computing: \(computing(window))\(hottest.map { hottestMark + $0 } ?? "")."
+        case (.starved, let window?): starving(window)
+        case (.paused, _): "The thread was stopped by a signal or a debugger."
+        case (.diskWait, _):
             site == nil
                 ? "The thread waited for a disk, in page faults."
                 : "The thread waited for \(descriptors.first.storage)\(place(site, descriptors))."
-        case .blocked: lockOrCall(site, descriptors)
+        case (.blocked, _): lockOrCall(site, descriptors)
         default: "No cause could be read off: the thread neither computed nor was found in a system call."
         }
     }
@@ -136,8 +132,8 @@ extension Diagnosis {
 
     /// The most likely reason why the thread got no processor. A quota counts if it held the cgroup back in half of the periods,
     /// or for a third of the thread's delay; stolen time if it is at least half of that delay.
-    static func scarcity(_ window: EvidenceWindow?) -> Scarcity {
-        guard let window, let supply = window.supply else { return .unknown }
+    static func scarcity(_ window: EvidenceWindow) -> Scarcity {
+        guard let supply = window.supply else { return .unknown }
         let delay = max(window.runDelay, window.waited)
         if let (percent, counts) = supply.throttling, counts.throttledPeriods > 0,
             counts.throttledPeriods.multipliedSaturated(by: 2) >= counts.periods
