@@ -17,18 +17,6 @@ extension StallCategory {
     }
 }
 
-extension StallRule {
-    /// The part of the rule that makes a stall of this category.
-    func reportRule(for category: StallCategory) -> StallReport.Rule {
-        let (tick, all) = (tick.nanoseconds, ticks)
-        return switch category {
-        case .blocked: .init(name: .blocked, tickNs: tick, ticks: all)
-        case .congested: .init(name: .congested, tickNs: tick, ticks: congested?.ticks ?? all)
-        case .repeated: .init(name: .repeated, tickNs: tick, ticks: repeated?.ticks ?? 1, turns: repeated?.turns)
-        }
-    }
-}
-
 extension RunRecord.LengthCount {
     /// Groups by powers of ten. Nil without a turn.
     static func of(_ histogram: TurnHistogram) -> [Self]? {

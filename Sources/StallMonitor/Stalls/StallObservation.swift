@@ -52,11 +52,15 @@ extension StallObservation {
     /// The kind under which it is reported.
     var kind: StallKind { if case .job? = loop { .longJob } else { category.kind } }
 
-    /// The rule by which it is a stall.
+    /// The part of the rule by which it is a stall.
     var reportRule: StallReport.Rule {
-        var changed = rule.reportRule(for: category)
-        changed.name = kind
-        return changed
+        let tick = rule.tick.nanoseconds
+        return switch category {
+        case .blocked: .init(name: kind, tickNs: tick, ticks: rule.ticks)
+        case .congested: .init(name: kind, tickNs: tick, ticks: rule.congested?.ticks ?? rule.ticks)
+        case .repeated:
+            .init(name: kind, tickNs: tick, ticks: rule.repeated?.ticks ?? 1, turns: rule.repeated?.turns)
+        }
     }
 
     /// Whether the loop had moved on before its stack could be taken.
