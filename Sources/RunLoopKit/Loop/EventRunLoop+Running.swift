@@ -89,16 +89,8 @@ extension EventRunLoop {
         if let timeout { activation.deadline = .now.advanced(by: timeout) }
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
-        // A stop by another thread that this run has not answered, because it ended for another reason in that turn, applies to
-        // the outer run: the other thread does not know about nested runs. A stop by this thread was for this run (R22).
-        let stops = stopRequests.exchange(outerStops, ordering: .acquiringAndReleasing)
-        let passesOn = stops & Stop.fromElsewhere != 0 && result != .stopped && outer.phase != .idle
-        if passesOn { stopRequests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing) }
-        // The same for a stop of the mode. Without an outer run of it nobody sees what is left here: a run begins without a stop.
-        let modeStops = activation.mode.stopRequests.exchange(outerModeStops, ordering: .acquiringAndReleasing)
-        if modeStops & Stop.fromElsewhere != 0 && result != .stopped {
-            activation.mode.stopRequests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing)
-        }
+        let passesOn = restore(outerStops, to: stopRequests, after: result)
+        _ = restore(outerModeStops, to: activation.mode.stopRequests, after: result)
         // With a turn number of its own, so that a watcher sees the return as a transition even if the phase is the same as
         // before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
@@ -108,6 +100,18 @@ extension EventRunLoop {
         let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
         if outer.phase != .idle, hasConsumed || (outerWaits && (outerStops != 0 || passesOn)) { wake.post() }
         return result
+    }
+
+    /// Restores the outer run's stop requests. A stop by another thread that this run has not answered, because it ended for
+    /// another reason in that turn, is added to them: the other thread does not know about nested runs. A stop by this thread was
+    /// for this run (R22). Without an outer run nobody sees what is left here: a run begins without a stop.
+    ///
+    /// - Returns: Whether one was added.
+    private func restore(_ outer: UInt8, to requests: borrowing Atomic<UInt8>, after result: RunResult) -> Bool {
+        let stops = requests.exchange(outer, ordering: .acquiringAndReleasing)
+        guard stops & Stop.fromElsewhere != 0, result != .stopped else { return false }
+        requests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing)
+        return true
     }
 
     private func takeTurns(_ activation: inout Activation) -> RunResult {
