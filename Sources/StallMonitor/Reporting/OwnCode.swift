@@ -47,17 +47,17 @@ public struct OwnCode: Hashable, Sendable {
     func isOwn(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
         let file = frame.location?.file
         if let name = frame.swiftModule {
-            if libraries.contains(where: { Wildcard($0).matches(name) }) { return false }
+            if libraries.match(name) { return false }
             if !modules.isEmpty { return modules.contains(name) }
-            if let file, sources.contains(where: { Wildcard($0).matches(file) }) { return true }
+            if let file, sources.match(file) { return true }
             let isLibrary = Self.isLibrary(name) && !Self.isMain(name, of: executable)
             return isBeside(executable, module) && !isLibrary && file.map(SourceOrigin.init) != .checkout
         }
         guard let symbol = frame.symbol else { return module.map { isNameless($0, executable) } ?? false }
         guard frame.language != .swift else { return false }
-        if symbols.contains(where: { Wildcard($0).matches(symbol) }) { return true }
+        if symbols.match(symbol) { return true }
         guard let file else { return false }
-        if sources.contains(where: { Wildcard($0).matches(file) }) { return true }
+        if sources.match(file) { return true }
         return isBeside(executable, module) && SourceOrigin(file) == .project
     }
 
@@ -67,10 +67,7 @@ public struct OwnCode: Hashable, Sendable {
         module.lacksNames && (module.path == executable || isOwnBinary(module.path))
     }
 
-    private func isOwnBinary(_ path: String) -> Bool {
-        let name = fileName(ofPath: path)
-        return binaries.contains { Wildcard($0).matches(path) || Wildcard($0).matches(name) }
-    }
+    private func isOwnBinary(_ path: String) -> Bool { binaries.match(path) || binaries.match(fileName(ofPath: path)) }
 
     private func isBeside(_ executable: String, _ module: LoadedModule?) -> Bool {
         guard let path = module?.path else { return false }
@@ -147,9 +144,8 @@ struct Wildcard: Hashable, Sendable {
     }
 
     func matches(_ text: String) -> Bool {
-        guard let first = parts.first, let last = parts.last, parts.count > 1 else {
-            return parts.first.map { $0 == text } ?? text.isEmpty
-        }
+        let (first, last) = (parts[0], parts[parts.count - 1])
+        guard parts.count > 1 else { return first == text }
         guard text.hasPrefix(first), text.utf8.count >= first.utf8.count + last.utf8.count, text.hasSuffix(last) else {
             return false
         }
@@ -160,6 +156,11 @@ struct Wildcard: Hashable, Sendable {
         }
         return true
     }
+}
+
+extension Set<String> {
+    /// Whether one of these patterns matches the text.
+    fileprivate func match(_ text: String) -> Bool { contains { Wildcard($0).matches(text) } }
 }
 
 extension String {
