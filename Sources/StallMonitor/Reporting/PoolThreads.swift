@@ -32,7 +32,7 @@ struct PoolThreads {
         let byTime = samples.indices.sorted { samples[$0].time < samples[$1].time }
         guard size > 0 else { return byTime }
         let going = byTime.filter { samples[$0].threadID.map(waiting.contains) != true }
-        return Self.alikeSideBySide(going.isEmpty ? byTime : going) { stacks[$0] }
+        return Self.alikeSideBySide(going.isEmpty ? byTime : going, stacks)
     }
 
     /// The same order for the stacks of a report.
@@ -45,12 +45,12 @@ struct PoolThreads {
         let going = byTime.filter { index in
             !([stacks[index].thread.id] + (stacks[index].threads ?? []).map(\.id)).allSatisfy(ids.contains)
         }
-        return alikeSideBySide(going.isEmpty ? byTime : going) { stacks[$0] }
+        return alikeSideBySide(going.isEmpty ? byTime : going, stacks)
     }
 
     /// Ordered by the stacks, from their outermost functions on. Stacks with the same outer functions stay together.
-    static func alikeSideBySide(_ indices: [Int], _ stack: (Int) -> StallReport.Stack) -> [Int] {
-        let keys = indices.map { index in stack(index).identity.reversed() }
+    private static func alikeSideBySide(_ indices: [Int], _ stacks: [StallReport.Stack]) -> [Int] {
+        let keys = indices.map { stacks[$0].identity.reversed() }
         let order = indices.indices.sorted { a, b in
             if keys[a].elementsEqual(keys[b]) { return a < b }
             return keys[a].lexicographicallyPrecedes(keys[b])
