@@ -205,8 +205,7 @@ struct WatchServices {
             durationNs: max(.zero, end - start).nanoseconds,
             watch: watch
         )
-        ledger.update { $0.pauses.add(pause) }
-        notices.add(.checkpoint, mayBeDropped: true)
+        record(pause)
     }
 
     /// Records times in which the process was stopped, and jumps of the clocks.
@@ -214,13 +213,12 @@ struct WatchServices {
         for absence in absences {
             let wall = Timestamp.now()
             let start = absence.kind == .clockStep ? wall : wall.advanced(byNanoseconds: -absence.length.nanoseconds)
-            let pause = RunRecord.Pause(
-                kind: absence.kind,
-                startedAt: start,
-                durationNs: absence.length.nanoseconds
-            )
-            ledger.update { $0.pauses.add(pause) }
+            record(RunRecord.Pause(kind: absence.kind, startedAt: start, durationNs: absence.length.nanoseconds))
         }
-        if !absences.isEmpty { notices.add(.checkpoint, mayBeDropped: true) }
+    }
+
+    private func record(_ pause: RunRecord.Pause) {
+        ledger.update { $0.pauses.add(pause) }
+        notices.add(.checkpoint, mayBeDropped: true)
     }
 }
