@@ -53,7 +53,7 @@ extension Reporter {
             reason: reason,
             span: observation.span
         )
-        recordPace.note()
+        recordPace.noteCount()
         return true
     }
 
@@ -74,7 +74,7 @@ extension Reporter {
         let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint))
         let origin = stall.observation.origin
         let all = throttle.count(repeats, of: stall.fingerprint, from: origin, stall.reason, at: .now)
-        recordPace.note()
+        recordPace.noteCount()
         tell(
             .suppressed(
                 SuppressedStall(

@@ -133,32 +133,31 @@ extension RunRecord.Budget {
 /// When the run record is written: at once after a change; for stalls that are only counted, and for changes in what is watched
 /// while there are many of these, soon after the first one, then once a second.
 struct RecordPace {
-    private var hasChanged = false
-    private var isDue = false
-    private var next: MonotonicInstant?
+    /// The latest time to write, even if nothing else happens. Nil if there is nothing to write.
+    private(set) var deadline: MonotonicInstant?
+    /// When to write what was only counted: a second after the last time.
+    private var next = atOnce
+    private static let atOnce = MonotonicInstant(nanoseconds: 0)
     /// Loops may come and go all the time. A record for each of them would keep the disk busy, and use up the bytes and the
     /// processor time that stalls' reports need.
-    private var atOnce = RateLimit(perMinute: 30, burst: 30)
+    private var rate = RateLimit(perMinute: 30, burst: 30)
 
     /// Notes a change after which the record is always written at once. Samples, growth and stalls that are only counted are none.
-    mutating func noteChange() { hasChanged = true }
+    mutating func noteChange() { deadline = Self.atOnce }
 
     /// Notes that something was counted.
-    mutating func note() { isDue = true }
+    mutating func noteCount() { deadline = deadline ?? next }
 
     /// Notes that what is watched has changed, or the monitor's state.
     mutating func noteChange(at time: MonotonicInstant) {
-        guard atOnce.hasRoom(at: time) else { return note() }
-        atOnce.use(1, at: time)
+        guard rate.hasRoom(at: time) else { return noteCount() }
+        rate.use(1, at: time)
         noteChange()
     }
 
     /// Whether to write now.
-    func mustWrite(at time: MonotonicInstant) -> Bool { hasChanged || deadline.map { $0 <= time } == true }
-
-    /// The latest time to write, even if nothing else happens. Nil if there is nothing to write.
-    var deadline: MonotonicInstant? { isDue ? next ?? .now : nil }
+    func mustWrite(at time: MonotonicInstant) -> Bool { deadline.map { $0 <= time } ?? false }
 
     /// Notes that the record was written.
-    mutating func wrote(at time: MonotonicInstant) { (hasChanged, isDue, next) = (false, false, time + .seconds(1)) }
+    mutating func wrote(at time: MonotonicInstant) { (deadline, next) = (nil, time + .seconds(1)) }
 }
