@@ -13,7 +13,7 @@ struct KnownFault {
     /// How many origins are counted separately. Stalls of further ones are counted together, under nil.
     static let originLimit = 16
 
-    private(set) var report: ULID?
+    private var report: ULID?
     /// Until this time its stalls are only counted.
     private(set) var quietUntil = MonotonicInstant(nanoseconds: 0)
     private(set) var window: Duration

@@ -133,9 +133,6 @@ struct ReportThrottle {
         .sorted { $0.repeats.lastAt > $1.repeats.lastAt }
     }
 
-    /// The latest report of the fault.
-    func report(of fingerprint: Fingerprint) -> ULID? { faults[known(fingerprint)]?.report }
-
     /// The present fingerprint of the fault.
     func known(_ fingerprint: Fingerprint) -> Fingerprint {
         var name = fingerprint

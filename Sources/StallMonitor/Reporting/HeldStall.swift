@@ -24,11 +24,11 @@ struct HeldStall {
     }
 
     /// Its contribution to the sum of the fault's stalls. It begins and ends when a report of it would say.
-    func repeats(of report: ULID?) -> StallReport.Repeats {
+    var repeats: StallReport.Repeats {
         let clock = observation.clock
         return StallReport.Repeats(
             count: 1,
-            report: report,
+            report: nil,
             firstAt: clock.time(of: span.earliestStart),
             lastAt: clock.time(of: span.latestEnd, sleptUntilNow: true),
             totalNs: span.length.nanoseconds,
@@ -71,8 +71,7 @@ extension Reporter {
     /// Counts a stall that was held back until its end.
     mutating func countHeld(_ number: Int) {
         guard let stall = held.removeValue(forKey: number) else { return }
-        let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint))
-        let origin = stall.observation.origin
+        let (repeats, origin) = (stall.repeats, stall.observation.origin)
         let all = throttle.count(repeats, of: stall.fingerprint, from: origin, stall.reason, at: .now)
         recordPace.noteCount()
         tell(
@@ -95,14 +94,8 @@ extension Reporter {
     func withRepeats(_ record: RunRecord) -> RunRecord {
         var (record, throttle) = (record, throttle)
         for stall in held.values {
-            let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint))
-            throttle.count(
-                repeats,
-                of: stall.fingerprint,
-                from: stall.observation.origin,
-                stall.reason,
-                at: .now
-            )
+            let origin = stall.observation.origin
+            throttle.count(stall.repeats, of: stall.fingerprint, from: origin, stall.reason, at: .now)
         }
         guard !throttle.suppressed.isEmpty else { return record }
         record.suppressed = throttle.suppressed.values.reduce(0, +)

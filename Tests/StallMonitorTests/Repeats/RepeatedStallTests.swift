@@ -133,7 +133,7 @@ struct CountedStallTests {
         let span = StallSpan.exact(from: now + .seconds(-1), to: now)
         let stall = QuietLoop().stall(span: span)
         let fault = Fingerprint.make(kind: .blocked, frames: [], modules: [])
-        let counted = HeldStall(observation: stall, fingerprint: fault, reason: .repeated, span: span).repeats(of: nil)
+        let counted = HeldStall(observation: stall, fingerprint: fault, reason: .repeated, span: span).repeats
         #expect(counted.firstAt == stall.clock.time(of: span.earliestStart))
         #expect(counted.lastAt == stall.clock.time(of: span.latestEnd))
     }
