@@ -121,20 +121,21 @@ struct Reporter: ~Copyable {
             at: .now
         )
         throttle.note(stall.span.length, of: stall.firstFingerprint)
-        stall.details = self.details(of: stall)
+        addDetails(to: stall)
         open[stall.observation.number] = stall
         recordPace.noteChange()
         publish(stall) { .began($0) }
     }
 
-    /// The server's description of the stall. This process has no such data for tasks and threads of another process.
-    private func details(of stall: StallCase) -> StallDetails {
+    /// Adds the server's description of the stall. This process has no such data for tasks and threads of another process.
+    private func addDetails(to stall: StallCase) {
         var report = composer.report(of: stall)
         let seen = stall.observation
         let work = seen.otherProcess == nil ? StalledWork(of: report, at: seen.detectedAt) : StalledWork()
         WorkTable.current.keep(work, ofStall: report.id)
-        report.labels = work.labels.isEmpty ? nil : work.labels
-        return details.details(of: report, work, tell: tell)
+        stall.labels = work.labels.isEmpty ? nil : work.labels
+        report.labels = stall.labels
+        stall.details = details.details(of: report, work, tell: tell)
     }
 
     private mutating func grow(_ number: Int, _ span: StallSpan) {

@@ -28,6 +28,8 @@ final class StallCase {
     /// Stalls of the same fault that were only counted.
     var repeats: StallReport.Repeats?
     var details = StallDetails()
+    /// The names of the stalled work.
+    var labels: [String]?
     /// Processor time that the reporter's thread has spent on its reports, in nanoseconds.
     var reporterCPU: UInt64 = 0
 
@@ -189,7 +191,7 @@ struct ReportComposer {
             metadata: stall.details.metadata,
             monitor: cost ?? stacks.cost
         )
-        report.labels = stall.details.labels.isEmpty ? nil : stall.details.labels
+        report.labels = stall.labels
         // Facts that follow from the report itself.
         let atCulprit = report.workersAtCulprit
         report.pool?.atCulprit = atCulprit

@@ -7,8 +7,6 @@ public struct StallDetails: Hashable, Sendable {
     public var metadata: [String: String]
     /// The trace of the stalled work.
     public var trace: StallReport.Trace?
-    /// The names of the stalled work. Not part of the answer: the server has set them earlier.
-    var labels: [String] = []
 
     /// Creates details, by default empty.
     public init(metadata: [String: String] = [:], trace: StallReport.Trace? = nil) {
@@ -44,12 +42,6 @@ final class DetailsSource: Sendable {
         _ work: StalledWork = StalledWork(),
         tell: (StallEvent) -> Void
     ) -> StallDetails {
-        var details = askedDetails(of: report, work, tell: tell)
-        details.labels = work.labels
-        return details
-    }
-
-    private func askedDetails(of report: StallReport, _ work: StalledWork, tell: (StallEvent) -> Void) -> StallDetails {
         guard ask != nil || work.context != nil else { return StallDetails(metadata: labels) }
         let question = { @Sendable [ask, context = work.context] in
             var details = ask?(report) ?? StallDetails()
