@@ -12,7 +12,7 @@ package struct DecodedCall: Hashable, Sendable {
     private static let descriptorLimit = 8
 
     /// - Parameter read: Reads a number of bytes at an address. Nil if they cannot be read.
-    init(_ call: SystemCall, read: (UInt, Int) -> [UInt8]?) {
+    init(_ call: SystemCall, read: MemoryReader) {
         guard let signature = call.name.flatMap(CallSignature.of) else { return }
         var arguments: [StallReport.Argument] = []
         for (parameter, value) in zip(signature.parameters, call.arguments) {
@@ -29,11 +29,10 @@ package struct DecodedCall: Hashable, Sendable {
         _ form: CallSignature.Form,
         _ value: UInt,
         _ call: SystemCall,
-        _ read: (UInt, Int) -> [UInt8]?
+        _ read: MemoryReader
     ) -> [Int32] {
         switch form {
         case .descriptor: [Int32(truncatingIfNeeded: value)].filter { $0 >= 0 }
-        case .directory: []
         case .pollDescriptors: polled(value, count: call.arguments[1], read)
         case .descriptorSet: selected(value, count: call.arguments[0], read)
         default: []
@@ -41,14 +40,14 @@ package struct DecodedCall: Hashable, Sendable {
     }
 
     /// poll(2): `struct pollfd` is an `int` and two `short`s.
-    private static func polled(_ address: UInt, count: UInt, _ read: (UInt, Int) -> [UInt8]?) -> [Int32] {
+    private static func polled(_ address: UInt, count: UInt, _ read: MemoryReader) -> [Int32] {
         let count = Int(min(count, UInt(descriptorLimit)))
         guard count > 0, let bytes = read(address, count * 8) else { return [] }
         return (0..<count).map { Int32(truncatingIfNeeded: bytes.number(at: $0 * 8, 4)) }.filter { $0 >= 0 }
     }
 
     /// select(2): a bit for each descriptor.
-    private static func selected(_ address: UInt, count: UInt, _ read: (UInt, Int) -> [UInt8]?) -> [Int32] {
+    private static func selected(_ address: UInt, count: UInt, _ read: MemoryReader) -> [Int32] {
         let count = Int(min(count, 1024))
         guard address != 0, count > 0, let bytes = read(address, (count + 63) / 64 * 8) else { return [] }
         let set = (0..<count).filter { (number: Int) -> Bool in
@@ -63,7 +62,7 @@ package struct DecodedCall: Hashable, Sendable {
         _ value: UInt,
         _ descriptors: [Int32],
         _ call: SystemCall,
-        _ read: (UInt, Int) -> [UInt8]?
+        _ read: MemoryReader
     ) -> String {
         switch form {
         case .descriptor, .signed: return "\(Int32(truncatingIfNeeded: value))"
@@ -85,7 +84,7 @@ package struct DecodedCall: Hashable, Sendable {
     }
 
     /// Seconds, and nanoseconds or microseconds, of 64 bits each.
-    private static func time(_ address: UInt, unit: Int64, _ read: (UInt, Int) -> [UInt8]?) -> String {
+    private static func time(_ address: UInt, unit: Int64, _ read: MemoryReader) -> String {
         guard address != 0 else { return "none" }
         guard let bytes = read(address, 16) else { return "" }
         let seconds = Int64(bitPattern: bytes.number(at: 0, 8))
@@ -102,6 +101,9 @@ package struct DecodedCall: Hashable, Sendable {
     }
 }
 
+/// Reads memory of the calling process, by address and number of bytes. Nil if not all of it can be read.
+package typealias MemoryReader = (UInt, Int) -> [UInt8]?
+
 extension [UInt8] {
     /// A little-endian number of `size` bytes. The list must be long enough.
     package func number(at offset: Int, _ size: Int) -> UInt64 {
@@ -115,7 +117,7 @@ struct SocketAddress: Hashable, Sendable {
     /// families.
     let text: String?
 
-    init?(at address: UInt, length: Int, _ read: (UInt, Int) -> [UInt8]?) {
+    init?(at address: UInt, length: Int, _ read: MemoryReader) {
         guard address != 0, length >= 2, let bytes = read(address, min(length, 110)) else { return nil }
         self.init(bytes)
     }
@@ -166,7 +168,7 @@ private enum CText {
     private static let limit = 512
 
     /// A path that ends in a zero byte. The next page may not be readable, so the rest of the present page is read first.
-    static func path(at address: UInt, _ read: (UInt, Int) -> [UInt8]?) -> String? {
+    static func path(at address: UInt, _ read: MemoryReader) -> String? {
         guard address != 0 else { return nil }
         var text: [UInt8] = []
         var next = address

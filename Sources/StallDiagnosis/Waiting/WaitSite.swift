@@ -23,7 +23,7 @@ package struct WaitSite: Hashable, Sendable {
         _ call: SystemCall,
         state: Character?,
         of observed: ObservedProcess = .own,
-        read: (UInt, Int) -> [UInt8]?
+        read: MemoryReader
     ) {
         self.call = call
         self.state = state
