@@ -108,28 +108,40 @@ extension Diagnosis {
     }
 
     static func starving(_ window: EvidenceWindow) -> String {
+        "The thread was ready to run and got no CPU: \(scarcity(window))."
+    }
+
+    /// The most likely reason why the thread got no processor. A quota counts if it held the cgroup back in half of the periods,
+    /// or for a third of the thread's delay; stolen time, averaged over all processors, if it is at least half of that delay.
+    private static func scarcity(_ window: EvidenceWindow) -> String {
         let waited = "\(window.runDelay.nanoseconds / 1_000_000) of \(milliseconds(window.length))"
         let queue = "it waited for one for \(waited) (\(percent(window.runDelay, of: window)))"
-        let reason =
-            switch scarcity(window) {
-            case .quota(let share, let throttled, let periods):
-                "throttled by the cgroup quota of \(number(share)) % of a CPU, \(waited), "
-                    + "in \(throttled) of \(periods) periods"
-            case .stolen(let time): "\(queue), while the hypervisor gave \(milliseconds(time)) of each CPU to others"
-            case .pinned(let allowed, let all):
-                "\(queue); it may use \(allowed) of \(all) CPUs only\(pressure(window))"
-            case .crowd(let runnable, let processors):
-                "\(queue), with \(runnable) runnable threads on \(processors) CPU\(processors == 1 ? "" : "s")"
-                    + pressure(window)
-            case .unknown: queue + pressure(window)
-            }
-        return "The thread was ready to run and got no CPU: \(reason)."
+        guard let supply = window.supply else { return queue }
+        let delay = max(window.runDelay, window.waited)
+        if let (quota, counts) = supply.throttling, counts.throttledPeriods > 0,
+            counts.throttledPeriods.multipliedSaturated(by: 2) >= counts.periods
+                || Duration.nanoseconds(Int64(clamping: counts.throttledNanoseconds)) * 3 >= delay
+        {
+            return "throttled by the cgroup quota of \(number(quota)) % of a CPU, \(waited), "
+                + "in \(counts.throttledPeriods) of \(counts.periods) periods"
+        }
+        if let stolen = supply.stealPerProcessor, stolen * 2 >= delay {
+            return "\(queue), while the hypervisor gave \(milliseconds(stolen)) of each CPU to others"
+        }
+        let (all, pressure) = (supply.processors, pressure(supply, window))
+        if let allowed = supply.allowed, allowed < all {
+            return "\(queue); it may use \(allowed) of \(all) CPUs only\(pressure)"
+        }
+        if let runnable = supply.after.load?.runnable, runnable > all {
+            return "\(queue), with \(runnable) runnable threads on \(all) CPU\(all == 1 ? "" : "s")\(pressure)"
+        }
+        return queue + pressure
     }
 
     /// `, CPU pressure 88 %, in its cgroup 40 %`
-    private static func pressure(_ window: EvidenceWindow) -> String {
-        let system = window.supply?.systemPressure.map { ", CPU pressure \(percent($0, of: window))" } ?? ""
-        return system + (window.supply?.cgroupPressure.map { ", in its cgroup \(percent($0, of: window))" } ?? "")
+    private static func pressure(_ supply: SupplyWindow, _ window: EvidenceWindow) -> String {
+        let system = supply.systemPressure.map { ", CPU pressure \(percent($0, of: window))" } ?? ""
+        return system + (supply.cgroupPressure.map { ", in its cgroup \(percent($0, of: window))" } ?? "")
     }
 
     /// The share of a window that is not empty.

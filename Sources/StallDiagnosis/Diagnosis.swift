@@ -115,41 +115,6 @@ extension Diagnosis {
         let remote = isRemote ? waits.longestSpan : .zero
         return max(waits.disk, remote) * 2 >= waits.calling + waits.faulting ? .diskWait : .blocked
     }
-
-    /// Why the thread got no processor.
-    enum Scarcity: Hashable, Sendable {
-        /// The limit of its cgroup: the quota in percent of a CPU, and in how many periods it was held back.
-        case quota(percent: Double, throttled: UInt64, periods: UInt64)
-        /// The hypervisor: for how long, averaged over all processors.
-        case stolen(Duration)
-        /// It may use only some of the processors.
-        case pinned(allowed: Int, of: Int)
-        /// There were more threads than processors.
-        case crowd(runnable: Int, processors: Int)
-        /// Unknown, or no single reason.
-        case unknown
-    }
-
-    /// The most likely reason why the thread got no processor. A quota counts if it held the cgroup back in half of the periods,
-    /// or for a third of the thread's delay; stolen time if it is at least half of that delay.
-    static func scarcity(_ window: EvidenceWindow) -> Scarcity {
-        guard let supply = window.supply else { return .unknown }
-        let delay = max(window.runDelay, window.waited)
-        if let (percent, counts) = supply.throttling, counts.throttledPeriods > 0,
-            counts.throttledPeriods.multipliedSaturated(by: 2) >= counts.periods
-                || Duration.nanoseconds(Int64(clamping: counts.throttledNanoseconds)) * 3 >= delay
-        {
-            return .quota(percent: percent, throttled: counts.throttledPeriods, periods: counts.periods)
-        }
-        if let stolen = supply.stealPerProcessor, stolen * 2 >= delay { return .stolen(stolen) }
-        if let allowed = supply.allowed, allowed < supply.processors {
-            return .pinned(allowed: allowed, of: supply.processors)
-        }
-        if let load = supply.after.load, load.runnable > supply.processors {
-            return .crowd(runnable: load.runnable, processors: supply.processors)
-        }
-        return .unknown
-    }
 }
 
 extension SupplyWindow {
