@@ -16,7 +16,7 @@ struct PoolThreads {
     init(_ pool: PoolObservation) {
         let known = pool.workers.map { StallReport.Thread($0.job.threadID, $0.evidence?.after) }
         threads = Dictionary(known.map { ($0.id, $0) }) { first, _ in first }
-        waiting = Set(pool.waitingForOthers.keys)
+        waiting = pool.waitingForOthers
         size = pool.stacks.count
     }
 

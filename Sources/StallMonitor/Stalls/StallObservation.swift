@@ -160,15 +160,13 @@ struct PoolObservation: Sendable {
 }
 
 extension PoolObservation {
-    /// Workers that wait for another worker, each with the worker at the end of its chain of waits.
-    var waitingForOthers: [Int32: Int32] {
+    /// The threads of workers that wait for another worker.
+    var waitingForOthers: Set<Int32> {
         let stalled = Set(workers.map(\.job.threadID))
-        var found: [Int32: Int32] = [:]
-        for lock in locks where lock.closing == nil {
-            guard let first = lock.waits.first, stalled.contains(first.threadID) else { continue }
-            let owners = lock.waits.compactMap(\.reading.owner).filter { stalled.contains($0) && $0 != first.threadID }
-            if let last = owners.last { found[first.threadID] = last }
+        let waiting = locks.filter { lock in
+            let owners = lock.waits.compactMap(\.reading.owner).filter { $0 != lock.waits.first?.threadID }
+            return lock.closing == nil && !stalled.isDisjoint(with: owners)
         }
-        return found
+        return stalled.intersection(waiting.compactMap { $0.waits.first?.threadID })
     }
 }
