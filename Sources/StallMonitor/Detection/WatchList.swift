@@ -74,11 +74,10 @@ struct WatchList {
     }
 
     /// Stops looking at loops that rest and will raise their flag, and at paused loops.
-    mutating func letSleep(_ isPaused: (WatchedLoop) -> Bool) {
+    mutating func letSleep(allArePaused: Bool) {
         awake.removeAll { watched in
-            guard isPaused(watched) || (watched.isAtRest && watched.loop.heartbeat.requestWakeSignal()) else {
-                return false
-            }
+            let isPaused = allArePaused || watched.isPaused
+            guard isPaused || (watched.isAtRest && watched.loop.heartbeat.requestWakeSignal()) else { return false }
             watched.isAwake = false
             return true
         }

@@ -191,7 +191,7 @@ struct WatchdogState: ~Copyable {
             watched.policy.maturity.map { (maturity: $0, place: watched.wakeFlag.place) }
         }
         forgetEndedLoops(among: seen)
-        if isRound { watchList.letSleep { $0.isPaused || pausedSince != nil } }
+        if isRound { watchList.letSleep(allArePaused: pausedSince != nil) }
         plan(isRound, maturities)
         services.ledger.update { [next = nextLook] in $0.nextLook = next }
     }
