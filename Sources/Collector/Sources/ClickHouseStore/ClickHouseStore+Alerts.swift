@@ -1,29 +1,7 @@
-public import StallReports
+import StallReports
 public import StallStore
 
 extension ClickHouseStore {
-    /// Reads the greatest version of each run record.
-    public func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun] {
-        let since = max(since.sinceEpoch, 0)
-        return try await ask(
-            ["service", "argMax(release, u)", "host", "max(u)", "argMax(running, u)"],
-            """
-            FROM (
-                SELECT service, release, host, updated AS u, running FROM \(table("run")) FINAL
-                WHERE team = \(SQLLiteral.text(team)) AND day >= \(Hours.day(since)) AND updated > \(since)
-            ) GROUP BY service, host ORDER BY service, host
-            """
-        ).map { row in
-            LatestRun(
-                service: row.text(0),
-                release: row.text(1),
-                host: row.text(2),
-                updatedAt: Timestamp(sinceEpoch: try row.number(3)),
-                isRunning: try row.number(4) != 0
-            )
-        }
-    }
-
     /// Reads all alerts that are not removed.
     public func alerts() async throws -> [Alert] {
         try await ask(

@@ -8,26 +8,22 @@ extension ClickHouseStore {
     /// server.
     public func check() async throws { _ = try await ask(["max(number)"], "FROM \(table("migration"))") }
 
-    /// Reads the latest run records, and removes those whose process was replaced.
-    public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
+    /// Reads the times of all run records.
+    public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [SilentRun] {
         let since = max(since.sinceEpoch, 0)
-        let rows = try await ask(
-            ["service", "host", "release", "toInt64(updated)", "started", "running"],
-            """
-            FROM \(table("run")) FINAL
-            WHERE team = \(SQLLiteral.text(team)) AND day >= \(Hours.day(since)) AND updated > \(since) ORDER BY service, host, updated, id
-            """
-        )
-        let runs = try rows.map { row in
+        let runs = try await ask(
+            ["service", "release", "host", "toInt64(updated)", "started", "running"],
+            "FROM \(table("run")) FINAL WHERE team = \(SQLLiteral.text(team)) AND day >= \(Hours.day(since)) AND updated > \(since)"
+        ).map { row in
             KnownRun(
-                latest: LatestRun(
+                SilentRun(
                     service: row.text(0),
-                    release: row.text(2),
-                    host: row.text(1),
-                    updatedAt: Timestamp(sinceEpoch: try row.number(3)),
-                    isRunning: try row.number(5) != 0
+                    release: row.text(1),
+                    host: row.text(2),
+                    updatedAt: Timestamp(sinceEpoch: try row.number(3))
                 ),
-                startedNs: try row.number(4)
+                startedAt: Timestamp(sinceEpoch: try row.number(4)),
+                isRunning: try row.number(5) != 0
             )
         }
         return KnownRun.silent(runs, before: before)
@@ -50,30 +46,6 @@ extension ClickHouseStore {
             ($0.firstAt, $0.fingerprint.rawValue) < ($1.firstAt, $1.fingerprint.rawValue)
         }
         return Array(sorted.prefix(max(0, limit)))
-    }
-}
-
-/// A run record, with the data to find its successor.
-private struct KnownRun {
-    var latest: LatestRun
-    var startedNs: Int64
-
-    /// The runs that became silent. Each process that started on the same host after another one's last record replaces one such
-    /// process.
-    ///
-    /// - Parameter runs: Sorted by service, host and last record.
-    static func silent(_ runs: [KnownRun], before: Timestamp) -> [LatestRun] {
-        var (found, rest) = ([LatestRun](), runs[...])
-        while let first = rest.first?.latest {
-            let group = rest.prefix { ($0.latest.service, $0.latest.host) == (first.service, first.host) }
-            rest = rest.dropFirst(group.count)
-            var starts = group.map(\.startedNs).sorted()[...]
-            for run in group.map(\.latest) where run.isRunning && run.updatedAt < before {
-                starts = starts.drop { $0 < run.updatedAt.sinceEpoch }
-                if starts.popFirst() == nil { found.append(run) }
-            }
-        }
-        return found
     }
 }
 

@@ -29,22 +29,3 @@ public struct Alert: Hashable, Sendable {
     package static func text(_ keys: Set<String>) -> String { keys.sorted().joined(separator: "\n") }
     package static func keys(_ text: String) -> Set<String> { Set(text.split(separator: "\n").map(String.init)) }
 }
-
-/// The latest run record of a service's monitor on a host.
-public struct LatestRun: Hashable, Sendable {
-    /// The service's name as the process gave it. Empty if it gave none.
-    public var service: String
-    /// The service's version. Empty if the process gave none.
-    public var release: String
-    /// The host's name.
-    public var host: String
-    /// When the monitor wrote the record.
-    public var updatedAt: Timestamp
-    /// Whether the record says that the monitor is running.
-    public var isRunning: Bool
-
-    package init(service: String, release: String, host: String, updatedAt: Timestamp, isRunning: Bool) {
-        (self.service, self.release, self.host) = (service, release, host)
-        (self.updatedAt, self.isRunning) = (updatedAt, isRunning)
-    }
-}

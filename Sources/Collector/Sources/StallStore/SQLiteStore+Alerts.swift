@@ -3,60 +3,16 @@ import GRDB
 public import StallReports
 
 extension SQLiteStore {
-    /// Reads the latest run record of each service on each host.
-    public func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun] {
-        try await database.read { database in
-            // With max() the other columns are those of the row with the maximum (sqlite.org/lang_select.html, "Bare columns").
+    /// Reads the times of all run records.
+    public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [SilentRun] {
+        let runs = try await database.read { database in
             try Row.fetchAll(
                 database,
-                sql: """
-                    SELECT service, release, host, max(updated) AS updated, running FROM run WHERE team = ? AND updated > ?
-                    GROUP BY service, host
-                    """,
+                sql: "SELECT service, release, host, updated, started, running FROM run WHERE team = ? AND updated > ?",
                 arguments: [team, since.sinceEpoch]
-            ).map { LatestRun($0) }
+            ).map { KnownRun($0) }
         }
-    }
-
-    /// Reads the run records that became silent, and leaves out those whose process was replaced.
-    public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
-        try await database.read { database in
-            let silent = try Row.fetchAll(
-                database,
-                sql: """
-                    SELECT service, release, host, updated, running FROM run WHERE team = ? AND updated > ? AND updated < ? AND running
-                    ORDER BY service, host, updated
-                    """,
-                arguments: [team, since.sinceEpoch, before.sinceEpoch]
-            ).map { LatestRun($0) }
-            var left: [LatestRun] = []
-            for runs in silent.chunked(by: { ($0.service, $0.host) == ($1.service, $1.host) }) {
-                left += try Self.withoutSuccessor(runs, team, database)
-            }
-            return left
-        }
-    }
-
-    /// Leaves out runs whose process was replaced. Each process that started on the same host after another one's last record
-    /// replaces one such process.
-    ///
-    /// - Parameter runs: The runs of one service on one host, sorted by their last records.
-    private static func withoutSuccessor(
-        _ runs: ArraySlice<LatestRun>,
-        _ team: String,
-        _ database: Database
-    ) throws -> [LatestRun] {
-        guard let first = runs.first else { return [] }
-        var starts = try Int64.fetchAll(
-            database,
-            sql:
-                "SELECT started FROM run WHERE team = ? AND updated >= ? AND service = ? AND host = ? AND started >= ? ORDER BY started",
-            arguments: [team, first.updatedAt.sinceEpoch, first.service, first.host, first.updatedAt.sinceEpoch]
-        )[...]
-        return runs.filter { run in
-            starts = starts.drop { $0 < run.updatedAt.sinceEpoch }
-            return starts.popFirst() == nil
-        }
+        return KnownRun.silent(runs, before: before)
     }
 
     /// Finds new faults in the table `seen`.
@@ -160,27 +116,17 @@ extension SQLiteStore {
     }
 }
 
-extension LatestRun {
+extension KnownRun {
     fileprivate init(_ row: Row) {
         self.init(
-            service: row["service"],
-            release: row["release"],
-            host: row["host"],
-            updatedAt: Timestamp(sinceEpoch: row["updated"]),
+            SilentRun(
+                service: row["service"],
+                release: row["release"],
+                host: row["host"],
+                updatedAt: Timestamp(sinceEpoch: row["updated"])
+            ),
+            startedAt: Timestamp(sinceEpoch: row["started"]),
             isRunning: row["running"]
         )
-    }
-}
-
-extension Array {
-    /// Groups adjacent elements that belong together.
-    fileprivate func chunked(by belong: (Element, Element) -> Bool) -> [ArraySlice<Element>] {
-        var (chunks, start): ([ArraySlice<Element>], Int) = ([], startIndex)
-        for index in indices.dropFirst() where !belong(self[index - 1], self[index]) {
-            chunks.append(self[start..<index])
-            start = index
-        }
-        if start < endIndex { chunks.append(self[start...]) }
-        return chunks
     }
 }

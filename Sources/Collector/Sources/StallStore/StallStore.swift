@@ -58,12 +58,9 @@ public protocol StallStore: Sendable {
     /// The present end of this order.
     func lastPlace() async throws -> Int64
 
-    /// The latest run record of each service on each host, if it was written after `since`.
-    func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun]
-
     /// Monitors that were running and have sent nothing since `before`, and whose process was not replaced by another one.
     /// Monitors that have been silent since before `since` are left out: they are no longer expected.
-    func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun]
+    func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [SilentRun]
 
     /// Faults that a service has had since a moment but not before, sorted by their first occurrence.
     ///
@@ -100,11 +97,6 @@ public protocol StallStore: Sendable {
 }
 
 extension StallStore {
-    /// Uses the latest record of each service on each host. A running process hides another one on the same host that died.
-    public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
-        try await latestRuns(team: team, since: since).filter { $0.isRunning && $0.updatedAt < before }
-    }
-
     /// Makes a query for each service and for each of its first 1000 faults. Does not compare releases: the result for
     /// ``Novelty/release`` is empty.
     public func newFaults(

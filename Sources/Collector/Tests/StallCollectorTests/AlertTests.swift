@@ -350,16 +350,15 @@ struct AlertTests {
         try await withStore("  - {name: gone, when: silence, after: 15m}") { _ in
             let isDown = Mutex(true)
             let began = Mutex<[String]>([])
-            let run = LatestRun(
+            let run = SilentRun(
                 service: "shop",
                 release: "",
                 host: "web1",
-                updatedAt: Self.now.advanced(byNanoseconds: -1_200_000_000_000),
-                isRunning: true
+                updatedAt: Self.now.advanced(byNanoseconds: -1_200_000_000_000)
             )
             var store = StubStore()
             store.knowing = { if isWhole, isDown.withLock({ $0 }) { throw StubStore.Failure() } }
-            store.running = {
+            store.silent = {
                 guard !isDown.withLock({ $0 }) else { throw StubStore.Failure() }
                 return [run]
             }

@@ -470,7 +470,7 @@ private actor SlowStore: StallStore {
     func choices(_: StallQuery) -> Choices { Choices() }
     func arrivals(team _: String, after _: Int64, limit _: Int) -> [(place: Int64, stall: StoredStall)] { [] }
     func lastPlace() -> Int64 { 0 }
-    func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
+    func silentRuns(team _: String, since _: Timestamp, before _: Timestamp) -> [SilentRun] { [] }
     func alerts() -> [Alert] { [] }
     func change(alerts _: [Alert], removing _: [Alert]) {}
     func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }

@@ -23,8 +23,8 @@ struct StubStore: StallStore {
     /// Whether it knows its size.
     var hasSize = true
 
-    /// The latest runs.
-    var running: @Sendable () throws -> [LatestRun] = { [] }
+    /// Monitors that became silent.
+    var silent: @Sendable () throws -> [SilentRun] = { [] }
 
     var removing: @Sendable () async throws -> Void = {}
 
@@ -57,7 +57,7 @@ struct StubStore: StallStore {
         arrived.filter { $0.place > place }
     }
     func lastPlace() -> Int64 { arrived.last?.place ?? 0 }
-    func latestRuns(team _: String, since _: Timestamp) throws -> [LatestRun] { try running() }
+    func silentRuns(team _: String, since _: Timestamp, before _: Timestamp) throws -> [SilentRun] { try silent() }
     func alerts() throws -> [Alert] {
         try knowing()
         return known

@@ -15,7 +15,7 @@ extension StoreContract {
                 Self.run(updatedMinutesAgo: 50, state: .terminated, host: "ended"),
             ]
             _ = try await store.insert(runs.map { try Arrival(json: $0.json(), team: "a", now: Self.now) })
-            func silent(_ team: String) async throws -> [LatestRun] {
+            func silent(_ team: String) async throws -> [SilentRun] {
                 try await store.silentRuns(
                     team: team,
                     since: Self.now.advanced(byNanoseconds: -86_400_000_000_000),

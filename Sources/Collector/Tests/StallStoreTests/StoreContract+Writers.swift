@@ -24,45 +24,6 @@ extension StoreContract {
         }
     }
 
-    private static func run(_ host: String, hoursAgo: Double, id: ULID = .make(), state: RunRecord.State = .running)
-        -> RunRecord
-    {
-        let end = now.advanced(byNanoseconds: -Int64(hoursAgo * 3_600_000_000_000))
-        var run = RunRecord(
-            id: id,
-            startedAt: end.advanced(byNanoseconds: -3_600_000_000_000),
-            updatedAt: end,
-            host: .init(name: host),
-            service: .init(name: "shop", version: "\(hoursAgo)"),
-            process: .init(pid: 7),
-            monitorVersion: "1"
-        )
-        run.state = state
-        return run
-    }
-
-    func latestRuns() async throws {
-        try await withStore { store in
-            let id = ULID.make()
-            let runs = [
-                Self.run("web1", hoursAgo: 5), Self.run("web1", hoursAgo: 3), Self.run("web2", hoursAgo: 4, id: id),
-                Self.run("web2", hoursAgo: 2, id: id, state: .stopped), Self.run("web3", hoursAgo: 50),
-            ]
-            _ = try await store.insert(runs.shuffled().map { try Arrival(json: $0.json(), team: "a", now: Self.now) })
-            let since = Self.now.advanced(byNanoseconds: -10 * 3_600_000_000_000)
-            let latest = try await store.latestRuns(team: "a", since: since)
-            #expect(Set(latest.map(\.host)) == ["web1", "web2"])
-            for run in latest {
-                #expect(run.service == "shop")
-                #expect(run.updatedAt == runs[run.host == "web1" ? 1 : 3].updatedAt)
-                #expect(run.release == (run.host == "web1" ? "3.0" : "2.0"))
-                #expect(run.isRunning == (run.host == "web1"))
-            }
-            #expect(try await store.latestRuns(team: "b", since: since).isEmpty)
-            #expect(try await store.size().runs == 4)
-        }
-    }
-
     func alerts() async throws {
         try await withStore { store in
             var alerts = (0..<3).map { index in

@@ -48,7 +48,6 @@ struct StoreContract {
             Check("What there is to choose from is told, the most frequent first") { try await $0.choices() },
             Check("Stalls are found longest or latest first, of one fault or all") { try await $0.lists() },
             Check("Stalls come in the order in which they arrived, each behind a place") { try await $0.feed() },
-            Check("Of each service on each host the latest record is told") { try await $0.latestRuns() },
             Check("A process that died is silent though another runs beside it; one that was replaced is not") {
                 try await $0.silence()
             },
