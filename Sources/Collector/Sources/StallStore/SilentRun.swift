@@ -36,15 +36,41 @@ package struct KnownRun: Sendable {
             .sorted { ($0.service, $0.host, $0.updatedAt) < ($1.service, $1.host, $1.updatedAt) }
     }
 
-    /// - Parameter runs: Those of one service. Each process replaces one that ended before it on the same host.
+    /// How much earlier than the end of a process on another host its successor may have started: a rolling update waits until the
+    /// new process is ready.
+    private static let overlapNs: Int64 = 10 * 60_000_000_000
+
+    /// Each process replaces one that ended before it on the same host. And each host that had no process of the service before
+    /// replaces another host, because a pod's successor has another host name.
+    ///
+    /// - Parameter runs: Those of one service.
     private static func unreplaced(_ runs: [KnownRun], _ before: Timestamp) -> [SilentRun] {
-        Dictionary(grouping: runs) { $0.run.host }.values.flatMap { runs in
-            let silent = runs.filter { $0.isRunning && $0.run.updatedAt < before }
-            return unreplaced(silent, by: runs.map(\.startedAt)) { $0.run.updatedAt }.map(\.run)
+        let hosts = Dictionary(grouping: runs) { $0.run.host }.values.compactMap { Host($0, before) }
+        return unreplaced(hosts.filter { !$0.silent.isEmpty }, by: hosts.map(\.firstAt)) { host in
+            max(host.lastAt.advanced(byNanoseconds: -overlapNs), host.firstAt)
+        }.flatMap(\.silent)
+    }
+
+    /// The runs of one service on one host.
+    private struct Host {
+        /// When the first of them started.
+        let firstAt: Timestamp
+        /// Those that were not replaced on this host.
+        let silent: [SilentRun]
+        /// When the last of these was heard of.
+        var lastAt: Timestamp { silent.map(\.updatedAt).max() ?? firstAt }
+
+        init?(_ runs: [KnownRun], _ before: Timestamp) {
+            let starts = runs.map(\.startedAt)
+            guard let first = starts.min() else { return nil }
+            firstAt = first
+            silent = unreplaced(runs.filter { $0.isRunning && $0.run.updatedAt < before }, by: starts) {
+                $0.run.updatedAt
+            }.map(\.run)
         }
     }
 
-    /// Those of `lost` for which there is no start after a moment. Each start replaces one.
+    /// Those of `lost` after whose moment there is no start. Each start replaces one.
     private static func unreplaced<Lost>(
         _ lost: [Lost],
         by starts: [Timestamp],

@@ -58,7 +58,8 @@ public protocol StallStore: Sendable {
     /// The present end of this order.
     func lastPlace() async throws -> Int64
 
-    /// Monitors that were running and have sent nothing since `before`, and whose process was not replaced by another one.
+    /// Monitors that were running and have sent nothing since `before`, and whose process was not replaced by another one: on the same
+    /// host, or on a host that had none of its service before.
     /// Monitors that have been silent since before `since` are left out: they are no longer expected.
     func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [SilentRun]
 

@@ -59,6 +59,36 @@ extension StoreContract {
         }
     }
 
+    /// A new host replaces one other, also if it began a little earlier; a host that had a process before does not.
+    func silentPods() async throws {
+        try await withStore { store in
+            let runs = [
+                Self.run(updatedMinutesAgo: 50, host: "pod1"), Self.run(updatedMinutesAgo: 50, host: "pod1"),
+                Self.run(startedMinutesAgo: 55, updatedMinutesAgo: 0, host: "pod2"),
+                Self.run(updatedMinutesAgo: 40, host: "pod3"),
+                Self.run(updatedMinutesAgo: 30, state: .stopped, host: "web"),
+                Self.run(startedMinutesAgo: 12, updatedMinutesAgo: 0, host: "web"),
+                // It does not replace itself.
+                Self.run(startedMinutesAgo: 19, updatedMinutesAgo: 18, host: "pod4"),
+            ]
+            func silent() async throws -> [String] {
+                try await store.silentRuns(
+                    team: "a",
+                    since: Self.now.advanced(byNanoseconds: -86_400_000_000_000),
+                    before: Self.now.advanced(byNanoseconds: -15 * 60_000_000_000)
+                ).map(\.host)
+            }
+            _ = try await store.insert(runs.map { try Arrival(json: $0.json(), team: "a", now: Self.now) })
+            #expect(try await silent() == ["pod4"])
+            let other = Self.run(startedMinutesAgo: 10, updatedMinutesAgo: 0, host: "pod1", service: "bakery")
+            _ = try await store.insert([Arrival(json: other.json(), team: "a", now: Self.now)])
+            #expect(try await silent() == ["pod4"])
+            let next = Self.run(startedMinutesAgo: 10, updatedMinutesAgo: 0, host: "pod5")
+            _ = try await store.insert([Arrival(json: next.json(), team: "a", now: Self.now)])
+            #expect(try await silent().isEmpty)
+        }
+    }
+
     /// Also before it contains anything.
     func check() async throws {
         try await withStore { store in try await store.check() }
@@ -68,13 +98,14 @@ extension StoreContract {
         startedMinutesAgo: Int64 = 120,
         updatedMinutesAgo: Int64,
         state: RunRecord.State = .running,
-        host: String
+        host: String,
+        service: String = "shop"
     ) -> RunRecord {
         var run = RunRecord(
             startedAt: now.advanced(byNanoseconds: -startedMinutesAgo * 60_000_000_000),
             updatedAt: now.advanced(byNanoseconds: -updatedMinutesAgo * 60_000_000_000),
             host: .init(name: host),
-            service: .init(name: "shop"),
+            service: .init(name: service),
             process: .init(pid: 7),
             monitorVersion: "1"
         )

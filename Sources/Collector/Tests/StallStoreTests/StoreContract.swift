@@ -51,6 +51,9 @@ struct StoreContract {
             Check("A process that died is silent though another runs beside it; one that was replaced is not") {
                 try await $0.silence()
             },
+            Check("A host that died is replaced by one that had no process of the service before") {
+                try await $0.silentPods()
+            },
             Check("A fault is new for each service by itself, and for a release compared with the one before") {
                 try await $0.news()
             },
