@@ -439,6 +439,20 @@ struct AlertTests {
         }
     }
 
+    @Test("A receiver that is put before another one is told, and the other one is not told again")
+    func changedOrder() async throws {
+        let rules = "  - {name: gone, when: silence, after: 15m}"
+        try await withStore(rules) { store in
+            let watch = try watch(store)
+            _ = try await store.insert([Self.record(.running, minutesAgo: 20)])
+            await watch.round(now: Self.now)
+            try write(rules, receivers: ["new", "told"])
+            await watch.round(now: Self.now)
+            #expect(try messages().count == 1)
+            #expect(try messages("new").count == 1)
+        }
+    }
+
     @Test("That a receiver was told is noted even if the collector ends at this moment")
     func endAfterMessage() async throws {
         try await withStore("  - {name: gone, when: silence}") { _ in
@@ -489,10 +503,12 @@ struct AlertTests {
             try rules.write(toFile: rulesFile, atomically: true, encoding: .utf8)
             let watch = try watch(store)
             await watch.round(now: Self.now)
+            let keys = await watch.rules.receivers.map(\.key)
             try "http://127.0.0.1:1/newer".write(toFile: secret, atomically: true, encoding: .utf8)
             await watch.round(now: Self.now)
             let address = try #require(URL(string: "http://127.0.0.1:1/newer"))
             #expect(await watch.rules.receivers.map(\.way) == [.webhook(address)])
+            #expect(await watch.rules.receivers.map(\.key) == keys)
         }
     }
 
@@ -528,7 +544,9 @@ struct AlertTests {
         let rules = try AlertRules(path: rulesFile)
         #expect(rules.rules.map(\.name) == ["new faults", "stalls too often", "silent monitors"])
         #expect(
-            rules.receivers.map(\.name) == ["webhook hooks.example.com", "exec /bin/true", "mail oncall@example.com"]
+            rules.receivers.map(\.name) == [
+                "webhook hooks.example.com of \(directory)/url", "exec /bin/true", "mail oncall@example.com",
+            ]
         )
         #expect(rules.silences.count == 1)
     }

@@ -21,22 +21,28 @@ struct AlertReceiver: Sendable, Hashable {
     /// The time limit of each attempt.
     static let patience = Duration.seconds(20)
     var way: Way
-    /// Distinguishes receivers with the same name.
-    var number = 1
     /// The file that contains the webhook's address.
     var file: String?
 
     /// Its name for users. A webhook's path is left out, because it is a secret.
     var name: String {
         switch way {
-        case .webhook(let url): "webhook \(url.host() ?? "")"
+        case .webhook(let url): "webhook \(url.host() ?? "")" + (file.map { " of \($0)" } ?? "")
         case .program(let words): "exec \(words[0])"
         case .mail(let address): "mail \(address)"
         }
     }
 
-    /// Its name in the store.
-    var key: String { number == 1 ? name : "\(name) \(number)" }
+    /// Its name in the store, which does not depend on its place in the rules. A hash, because an address or an argument can be a secret.
+    var key: String {
+        let target =
+            switch way {
+            case .webhook(let url): ["webhook", file ?? url.absoluteString]
+            case .program(let words): ["exec"] + words
+            case .mail(let address): ["mail", address]
+            }
+        return Data(SHA256.hash(Array(target.joined(separator: "\0").utf8)).prefix(12)).base64EncodedString()
+    }
 
     /// - Parameter mailer: A program that works like `sendmail`.
     func send(_ message: AlertMessage, mailer: String = "/usr/sbin/sendmail") async throws {

@@ -102,11 +102,6 @@ extension AlertRules: Decodable {
                 debugDescription: "there is no rule '\(silence.rule)'"
             )
         }
-        // Receivers of the same kind and host are numbered in their order.
-        for index in receivers.indices {
-            let before = receivers[..<index].count { $0.name == receivers[index].name }
-            receivers[index].number = before + 1
-        }
     }
 }
 

@@ -166,7 +166,7 @@ actor AlertWatch: Service {
                 metrics.alertFailures.add(1)
                 logger.error(
                     "alerts could not be told",
-                    metadata: ["receiver": "\(receiver.key)", "count": "\(news.count)", "error": "\(error)"]
+                    metadata: ["receiver": "\(receiver.name)", "count": "\(news.count)", "error": "\(error)"]
                 )
                 continue
             }
