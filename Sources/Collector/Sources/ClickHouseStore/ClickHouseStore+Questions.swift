@@ -94,14 +94,15 @@ extension ClickHouseStore {
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
             ("verdict", query.verdicts),
         ])
-        // Another version of a stall may have another verdict. All other filtered columns stay the same.
-        let isFinal = !query.verdicts.isEmpty
+        let named = SQLCondition.named(query.text)
+        // Another version of a stall may have another verdict or culprit. All other filtered columns stay the same.
+        let isFinal = !query.verdicts.isEmpty || !(query.text ?? "").isEmpty
         let rows = try await ask(
             ["count()"],
             """
             FROM (
                 SELECT \(isFinal ? "" : "DISTINCT ")id FROM \(table("stall"))\(isFinal ? " FINAL" : "")
-                WHERE team = \(SQLLiteral.text(query.team)) AND \(SQLCondition.began(in: [range(query)]).sql) AND \(filter.sql)
+                WHERE team = \(SQLLiteral.text(query.team)) AND \(SQLCondition.began(in: [range(query)]).sql) AND \((filter && named).sql)
                 LIMIT \(max(0, limit))
             )
             """

@@ -17,6 +17,12 @@ struct SQLCondition {
         )
     }
 
+    /// Selects stalls whose culprit's name contains the text. Nil or empty: all.
+    static func named(_ text: String?) -> SQLCondition {
+        guard let text, !text.isEmpty else { return SQLCondition("1") }
+        return SQLCondition("positionCaseInsensitive(culprit, \(SQLLiteral.text(text))) > 0")
+    }
+
     /// Selects stalls that started in one of the ranges, given in nanoseconds. Days and hours are included for the partitions and
     /// the key.
     static func began(in ranges: [Range<Int64>]) -> SQLCondition {

@@ -86,6 +86,7 @@ struct StallSearch: Sendable {
                 ("service", query.services), ("release", query.releases), ("host", query.hosts),
                 ("verdict", query.verdicts), ("fingerprint", fingerprints),
             ])
+            && .named(query.text)
     }
 
     /// - Returns: The hours and ids of the first rows, and the last row's rank. The rank is nil if there are no more rows.

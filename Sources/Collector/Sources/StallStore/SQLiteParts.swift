@@ -61,6 +61,12 @@ struct SQLiteParts {
         return parts.table("host, reports")
     }
 
+    /// For `LIKE … ESCAPE '\'`: what contains the text. By scalar, because SQLite does not know which of them are one character.
+    static func pattern(_ text: String) -> String {
+        let special = "%_\\".unicodeScalars
+        return "%" + text.unicodeScalars.map { special.contains($0) ? "\\\($0)" : "\($0)" }.joined() + "%"
+    }
+
     private struct Builder {
         private let team: String
         private let hasAliases: Bool
@@ -90,9 +96,7 @@ struct SQLiteParts {
                     UNION ALL SELECT alias FROM alias JOIN fault USING (team, fingerprint) WHERE team = ? AND culprit LIKE ? ESCAPE '\\'
                 )
                 """
-            // By scalar: SQLite does not know which of them are one character.
-            let special = "%_\\".unicodeScalars
-            let pattern = "%" + text.unicodeScalars.map { special.contains($0) ? "\\\($0)" : "\($0)" }.joined() + "%"
+            let pattern = SQLiteParts.pattern(text)
             filterArguments += [team, pattern, team, pattern]
         }
 

@@ -323,6 +323,10 @@ struct SQLiteQuestion {
         ])
         var sql = "team = ? AND started >= ? AND started < ?" + choices.sql
         var arguments = [query.team, query.since.sinceEpoch, query.until.sinceEpoch] + choices.arguments
+        if let text = query.text, !text.isEmpty {
+            sql += " AND culprit LIKE ? ESCAPE '\\'"
+            arguments += [SQLiteParts.pattern(text)]
+        }
         if let fingerprint {
             sql +=
                 " AND fingerprint IN (SELECT ? UNION ALL SELECT alias FROM alias WHERE alias.team = ? AND alias.fingerprint = ?)"

@@ -36,6 +36,12 @@ extension StoreContract {
                 #expect(
                     try await store.stalls(query, of: nil, longestFirst: false, limit: 10).map(\.id) == [reports[1].id]
                 )
+                (query.verdicts, query.text) = ([], "_Sure")
+                #expect(try await store.count(query, limit: 10) == 1)
+                #expect(
+                    try await store.stalls(query, of: nil, longestFirst: false, limit: 10).map(\.id) == [reports[2].id]
+                )
+                #expect(try await store.reports(query, after: nil, limit: 10).map(\.place.id) == [reports[2].id])
             }
         }
     }
