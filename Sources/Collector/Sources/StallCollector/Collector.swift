@@ -113,7 +113,7 @@ public struct Collector: Service {
         IngestRoutes(store, options.limits, retention, metrics, audit).add(to: inner)
         QuestionRoutes(store: store).add(to: inner)
         RecordRoutes(store: store, readerLimit: options.maximumReaders).add(to: inner)
-        LiveRoutes(store: store).add(to: inner)
+        LiveRoutes(store: store, tokens: tokens).add(to: inner)
         PageRoutes(store: store).add(to: inner)
         inner.get("metrics") { _, context in
             _ = try context.team(.metrics)

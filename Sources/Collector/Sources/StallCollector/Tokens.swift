@@ -97,6 +97,8 @@ public struct Tokens: Sendable {
         return found
     }
 
+    fileprivate func has(_ caller: Caller) -> Bool { callers.contains { $0.caller == caller } }
+
     private static func isEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
         var difference = UInt8(one.count == other.count ? 0 : 1)
         for index in one.indices { difference |= one[index] ^ (index < other.count ? other[index] : 0) }
@@ -118,6 +120,9 @@ final class TokenFile: Service {
     }
 
     func caller(of token: some Collection<UInt8>) -> Caller? { state.withLock { $0.tokens }.caller(of: token) }
+
+    /// Whether the caller's token is still there, and permits the same.
+    func has(_ caller: Caller) -> Bool { state.withLock { $0.tokens }.has(caller) }
 
     func run() async throws {
         await cancelWhenGracefulShutdown {

@@ -149,8 +149,17 @@ struct OperationTests {
                         .components(separatedBy: "\"outcome\":\"\(outcome)\"").count <= times
                     { try await Task.sleep(for: .milliseconds(10)) }
                 }
+                let viewer = try Connection(port: client.port)
+                _ = viewer.send(
+                    "GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer red-token-0123456789\r\n\r\n"
+                )
+                var events = try #require(await viewer.receive())
+                #expect(events.hasPrefix("HTTP/1.1 200"))
                 try write("blue read,write blue-token-0123456789\n")
                 try await awaitOutcome("read")
+                // Nobody is shown more with a token that was removed: the answer ends.
+                for _ in 0..<20 where !events.hasSuffix("\r\n0\r\n\r\n") { events += await viewer.receive() ?? "" }
+                #expect(events.hasSuffix("\r\n0\r\n\r\n"))
                 #expect(try await get("/api/v1/faults", "blue") == .ok)
                 #expect(try await get("/api/v1/faults", "red") == .unauthorized)
                 // An unusable file changes nothing.

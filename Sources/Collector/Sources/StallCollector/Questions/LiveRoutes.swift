@@ -15,13 +15,15 @@ final class LiveRoutes: Sendable {
     /// How many polls may pass before something is sent, if only a comment, so that a closed connection is detected.
     private static let beat = 20
     private let store: any StallStore
+    /// Nil: there are no tokens.
+    private let tokens: TokenFile?
     private let viewers = ClientLimit(viewerLimit)
 
-    init(store: any StallStore) { self.store = store }
+    init(store: any StallStore, tokens: TokenFile?) { (self.store, self.tokens) = (store, tokens) }
 
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/live") { request, context in
-            let team = try context.team(.read)
+            let caller = try context.caller(.read)
             let given =
                 request.headers[HTTPField.Name("Last-Event-ID")!]
                 ?? request.uri.queryParameters["after"].map(String.init)
@@ -43,20 +45,20 @@ final class LiveRoutes: Sendable {
                 headers: [.contentType: "text/event-stream", .cacheControl: "no-store"],
                 body: ResponseBody { writer in
                     defer { withExtendedLifetime(viewer) {} }
-                    try await self.follow(team, place, &writer)
+                    try await self.follow(caller, place, &writer)
                     try await writer.finish(nil)
                 }
             )
         }
     }
 
-    /// Polls the store, which takes microseconds and also shows what other collectors have stored.
-    private func follow(_ team: String, _ start: Int64, _ writer: inout any ResponseBodyWriter) async throws {
+    /// Polls the store, which takes microseconds and also shows what other collectors have stored. Ends when the caller's token is removed.
+    private func follow(_ caller: Caller, _ start: Int64, _ writer: inout any ResponseBodyWriter) async throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         var (place, quiet) = (start, Self.beat)
-        while !Task.isShuttingDownGracefully {
-            let news = try await store.arrivals(team: team, after: place, limit: 100)
+        while !Task.isShuttingDownGracefully, tokens?.has(caller) ?? true {
+            let news = try await store.arrivals(team: caller.team, after: place, limit: 100)
             var buffer = ByteBuffer()
             for (index, (number, stall)) in news.enumerated() {
                 // Several stalls can have one place: a client continues after all of them.
