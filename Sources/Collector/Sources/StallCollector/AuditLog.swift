@@ -9,7 +9,7 @@ import Synchronization
 final class AuditLog: Sendable {
     struct Entry: Encodable {
         var at = Timestamp.now()
-        /// `ingest`, `ingest-logs`, `access`, `tokens`, `alerts`, `retention`, `start`.
+        /// `ingest`, `ingest-logs`, `access`, `tokens`, `retention`, `start`.
         var action: String
         var team: String?
         var peer: String?

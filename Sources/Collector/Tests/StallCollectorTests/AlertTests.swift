@@ -322,6 +322,18 @@ struct AlertTests {
         }
     }
 
+    @Test("A silence of more than a week is reported, and is over after one week more")
+    func longSilence() async throws {
+        try await withStore("  - {name: gone, when: silence, after: 8d}") { store in
+            let (watch, day) = (try watch(store), Int64(24 * 60))
+            _ = try await store.insert([Self.record(.running, startedMinutesAgo: 10 * day, minutesAgo: 9 * day)])
+            await watch.round(now: Self.now)
+            #expect(try messages().flatMap(\.alerts).map(\.state) == ["firing"])
+            await watch.round(now: Self.now.advanced(byNanoseconds: 7 * day * 60_000_000_000))
+            #expect(try messages().flatMap(\.alerts).map(\.state) == ["firing", "resolved"])
+        }
+    }
+
     @Test("After a start no monitor counts as silent, or as heard again, before its sender must have tried again")
     func start() async throws {
         let rules = ["name: gone, when: silence, after: 15m", "name: often, when: rate, stalls: 10, within: 10m"]

@@ -20,8 +20,8 @@ struct AlertFinder {
         var isPartial = false
     }
 
-    /// A service that has been silent for longer is no longer expected.
-    static let forgottenAfterNs: Int64 = 7 * 86_400_000_000_000
+    /// A monitor that has been silent for this long beyond the rule's time is no longer expected.
+    private static let forgottenAfterNs: Int64 = 7 * 86_400_000_000_000
     /// The largest number of new faults that one evaluation reports.
     private static let newLimit = 2000
 
@@ -136,7 +136,7 @@ struct AlertFinder {
     ) async throws -> [Finding] {
         let runs = try await store.silentRuns(
             team: rule.team,
-            since: now.advanced(byNanoseconds: -max(Self.forgottenAfterNs, after)),
+            since: now.advanced(byNanoseconds: -after.addingSaturated(Self.forgottenAfterNs)),
             before: now.advanced(byNanoseconds: -after)
         ).filter { run in
             (rule.services.isEmpty || rule.services.contains(run.service))
