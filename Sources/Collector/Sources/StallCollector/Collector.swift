@@ -111,10 +111,11 @@ public struct Collector: Service {
         let inner = router.group().add(middleware: AccessMiddleware(tokens: tokens, metrics: metrics, audit: audit))
             .add(middleware: StoreFailures())
         IngestRoutes(store, options.limits, retention, metrics, audit).add(to: inner)
-        QuestionRoutes(store: store).add(to: inner)
-        RecordRoutes(store: store, readerLimit: options.maximumReaders).add(to: inner)
+        let readers = ClientLimit(options.maximumReaders, "too many read already")
+        QuestionRoutes(store: store, readers: readers).add(to: inner)
+        RecordRoutes(store: store, readers: readers).add(to: inner)
         LiveRoutes(store: store, tokens: tokens).add(to: inner)
-        PageRoutes(store: store).add(to: inner)
+        PageRoutes(store: store, readers: readers).add(to: inner)
         inner.get("metrics") { _, context in
             _ = try context.team(.metrics)
             // A store that does not answer must not hide the counts, which may show why.

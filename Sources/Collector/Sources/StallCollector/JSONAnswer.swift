@@ -14,23 +14,26 @@ enum JSONAnswer {
         )
     }
 
+    /// - Parameter client: Is served until all is sent. Nil: not limited.
     static func bytes(
         _ bytes: [UInt8],
         type: String,
         status: HTTPResponse.Status = .ok,
-        headers: HTTPFields = [:]
+        headers: HTTPFields = [:],
+        to client: ClientLimit.Client? = nil
     ) -> Response {
         var fields = headers
         fields[.contentType] = type
-        return Response(status: status, headers: fields, body: body(bytes))
+        return Response(status: status, headers: fields, body: body(bytes, client))
     }
 
     /// In bytes. A peer has a time limit for each piece, so large answers are sent in several pieces.
     static let pieceBytes = 256 << 10
 
-    private static func body(_ bytes: [UInt8]) -> ResponseBody {
+    private static func body(_ bytes: [UInt8], _ client: ClientLimit.Client?) -> ResponseBody {
         guard bytes.count > pieceBytes else { return ResponseBody(byteBuffer: ByteBuffer(bytes: bytes)) }
         return ResponseBody(contentLength: bytes.count) { writer in
+            defer { withExtendedLifetime(client) {} }
             try await write(ByteBuffer(bytes: bytes), to: &writer)
             try await writer.finish(nil)
         }

@@ -328,12 +328,25 @@ struct OperationTests {
 
     @Test("As many clients as the limit are admitted, also before their answers have begun, and one for each that left")
     func clientLimit() {
-        let limit = ClientLimit(2)
-        var clients = [limit.admit(), limit.admit(), limit.admit()]
+        let limit = ClientLimit(2, "too many")
+        var clients = [try? limit.admit(), try? limit.admit(), try? limit.admit()]
         #expect(clients.map { $0 != nil } == [true, true, false])
         clients[0] = nil
-        clients = [clients[1], limit.admit(), limit.admit()]
+        clients = [clients[1], try? limit.admit(), try? limit.admit()]
         #expect(clients.map { $0 != nil } == [true, true, false])
+    }
+
+    @Test("Exports and flame graphs count as readers: more than the limit are refused")
+    func readers() async throws {
+        var options = CollectorOptions()
+        options.maximumReaders = 0
+        let fault = "faults/v2:0000000000000000"
+        try await Client.withServer(StubStore(), options) { client in
+            for path in ["/api/v1/records", "/api/v1/\(fault)/export/csv", "/\(fault)/flame"] {
+                let status = try await client.execute(uri: path, method: .get) { $0.status }
+                #expect(status == .tooManyRequests, "\(path)")
+            }
+        }
     }
 
     @Test("Refusals also have the headers that protect pages")

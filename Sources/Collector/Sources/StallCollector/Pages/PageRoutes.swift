@@ -11,6 +11,7 @@ import StallStore
 /// The pages for users. Only the flame graph and the live page need a script, and no page loads anything from another site.
 struct PageRoutes {
     let store: any StallStore
+    let readers: ClientLimit
 
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("/") { request, context in
@@ -96,6 +97,7 @@ struct PageRoutes {
     }
 
     private func flame(_ fingerprint: Fingerprint, _ question: QuestionText) async throws -> Response {
+        let reader = try readers.admit()
         let stalls = try await store.stalls(
             question.query,
             of: fingerprint,
@@ -109,15 +111,16 @@ struct PageRoutes {
             back: PageLinks(question: question).fault(fingerprint),
             data: String(decoding: try view.end(), as: UTF8.self)
         )
-        return Self.page("flame", page)
+        return Self.page("flame", page, to: reader)
     }
 
-    private static func page(_ template: String, _ content: Any) -> Response {
+    private static func page(_ template: String, _ content: Any, to client: ClientLimit.Client? = nil) -> Response {
         let text = Templates.library.render(content, withTemplate: template) ?? ""
         return JSONAnswer.bytes(
             Array(text.utf8),
             type: "text/html; charset=utf-8",
-            headers: [.cacheControl: "no-store"]
+            headers: [.cacheControl: "no-store"],
+            to: client
         )
     }
 }

@@ -17,7 +17,7 @@ final class LiveRoutes: Sendable {
     private let store: any StallStore
     /// Nil: there are no tokens.
     private let tokens: TokenFile?
-    private let viewers = ClientLimit(viewerLimit)
+    private let viewers = ClientLimit(viewerLimit, "too many clients follow the live feed already")
 
     init(store: any StallStore, tokens: TokenFile?) { (self.store, self.tokens) = (store, tokens) }
 
@@ -37,9 +37,7 @@ final class LiveRoutes: Sendable {
             } else {
                 place = try await self.store.lastPlace()
             }
-            guard let viewer = self.viewers.admit() else {
-                throw Refusal(.tooManyRequests, "too many clients follow the live feed already", [.retryAfter: "10"])
-            }
+            let viewer = try self.viewers.admit()
             return Response(
                 status: .ok,
                 headers: [.contentType: "text/event-stream", .cacheControl: "no-store"],

@@ -14,6 +14,7 @@ struct QuestionRoutes {
     /// The header that marks an answer in which a part of the store is missing.
     private static let partial = HTTPField.Name("Stall-Partial")!
     let store: any StallStore
+    let readers: ClientLimit
 
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/faults") { request, context in
@@ -71,6 +72,7 @@ struct QuestionRoutes {
             let formats = ExportFormat.allCases.map(\.rawValue).joined(separator: ", ")
             throw Refusal(.notFound, "there is no such format; there are \(formats)")
         }
+        let reader = try readers.admit()
         let stalls = try await store.stalls(
             question.query,
             of: fingerprint(context),
@@ -84,14 +86,15 @@ struct QuestionRoutes {
         return JSONAnswer.bytes(
             output,
             type: format.mediaType,
-            headers: [.contentSecurityPolicy: format == .html ? ExportedPage.policy : "sandbox; default-src 'none'"]
+            headers: [.contentSecurityPolicy: format == .html ? ExportedPage.policy : "sandbox; default-src 'none'"],
+            to: reader
         )
     }
 }
 
 extension StallStore {
     /// The largest number of bytes of a fault's reports that are read for one export.
-    private var pictureBytes: Int { 64 << 20 }
+    private var pictureBytes: Int { 16 << 20 }
 
     /// Passes the reports of the stalls to `work`, up to this limit. Reports that cannot be read are skipped.
     func eachReport(of stalls: [StoredStall], team: String, _ work: (StallReport) throws -> Void) async throws {

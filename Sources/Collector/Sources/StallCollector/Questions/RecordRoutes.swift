@@ -11,10 +11,10 @@ final class RecordRoutes: Sendable {
     /// The largest number of documents in memory for each reader. The store may return fewer.
     private static let page = 100
     private let store: any StallStore
-    /// Of all teams together: each has a page in memory.
+    /// Each has a page in memory.
     private let readers: ClientLimit
 
-    init(store: any StallStore, readerLimit: Int) { (self.store, readers) = (store, ClientLimit(readerLimit)) }
+    init(store: any StallStore, readers: ClientLimit) { (self.store, self.readers) = (store, readers) }
 
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/records") { request, context in
@@ -26,9 +26,7 @@ final class RecordRoutes: Sendable {
                     "these are more than \(Self.stallLimit) stalls: ask for a shorter time, or one service, release or host"
                 )
             }
-            guard let reader = self.readers.admit() else {
-                throw Refusal(.tooManyRequests, "too many read already", [.retryAfter: "10"])
-            }
+            let reader = try self.readers.admit()
             return Response(
                 status: .ok,
                 headers: [.contentType: "application/x-ndjson"],
