@@ -45,12 +45,21 @@ public struct Tokens: Sendable {
             let words = line.split(whereSeparator: \.isWhitespace)
             guard let first = words.first, !first.hasPrefix("#") else { continue }
             do throws(CollectorError) {
-                callers.append((Array((words.dropFirst(2).first ?? "").utf8), try Self.caller(words)))
+                try add(words)
             } catch {
                 throw CollectorError("\(path):\(number + 1): \(error)")
             }
         }
         guard !callers.isEmpty else { throw CollectorError("there is no token in \(path)") }
+    }
+
+    private mutating func add(_ words: [Substring]) throws(CollectorError) {
+        let (caller, token) = (try Self.caller(words), Array(words[2].utf8))
+        // Only one of the two lines could apply.
+        guard !callers.contains(where: { $0.token == token }) else {
+            throw CollectorError("an earlier line has the same token")
+        }
+        callers.append((token, caller))
     }
 
     private static func text(_ path: String) throws(CollectorError) -> String {

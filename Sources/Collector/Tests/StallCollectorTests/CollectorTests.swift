@@ -390,6 +390,7 @@ struct CollectorTests {
             ("a read short", 0o600), ("", 0o600), ("a read 0123456789abcdef 5", 0o600),
             ("a read 0123456789abcdef -5/s", 0o600),
             ("a read 0123456789abcdef 5/s x", 0o600),
+            ("a read 0123456789abcdef\nb write 0123456789abcdef", 0o600),
         ]
         for (text, mode) in cases {
             try text.write(toFile: file, atomically: true, encoding: .utf8)
