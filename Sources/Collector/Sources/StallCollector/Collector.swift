@@ -13,14 +13,16 @@ public struct Collector: Service {
     /// Prepares a server, which does not listen before ``run()``.
     ///
     /// - Parameter running: Called with the port once the server listens.
-    /// - Throws: ``CollectorError`` if the audit log, the certificate or the rules for alerts cannot be used.
+    /// - Throws: ``CollectorError`` if the audit log, the certificate, the rules for alerts or the address of a proxy cannot be used.
     public init(
         _ store: any StallStore,
         _ options: CollectorOptions,
         logger: Logger,
         running: @escaping @Sendable (Int) async -> Void = { _ in }
     ) throws(CollectorError) {
-        let metrics = CollectorMetrics()
+        var options = options
+        options.proxies = Set(try options.proxies.map(Self.address))
+        let (port, metrics) = (options.port, CollectorMetrics())
         let audit = try options.audit.map { path throws(CollectorError) in try AuditLog(path: path) }
         audit?.write(.init(action: "start", outcome: "ok"))
         let tokens = options.tokens.map {
@@ -65,7 +67,7 @@ public struct Collector: Service {
                 availableConnectionsDelegate: .maximum(options.maximumConnections, logger: logger)
             ),
             services: services,
-            onServerRunning: { channel in await running(channel.localAddress?.port ?? options.port) },
+            onServerRunning: { channel in await running(channel.localAddress?.port ?? port) },
             logger: logger
         )
     }
@@ -93,6 +95,14 @@ public struct Collector: Service {
         )
         configuration.maximumGracefulShutdownDuration = options.shutdownTime
         return ServiceGroup(configuration: configuration)
+    }
+
+    /// A proxy's address in the form of a peer's.
+    private static func address(_ proxy: String) throws(CollectorError) -> String {
+        guard let peer = (try? SocketAddress(ipAddress: proxy, port: 0))?.peer else {
+            throw CollectorError("'\(proxy)' is no proxy's IP address, like 10.0.0.1; names are not looked up")
+        }
+        return peer
     }
 
     static func router(

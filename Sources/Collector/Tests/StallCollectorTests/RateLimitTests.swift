@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import Logging
 import NIOCore
 import StallReports
 import StallStore
@@ -125,7 +126,9 @@ struct RateLimitTests {
 
     @Test("Behind a trusted proxy the sender is the one it names; elsewhere nobody can claim an address")
     func proxies() async throws {
-        for (proxies, peer) in [(Set(["127.0.0.1"]), "198.51.100.7"), ([], "127.0.0.1")] as [(Set<String>, String)] {
+        for (proxies, peer) in [(Set(["::FFFF:127.0.0.1"]), "198.51.100.7"), ([], "127.0.0.1")]
+            as [(Set<String>, String)]
+        {
             try await Samples.withStore { store, directory in
                 var options = CollectorOptions()
                 (options.proxies, options.audit) = (proxies, directory + "/audit")
@@ -147,6 +150,15 @@ struct RateLimitTests {
         }
         let peers = PeerConnections(limit: 1, unlimited: ["proxy"])
         #expect((0..<3).allSatisfy { _ in peers.open("proxy") } && peers.open("a") && !peers.open("a"))
+    }
+
+    @Test("A proxy that is no IP address is refused: it would never be recognized")
+    func proxyNames() {
+        var options = CollectorOptions()
+        options.proxies = ["proxy.example"]
+        #expect(throws: CollectorError.self) {
+            _ = try Collector(StubStore(), options, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        }
     }
 
     private static func tokens(_ directory: String, _ text: String) throws -> Tokens {
