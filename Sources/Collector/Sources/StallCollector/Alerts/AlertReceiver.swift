@@ -91,8 +91,11 @@ struct AlertReceiver: Sendable, Hashable {
         }
         defer { clock.cancel() }
         for await status in ends {
-            guard status == 0 else { throw Failure(description: "it ended with \(status)") }
-            return
+            if status == 0 { return }
+            let isKilled = status == 128 + SIGKILL
+            throw Failure(
+                description: isKilled ? "it took more than \(patience), or was killed" : "it ended with \(status)"
+            )
         }
         kill(identifier, SIGKILL)
         throw CancellationError()
