@@ -46,8 +46,9 @@ public struct ClickHouseAddress: Hashable, Sendable, CustomStringConvertible {
         rest = rest[..<slash]
         if let at = rest.lastIndex(of: "@") {
             let parts = rest[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            user = parts[0].removingPercentEncoding
-            if parts.count > 1 { password = parts[1].removingPercentEncoding }
+            let names = parts.compactMap(\.removingPercentEncoding)
+            guard names.count == parts.count else { throw Self.wrong("in user and password, write % as %25") }
+            (user, password) = (names[0], names.count > 1 ? names[1] : nil)
             rest = rest[rest.index(after: at)...]
         }
         endpoints = try rest.split(separator: ",", omittingEmptySubsequences: false).map(Self.endpoint)

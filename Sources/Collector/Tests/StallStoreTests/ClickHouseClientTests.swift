@@ -31,7 +31,7 @@ struct ClickHouseClientTests {
             "clickhouse://ch1/a`b",
             "clickhouse://ch1:0/db", "clickhouse://ch1:x/db", "clickhouse://ch1,/db", "clickhouse://ch1/db?cluster=a'b",
             "clickhouse://ch1/db?quorum=2", "clickhouse://ch1/db?x=1", "clickhouse://ch1/db?cluster",
-            "clickhouse://a b/db",
+            "clickhouse://a b/db", "clickhouse://me:100%@ch1/db",
             "clickhouse://ch1/db?password-file=/none",
         ]
     )
