@@ -32,8 +32,7 @@ extension ClickHouseStore {
 
     /// Reads at most 256 names of each kind.
     public func choices(_ query: StallQuery) async throws -> Choices {
-        var everything = StallQuery(team: query.team, since: query.since, until: query.until)
-        everything.text = nil
+        let everything = StallQuery(team: query.team, since: query.since, until: query.until)
         do {
             return try await choices(FaultQuestion(self, everything))
         } catch let error as ClickHouseError where error.isPartOfClusterGone && schema.cluster != nil {

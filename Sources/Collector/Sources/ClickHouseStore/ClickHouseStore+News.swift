@@ -4,8 +4,7 @@ public import StallStore
 // What alert rules search for: monitors that became silent, and faults that are new.
 
 extension ClickHouseStore {
-    /// Sends a query to a server. The protocol's default implementation would not: this store knows its last place without a
-    /// server.
+    /// Reads one row of a server.
     public func check() async throws { _ = try await ask(["max(number)"], "FROM \(table("migration"))") }
 
     /// Reads the times of all run records.

@@ -97,42 +97,6 @@ public protocol StallStore: Sendable {
     func size() async throws -> StoreSize
 }
 
-extension StallStore {
-    /// Makes a query for each service and for each of its first 1000 faults. Does not compare releases: the result for
-    /// ``Novelty/release`` is empty.
-    public func newFaults(
-        team: String,
-        services: [String],
-        since: Timestamp,
-        novelty: Novelty,
-        limit: Int
-    ) async throws -> [NewFault] {
-        guard novelty == .service else { return [] }
-        let end = max(since, Timestamp.now()).advanced(byNanoseconds: 86_400_000_000_000)
-        var (recent, history) = (
-            StallQuery(team: team, since: since, until: end),
-            StallQuery(team: team, since: Timestamp(seconds: 0), until: end)
-        )
-        var found: [NewFault] = []
-        for service in services.isEmpty ? try await choices(recent).services : services {
-            (recent.services, history.services) = ([service], [service])
-            var past = history
-            past.until = since
-            guard try await count(past, limit: 1) > 0 else { continue }
-            for fault in try await faults(recent, by: .total, limit: 1000).faults {
-                guard let whole = try await self.fault(fault.fingerprint, history), whole.firstAt >= since else {
-                    continue
-                }
-                found.append(NewFault(fingerprint: fault.fingerprint, service: service, firstAt: whole.firstAt))
-            }
-        }
-        return Array(found.sorted { $0.firstAt < $1.firstAt }.prefix(max(0, limit)))
-    }
-
-    /// Asks for the last place. A store that knows it without a query must implement this itself.
-    public func check() async throws { _ = try await lastPlace() }
-}
-
 /// What makes a fault new.
 public enum Novelty: Hashable, Sendable {
     /// The service never had it before.

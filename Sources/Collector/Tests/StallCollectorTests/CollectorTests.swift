@@ -472,6 +472,10 @@ private actor SlowStore: StallStore {
     func arrivals(team _: String, after _: Int64, limit _: Int) -> [(place: Int64, stall: StoredStall)] { [] }
     func lastPlace() -> Int64 { 0 }
     func silentRuns(team _: String, since _: Timestamp, before _: Timestamp) -> [SilentRun] { [] }
+    func newFaults(team _: String, services _: [String], since _: Timestamp, novelty _: Novelty, limit _: Int)
+        -> [NewFault]
+    { [] }
+    func check() {}
     func alerts() -> [Alert] { [] }
     func change(alerts _: [Alert], removing _: [Alert]) {}
     func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }

@@ -58,6 +58,9 @@ struct StubStore: StallStore {
     }
     func lastPlace() -> Int64 { arrived.last?.place ?? 0 }
     func silentRuns(team _: String, since _: Timestamp, before _: Timestamp) throws -> [SilentRun] { try silent() }
+    func newFaults(team _: String, services _: [String], since _: Timestamp, novelty _: Novelty, limit _: Int)
+        -> [NewFault]
+    { [] }
     func alerts() throws -> [Alert] {
         try knowing()
         return known
