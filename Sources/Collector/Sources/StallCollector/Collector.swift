@@ -38,6 +38,7 @@ public struct Collector: Service {
                     store,
                     every: options.alertEvery,
                     patience: options.silencePatience,
+                    tokens: tokens,
                     metrics: metrics,
                     logger: logger
                 )

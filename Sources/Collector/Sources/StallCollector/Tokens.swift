@@ -108,6 +108,8 @@ public struct Tokens: Sendable {
 
     fileprivate func has(_ caller: Caller) -> Bool { callers.contains { $0.caller == caller } }
 
+    fileprivate func has(team: String) -> Bool { callers.contains { $0.caller.team == team } }
+
     private static func isEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
         var difference = UInt8(one.count == other.count ? 0 : 1)
         for index in one.indices { difference |= one[index] ^ (index < other.count ? other[index] : 0) }
@@ -132,6 +134,8 @@ final class TokenFile: Service {
 
     /// Whether the caller's token is still there, and permits the same.
     func has(_ caller: Caller) -> Bool { state.withLock { $0.tokens }.has(caller) }
+
+    func has(team: String) -> Bool { state.withLock { $0.tokens }.has(team: team) }
 
     func run() async throws {
         await cancelWhenGracefulShutdown {

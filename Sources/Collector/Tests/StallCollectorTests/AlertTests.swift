@@ -541,6 +541,45 @@ struct AlertTests {
         }
     }
 
+    /// Keeps the metadata of warnings.
+    private struct Warnings: LogHandler {
+        let kept: Kept
+        var metadata = Logger.Metadata()
+        var logLevel = Logger.Level.warning
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+        func log(event: LogEvent) { kept.all.withLock { $0.append(event.metadata ?? [:]) } }
+
+        final class Kept: Sendable {
+            let all = Mutex<[Logger.Metadata]>([])
+        }
+    }
+
+    @Test("A rule about a team that has no token is named in the log")
+    func teamWithoutToken() async throws {
+        let rules = ["{name: a, when: new-fault, team: red}", "{name: b, when: new-fault}"]
+        try await withStore(rules.map { "  - \($0)" }.joined(separator: "\n")) { store in
+            let path = directory + "/tokens"
+            try "red read red-token-0123456789\n".write(toFile: path, atomically: true, encoding: .utf8)
+            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
+            let kept = Warnings.Kept()
+            let logger = Logger(label: "test") { _ in Warnings(kept: kept) }
+            let tokens = TokenFile(try Tokens(path: path), every: .seconds(3600), audit: nil, logger: logger)
+            let watch = try AlertWatch(
+                rulesFile,
+                store,
+                every: .seconds(3600),
+                tokens: tokens,
+                metrics: CollectorMetrics(),
+                logger: logger
+            )
+            await watch.checkTeams()
+            #expect(kept.all.withLock { $0 } == [["rule": "b", "team": "default"]])
+        }
+    }
+
     @Test("The README's example is usable")
     func example() throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)

@@ -9,6 +9,8 @@ actor AlertWatch: Service {
     private let store: any StallStore
     private let path: String
     private let every: Duration
+    /// Nil: there are no tokens.
+    private let tokens: TokenFile?
     private let metrics: CollectorMetrics
     private let logger: Logger
     private(set) var rules: AlertRules
@@ -29,17 +31,19 @@ actor AlertWatch: Service {
         _ store: any StallStore,
         every: Duration,
         patience: Duration = .zero,
+        tokens: TokenFile? = nil,
         metrics: CollectorMetrics,
         logger: Logger
     ) throws(CollectorError) {
         versions = [FileVersion(path)]
         rules = try AlertRules(path: path)
         (self.path, self.store, self.every, self.patience) = (path, store, every, patience)
-        (self.metrics, self.logger) = (metrics, logger)
+        (self.tokens, self.metrics, self.logger) = (tokens, metrics, logger)
     }
 
     nonisolated func run() async throws {
         await awaitSenders()
+        await checkTeams()
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
                 await self.round()
@@ -74,10 +78,21 @@ actor AlertWatch: Service {
         let former = mistake.take()
         do throws(CollectorError) {
             rules = try AlertRules(path: path)
+            checkTeams()
         } catch {
             mistake = error.description
             guard isChanged || mistake != former else { return }
             logger.error("the rules for alerts stay as they were", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// A rule about a team that has no token finds nothing. This is easily missed: a rule that names no team is about 'default'.
+    func checkTeams() {
+        for rule in rules.rules where tokens?.has(team: rule.team) == false {
+            logger.warning(
+                "a rule for alerts is about a team that has no token",
+                metadata: ["rule": "\(rule.name)", "team": "\(rule.team)"]
+            )
         }
     }
 
