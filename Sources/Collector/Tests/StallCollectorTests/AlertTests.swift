@@ -212,10 +212,12 @@ struct AlertTests {
             Alert(team: "default", rule: "gone", subject: "web1", text: "quiet", beganAt: Self.now),
             Alert(team: "others", rule: "theirs", subject: "s", text: "t", beganAt: Self.now), over,
         ]
-        try await store.change(alerts: alerts, removing: [])
+        let more = (0..<22).map { Alert(team: "default", rule: "z", subject: "\($0)", text: "t", beganAt: Self.now) }
+        try await store.change(alerts: alerts + more, removing: [])
         try await Client.withServer(store, CollectorOptions()) { client in
             try await client.execute(uri: "/", method: .get) {
                 let text = String(decoding: $0.body, as: UTF8.self)
+                #expect(text.contains(">and 4 more alerts</a>"), "\(text)")
                 #expect(
                     text.contains("\">new: &lt;b&gt;</a>") && text.contains("\(fault.rawValue.suffix(16))?since="),
                     "\(text)"

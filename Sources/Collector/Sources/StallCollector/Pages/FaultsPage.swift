@@ -12,6 +12,8 @@ struct FaultsPage {
     let text: String
     let summary: String
     let alerts: [AlertRow]
+    /// How many more alerts there are. Nil if there are none.
+    let moreAlerts: String?
     /// Why there are no faults.
     let nothing: String?
     let hasRows: Bool
@@ -56,7 +58,9 @@ struct FaultsPage {
     init(_ question: QuestionText, _ list: FaultList, _ choices: Choices, _ alerts: [Alert]) {
         let (query, links) = (question.query, PageLinks(question: question))
         team = query.team
-        self.alerts = alerts.filter { $0.team == query.team && $0.endedAt == nil }.prefix(20).map { alert in
+        let lasting = alerts.filter { $0.team == query.team && $0.endedAt == nil }
+        moreAlerts = lasting.count > 20 ? "and \(lasting.count - 20) more alerts" : nil
+        self.alerts = lasting.prefix(20).map { alert in
             AlertRow(
                 text: "\(alert.rule): \(alert.text)",
                 since: moment(alert.beganAt),

@@ -58,6 +58,7 @@ enum Templates {
         </form>
         {{#alerts}}<p class="alert">{{#link}}<a href="{{link}}">{{text}}</a>{{/link}}{{^link}}{{text}}{{/link}} <span class="soft">since {{since}} UTC</span></p>
         {{/alerts}}
+        {{#moreAlerts}}<p class="alert"><a href="/api/v1/alerts">{{moreAlerts}}</a></p>{{/moreAlerts}}
         <p class="soft">{{summary}}</p>
         {{#nothing}}<p>{{nothing}}</p>{{/nothing}}
         {{#hasRows}}
