@@ -490,6 +490,22 @@ struct AlertTests {
         }
     }
 
+    @Test("A receiver is not told again because the store cannot note that it was told")
+    func fullDisk() async throws {
+        try await withStore("  - {name: gone, when: silence}") { _ in
+            let last = Self.now.advanced(byNanoseconds: -1_200_000_000_000)
+            var store = StubStore()
+            store.known = [
+                Alert(team: "default", rule: "gone", subject: "shop on web1", text: "gone", beganAt: Self.now)
+            ]
+            store.silent = { [SilentRun(service: "shop", release: "", host: "web1", updatedAt: last)] }
+            store.changing = { alerts in if !alerts.isEmpty { throw StubStore.Failure() } }
+            let watch = try watch(store)
+            for _ in 0..<3 { await watch.round(now: Self.now) }
+            #expect(try messages().count == 1)
+        }
+    }
+
     @Test("A webhook gets JSON by POST; a refusal is a failure whose text hides its secret path")
     func webhook() async throws {
         let store = directory + "/stalls.db"

@@ -12,7 +12,7 @@ struct StubStore: StallStore {
     var known: [Alert] = []
     /// What is done before these are returned.
     var knowing: @Sendable () throws -> Void = {}
-    var changing: @Sendable ([Alert]) async -> Void = { _ in }
+    var changing: @Sendable ([Alert]) async throws -> Void = { _ in }
     /// What has arrived, in order.
     var arrived: [(place: Int64, stall: StoredStall)] = []
     /// The maximum number of reports, each of this many bytes.
@@ -65,7 +65,7 @@ struct StubStore: StallStore {
         try knowing()
         return known
     }
-    func change(alerts: [Alert], removing _: [Alert]) async { await changing(alerts) }
+    func change(alerts: [Alert], removing _: [Alert]) async throws { try await changing(alerts) }
     func removeOld(before _: Timestamp, maximumBytes _: Int64?) async throws -> Int {
         try await removing()
         return 0

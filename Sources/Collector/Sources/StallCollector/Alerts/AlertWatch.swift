@@ -18,6 +18,8 @@ actor AlertWatch: Service {
     private var versions: [FileVersion?]
     /// Why the rules' file cannot be used now. It may name a file that is still to come, so it is read again in each round.
     private var mistake: String?
+    /// Alerts that receivers were told, and that the store has not noted yet.
+    private var unsaved: [Alert] = []
     private let finder = AlertFinder()
     private let patience: Duration
     /// Before this moment no rule about silence is evaluated.
@@ -59,6 +61,7 @@ actor AlertWatch: Service {
     func round(now: Timestamp = .now()) async {
         refresh()
         do {
+            try await save([])
             try await look(now)
             try await tell(now)
         } catch {
@@ -148,6 +151,15 @@ actor AlertWatch: Service {
         try await store.change(alerts: changed, removing: [])
     }
 
+    /// Notes what receivers were told. What the store does not take now, it is given first in the next round, and until then nobody is told
+    /// more: a full disk must not repeat a message every round.
+    private func save(_ told: [Alert]) async throws {
+        unsaved += told
+        // In a task of its own, which is not cancelled when the collector ends: the receiver would be told again.
+        try await Task { [store, unsaved] in try await store.change(alerts: unsaved, removing: []) }.value
+        unsaved = []
+    }
+
     /// If a rule cannot be evaluated, it is unknown what it would find, and the other rules are evaluated.
     private func findings(_ rule: AlertRule, _ now: Timestamp) async throws -> AlertFinder.Findings {
         do {
@@ -194,8 +206,7 @@ actor AlertWatch: Service {
                 }
                 return alert
             }
-            // In a task of its own, which is not cancelled when the collector ends: the receiver would be told again.
-            try await Task { try await store.change(alerts: told, removing: []) }.value
+            try await save(told)
         }
         // The alert has ended, and all present receivers that were told of its beginning were told of its end.
         let receivers = Set(rules.receivers.map(\.key))
