@@ -11,26 +11,14 @@ package struct CollectorClient {
     private let base: URL
     private let token: TokenSource
     /// The longest time without received data.
-    private let timeout: Duration
-
-    /// What was received.
-    package struct Counts: Sendable {
-        package var stalls = 0
-        package var runs = 0
-    }
+    private static let timeout = Duration.seconds(60)
 
     /// - Parameters:
     ///   - address: The collector's address, `https://stalls.example.com:4319`.
     ///   - tokenFile: A file with a bearer token; without it, `token` is used.
-    package init(
-        _ address: String,
-        tokenFile: String?,
-        token: String?,
-        timeout: Duration = .seconds(60)
-    ) throws(ShippingError) {
+    package init(_ address: String, tokenFile: String?, token: String?) throws(ShippingError) {
         base = try HTTPAddress.url(address, of: .collector)
         self.token = TokenSource(file: tokenFile, value: token)
-        self.timeout = timeout
     }
 
     /// The faults of many stalls, summed by the collector; and whether a part of its store did not answer, so that some are missing.
@@ -52,11 +40,7 @@ package struct CollectorClient {
     /// Fetches run records and reports into an existing directory, where every reader finds them.
     ///
     /// - Parameter progress: Called at the start, and with each MiB, with the number of bytes received.
-    package func fetch(
-        _ question: Question,
-        into directory: String,
-        progress: (Int64) -> Void = { _ in }
-    ) throws -> Counts {
+    package func fetch(_ question: Question, into directory: String, progress: (Int64) -> Void) throws {
         let file = URL(fileURLWithPath: "\(directory)/.answer-\(ULID.make())")
         try Data().write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
@@ -70,7 +54,7 @@ package struct CollectorClient {
             bytes += Int64(part.count)
             if before >> 20 < bytes >> 20 { progress(bytes) }
         }
-        return try split(file, into: directory)
+        try split(file, into: directory)
     }
 
     /// - Parameter take: Called with each part of an answer that is 200.
@@ -82,7 +66,7 @@ package struct CollectorClient {
         let url = base.appending(path: path).appending(
             queryItems: question.map { URLQueryItem(name: $0.name, value: $0.value) }
         )
-        var request = WebRequest(url.absoluteString, limit: .silence(timeout))
+        var request = WebRequest(url.absoluteString, limit: .silence(Self.timeout))
         request.fields += try token.field()
         // The beginning of an answer that is not 200.
         var refusal = Data()
@@ -97,7 +81,7 @@ package struct CollectorClient {
                 return true
             }
         } catch let failure as WebRequest.Failure {
-            let isSilent = failure.isTimeout ? "nothing came for \(Int(timeout / .seconds(1))) s" : nil
+            let isSilent = failure.isTimeout ? "nothing came for \(Int(Self.timeout / .seconds(1))) s" : nil
             throw ShippingError("\(base.absoluteString): \(isSilent ?? failure.description)")
         }
         switch head.status {
@@ -115,15 +99,15 @@ package struct CollectorClient {
     }
 
     /// Writes each line into its own file, with the name that the store would use.
-    private func split(_ source: URL, into directory: String) throws -> Counts {
+    private func split(_ source: URL, into directory: String) throws {
         let file = try FileHandle(forReadingFrom: source)
         defer { try? file.close() }
-        var (counts, rest): (Counts, [UInt8]) = (Counts(), [])
+        var rest: [UInt8] = []
         while let part = try file.read(upToCount: 1 << 20), !part.isEmpty {
             rest += part
             var start = rest.startIndex
             while let end = rest[start...].firstIndex(of: UInt8(ascii: "\n")) {
-                try write(Array(rest[start..<end]), into: directory, &counts)
+                try write(Array(rest[start..<end]), into: directory)
                 start = end + 1
             }
             rest.removeFirst(start)
@@ -132,10 +116,9 @@ package struct CollectorClient {
             }
         }
         guard rest.isEmpty else { throw ShippingError("\(base.absoluteString): its answer was cut off") }
-        return counts
     }
 
-    private func write(_ json: [UInt8], into directory: String, _ counts: inout Counts) throws {
+    private func write(_ json: [UInt8], into directory: String) throws {
         let name: ReportFileName
         do throws(ReportError) {
             name = try ReportFileName(of: json)
@@ -147,6 +130,5 @@ package struct CollectorClient {
         } catch {
             throw ShippingError("\(directory): \(error.localizedDescription)")
         }
-        if name.content == .stall { counts.stalls += 1 } else { counts.runs += 1 }
     }
 }

@@ -26,7 +26,7 @@ enum CollectorCopy {
         // The reader selects by a stall's end, the collector by its start.
         let question = question(covering: selections, earlierNs: 3_600_000_000_000)
         try asking(address) { client in
-            _ = try client.fetch(question, into: directory) { bytes in
+            try client.fetch(question, into: directory) { bytes in
                 line.show("\(bytes >> 20) MiB from \(StyledText(address, limit: 200))")
             }
         }
