@@ -22,13 +22,13 @@ struct FaultTraits {
 
     init(_ stalls: [StallOutline]) {
         for stall in stalls.oncePerTraits {
-            stall.culpritName.map { _ = functions[stall.fingerprint, default: []].insert($0) }
+            if let name = stall.culpritName { functions[stall.fingerprint, default: []].insert(name) }
             verdicts[stall.fingerprint, default: []].insert(stall.verdict.canonical)
         }
     }
 
-    /// Nil if the fault's reports disagree, or there are none.
-    fileprivate func isWanted(_ fault: Fingerprint, by selection: StallSelection) -> [Bool?] {
+    /// Whether the function and the verdict match. Nil if the fault's reports disagree, or there are none.
+    fileprivate func answers(about fault: Fingerprint, to selection: StallSelection) -> [Bool?] {
         [
             selection.functions.isEmpty
                 ? true
@@ -59,8 +59,7 @@ extension RunRecord.Repeated {
             // Counted stalls have ended, or count as ended.
             selection.states.isEmpty || selection.states.contains(.recovered)
         else { return .unwanted }
-        let answers =
-            [isOfLoop(of: selection), isLongEnough(for: selection)] + traits.isWanted(fingerprint, by: selection)
+        let answers = answers(to: selection) + traits.answers(about: fingerprint, to: selection)
         if answers.contains(false) { return .unwanted }
         return answers.contains(nil) ? .unknown : .wanted
     }
@@ -72,13 +71,14 @@ extension RunRecord.Repeated {
         return true
     }
 
-    private func isOfLoop(of selection: StallSelection) -> Bool? {
-        let answers: [Bool?] = [
+    /// Whether the loop, the kind and the length match. Nil if that was not recorded.
+    private func answers(to selection: StallSelection) -> [Bool?] {
+        [
             selection.labels.isEmpty ? true : label.map { name in selection.labels.contains { $0.matches(name) } },
             selection.types.isEmpty ? true : type.map(selection.types.contains),
             selection.kinds.isEmpty ? true : kind.map(selection.kinds.contains),
+            isLongEnough(for: selection),
         ]
-        return answers.contains(false) ? false : answers.contains(nil) ? nil : true
     }
 
     /// Only the longest stall's length is recorded.
