@@ -142,7 +142,7 @@ struct ShowCommand: ParsableCommand {
         let survey = try FaultSurvey(catalog, chosen, names: catalog.faultNames(for: chosen)) { evidence.add($0) }
         // A fingerprint that is given as an option, too, must be of the same fault.
         guard let fault = survey.faults(by: .total).first,
-            selection.stalls.includes(fault.fingerprint, aliases: fault.aliases, nil)
+            selection.stalls.includes(fault.fingerprint, aliases: fault.aliases)
         else {
             throw CommandFailure("the fault has no matching stalls")
         }

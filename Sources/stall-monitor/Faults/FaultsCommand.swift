@@ -95,7 +95,7 @@ struct FaultsCommand: ParsableCommand {
             return found
         }
         let sources = try reports.sources(covering: chosen)
-        let survey = try FaultSurvey(sources, chosen)
+        let survey = try FaultSurvey(sources.catalogs(), chosen)
         return Found(
             document: survey.document(survey.faults(by: sort)),
             emptyNote: survey.emptyNote,
@@ -154,10 +154,6 @@ struct FaultSurvey {
     let failures: [ReportError]
     private let watchedNs: Int64
 
-    init(_ sources: ReportSources, _ selection: StallSelection) throws(ReportError) {
-        try self.init(try sources.catalogs(), selection)
-    }
-
     /// - Parameters:
     ///   - names: Aliases of faults. With them, stalls of other faults than the chosen ones are left out at once. Finding them
     ///     takes one more pass over all stalls.
@@ -176,13 +172,11 @@ struct FaultSurvey {
         // Without names a stall's fault is known only after all aliases are known, so fingerprints are compared later.
         var loose = selection
         loose.fingerprints = []
-        var (seen, filter): (Set<ULID>, StallFilter) = (
-            [], StallFilter(names == nil ? loose : selection, names: names)
-        )
+        var filter = StallFilter(names == nil ? loose : selection, names: names)
+        var seen: Set<ULID> = []
         for catalog in catalogs.all {
             failures += try catalog.forEachOutline { stall in
-                guard catalogs.all.count == 1 || seen.insert(stall.id).inserted else { return }
-                guard filter.includes(stall) else { return }
+                guard catalogs.all.count == 1 || seen.insert(stall.id).inserted, filter.includes(stall) else { return }
                 tally.add(stall)
                 each(stall)
             }
@@ -198,13 +192,7 @@ struct FaultSurvey {
     }
 
     func faults(by order: FaultOrder) -> [Fault] {
-        let all = tally.all(watchedNs: watchedNs, by: order)
-        guard !selection.fingerprints.isEmpty else { return all }
-        return all.filter { fault in
-            selection.fingerprints.contains { prefix in
-                ([fault.fingerprint] + fault.aliases).contains(where: prefix.matches)
-            }
-        }
+        tally.all(watchedNs: watchedNs, by: order).filter { selection.includes($0.fingerprint, aliases: $0.aliases) }
     }
 
     func document(_ faults: [Fault]) -> FaultDocument {

@@ -106,7 +106,7 @@ struct StallSelection: Hashable {
     }
 
     /// Whether stalls of a fault match.
-    func includes(_ fault: Fingerprint, aliases: [Fingerprint] = [], _ names: FaultNames?) -> Bool {
+    func includes(_ fault: Fingerprint, aliases: [Fingerprint] = [], _ names: FaultNames? = nil) -> Bool {
         guard !fingerprints.isEmpty else { return true }
         let known = (names?.all(of: fault) ?? [fault]).union(aliases)
         return fingerprints.contains { known.contains(where: $0.matches) }

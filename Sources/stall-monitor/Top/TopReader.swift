@@ -135,7 +135,7 @@ final class TopReader: Sendable {
             return known
         }
         let start = ContinuousClock.now
-        let survey = try FaultSurvey(sources, request.selection)
+        let survey = try FaultSurvey(sources.catalogs(), request.selection)
         failures += survey.failures
         let faults = survey.faults(by: request.order)
         let end = ContinuousClock.now
