@@ -87,17 +87,11 @@ struct ListCommand: ParsableCommand {
     private func writeJSON(_ ids: [ULID], from sources: ReportSources) throws -> [ReportError] {
         let catalog = try sources.catalogs()
         var failures: [ReportError] = []
-        var (text, separator) = ("", "")
+        var separator = ""
         try Output.write("[")
         for id in ids {
-            do throws(ReportError) {
-                text = separator + (try JSONText.of(catalog.report(id)))
-            } catch {
-                // The report was deleted meanwhile to make room for a newer one.
-                if error.code != .missingFile { failures.append(error) }
-                continue
-            }
-            try Output.write(text)
+            guard let report = catalog.report(id, &failures) else { continue }
+            try Output.write(separator + JSONText.of(report))
             separator = ",\n"
         }
         try Output.write("]\n")
