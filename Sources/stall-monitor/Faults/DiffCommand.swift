@@ -76,13 +76,8 @@ struct DiffCommand: ParsableCommand {
         }
         let places = reports.isEmpty ? [ReportDirectory.defaultPath] : reports
         let sources = try ReportSources(choices.isEmpty ? [] : places, covering: choices)
-        var (last, failures): (StallSet.ReadSources?, [ReportError]) = (nil, [])
-        let sides = try [before, after].map { text in
-            let side = try side(text, sources, &last)
-            for failure in last?.overview.failures ?? [] where !failures.contains(failure) { failures.append(failure) }
-            return side
-        }
-        last = nil
+        var failures: [ReportError] = []
+        let sides = try sides(sources, &failures)
         let difference = FaultDifference(sides[0], sides[1])
         let terminal = screen.terminal()
         let table = DifferenceTable(
@@ -99,6 +94,27 @@ struct DiffCommand: ParsableCommand {
         case .text: try screen.write(table.lines, on: terminal)
         }
         try ReportSources.report(failures)
+    }
+
+    /// The stalls of both sides. Two choices are from the same directories, which are read once.
+    ///
+    /// - Parameter failures: The errors of what cannot be read are appended.
+    private func sides(_ sources: ReportSources, _ failures: inout [ReportError]) throws -> [Baseline] {
+        var searched: ReportReader.Overview?
+        var sides: [Baseline] = []
+        for text in [before, after] {
+            if let path = Self.baselineFile(text) {
+                sides.append(try BaselineFile(path, for: nil).baseline)
+                continue
+            }
+            let set = try StallSet(text)
+            let isChoice = if case .choice = set { true } else { false }
+            let overview = try isChoice ? searched ?? sources.overview() : set.places(or: sources).overview()
+            if isChoice { searched = overview }
+            for failure in overview.failures where !failures.contains(failure) { failures.append(failure) }
+            sides.append(try set.baseline(of: overview, named: text))
+        }
+        return sides
     }
 
     private func write(_ table: DifferenceTable, _ sources: ReportSources, to path: String) throws {
@@ -124,11 +140,5 @@ struct DiffCommand: ParsableCommand {
             return nil
         }
         return path
-    }
-
-    private func side(_ text: String, _ sources: ReportSources, _ last: inout StallSet.ReadSources?) throws -> Baseline
-    {
-        if let path = Self.baselineFile(text) { return try BaselineFile(path, for: nil).baseline }
-        return try StallSet(text).baseline(in: sources, named: text, &last)
     }
 }

@@ -157,29 +157,8 @@ enum StallSet: Hashable {
     /// The choice as a selection; everything for a directory.
     var selection: StallSelection { if case .choice(let selection) = self { selection } else { .everything } }
 
-    /// The side's stalls.
-    ///
-    /// - Parameters:
-    ///   - sources: Where to search for a choice's stalls.
-    ///   - name: The side's name for messages.
-    ///   - last: What was read last: two choices are often from the same directories, which are then read once.
-    func baseline(in sources: ReportSources, named name: String, _ last: inout ReadSources?) throws -> Baseline {
-        let sources = try places(or: sources)
-        if last?.sources != sources {
-            last = nil
-            last = ReadSources(sources: sources, overview: try sources.overview())
-        }
-        return try baseline(of: last?.overview ?? .init(), named: name)
-    }
-
-    /// Directories, and what they contain.
-    struct ReadSources {
-        let sources: ReportSources
-        let overview: ReportReader.Overview
-    }
-
     /// The side's own directory; for a choice, the directories to search.
-    private func places(or sources: ReportSources) throws -> ReportSources {
+    func places(or sources: ReportSources) throws -> ReportSources {
         guard case .directory(let path) = self else { return sources }
         return try ReportSources([path], covering: [.everything])
     }
@@ -193,6 +172,8 @@ enum StallSet: Hashable {
     }
 
     /// The side's part of all stalls.
+    ///
+    /// - Parameter name: The side's name for messages.
     func baseline(of whole: ReportReader.Overview, named name: String) throws(CommandFailure) -> Baseline {
         let overview = whole.chosen(by: selection)
         if let doubt = whole.doubts(of: selection).first { Output.note("\(name): \(doubt)") }
