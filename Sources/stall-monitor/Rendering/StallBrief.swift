@@ -45,19 +45,22 @@ struct StallBrief {
             """
     }
 
+    private var facts: StallFacts { StallFacts(report: report) }
+
     private var rows: [(String, StyledText)] {
-        var rows: [(String, StyledText)] = [("Where", location)]
-        rows += source.map { ("", $0) }
-        report.missingNames.map { rows.append(("", "\($0)")) }
-        if !report.cause.summary.isEmpty { rows.append(("Why", "\(StyledText(report.cause.summary, .bold))")) }
-        if let figures { rows.append(("", figures)) }
-        rows += StallFacts(report: report).waitedOn.map { [("", "waited on \($0)")] } ?? []
-        rows += report.victimText.map { [("Hurt", "\($0)")] } ?? []
-        if let end = report.processEnd { rows.append(("End", "\(end.cause): \(end.summary)")) }
-        if let advice = Advice.of(report) {
-            rows += [("Likely", "\(advice.likely)"), ("To do", "\(advice.remedy)")]
-        }
-        return rows
+        let (summary, advice) = (report.cause.summary, Advice.of(report))
+        let rows: [(String, StyledText?)] = [
+            ("", report.missingNames.map { "\($0)" }), ("Why", summary.isEmpty ? nil : StyledText(summary, .bold)),
+            ("", figures), ("", facts.waitedOn.map { "waited on \($0)" }), ("Hurt", report.victimText.map { "\($0)" }),
+            ("End", report.processEnd.map { "\($0.cause): \($0.summary)" }),
+            ("Likely", advice.map { "\($0.likely)" }), ("To do", advice.map { "\($0.remedy)" }),
+        ]
+        return [("Where", location)] + source.map { ("", $0) } + Self.known(rows)
+    }
+
+    /// Leaves out the rows without a value.
+    private static func known(_ rows: [(String, StyledText?)]) -> [(String, StyledText)] {
+        rows.compactMap { name, value in value.map { (name, $0) } }
     }
 
     private func row(_ name: String, _ value: StyledText) -> [StyledText] {
@@ -84,7 +87,7 @@ struct StallBrief {
             parts.append(times.joined(separator: ", ") + window)
         }
         if let faults = evidence.majorFaults, faults > 0 { parts.append("\(faults) major faults") }
-        if report.cause.verdict == .starved, let found = StallFacts(report: report).processors {
+        if report.cause.verdict == .starved, let found = facts.processors {
             parts.append(found.plain)
         }
         return parts.isEmpty ? nil : "\(parts.joined(separator: "; "))"
@@ -117,7 +120,7 @@ struct StallBrief {
         if isPart { return [] }
         var lines: [StyledText] = []
         if let lock = report.cause.lock.map({ StyledText($0.text) }) { lines.append("\("Lock", .bold)  \(lock)") }
-        if let circle = StallFacts(report: report).circle { lines.append("\("Circle", .bold)  \(circle)") }
+        if let circle = facts.circle { lines.append("\("Circle", .bold)  \(circle)") }
         return lines + report.stacks.filter { $0.role == .lockOwner }.flatMap(listing)
     }
 
@@ -126,29 +129,20 @@ struct StallBrief {
     }
 
     private var context: [(String, StyledText)] {
-        let pairs = report.metadata.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ")
         let executable = report.process.executable.map { " \($0)" } ?? ""
-        var rows: [(String, StyledText)] = [
-            ("When", "\(report.startedAt.toMilliseconds)"),
-            (
-                "Process",
-                "\(report.process.pid)\(executable) on \(report.host.name), thread \(report.thread.numberAndName)"
-            ),
-        ]
-        report.labels.map { rows.append(("Work", "\($0.joined(separator: " > "))")) }
-        if !pairs.isEmpty { rows.append(("Data", "\(pairs)")) }
-        report.trace.map { rows.append(("Trace", "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")")) }
-        rows.append(("Fault", "\(fault)"))
+        let process: StyledText =
+            "\(report.process.pid)\(executable) on \(report.host.name), thread \(report.thread.numberAndName)"
         let hint: StyledText = isPart ? "" : "  \("--full shows all of it", .dim)"
-        rows.append(("Report", "\(report.id)\(hint)"))
-        return rows
+        return Self.known([
+            ("When", "\(report.startedAt.toMilliseconds)"), ("Process", process), ("Work", facts.labels),
+            ("Data", facts.metadata), ("Trace", facts.trace), ("Fault", "\(fault)"), ("Report", "\(report.id)\(hint)"),
+        ])
     }
 
     private var fault: String {
-        let earlier = report.repeats.map { " before it: \($0.whole)" } ?? ""
-        let before = report.suppressed > 0 ? ", \(report.suppressed) more stalls were only counted\(earlier)" : ""
         let provisional = report.isProvisional == true ? ", provisional" : ""
-        return "\(report.fingerprint)\(provisional)\(before)" + (repeats.map { "; after it: \($0.whole)" } ?? "")
+        let since = repeats.map { "; after it: \($0.whole)" } ?? ""
+        return "\(report.fingerprint)\(provisional)\(report.countedBefore)\(since)"
     }
 }
 

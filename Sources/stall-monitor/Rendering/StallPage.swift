@@ -93,7 +93,7 @@ struct StallFacts {
             (report.watched.type == .taskPool ? "jobs" : "turns", turns), ("ended", processEnd),
             ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
             ("service", service), ("process", process), ("host", host),
-            ("labels", report.labels.map { "\($0.joined(separator: " > "))" }), ("trace", trace),
+            ("labels", labels), ("trace", trace),
             ("fingerprint", fingerprint), ("repeats", repeats.map { "\($0.whole)" }),
             ("metadata", metadata), ("run", report.run.map { "\($0)" }),
         ]
@@ -231,7 +231,9 @@ struct StallFacts {
         return details.isEmpty ? "\(host.name)" : "\(host.name) (\(details.joined(separator: ", ")))"
     }
 
-    private var trace: StyledText? {
+    var labels: StyledText? { report.labels.map { "\($0.joined(separator: " > "))" } }
+
+    var trace: StyledText? {
         report.trace.map { "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")" }
     }
 
@@ -239,12 +241,10 @@ struct StallFacts {
         let known =
             report.aliases.map { " (before symbolication: \($0.map(\.rawValue).joined(separator: ", ")))" } ?? ""
         let name = "\(report.fingerprint)\(report.isProvisional == true ? ", provisional" : known)"
-        guard report.suppressed > 0 else { return "\(name)" }
-        let before = report.repeats.map { " before it: \($0.whole)" } ?? ""
-        return "\(name), \(report.suppressed) more stalls were only counted\(before)"
+        return "\(name)\(report.countedBefore)"
     }
 
-    private var metadata: StyledText? {
+    var metadata: StyledText? {
         let pairs = report.metadata.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
         return pairs.isEmpty ? nil : "\(pairs.joined(separator: " "))"
     }

@@ -78,6 +78,12 @@ extension StallReport {
         if victims.unaccepted > 0 { parts.append("\(victims.unaccepted) not accepted") }
         return "at least \(quantity(victims.clients, "client")) waited: \(parts.joined(separator: ", "))"
     }
+
+    /// `, 3 more stalls were only counted before it: ×3 since …`; empty if there were none.
+    var countedBefore: String {
+        guard suppressed > 0 else { return "" }
+        return ", \(suppressed) more stalls were only counted" + (repeats.map { " before it: \($0.whole)" } ?? "")
+    }
 }
 
 /// Unique prefixes of ids, all of the same length. Reports of one minute share at least the first six characters, those of one
