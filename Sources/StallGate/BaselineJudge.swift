@@ -8,7 +8,7 @@ struct BaselineJudge {
     private let current: Baseline
     private let rule = Comparison.Rule()
     private let faults: [FaultPair]
-    private let functions: [Fingerprint: String?]
+    private let functions: [Fingerprint: String]
 
     /// Nil without a run record: that is already a doubt.
     ///
@@ -22,22 +22,14 @@ struct BaselineJudge {
         guard let current = Baseline(overview, at: baseline.recordedAt, occurrences) else { return nil }
         (self.baseline, self.current) = (baseline, current)
         faults = baseline.pairs(with: current)
-        functions = Dictionary(faults.lazy.map { ($0.fingerprint, ($0.now ?? $0.before)?.function) }) { first, _ in
-            first
+        let named = faults.compactMap { pair in
+            (pair.now ?? pair.before)?.function.map { (pair.fingerprint, $0) }
         }
+        functions = Dictionary(named) { first, _ in first }
     }
 
     private func compared(countingStarved: Bool) -> Comparison {
-        Comparison(
-            faults.map { pair in
-                (
-                    pair.fingerprint,
-                    pair.before.figures(of: baseline, countingStarved: countingStarved),
-                    pair.now.figures(of: current, countingStarved: countingStarved)
-                )
-            },
-            by: rule
-        )
+        Comparison(faults.figures(baseline, current, countingStarved: countingStarved), by: rule)
     }
 
     func add(to result: inout GateResult) {
@@ -84,42 +76,22 @@ struct BaselineJudge {
         let proof =
             least.map { "a new fault is proven by \(quantity($0, "stall"))" }
             ?? "no new fault can be proven by it"
-        let starved = current.starved
-        return ["\(runs), \(Figure.length(baseline.watchedNs)) watched; \(proof)"]
-            + (starved == 0
-                ? []
-                : [
-                    "\(quantity(starved, "stall")) starved of CPU: caused by the machine, and judged separately"
-                ])
+        var notes = ["\(runs), \(Figure.length(baseline.watchedNs)) watched; \(proof)"]
+        if current.starved > 0 {
+            let stalls = quantity(current.starved, "stall")
+            notes.append("\(stalls) starved of CPU: caused by the machine, and judged separately")
+        }
+        return notes
     }
 
     private func finding(_ item: Comparison.Item, _ severity: Finding.Severity, isMachine: Bool = false) -> Finding {
-        let name = VisibleText.of((functions[item.fault] ?? nil) ?? "unknown code", limit: 160)
-        let chance =
-            item.probability >= 1
-            ? "too few to tell" : "p \(item.probability < 0.0001 ? "< 0.0001" : "= \(Figure.short(item.probability))")"
-        let (before, after) = (item.before, item.after)
-        let figures: String
-        let kind: Finding.Rule
-        switch item.change {
-        case .newFault:
-            kind = .newFault
-            let stalls = "\(quantity(after.count, "stall")) in \(Figure.length(after.watchedNs))"
-            let watched = Figure.length(before.watchedNs)
-            // A fault that was gone when the baseline was tightened has the watched time of that run.
-            figures =
-                before.watchedNs == baseline.watchedNs
-                ? "is new: \(stalls), none in the baseline's \(watched)"
-                : "occurs again: \(stalls), none in the \(watched) by which the baseline was tightened"
-        case .worseRate:
-            kind = .worseRate
-            figures =
-                "stalls \(Figure.short(item.ratio)) times as often: \(after.count) in \(Figure.length(after.watchedNs)), before \(before.count) in \(Figure.length(before.watchedNs))"
-        case .longer:
-            kind = .longerStalls
-            figures =
-                "stalls \(Figure.short(item.ratio)) times as long: \(Figure.length(Int64(saturating: after.median))) at the median of \(after.lengthsNs.count), before \(Figure.length(Int64(saturating: before.median))) of \(before.lengthsNs.count)"
-        }
+        let name = VisibleText.of(functions[item.fault] ?? "unknown code", limit: 160)
+        let kind: Finding.Rule =
+            switch item.change {
+            case .newFault: .newFault
+            case .worseRate: .worseRate
+            case .longer: .longerStalls
+            }
         let machine =
             isMachine
             ? "; the machine gave it no processor, which is not the code's fault: run it with less beside it"
@@ -128,9 +100,28 @@ struct BaselineJudge {
         return Finding(
             kind,
             severity,
-            message: "\(name) \(figures) (\(chance), \(item.fault))\(machine)",
+            message: "\(name) \(figures(of: item)) (\(Figure.chance(item.probability)), \(item.fault))\(machine)",
             faults: [item.fault]
         )
+    }
+
+    private func figures(of item: Comparison.Item) -> String {
+        let (before, after, ratio) = (item.before, item.after, Figure.short(item.ratio))
+        let (watchedBefore, watched) = (Figure.length(before.watchedNs), Figure.length(after.watchedNs))
+        switch item.change {
+        case .newFault:
+            let stalls = "\(quantity(after.count, "stall")) in \(watched)"
+            // A fault that was gone when the baseline was tightened has the watched time of that run.
+            return before.watchedNs == baseline.watchedNs
+                ? "is new: \(stalls), none in the baseline's \(watchedBefore)"
+                : "occurs again: \(stalls), none in the \(watchedBefore) by which the baseline was tightened"
+        case .worseRate:
+            return
+                "stalls \(ratio) times as often: \(after.count) in \(watched), before \(before.count) in \(watchedBefore)"
+        case .longer:
+            return "stalls \(ratio) times as long: \(Figure.length(after.medianNs)) at the median of "
+                + "\(after.lengthsNs.count), before \(Figure.length(before.medianNs)) of \(before.lengthsNs.count)"
+        }
     }
 }
 
@@ -146,15 +137,8 @@ extension Baseline {
         var tightened = self
         tightened.faults = pairs.compactMap(\.before)
         // In the opposite direction: what was worse before.
-        let better = Comparison(
-            pairs.map { pair in
-                (
-                    pair.fingerprint, pair.now.figures(of: current, countingStarved: true),
-                    pair.before.figures(of: self, countingStarved: true)
-                )
-            },
-            by: rule
-        ).proven
+        let figures = pairs.figures(self, current, countingStarved: true)
+        let better = Comparison(figures.map { ($0.fault, before: $0.after, after: $0.before) }, by: rule).proven
         guard !better.isEmpty else { return nil }
         let indices = Dictionary(zip(pairs.map(\.fingerprint), pairs.indices)) { first, _ in first }
         for item in better {

@@ -165,4 +165,10 @@ package enum Figure {
     }
 
     package static func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
+
+    /// How likely chance is: `p = 0.02`.
+    package static func chance(_ probability: Double) -> String {
+        if probability >= 1 { return "too few to tell" }
+        return probability < 0.0001 ? "p < 0.0001" : "p = \(short(probability))"
+    }
 }

@@ -50,11 +50,7 @@ public struct FaultDifference: Hashable, Sendable {
     ///   - rule: The required certainty of the whole: half of it for each direction.
     public init(_ before: Baseline, _ after: Baseline, by rule: Comparison.Rule = .init()) {
         let pairs = before.pairs(with: after)
-        let sides = pairs.map { pair in
-            (
-                fault: pair.fingerprint, before: pair.before.figures(of: before), after: pair.now.figures(of: after)
-            )
-        }
+        let sides = pairs.figures(before, after)
         var half = rule
         (half.alarm, half.doubt) = (rule.alarm / 2, rule.doubt / 2)
         let risen = Comparison(sides, by: half).most
@@ -141,10 +137,19 @@ struct FaultPair {
     init(gone: Baseline.Fault) { (before, now, fingerprint) = (gone, nil, gone.fingerprint) }
 }
 
-extension Baseline.Fault? {
-    /// The figures in a set that may not contain the fault.
-    func figures(of set: Baseline, countingStarved: Bool = false) -> Comparison.Figures {
-        self?.figures(countingStarved: countingStarved) ?? .init(count: 0, watchedNs: set.watchedNs, lengthsNs: [])
+extension [FaultPair] {
+    /// The figures of each fault in both sets.
+    ///
+    /// - Parameter countingStarved: Whether stalls caused by the machine count.
+    func figures(
+        _ before: Baseline,
+        _ after: Baseline,
+        countingStarved: Bool = false
+    ) -> [(fault: Fingerprint, before: Comparison.Figures, after: Comparison.Figures)] {
+        func figures(_ fault: Baseline.Fault?, _ set: Baseline) -> Comparison.Figures {
+            fault?.figures(countingStarved: countingStarved) ?? .init(count: 0, watchedNs: set.watchedNs, lengthsNs: [])
+        }
+        return map { ($0.fingerprint, figures($0.before, before), figures($0.now, after)) }
     }
 }
 

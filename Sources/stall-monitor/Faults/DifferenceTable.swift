@@ -51,7 +51,7 @@ struct DifferenceTable {
             "\(item.after.count)",
             Self.change(item) { $0.count == 0 ? "0" : Figure.short($0.perHour) },
             Self.change(item) { $0.lengthsNs.isEmpty ? "–" : DurationText(nanoseconds: $0.medianNs).short },
-            StyledText(Self.chance(item)),
+            StyledText(item.probability >= 1 && item.change == .unchanged ? "" : Figure.chance(item.probability)),
             StyledText(item.function ?? "unknown code", limit: 120),
         ]
     }
@@ -68,11 +68,6 @@ struct DifferenceTable {
     /// `2 → 6.5`
     private static func change(_ item: FaultDifference.Item, _ text: (Comparison.Figures) -> String) -> StyledText {
         StyledText("\(text(item.before)) → \(text(item.after))")
-    }
-
-    private static func chance(_ item: FaultDifference.Item) -> String {
-        if item.probability >= 1 { return item.change == .unchanged ? "" : "too few to tell" }
-        return item.probability < 0.0001 ? "p < 0.0001" : "p = \(Figure.short(item.probability))"
     }
 
     private func style(of item: FaultDifference.Item) -> StyledText.Style? {
