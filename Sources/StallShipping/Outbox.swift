@@ -11,14 +11,15 @@ struct Outbox {
     var queue = ShipmentQueue()
     /// Whether the receiver does not accept this kind at all.
     var isOff = false
-    /// The number of consecutive failed attempts.
-    private(set) var failures = 0
     private var backoff = Backoff()
     private var notBefore: ContinuousClock.Instant?
     private var firstAt: ContinuousClock.Instant?
     private var downSince: ContinuousClock.Instant?
 
     init(_ signal: Telemetry.Signal, linger: Duration) { (self.signal, self.linger) = (signal, linger) }
+
+    /// The number of consecutive failed attempts.
+    var failures: Int { backoff.failures }
 
     /// Its name in messages.
     var kind: String { signal == .logs ? "stalls" : "run records" }
@@ -37,7 +38,7 @@ struct Outbox {
 
     /// - Returns: How long the receiver had accepted nothing. Nil if it was available.
     mutating func succeeded() -> Duration? {
-        defer { (downSince, notBefore, failures) = (nil, nil, 0) }
+        defer { (downSince, notBefore) = (nil, nil) }
         backoff.succeeded()
         return downSince.map { .now - $0 }
     }
@@ -45,13 +46,11 @@ struct Outbox {
     /// Puts the next attempt off, although the receiver is available.
     mutating func pause() {
         notBefore = .now + backoff.failed(retryAfter: nil)
-        failures += 1
     }
 
     /// - Returns: The delay before the next attempt.
     mutating func failed(retryAfter: Duration?) -> Duration {
         let pause = backoff.failed(retryAfter: retryAfter)
-        failures += 1
         notBefore = .now + pause
         downSince = downSince ?? .now
         return pause
@@ -67,7 +66,7 @@ struct Outbox {
 /// The delay before the next attempt: twice as long each time, up to a minute, and random within the upper half, so that the
 /// hosts of a fleet do not return all at once.
 struct Backoff {
-    private var failures = 0
+    private(set) var failures = 0
 
     /// The longest delay that a receiver may request.
     static let longest = Duration.seconds(3600)
