@@ -57,21 +57,17 @@ struct TelemetryLogExporter: ReportExporter {
                 .init("thread.id", .integer(Int64(report.thread.id))),
             ]
             attributes += Self.counting(report)
-            if let name = report.thread.name { attributes.append(.init("thread.name", .string(plain(name)))) }
-            if let name = report.culpritName { attributes.append(.init("code.function.name", .string(plain(name)))) }
-            if let file = report.culprit?.file { attributes.append(.init("code.file.path", .string(plain(file)))) }
+            attributes.add("thread.name", report.thread.name)
+            attributes.add("code.function.name", report.culpritName)
+            attributes.add("code.file.path", report.culprit?.file)
             if let line = report.culprit?.line { attributes.append(.init("code.line.number", .integer(Int64(line)))) }
             let stack = Self.stackTrace(report)
             if !stack.isEmpty { attributes.append(.init("code.stacktrace", .string(stack))) }
             // Why there is no stack.
-            if let error = report.stacks.first?.error {
-                attributes.append(.init("stall.stack.error", .string(plain(error))))
-            }
-            if let labels = report.labels {
-                attributes.append(.init("stall.labels", .string(plain(labels.joined(separator: " > ")))))
-            }
+            attributes.add("stall.stack.error", report.stacks.first?.error)
+            attributes.add("stall.labels", report.labels?.joined(separator: " > "))
             for (name, value) in report.metadata.sorted(by: { $0.key < $1.key }) {
-                attributes.append(.init("stall.metadata." + plain(name), .string(plain(value))))
+                attributes.add("stall.metadata." + plain(name), value)
             }
             traceId = report.trace.flatMap { Telemetry.identifier($0.traceID, digits: 32) }
             spanId = traceId.flatMap { _ in report.trace?.spanID.flatMap { Telemetry.identifier($0, digits: 16) } }
@@ -85,8 +81,7 @@ struct TelemetryLogExporter: ReportExporter {
             ]
             if let excluded = report.excludedNs { attributes.append(.init("stall.excluded_ns", .integer(excluded))) }
             if let aliases = report.aliases, !aliases.isEmpty {
-                let names = aliases.map(\.rawValue).joined(separator: " ")
-                attributes.append(.init("stall.fingerprint.aliases", .string(plain(names))))
+                attributes.add("stall.fingerprint.aliases", aliases.map(\.rawValue).joined(separator: " "))
             }
             if let repeats = report.repeats {
                 attributes += [
@@ -222,13 +217,9 @@ package enum Telemetry {
                 .init("host.name", .string(plain(host.name))),
                 .init("process.pid", .integer(Int64(process.pid))),
             ]
-            if let version = service?.version { attributes.append(.init("service.version", .string(plain(version)))) }
-            if let instance = service?.instance {
-                attributes.append(.init("service.instance.id", .string(plain(instance))))
-            }
-            if let path = process.executable {
-                attributes.append(.init("process.executable.path", .string(plain(path))))
-            }
+            attributes.add("service.version", service?.version)
+            attributes.add("service.instance.id", service?.instance)
+            attributes.add("process.executable.path", process.executable)
         }
     }
 
@@ -253,5 +244,12 @@ package enum Telemetry {
         }
 
         private enum CodingKeys: String, CodingKey { case stringValue, intValue }
+    }
+}
+
+extension [Telemetry.Attribute] {
+    /// Adds nothing for a missing text.
+    fileprivate mutating func add(_ key: String, _ text: String?) {
+        if let text { append(.init(key, .string(plain(text)))) }
     }
 }
