@@ -110,7 +110,7 @@ final class ModuleSymbols {
             answer.symbol = try index?.match(address, allowance)
             answer.function = answer.symbol.map { NamedCall(DebugCall(name: $0.name, location: nil)) }
             do throws(SymbolProblem) {
-                try addCalls(&answer, at: address, allowance)
+                if let calls = try debugInformation(allowance)?.calls(at: address, allowance) { answer.take(calls) }
             } catch {
                 guard error.code == .compressed else { throw error }
                 answer.isWithoutLines = error
@@ -122,10 +122,6 @@ final class ModuleSymbols {
             problems.append(error.at(module?.image.path))
         }
         return answer
-    }
-
-    private func addCalls(_ answer: inout Answer, at address: UInt64, _ allowance: Allowance) throws(SymbolProblem) {
-        if let calls = try debugInformation(allowance)?.calls(at: address, allowance) { answer.take(calls) }
     }
 
     func debugInformation(_ allowance: Allowance) throws(SymbolProblem) -> DebugInformation? {

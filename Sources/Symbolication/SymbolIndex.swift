@@ -39,22 +39,26 @@ struct SymbolIndex {
     /// - Returns: The function that contains the address, never merely the nearest one: in a stripped library that would be a
     ///   wrong one.
     func match(_ address: UInt64, _ allowance: Allowance) throws(SymbolProblem) -> Match? {
-        let index = firstIndex(above: address) - 1
-        guard index >= 0 else { return nil }
-        let entry = entries[index]
-        guard address < end(ofEntryAt: index), try reaches(from: entry, to: address, allowance),
-            let name = try file.image.text(at: names.lowerBound + Int(entry.name), allowance)
+        guard let entry = index(around: address).map({ entries[$0] }),
+            try reaches(from: entry, to: address, allowance), let name = try plainName(of: entry, allowance)
         else { return nil }
-        return Match(name: String(name.prefix { $0 != "@" }), start: entry.address)
+        return Match(name: name, start: entry.address)
     }
 
     /// - Returns: The address range of the function that contains the address.
     func range(around address: UInt64) -> Range<UInt64>? {
-        let next = firstIndex(above: address)
-        guard next > 0 else { return nil }
-        let start = entries[next - 1].address
-        let end = end(ofEntryAt: next - 1)
-        return address < end ? start..<end : nil
+        index(around: address).map { entries[$0].address..<end(ofEntryAt: $0) }
+    }
+
+    private func index(around address: UInt64) -> Int? {
+        let index = entries.partitioningIndex { $0.address > address } - 1
+        return index >= 0 && address < end(ofEntryAt: index) ? index : nil
+    }
+
+    /// Without its version.
+    private func plainName(of entry: Entry, _ allowance: Allowance) throws(SymbolProblem) -> String? {
+        let name = try file.image.text(at: names.lowerBound + Int(entry.name), allowance)
+        return name.map { String($0.prefix { $0 != "@" }) }
     }
 
     /// Hand-written assembly often gives no size. The function then extends to the next symbol, but not beyond its section: after
@@ -86,15 +90,13 @@ struct SymbolIndex {
             let entry = entries[index]
             // Each step reads a name, which in a damaged file may be the same long one for all.
             try allowance.step()
-            guard let text = try file.image.text(at: names.lowerBound + Int(entry.name), allowance) else { continue }
-            let name = String(text.prefix { $0 != "@" })
-            guard wanted.contains(name), found[name] == nil else { continue }
+            guard let name = try plainName(of: entry, allowance), wanted.contains(name), found[name] == nil else {
+                continue
+            }
             found[name] = range(around: entry.address)
         }
         return found
     }
-
-    private func firstIndex(above address: UInt64) -> Int { entries.partitioningIndex { $0.address > address } }
 }
 
 extension RandomAccessCollection where Index == Int {
