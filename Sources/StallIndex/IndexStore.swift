@@ -184,10 +184,8 @@ final class IndexStore {
 
     /// Whether the directory listed the file's inode number.
     private func isListed(_ id: ULID, _ version: FileStatus) -> Bool {
-        guard let pass else { return false }
-        let index = pass.listing.stalls.firstSorted(notBefore: id)
-        return index < pass.listing.stalls.count && pass.listing.stalls[index] == id
-            && pass.listing.inodes[index] == version.inode
+        guard let listing = pass?.listing, let index = listing.stalls.sortedIndex(of: id) else { return false }
+        return listing.inodes[index] == version.inode
     }
 
     /// Ends the pass, and writes what has changed.
@@ -198,15 +196,17 @@ final class IndexStore {
         header.looksAtEachFile = looksAtEachFile
         note(pass.fresh)
         var changes = SegmentChanges()
-        let isRead =
-            self.header == nil
-            || read { file, now throws(Database.Problem) in
+        if self.header == nil {
+            changes.added = Segment.of(pass.fresh)
+        } else {
+            let isRead = read { file, now throws(Database.Problem) in
                 guard now.parts == header.parts else { return false }
                 changes = try SegmentChanges(pass.fresh, header.parts, pass.valid, file)
                 return true
             }
-        if self.header == nil { changes.added = Segment.of(pass.fresh) }
-        guard isRead, let known = self.pass else { return }
+            guard isRead else { return }
+        }
+        guard let known = self.pass else { return }
         header.names = known.names
         guard header != self.header || !changes.isEmpty else { return }
         write(header, removing: changes.removed, changes.added)
@@ -214,15 +214,9 @@ final class IndexStore {
 
     /// Notes which stalls are known from now on.
     private func note(_ fresh: [(outline: StallOutline, key: FileKey)]) {
-        guard var pass else { return }
-        self.pass = nil
         for (outline, _) in fresh {
-            let index = pass.listing.stalls.firstSorted(notBefore: outline.id)
-            if index < pass.listing.stalls.count, pass.listing.stalls[index] == outline.id {
-                pass.isKnown[index] = true
-            }
+            if let index = pass?.listing.stalls.sortedIndex(of: outline.id) { pass?.isKnown[index] = true }
         }
-        self.pass = pass
     }
 
     private func write(_ header: IndexHeader, removing removed: [Int64], _ added: [Segment]) {

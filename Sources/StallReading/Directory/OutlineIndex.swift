@@ -161,9 +161,12 @@ extension ReportCatalog {
 
 extension [ULID] {
     /// Whether the id is among these sorted ids.
-    package func hasSorted(_ id: ULID) -> Bool {
+    package func hasSorted(_ id: ULID) -> Bool { sortedIndex(of: id) != nil }
+
+    /// The index of the id among these sorted ids.
+    package func sortedIndex(of id: ULID) -> Int? {
         let index = firstSorted(notBefore: id)
-        return index < count && self[index] == id
+        return index < count && self[index] == id ? index : nil
     }
 
     /// The index of the first id that is not less. The ids must be sorted.
