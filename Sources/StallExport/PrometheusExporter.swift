@@ -3,67 +3,55 @@ import StallReports
 /// One count of a run record, with its breakdown. There is no breakdown by fingerprint: there are too many.
 struct RunMetric {
     struct Point {
-        var labels: [(name: String, value: String)]
+        var labels: [(name: String, value: String)] = []
         var count: Int64
     }
 
-    var name: String
-    var help: String
+    let name: String
+    let help: String
     /// Counted in nanoseconds, and exported in seconds.
-    var isSeconds = false
-    var points: [Point]
+    let isSeconds: Bool
+    let points: [Point]
+
+    private init(_ name: String, _ help: String, isSeconds: Bool = false, _ points: [Point]) {
+        (self.name, self.help, self.isSeconds, self.points) = (name, help, isSeconds, points)
+    }
 
     func value(of point: Point) -> Double { isSeconds ? Double(point.count) / 1e9 : Double(point.count) }
 
     static func all(of run: RunRecord) -> [RunMetric] {
-        func one(_ name: String, _ help: String, _ count: Int64) -> RunMetric {
-            RunMetric(name: name, help: help, points: [.init(labels: [], count: count)])
-        }
-        func seconds(_ name: String, _ help: String, _ points: [Point]) -> RunMetric {
-            RunMetric(name: name, help: help, isSeconds: true, points: points)
-        }
-        let watched = run.watched.map { watched in
+        let stalls = run.stalls.sorted { $0.key < $1.key }
+            .map { Point(labels: [("kind", plain($0.key))], count: $0.value) }
+        let loops = run.watched.map { watched in
             (labels: [("label", plain(watched.label)), ("type", plain(watched.type.rawValue))], watched: watched)
         }
-        let costs: [(String, Int64?)] = [
+        let turns = loops.compactMap { labels, watched in
+            watched.turns.map { Point(labels: labels, count: Int64(clamping: $0)) }
+        }
+        let threads = [
             ("watchdog", run.cost.watchdogCPUNs), ("reporter", run.cost.reporterCPUNs),
             ("writer", run.cost.writerCPUNs),
-        ]
+        ].compactMap { name, time in time.map { Point(labels: [("thread", name)], count: $0) } }
         return [
-            RunMetric(
-                name: "stalls",
-                help: "Stalls, by the rule that found them.",
-                points: run.stalls.sorted { $0.key < $1.key }.map {
-                    .init(labels: [("kind", plain($0.key))], count: $0.value)
-                }
-            ),
+            RunMetric("stalls", "Stalls, by the rule that found them.", stalls),
             one("suppressed_stalls", "Stalls that were counted and not reported.", run.suppressed),
             one("captures", "Stacks taken.", run.cost.captures),
             one("capture_failures", "Captures that failed.", run.captureFailures),
             one("lost_reports", "Reports that did not come to the disk.", run.lostWrites),
+            RunMetric("turns", "Turns that a watched loop finished.", turns),
             RunMetric(
-                name: "turns",
-                help: "Turns that a watched loop finished.",
-                points: watched.compactMap { labels, watched in
-                    watched.turns.map { Point(labels: labels, count: Int64(clamping: $0)) }
-                }
-            ),
-            seconds(
                 "watched",
                 "How long somebody looked.",
-                watched.map { Point(labels: $0.labels, count: $0.watched.watchedNs) }
+                isSeconds: true,
+                loops.map { Point(labels: $0.labels, count: $0.watched.watchedNs) }
             ),
-            seconds(
-                "held",
-                "How long watched threads were held for captures.",
-                [.init(labels: [], count: run.cost.heldNs)]
-            ),
-            seconds(
-                "cpu",
-                "Processor time of the monitor's threads.",
-                costs.compactMap { name, time in time.map { .init(labels: [("thread", name)], count: $0) } }
-            ),
+            one("held", "How long watched threads were held for captures.", isSeconds: true, run.cost.heldNs),
+            RunMetric("cpu", "Processor time of the monitor's threads.", isSeconds: true, threads),
         ].filter { !$0.points.isEmpty }
+    }
+
+    private static func one(_ name: String, _ help: String, isSeconds: Bool = false, _ count: Int64) -> RunMetric {
+        RunMetric(name, help, isSeconds: isSeconds, [Point(count: count)])
     }
 }
 
