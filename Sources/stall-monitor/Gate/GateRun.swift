@@ -160,31 +160,7 @@ struct GateRun {
 
     /// Waits until the command ends or is interrupted.
     func finish() -> Ending {
-        var (isWatched, hasOwn, rounds) = (false, false, 0)
-        let ending = loop {
-            rounds += 1
-            if !hasOwn, rounds % 20 == 0 || !isWatched, MonotonicInstant.now - start >= .milliseconds(500),
-                hasOwnMonitor
-            {
-                watcher.end()
-                hasOwn = true
-            }
-            if !hasOwn, !isWatched, MonotonicInstant.now - start >= grace {
-                isWatched = true
-                do throws(CaptureError) {
-                    try watcher.add(child.processID)
-                } catch {
-                    Output.note("the command was started, but cannot be watched from outside: \(error)")
-                }
-            }
-        }
-        if !hasOwn { watcher.end() }
-        reporter.close()
-        return ending
-    }
-
-    private func loop(_ eachRound: () -> Void) -> Ending {
-        var isInterrupted = false
+        var (isWatched, hasOwn, isInterrupted, rounds) = (false, false, false, 0)
         while true {
             watcher.wait([signals.descriptor])
             while let signal = signals.take() {
@@ -193,8 +169,28 @@ struct GateRun {
             }
             let status = child.takeStatus()
             watcher.look()
-            if let status { return isInterrupted ? .interrupted : .ended(status) }
-            eachRound()
+            if let status {
+                if !hasOwn { watcher.end() }
+                reporter.close()
+                return isInterrupted ? .interrupted : .ended(status)
+            }
+            rounds += 1
+            let age = MonotonicInstant.now - start
+            if !hasOwn, rounds % 20 == 0 || !isWatched, age >= .milliseconds(500), hasOwnMonitor {
+                watcher.end()
+                hasOwn = true
+            } else if !hasOwn, !isWatched, age >= grace {
+                isWatched = true
+                watchFromOutside()
+            }
+        }
+    }
+
+    private func watchFromOutside() {
+        do throws(CaptureError) {
+            try watcher.add(child.processID)
+        } catch {
+            Output.note("the command was started, but cannot be watched from outside: \(error)")
         }
     }
 
