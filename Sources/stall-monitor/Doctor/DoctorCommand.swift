@@ -36,12 +36,9 @@ struct DoctorCommand: ParsableCommand {
 
     func run() throws {
         let sources = reports.sources
-        let paths = sources.paths
-        let all = DoctorFacts.current(paths, version: StallMonitorCommand.configuration.version)
-        var groups: [(directory: String?, findings: [DoctorFinding])] = all.prefix(1).map {
-            (nil, Doctor(facts: $0).machine)
-        }
-        for (path, facts) in zip(paths, all) { groups.append((path, Doctor(facts: facts).reports)) }
+        let machine = DoctorFacts.machine(version: StallMonitorCommand.configuration.version)
+        var groups: [(directory: String?, findings: [DoctorFinding])] = [(nil, Doctor(facts: machine).machine)]
+        for path in sources.paths { groups.append((path, Doctor(facts: machine.withDirectory(path)).reports)) }
         switch format {
         case .text:
             let terminal = screen.terminal()
@@ -126,19 +123,17 @@ extension DoctorFacts {
     /// How many of the latest reports are checked for missing stacks, names and lines.
     private static let sample = 50
 
-    static func current(_ paths: [String], version: String) -> [DoctorFacts] {
-        paths.map { path in
-            var facts = machine(version: version)
-            do throws(ReportError) {
-                facts.directory = try look(at: path)
-            } catch {
-                facts.directoryError = CommandFailure(error).message
-            }
-            return facts
+    func withDirectory(_ path: String) -> DoctorFacts {
+        var facts = self
+        do throws(ReportError) {
+            facts.directory = try Self.look(at: path)
+        } catch {
+            facts.directoryError = CommandFailure(error).message
         }
+        return facts
     }
 
-    private static func machine(version: String) -> DoctorFacts {
+    static func machine(version: String) -> DoctorFacts {
         DoctorFacts(
             ptraceScope: number("/proc/sys/kernel/yama/ptrace_scope"),
             perfEventParanoid: number("/proc/sys/kernel/perf_event_paranoid"),
