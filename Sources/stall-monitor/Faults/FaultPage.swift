@@ -32,42 +32,26 @@ struct FaultPage {
     }
 
     private var rows: [(String, StyledText)] {
-        var rows: [(String, StyledText)] = [("Where", "\(fault.culpritText, .bold)  \(fault.place ?? "")")]
-        rows += source.map { ("", $0) }
-        rows.append(
-            (
-                "Seen",
-                "first \(fault.firstAt.ago(now)), last \(fault.lastAt.ago(now)); trend \(trend)"
-            )
-        )
-        if fault.count > fault.reports {
-            let others = quantity(fault.count - fault.reports, "stall")
-            rows.append(("Reports", "\(fault.reports), to which the figures below refer; only counted: \(others)"))
-        }
-        rows.append(("Verdicts", Self.counts(fault.verdicts)))
-        if let latest = evidence.latest {
-            if !latest.cause.summary.isEmpty { rows.append(("Why", "\(latest.cause.summary) \("(the latest)", .dim)")) }
-            if let advice = Advice.of(latest) {
-                rows += [("Likely", "\(advice.likely)"), ("To do", "\(advice.remedy)")]
-            }
-        }
-        if !evidence.owners.isEmpty { rows.append(("Held by", Self.counts(evidence.owners))) }
-        if !fault.services.isEmpty { rows.append(("Services", Self.counts(fault.services))) }
-        rows.append(("Hosts", Self.counts(fault.hosts)))
-        if !fault.releases.isEmpty { rows.append(("Releases", Self.counts(fault.releases))) }
-        if !fault.aliases.isEmpty {
-            rows.append(
-                (
-                    "Also",
-                    "\(fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")) \("(before symbolication)", .dim)"
-                )
-            )
-        }
-        return rows
+        let others = fault.count - fault.reports
+        let counted: StyledText =
+            "\(fault.reports), to which the figures below refer; only counted: \(quantity(others, "stall"))"
+        let (why, advice) = (evidence.latest?.cause.summary ?? "", evidence.latest.flatMap(Advice.of))
+        let aliases = fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")
+        let rows: [(String, StyledText?)] = [
+            ("Seen", "first \(fault.firstAt.ago(now)), last \(fault.lastAt.ago(now)); trend \(trend)"),
+            ("Reports", others > 0 ? counted : nil), ("Verdicts", Self.counts(fault.verdicts) ?? ""),
+            ("Why", why.isEmpty ? nil : "\(why) \("(the latest)", .dim)"),
+            ("Likely", advice.map { "\($0.likely)" }), ("To do", advice.map { "\($0.remedy)" }),
+            ("Held by", Self.counts(evidence.owners)), ("Services", Self.counts(fault.services)),
+            ("Hosts", Self.counts(fault.hosts) ?? ""), ("Releases", Self.counts(fault.releases)),
+            ("Also", aliases.isEmpty ? nil : "\(aliases) \("(before symbolication)", .dim)"),
+        ]
+        return [("Where", "\(fault.culpritText, .bold)  \(fault.place ?? "")")] + source.map { ("", $0) } + rows.known
     }
 
-    /// `waiting 37, starved 2`: most frequent first, at most eight.
-    private static func counts(_ counts: [String: Int64]) -> StyledText {
+    /// `waiting 37, starved 2`: most frequent first, at most eight. Nil if there are none.
+    private static func counts(_ counts: [String: Int64]) -> StyledText? {
+        guard !counts.isEmpty else { return nil }
         let sorted = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
         let some = sorted.prefix(8).map { "\(VisibleText.of($0.key, limit: 120)) \($0.value)" }.joined(separator: ", ")
         return StyledText(some + (sorted.count > 8 ? ", and \(sorted.count - 8) others" : ""), limit: 2000)

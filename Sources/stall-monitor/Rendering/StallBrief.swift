@@ -55,12 +55,7 @@ struct StallBrief {
             ("End", report.processEnd.map { "\($0.cause): \($0.summary)" }),
             ("Likely", advice.map { "\($0.likely)" }), ("To do", advice.map { "\($0.remedy)" }),
         ]
-        return [("Where", location)] + source.map { ("", $0) } + Self.known(rows)
-    }
-
-    /// Leaves out the rows without a value.
-    private static func known(_ rows: [(String, StyledText?)]) -> [(String, StyledText)] {
-        rows.compactMap { name, value in value.map { (name, $0) } }
+        return [("Where", location)] + source.map { ("", $0) } + rows.known
     }
 
     private func row(_ name: String, _ value: StyledText) -> [StyledText] {
@@ -133,10 +128,11 @@ struct StallBrief {
         let process: StyledText =
             "\(report.process.pid)\(executable) on \(report.host.name), thread \(report.thread.numberAndName)"
         let hint: StyledText = isPart ? "" : "  \("--full shows all of it", .dim)"
-        return Self.known([
+        let rows: [(String, StyledText?)] = [
             ("When", "\(report.startedAt.toMilliseconds)"), ("Process", process), ("Work", facts.labels),
             ("Data", facts.metadata), ("Trace", facts.trace), ("Fault", "\(fault)"), ("Report", "\(report.id)\(hint)"),
-        ])
+        ]
+        return rows.known
     }
 
     private var fault: String {

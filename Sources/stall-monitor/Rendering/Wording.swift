@@ -3,6 +3,11 @@ import StallReports
 
 // Words shared by list, tail and show.
 
+extension [(String, StyledText?)] {
+    /// The rows of a page that have a value.
+    var known: [(String, StyledText)] { compactMap { name, value in value.map { (name, $0) } } }
+}
+
 extension StallOutline {
     var styledState: StyledText {
         let style: StyledText.Style? =
