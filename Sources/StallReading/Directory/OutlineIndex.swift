@@ -40,79 +40,58 @@ extension ReportCatalog {
     /// - Returns: The errors of reports that could not be read, without reports that were removed for newer ones in the
     ///   meantime.
     package func forEachOutline(_ body: (StallOutline) -> Void) throws(ReportError) -> [ReportError] {
-        let known = reader.index?.outlines() ?? []
-        if isWhole(known) {
-            for index in known.indices { body(known[index]) }
-            reader.index?.finish()
-            return []
-        }
-        var (failures, pool, rest, next): ([ReportError], OutlinePool, ArraySlice<ULID>, Int) = (
-            [], .init(), stalls[...], 0
-        )
-        while !rest.isEmpty {
-            let (window, unread) = Self.window(of: rest, besides: known, known.count, from: next)
-            var read = try outlines(of: unread, &pool, &failures)[...]
-            for id in window {
-                while next < known.count, known[next].id < id { next += 1 }
-                if next < known.count, known[next].id == id {
+        var known = reader.index?.outlines() ?? []
+        let unread = unread(besides: known)
+        // Names may have been removed since the index looked.
+        if known.count + unread.count > stalls.count { known.removeAll { !stalls.hasSorted($0.id) } }
+        var failures: [ReportError] = []
+        var pool = OutlinePool()
+        var next = 0
+        for start in stride(from: 0, to: unread.count, by: Self.batch) {
+            for read in try outlines(of: Array(unread[start...].prefix(Self.batch)), &pool, &failures) {
+                while next < known.count, known[next].id < read.outline.id {
                     body(known[next])
-                } else if read.first?.outline.id == id, let first = read.popFirst() {
-                    body(first.outline)
+                    next += 1
                 }
+                body(read.outline)
             }
-            rest = rest[window.endIndex...]
         }
+        for index in next..<known.count { body(known[index]) }
         reader.index?.finish()
         return failures
-    }
-
-    /// Whether these are all the stalls, so that nothing must be read.
-    private func isWhole(_ known: [StallOutline]) -> Bool {
-        known.count == stalls.count && known.indices.allSatisfy { known[$0].id == stalls[$0] }
     }
 
     /// The list data of all stalls, oldest first, and the errors of reports that could not be read.
     func allOutlines() throws(ReportError) -> (stalls: [StallOutline], failures: [ReportError]) {
         var known = reader.index?.takeOutlines() ?? []
-        var (failures, pool, rest, next): ([ReportError], OutlinePool, ArraySlice<ULID>, Int) = (
-            [], .init(), stalls[...], 0
-        )
+        let unread = unread(besides: known)
         let before = known.count
         known.reserveCapacity(stalls.count)
-        var unreadCount = 0
-        while !rest.isEmpty {
-            let (window, unread) = Self.window(of: rest, besides: known, before, from: next)
-            unreadCount += unread.count
-            for read in try outlines(of: unread, &pool, &failures) { known.append(read.outline) }
-            if let last = window.last { while next < before, known[next].id <= last { next += 1 } }
-            rest = rest[window.endIndex...]
+        var failures: [ReportError] = []
+        var pool = OutlinePool()
+        for start in stride(from: 0, to: unread.count, by: Self.batch) {
+            for read in try outlines(of: Array(unread[start...].prefix(Self.batch)), &pool, &failures) {
+                known.append(read.outline)
+            }
         }
         reader.index?.finish()
         // Names may have been removed since the index looked.
-        if before + unreadCount > stalls.count { known.removeAll { !stalls.hasSorted($0.id) } }
-        if before > 0, before < known.count { known.sort { $0.id < $1.id } }
+        if before + unread.count > stalls.count { known.removeAll { !stalls.hasSorted($0.id) } }
+        if before > 0, !unread.isEmpty { known.sort { $0.id < $1.id } }
         return (known, failures)
     }
 
-    /// The next stalls, and those of them that must be read.
+    /// The stalls that must be read.
     ///
-    /// - Parameters:
-    ///   - known: Only its first `count` elements are used.
-    ///   - next: The first of them that can be among the stalls.
-    private static func window(
-        of rest: ArraySlice<ULID>,
-        besides known: [StallOutline],
-        _ count: Int,
-        from next: Int
-    ) -> (stalls: ArraySlice<ULID>, unread: [ULID]) {
-        var (unread, next, end): ([ULID], Int, Int) = ([], next, rest.startIndex)
-        while end < rest.endIndex, unread.count < batch {
-            let id = rest[end]
-            while next < count, known[next].id < id { next += 1 }
-            if next >= count || known[next].id != id { unread.append(id) }
-            end += 1
+    /// - Parameter known: Sorted by their ids.
+    private func unread(besides known: [StallOutline]) -> [ULID] {
+        // The same array, and not a copy.
+        if known.isEmpty { return stalls }
+        var next = 0
+        return stalls.filter { id in
+            while next < known.count, known[next].id < id { next += 1 }
+            return next == known.count || known[next].id != id
         }
-        return (rest[..<end], unread)
     }
 
     /// Reads some reports, concurrently if there are many.
@@ -121,7 +100,6 @@ extension ReportCatalog {
         _ pool: inout OutlinePool,
         _ failures: inout [ReportError]
     ) throws(ReportError) -> [ReadOutline] {
-        guard !ids.isEmpty else { return [] }
         let processors = Int(clamping: sysconf(Int32(_SC_NPROCESSORS_ONLN)))
         let count = max(1, min(ids.count / Self.reportsPerThread, Self.mostThreads, processors))
         let parts = Mutex([Result<Part, ReportError>](repeating: .success(Part()), count: count))
