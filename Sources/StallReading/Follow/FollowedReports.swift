@@ -4,11 +4,10 @@ import StallReports
 struct CatchUp {
     enum Step {
         case deliver(ReportFollower.Event)
-        case read(ReportFileName)
-        /// A file found in a listing of the directory: it may be old.
-        case find(ReportFileName)
-        /// A file that was postponed.
-        case retry(ReportFileName, mayBeOld: Bool)
+        /// - Parameters:
+        ///   - mayBeOld: The file was found in a listing of the directory.
+        ///   - isRepeated: It was postponed.
+        case read(ReportFileName, mayBeOld: Bool = false, isRepeated: Bool = false)
     }
 
     private var steps: [Step] = []
@@ -66,7 +65,9 @@ struct CatchUp {
     /// - Returns: Whether the directory is to be listed again, too.
     mutating func retryIfDue() -> Bool {
         guard let due = nextTry, due <= .now else { return false }
-        steps += postponed.sorted { $0.key < $1.key }.map { Step.retry($0.key, mayBeOld: $0.value) }
+        steps += postponed.sorted { $0.key < $1.key }.map {
+            .read($0.key, mayBeOld: $0.value, isRepeated: true)
+        }
         pause = min(pause * 2, Self.longestPause)
         defer { (nextTry, postponed, postponesListing) = (nil, [:], false) }
         return postponesListing
@@ -76,7 +77,7 @@ struct CatchUp {
     mutating func readAll(_ names: [ReportFileName]) {
         let present = Set(names)
         delivered = delivered.filter { present.contains($0.key) }
-        steps += names.map { .find($0) }
+        steps += names.map { .read($0, mayBeOld: true) }
     }
 }
 

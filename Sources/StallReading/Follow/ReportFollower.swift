@@ -114,10 +114,8 @@ public struct ReportFollower: ~Copyable {
         while let step = catchUp.next() {
             switch step {
             case .deliver(let event): return event
-            case .read(let name): if let event = try read(name) { return event }
-            case .find(let name): if let event = try read(name, writtenAfter: start) { return event }
-            case .retry(let name, let mayBeOld):
-                let event = try read(name, writtenAfter: mayBeOld ? start : nil, isRepeated: true)
+            case .read(let name, let mayBeOld, let isRepeated):
+                let event = try read(name, writtenAfter: mayBeOld ? start : nil, isRepeated: isRepeated)
                 if let event { return event }
             }
         }
@@ -130,8 +128,8 @@ public struct ReportFollower: ~Copyable {
     /// - Parameter isRepeated: It failed before, and that was returned.
     private mutating func read(
         _ name: ReportFileName,
-        writtenAfter start: Timestamp? = nil,
-        isRepeated: Bool = false
+        writtenAfter start: Timestamp?,
+        isRepeated: Bool
     ) throws(ReportError) -> Event? {
         do throws(ReportError) {
             let directory = try OpenDirectory(path: reader.path)
