@@ -44,12 +44,17 @@ public struct DebugInfoServer: Sendable {
             Handle, UnsafePointer<UInt8>?, CInt, UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
         ) -> CInt
     typealias Progress = @convention(c) (Handle, CLong, CLong) -> CInt
+    typealias Begin = @convention(c) () -> Handle?
+    typealias End = @convention(c) (Handle?) -> Void
+    typealias SetProgress = @convention(c) (Handle, Progress) -> Void
+    typealias SetUserData = @convention(c) (Handle, UnsafeMutableRawPointer?) -> Void
+    typealias UserData = @convention(c) (Handle) -> UnsafeMutableRawPointer?
 
-    let begin: @convention(c) () -> Handle?
-    let end: @convention(c) (Handle?) -> Void
-    let setProgress: @convention(c) (Handle, Progress) -> Void
-    let setUserData: @convention(c) (Handle, UnsafeMutableRawPointer?) -> Void
-    let userData: @convention(c) (Handle) -> UnsafeMutableRawPointer?
+    let begin: Begin
+    let end: End
+    let setProgress: SetProgress
+    let setUserData: SetUserData
+    let userData: UserData
     let findDebugInformation: Find
     let findExecutable: Find
 
@@ -65,17 +70,11 @@ public struct DebugInfoServer: Sendable {
             let debug = unsafe dlsym(library, "debuginfod_find_debuginfo"),
             let executable = unsafe dlsym(library, "debuginfod_find_executable")
         else { return nil }
-        unsafe self.begin = unsafe unsafeBitCast(begin, to: (@convention(c) () -> Handle?).self)
-        unsafe self.end = unsafe unsafeBitCast(end, to: (@convention(c) (Handle?) -> Void).self)
-        unsafe setProgress = unsafe unsafeBitCast(progress, to: (@convention(c) (Handle, Progress) -> Void).self)
-        unsafe setUserData = unsafe unsafeBitCast(
-            data,
-            to: (@convention(c) (Handle, UnsafeMutableRawPointer?) -> Void).self
-        )
-        unsafe userData = unsafe unsafeBitCast(
-            getData,
-            to: (@convention(c) (Handle) -> UnsafeMutableRawPointer?).self
-        )
+        unsafe self.begin = unsafe unsafeBitCast(begin, to: Begin.self)
+        unsafe self.end = unsafe unsafeBitCast(end, to: End.self)
+        unsafe setProgress = unsafe unsafeBitCast(progress, to: SetProgress.self)
+        unsafe setUserData = unsafe unsafeBitCast(data, to: SetUserData.self)
+        unsafe userData = unsafe unsafeBitCast(getData, to: UserData.self)
         unsafe findDebugInformation = unsafe unsafeBitCast(debug, to: Find.self)
         unsafe findExecutable = unsafe unsafeBitCast(executable, to: Find.self)
     }
