@@ -111,16 +111,16 @@ struct FaultEvidence {
     /// Reports by quarters of an hour since the epoch: days begin at one of them in every time zone.
     private var quarters: [Int64: Int64] = [:]
     private static let quarter: Int64 = 900
-    /// Oldest first.
-    private(set) var recent: [StallOutline] = []
-    private var ids: [ULID] = []
+    /// The latest stalls, oldest first once ``read(_:)`` was called.
+    private var stalls: [StallOutline] = []
+
+    /// Those to list.
+    var recent: ArraySlice<StallOutline> { stalls.suffix(Self.listLimit) }
 
     mutating func add(_ stall: StallOutline) {
         quarters[stall.startedAt.seconds / Self.quarter, default: 0] += 1
-        ids.append(stall.id)
-        if ids.count > 2 * Self.treeLimit { ids = ids.sorted().suffix(Self.treeLimit) }
-        recent.append(stall)
-        if recent.count > 2 * Self.listLimit { keepRecent() }
+        stalls.append(stall)
+        if stalls.count > 2 * Self.treeLimit { keepLatest() }
     }
 
     /// Reports by day.
@@ -130,15 +130,15 @@ struct FaultEvidence {
         }
     }
 
-    private mutating func keepRecent() { recent = recent.sorted { $0.id < $1.id }.suffix(Self.listLimit) }
+    private mutating func keepLatest() { stalls = stalls.sorted { $0.id < $1.id }.suffix(Self.treeLimit) }
 
     /// Call this after all stalls are added.
     ///
     /// - Parameter load: reads a report; nil if that fails.
     mutating func read(_ load: (ULID) -> StallReport?) {
-        keepRecent()
-        for id in ids.sorted().suffix(Self.treeLimit) {
-            guard let report = load(id) else { continue }
+        keepLatest()
+        for stall in stalls {
+            guard let report = load(stall.id) else { continue }
             tree.add(report)
             treeReports += 1
             latest = report
