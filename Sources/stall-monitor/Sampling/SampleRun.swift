@@ -60,10 +60,9 @@ struct SampleRun {
         _ schedule: SampleSchedule?,
         _ pause: InterruptibleWait
     ) throws(CaptureError) -> SampleDocument.Ending {
-        switch try look(pause) {
-        case .taken: break
-        case .processEnded: throw CaptureError(.noSuchProcess)
-        case .interrupted: return .interrupted
+        if let ending = try look(pause) {
+            guard ending != .processEnded else { throw CaptureError(.noSuchProcess) }
+            return ending
         }
         guard let schedule else { return .complete }
         intervalNs = schedule.intervalNs
@@ -73,11 +72,7 @@ struct SampleRun {
         var next = started.addingSaturated(schedule.intervalNs)
         while next < end {
             guard pause.wait(until: next) else { return .interrupted }
-            switch try look(pause) {
-            case .taken: break
-            case .processEnded: return .processEnded
-            case .interrupted: return .interrupted
-            }
+            if let ending = try look(pause) { return ending }
             if !isQuiet { progress.show(rounds: rounds, elapsed: lastLook - started, of: schedule.lengthNs) }
             let following = schedule.next(after: next, now: InterruptibleWait.now, end: end)
             (next, missed) = (following.moment, missed.addingSaturated(following.missed))
@@ -102,10 +97,10 @@ struct SampleRun {
         )
     }
 
-    private enum Look { case taken, processEnded, interrupted }
-
     /// Discards an interrupted round: otherwise some threads would be counted more often than others.
-    private mutating func look(_ pause: InterruptibleWait) throws(CaptureError) -> Look {
+    ///
+    /// - Returns: Why no sample was taken; nil if one was.
+    private mutating func look(_ pause: InterruptibleWait) throws(CaptureError) -> SampleDocument.Ending? {
         let captures = try captures(pause)
         lastLook = InterruptibleWait.now
         guard let captures else { return .processEnded }
@@ -116,7 +111,7 @@ struct SampleRun {
             names.forgetAddresses()
         }
         for capture in captures { add(capture) }
-        return .taken
+        return nil
     }
 
     private mutating func add(_ capture: ThreadCapture) {
