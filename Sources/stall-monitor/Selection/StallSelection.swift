@@ -62,11 +62,11 @@ struct StallSelection: Hashable {
 
     /// Whether a run may contain matching stalls, as far as its process and time show.
     func includes(_ run: RunRecord) -> Bool {
-        since.map { run.state == .running || run.updatedAt >= $0 } ?? true && until.map { run.startedAt <= $0 } ?? true
-            && (run.targets == nil
-                ? includes(service: run.service?.name, release: run.service?.version, host: run.host.name)
-                // The reports of 'watch' have the names of the watched processes, which the record does not have.
-                : hosts.allow(run.host.name))
+        if let since, run.state != .running, run.updatedAt < since { return false }
+        if let until, run.startedAt > until { return false }
+        // The reports of 'watch' have the names of the watched processes, which the record does not have.
+        if run.targets != nil { return hosts.allow(run.host.name) }
+        return includes(service: run.service?.name, release: run.service?.version, host: run.host.name)
     }
 
     /// Whether stalls of a process can match, at any time.
