@@ -9,13 +9,13 @@ import Testing
 struct FaultTests {
     private let span = TimeSpan(start: Sample.start, end: Sample.start.advanced(byNanoseconds: 12_000_000_000))
 
-    private func stall(_ second: Int64, _ change: (inout StallOutline) -> Void = { _ in }) -> StallOutline {
-        var stall = StallOutline(Sample.report(id: ULID(rawValue: UInt128(1_000_000 + second))))
-        stall.startedAt = Sample.start.advanced(byNanoseconds: second * 1_000_000_000)
-        stall.endedAt = stall.startedAt.advanced(byNanoseconds: 500_000_000)
-        (stall.durationNs, stall.suppressed) = (500_000_000, 0)
-        change(&stall)
-        return stall
+    private func stall(_ second: Int64, _ change: (inout StallReport) -> Void = { _ in }) -> StallOutline {
+        var report = Sample.report(id: ULID(rawValue: UInt128(1_000_000 + second)))
+        report.startedAt = Sample.start.advanced(byNanoseconds: second * 1_000_000_000)
+        report.endedAt = report.startedAt.advanced(byNanoseconds: 500_000_000)
+        (report.durationNs, report.suppressed) = (500_000_000, 0)
+        change(&report)
+        return StallOutline(report)
     }
 
     private func faults(_ stalls: [StallOutline], watchedNs: Int64 = 0, by order: FaultOrder = .total) -> [Fault] {
@@ -28,8 +28,12 @@ struct FaultTests {
     func sum() throws {
         let found = faults(
             [
-                stall(3), stall(1) { ($0.host, $0.release, $0.durationNs) = ("web2", "1.3", 2_000_000_000) },
-                stall(7) { $0.verdict = .starved },
+                stall(3),
+                stall(1) {
+                    ($0.host.name, $0.durationNs) = ("web2", 2_000_000_000)
+                    $0.service?.version = "1.3"
+                },
+                stall(7) { $0.cause.verdict = .starved },
             ],
             watchedNs: 30_000_000_000
         )

@@ -148,16 +148,18 @@ struct SelectionTests {
         #expect(membership(counted(), traits) { $0.verdicts = [.waiting] } == .wanted)
         #expect(membership(counted(), traits) { $0.verdicts = [.starved] } == .unwanted)
         #expect(membership(counted(), traits) { $0.functions = [NamePattern("cart", isPart: true)] } == .wanted)
-        var other = stall
-        other.verdict = .starved
-        #expect(membership(counted(), FaultTraits([stall, other])) { $0.verdicts = [.starved] } == .unknown)
+        var other = Sample.report()
+        other.cause.verdict = .starved
+        let both = FaultTraits([stall, StallOutline(other)])
+        #expect(membership(counted(), both) { $0.verdicts = [.starved] } == .unknown)
     }
 
     @Test("a fault is found by its former fingerprints")
     func aliases() throws {
-        var stall = stall
+        var report = Sample.report()
         let old = try #require(Fingerprint(rawValue: "v2:1111222233334444"))
-        stall.aliases = [old]
+        report.aliases = [old]
+        let stall = StallOutline(report)
         let prefix = try #require(FingerprintPrefix("1111"))
         #expect(includes({ $0.fingerprints = [prefix] }, stall))
         let names = FaultNames([stall])

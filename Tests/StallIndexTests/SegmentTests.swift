@@ -9,17 +9,18 @@ import Testing
     @Test("Outlines are unchanged after writing and reading a segment; other bytes are refused without a trap")
     func roundTrip() throws {
         let directory = try IndexedDirectory(reports: 50)
-        var stalls = try directory.read(indexed: false).stalls
-        stalls[3].repeats = .init(
+        var reports = try ReportReader(path: directory.path).contents().reports
+        reports[3].repeats = .init(
             count: 2,
-            report: stalls[0].id,
-            firstAt: stalls[0].startedAt,
-            lastAt: stalls[1].startedAt,
+            report: reports[0].id,
+            firstAt: reports[0].startedAt,
+            lastAt: reports[1].startedAt,
             totalNs: 7,
             longestNs: .max
         )
-        (stalls[4].suppressed, stalls[5].runDelayShare, stalls[6].culprit) = (9, nil, nil)
-        (stalls[7].aliases, stalls[8].run, stalls[9].service) = ([stalls[0].fingerprint], nil, nil)
+        (reports[4].suppressed, reports[5].cause.evidence, reports[6].culprit) = (9, nil, nil)
+        (reports[7].aliases, reports[8].run, reports[9].service) = ([reports[0].fingerprint], nil, nil)
+        let stalls = reports.map { StallOutline($0) }
         var segment = Segment()
         for (index, stall) in stalls.enumerated() {
             segment.add(stall, FileKey(inode: UInt64(index), modified: stall.startedAt, size: index))

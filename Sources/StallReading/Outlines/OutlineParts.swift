@@ -22,13 +22,6 @@ extension Shared {
 
         package func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(shared)) }
     }
-
-    /// A changed copy.
-    fileprivate func changed(_ change: (inout Value) -> Void) -> Shared {
-        var value = value
-        change(&value)
-        return Shared(value)
-    }
 }
 
 /// What the stalls of one fault on one loop share.
@@ -78,11 +71,8 @@ package struct OutlineOrigin: Hashable, Sendable {
 
 /// Similar stalls before a stall that were only counted.
 struct OutlineRepeats: Hashable, Sendable {
-    var suppressed: Int
-    var repeats: StallReport.Repeats?
-
-    var isNothing: Bool { suppressed == 0 && repeats == nil }
-    var shared: Shared<OutlineRepeats>? { isNothing ? nil : Shared(self) }
+    let suppressed: Int
+    let repeats: StallReport.Repeats?
 }
 
 extension Sequence<StallOutline> {
@@ -90,13 +80,6 @@ extension Sequence<StallOutline> {
     package var oncePerTraits: [StallOutline] {
         var known: Set<Shared<OutlineTraits>.Identity> = []
         return filter { known.insert(Shared.Identity($0.traits)).inserted }
-    }
-}
-
-extension StallOutline {
-    /// Changes a shared value for this stall alone.
-    static func change<Value>(_ shared: inout Shared<Value>, _ change: (inout Value) -> Void) {
-        shared = shared.changed(change)
     }
 }
 

@@ -5,20 +5,20 @@ public import StallReports
 public struct StallOutline: Hashable, Sendable {
     // The id and the times are stored as separate fields so that no space is lost to alignment: a directory can contain a million
     // stalls.
-    private var idHigh: UInt64
-    private var idLow: UInt64
+    private let idHigh: UInt64
+    private let idLow: UInt64
     /// When the stall began.
     public var startedAt: Timestamp
     /// Negative if the stall has no end.
-    private var endNanoseconds: Int32
-    private var endSeconds: Int64
+    private let endNanoseconds: Int32
+    private let endSeconds: Int64
     /// The duration, in nanoseconds. Not negative.
     public var durationNs: Int64
-    private var delayShareBits: UInt64
+    private let delayShareBits: UInt64
     package var traits: Shared<OutlineTraits>
     package var origin: Shared<OutlineOrigin>
     /// Nil if no stall was suppressed before this one, which is the usual case.
-    private var repeated: Shared<OutlineRepeats>?
+    private let repeated: Shared<OutlineRepeats>?
 
     /// The value of a stall without a measured share. No report has this value.
     private static let noShare = Double.signalingNaN.bitPattern
@@ -40,8 +40,8 @@ public struct StallOutline: Hashable, Sendable {
         self.durationNs = durationNs
         delayShareBits = runDelayShare?.bitPattern ?? Self.noShare
         (self.traits, self.origin) = (traits, origin)
-        let repeated = OutlineRepeats(suppressed: suppressed, repeats: repeats)
-        self.repeated = repeated.isNothing ? nil : Shared(repeated)
+        let isAlone = suppressed == 0 && repeats == nil
+        repeated = isAlone ? nil : Shared(OutlineRepeats(suppressed: suppressed, repeats: repeats))
     }
 
     /// Creates an outline of a report in memory.
@@ -81,108 +81,47 @@ public struct StallOutline: Hashable, Sendable {
 
 extension StallOutline {
     /// The report's id.
-    public var id: ULID {
-        get { ULID(rawValue: UInt128(idHigh) << 64 | UInt128(idLow)) }
-        set {
-            idHigh = UInt64(truncatingIfNeeded: newValue.rawValue >> 64)
-            idLow = UInt64(truncatingIfNeeded: newValue.rawValue)
-        }
-    }
+    public var id: ULID { ULID(rawValue: UInt128(idHigh) << 64 | UInt128(idLow)) }
     /// When the stall ended. Nil: it is ongoing, or its end is unknown.
     public var endedAt: Timestamp? {
-        get { endNanoseconds < 0 ? nil : Timestamp(seconds: endSeconds, nanoseconds: Int64(endNanoseconds)) }
-        set { (endSeconds, endNanoseconds) = (newValue?.seconds ?? 0, newValue?.nanoseconds ?? -1) }
+        endNanoseconds < 0 ? nil : Timestamp(seconds: endSeconds, nanoseconds: Int64(endNanoseconds))
     }
     /// The share of the measured time in which the thread was runnable and got no processor, from 0 to 1. Nil: not measured.
-    public var runDelayShare: Double? {
-        get { delayShareBits == Self.noShare ? nil : Double(bitPattern: delayShareBits) }
-        set { delayShareBits = newValue?.bitPattern ?? Self.noShare }
-    }
+    public var runDelayShare: Double? { delayShareBits == Self.noShare ? nil : Double(bitPattern: delayShareBits) }
     /// The number of similar stalls before it that were only counted.
-    public var suppressed: Int {
-        get { repeated?.value.suppressed ?? 0 }
-        set { repeated = OutlineRepeats(suppressed: newValue, repeats: repeats).shared }
-    }
+    public var suppressed: Int { repeated?.value.suppressed ?? 0 }
     /// These stalls, with their times. Nil if there are none.
-    public var repeats: StallReport.Repeats? {
-        get { repeated?.value.repeats }
-        set { repeated = OutlineRepeats(suppressed: suppressed, repeats: newValue).shared }
-    }
+    public var repeats: StallReport.Repeats? { repeated?.value.repeats }
     /// How the loop stalled.
-    public var kind: StallKind {
-        get { traits.value.kind }
-        set { Self.change(&traits) { $0.kind = newValue } }
-    }
+    public var kind: StallKind { traits.value.kind }
     /// Whether the stall is ongoing, and how it ended.
-    public var state: StallState {
-        get { traits.value.state }
-        set { Self.change(&traits) { $0.state = newValue } }
-    }
+    public var state: StallState { traits.value.state }
     /// The severity by the duration.
-    public var severity: Severity {
-        get { traits.value.severity }
-        set { Self.change(&traits) { $0.severity = newValue } }
-    }
+    public var severity: Severity { traits.value.severity }
     /// The type of the watched loop.
-    public var type: WatchedType {
-        get { traits.value.type }
-        set { Self.change(&traits) { $0.type = newValue } }
-    }
+    public var type: WatchedType { traits.value.type }
     /// The label of the watched loop.
-    public var label: String {
-        get { traits.value.label }
-        set { Self.change(&traits) { $0.label = newValue } }
-    }
+    public var label: String { traits.value.label }
     /// Why it stalled.
-    public var verdict: Verdict {
-        get { traits.value.verdict }
-        set { Self.change(&traits) { $0.verdict = newValue } }
-    }
+    public var verdict: Verdict { traits.value.verdict }
     /// The function to blame. Nil if none is known.
-    public var culprit: StallReport.Culprit? {
-        get { traits.value.culprit }
-        set { Self.change(&traits) { $0.culprit = newValue } }
-    }
+    public var culprit: StallReport.Culprit? { traits.value.culprit }
     /// The culprit's name: `StallReport.culpritName`.
-    public var culpritName: String? {
-        get { traits.value.culpritName }
-        set { Self.change(&traits) { $0.culpritName = newValue } }
-    }
+    public var culpritName: String? { traits.value.culpritName }
     /// Why the stalled thread's stack is missing or ends early.
-    public var stackError: String? {
-        get { traits.value.stackError }
-        set { Self.change(&traits) { $0.stackError = newValue } }
-    }
+    public var stackError: String? { traits.value.stackError }
     /// The fault.
-    public var fingerprint: Fingerprint {
-        get { traits.value.fingerprint }
-        set { Self.change(&traits) { $0.fingerprint = newValue } }
-    }
+    public var fingerprint: Fingerprint { traits.value.fingerprint }
     /// Fingerprints of the same fault that the report had before.
-    public var aliases: [Fingerprint]? {
-        get { traits.value.aliases }
-        set { Self.change(&traits) { $0.aliases = newValue } }
-    }
+    public var aliases: [Fingerprint]? { traits.value.aliases }
     /// The run of the monitor that reported it.
-    public var run: ULID? {
-        get { origin.value.run }
-        set { Self.change(&origin) { $0.run = newValue } }
-    }
+    public var run: ULID? { origin.value.run }
     /// The host's name.
-    public var host: String {
-        get { origin.value.host }
-        set { Self.change(&origin) { $0.host = newValue } }
-    }
+    public var host: String { origin.value.host }
     /// The service's name. Nil if the report has none.
-    public var service: String? {
-        get { origin.value.service }
-        set { Self.change(&origin) { $0.service = newValue } }
-    }
+    public var service: String? { origin.value.service }
     /// The service's version. Nil if the report has none.
-    public var release: String? {
-        get { origin.value.release }
-        set { Self.change(&origin) { $0.release = newValue } }
-    }
+    public var release: String? { origin.value.release }
 }
 
 extension StallOutline {

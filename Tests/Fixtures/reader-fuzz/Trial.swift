@@ -131,9 +131,12 @@ struct Trial {
             check("show json", text)
             if try StallReport(json: Array(text.utf8)) != report { problems.append("show json: another report") }
             let outline: StallOutline = try ReportJSON.decode(Array(text.utf8))
-            var expected = StallOutline(report)
-            if expected.culprit?.function != nil || expected.culprit?.symbol != nil { expected.stackError = nil }
-            if outline != expected { problems.append("list: another outline") }
+            var read = report
+            // Stacks are not read if the culprit has a name.
+            if report.culprit?.function ?? report.culprit?.symbol != nil, !read.stacks.isEmpty {
+                read.stacks[0].error = nil
+            }
+            if outline != StallOutline(read) { problems.append("list: another outline") }
         } catch {
             problems.append("show json: \(error)")
         }
