@@ -97,6 +97,7 @@ package struct WeightedStacks {
         let stalled = report.stacks.filter { $0.role == .stalled }
         let parts = stalled.isEmpty ? [nil] : stalled.map(Optional.some)
         let shares = Self.shares(of: parts, in: report.durationNs)
+        let side: WritableKeyPath<Weight, Int64> = isBefore ? \.before : \.amount
         note(report.startedAt)
         var counted: Set<Key> = []
         for (stack, share) in zip(parts, shares) {
@@ -106,11 +107,7 @@ package struct WeightedStacks {
                 verdict: report.cause.verdict.canonical.rawValue,
                 calls: stack.map { callNumbers(of: $0, report.modules) } ?? [known.number(of: Call(name: "(no stack)"))]
             )
-            if isBefore {
-                weights[key, default: Weight()].before.addSaturated(share)
-            } else {
-                weights[key, default: Weight()].amount.addSaturated(share)
-            }
+            weights[key, default: Weight()][keyPath: side].addSaturated(share)
             // Stacks that differ in addresses alone are one here.
             if counted.insert(key).inserted { weights[key, default: Weight()].stalls.addSaturated(1) }
         }
