@@ -84,7 +84,9 @@ final class TopReader: Sendable {
         case .faults: content.faults = try faults(sources, request, &failures)
         case .stalls: content.stalls = request.stallOrder.sorted(try stalls(sources, request, &failures)).reversed()
         }
-        if let page = request.page { content.page = try TopPage(page, content, request, sources).lines() }
+        if let row = request.page {
+            content.page = try TopPage(row: row, content: content, request: request, sources: sources).lines()
+        }
         // The tables read the same directories.
         var told: Set<ReportError> = []
         content.notes = failures.filter { told.insert($0).inserted }.map { CommandFailure($0).message }
@@ -149,14 +151,10 @@ final class TopReader: Sendable {
 
 /// The page that `top` opens for a row.
 struct TopPage {
-    private let row: TopState.Row
-    private let content: TopContent
-    private let request: TopReader.Request
-    private let sources: ReportSources
-
-    init(_ row: TopState.Row, _ content: TopContent, _ request: TopReader.Request, _ sources: ReportSources) {
-        (self.row, self.content, self.request, self.sources) = (row, content, request, sources)
-    }
+    let row: TopState.Row
+    let content: TopContent
+    let request: TopReader.Request
+    let sources: ReportSources
 
     func lines() throws -> [StyledText] {
         switch row {
