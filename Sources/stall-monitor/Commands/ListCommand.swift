@@ -46,9 +46,9 @@ struct ListCommand: ParsableCommand {
     }
 
     func run() throws {
-        let sources = try reports.sources(covering: selection.stalls)
-        let overview = try sources.overview()
         let chosen = selection.stalls
+        let sources = try reports.sources(covering: chosen)
+        let overview = try sources.overview()
         let names = chosen.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)
         var filter = StallFilter(chosen, names: names)
         let all = chosen.isEverything ? overview.stalls : overview.stalls.filter { filter.includes($0) }
@@ -57,28 +57,29 @@ struct ListCommand: ParsableCommand {
         switch format {
         case .json: failures += try writeJSON(shown.map(\.id), from: sources)
         case .text:
-            let terminal = screen.terminal()
-            if all.isEmpty {
-                Output.note(
-                    overview.failures.isEmpty
-                        ? chosen.nothingFound(among: overview.stalls.count, overview.runs)
-                        : "no stalls in what can be read"
-                )
+            if !all.isEmpty {
+                try write(shown, of: overview)
+            } else if failures.isEmpty {
+                Output.note(chosen.nothingFound(among: overview.stalls.count, overview.runs))
             } else {
-                let ids = ShortIDs(overview.stalls.lazy.map(\.id), elides: terminal.width != nil)
-                let list = StallList(
-                    stalls: shown,
-                    ids: ids,
-                    faults: ShortFingerprints(overview.stalls.oncePerTraits.lazy.map(\.fingerprint)),
-                    repeats: overview.repeats,
-                    width: terminal.width
-                )
-                try screen.write(list.lines, on: terminal)
+                Output.note("no stalls in what can be read")
             }
             noteCountedOnly(overview, chosen, names)
             noteLongJobs(overview, chosen)
         }
         try ReportSources.report(failures)
+    }
+
+    private func write(_ stalls: [StallOutline], of overview: ReportReader.Overview) throws {
+        let terminal = screen.terminal()
+        let list = StallList(
+            stalls: stalls,
+            ids: ShortIDs(overview.stalls.lazy.map(\.id), elides: terminal.width != nil),
+            faults: ShortFingerprints(overview.stalls.oncePerTraits.lazy.map(\.fingerprint)),
+            repeats: overview.repeats,
+            width: terminal.width
+        )
+        try screen.write(list.lines, on: terminal)
     }
 
     /// Writes one array with one report at a time in memory. Unreadable reports are left out; the array is always valid.
