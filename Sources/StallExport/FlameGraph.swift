@@ -40,7 +40,9 @@ struct FlameGraph {
 /// Merges many stacks into one tree. Calls are compared by number; a node is created for each box, not for each call of each
 /// stack.
 private struct Merging {
-    private let stacks: [(key: WeightedStacks.Key, weight: WeightedStacks.Weight)]
+    private let weights: [WeightedStacks.Weight]
+    /// For each stack the numbers of its calls. The first one is its watched loop or sampled thread, as if that were a call.
+    private let paths: [[Int]]
     private let calls: [WeightedStacks.Call]
     /// For each call the number of its function, whatever the line.
     private let functions: [Int]
@@ -51,58 +53,37 @@ private struct Merging {
     }
 
     init(_ stacks: WeightedStacks) {
-        (self.stacks, calls) = (stacks.sorted, stacks.calls)
+        let (sorted, count) = (stacks.sorted, stacks.calls.count)
+        weights = sorted.map(\.weight)
+        paths = sorted.enumerated().map { [count + $0.offset] + $0.element.key.calls }
+        calls = stacks.calls + sorted.map { WeightedStacks.Call(name: Self.name(of: $0.key)) }
         var known = Interned<Function>()
-        functions = stacks.calls.map { known.number(of: Function(name: $0.name, module: $0.module)) }
+        functions = calls.map { known.number(of: Function(name: $0.name, module: $0.module)) }
     }
 
     /// One for each watched loop or sampled thread.
-    var roots: [FlameGraph.Node] {
-        boxes(of: Array(stacks.indices), depth: 0) { [stacks] in
-            Self.name(of: stacks[$0].key)
-        } node: { [stacks] in
-            FlameGraph.Node(name: Self.name(of: stacks[$0].key), isOwn: false)
-        }
-    }
+    var roots: [FlameGraph.Node] { boxes(of: Array(paths.indices), depth: 0) }
 
     /// Groups stacks with the same beginning by their next call. Stacks that end here are left out.
-    private func children(of members: [Int], depth: Int) -> [FlameGraph.Node] {
-        guard depth < FlameGraph.maximumDepth else { return [] }
-        let longer = members.filter { stacks[$0].key.calls.count > depth }
-        return boxes(of: longer, depth: depth + 1) { [stacks, functions] in
-            functions[stacks[$0].key.calls[depth]]
-        } node: { [stacks, calls] in
-            Self.node(of: calls[stacks[$0].key.calls[depth]])
-        }
-    }
-
-    /// - Parameter depth: The number of outer calls before the boxes' children.
-    private func boxes<Group: Hashable>(
-        of members: [Int],
-        depth: Int,
-        by group: (Int) -> Group,
-        node: (Int) -> FlameGraph.Node
-    ) -> [FlameGraph.Node] {
-        Dictionary(grouping: members, by: group).values.map { members in
-            var box = node(members[0])
-            box.amount = members.map { stacks[$0].weight.amount }.saturatingSum()
-            box.before = members.map { stacks[$0].weight.before }.saturatingSum()
-            box.children = children(of: members, depth: depth)
-            return box
+    private func boxes(of members: [Int], depth: Int) -> [FlameGraph.Node] {
+        guard depth <= FlameGraph.maximumDepth else { return [] }
+        let longer = members.filter { paths[$0].count > depth }
+        return Dictionary(grouping: longer) { functions[paths[$0][depth]] }.values.map { members in
+            let call = calls[paths[members[0]][depth]]
+            return FlameGraph.Node(
+                name: call.name,
+                place: call.file.map { file in call.line.map { "\(file):\($0)" } ?? file } ?? call.module,
+                module: call.module,
+                isOwn: call.isOwn,
+                amount: members.map { weights[$0].amount }.saturatingSum(),
+                before: members.map { weights[$0].before }.saturatingSum(),
+                children: boxes(of: members, depth: depth + 1)
+            )
         }.sorted { ($1.both, $0.name, $0.module ?? "") < ($0.both, $1.name, $1.module ?? "") }
     }
 
     private static func name(of key: WeightedStacks.Key) -> String {
         key.service.isEmpty ? key.label : "\(key.service): \(key.label)"
-    }
-
-    private static func node(of call: WeightedStacks.Call) -> FlameGraph.Node {
-        FlameGraph.Node(
-            name: call.name,
-            place: call.file.map { file in call.line.map { "\(file):\($0)" } ?? file } ?? call.module,
-            module: call.module,
-            isOwn: call.isOwn
-        )
     }
 }
 
