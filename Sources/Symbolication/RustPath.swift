@@ -191,7 +191,7 @@ struct RustPath {
     // MARK: Parts
 
     /// A name, and the number that tells it from others of the same name.
-    private mutating func readIdentifier() throws(Damaged) -> (name: String, number: Int) {
+    private mutating func readIdentifier() throws(Damaged) -> (name: String, number: UInt64) {
         let number = try readDisambiguator()
         _ = isAt("u")
         let length = try readLength()
@@ -201,18 +201,12 @@ struct RustPath {
         return (String(decoding: symbol[position..<position + length], as: UTF8.self), number)
     }
 
-    private mutating func readDisambiguator() throws(Damaged) -> Int {
-        guard isAt("s") else { return 0 }
-        let (number, overflows) = try readNumber().addingReportingOverflow(1)
-        guard !overflows else { throw Damaged() }
-        return number
-    }
+    private mutating func readDisambiguator() throws(Damaged) -> UInt64 { isAt("s") ? try readNumber() &+ 1 : 0 }
 
     /// Reads what another place of the symbol says.
     private mutating func readReference(_ read: (inout Self) throws(Damaged) -> Void) throws(Damaged) {
         let start = position - 1
-        let target = try readNumber()
-        guard target < start else { throw Damaged() }
+        guard let target = Int(exactly: try readNumber()), target < start else { throw Damaged() }
         guard isNamed else { return }
         let end = position
         position = target
@@ -232,31 +226,22 @@ struct RustPath {
         return length
     }
 
-    /// A number to the base of 62, one less than what is meant, and then an underscore; the underscore alone is zero.
-    private mutating func readNumber() throws(Damaged) -> Int {
+    /// A number to the base of 62, one less than what is meant, and then an underscore; the underscore alone is zero. The hash of a
+    /// crate may have more bits than the number, and is not used.
+    private mutating func readNumber() throws(Damaged) -> UInt64 {
         if isAt("_") { return 0 }
-        var number = 0
-        while true {
-            let character = try next()
-            if character == "_" { break }
-            let (product, overflows) = number.multipliedReportingOverflow(by: 62)
-            let (sum, isTooLarge) = product.addingReportingOverflow(try Self.digit(character))
-            guard !overflows, !isTooLarge else { throw Damaged() }
-            number = sum
-        }
-        guard number < .max else { throw Damaged() }
-        return number + 1
+        var number: UInt64 = 0
+        while !isAt("_") { number = number &* 62 &+ (try readDigit()) }
+        return number &+ 1
     }
 
-    private static func digit(_ character: Character) throws(Damaged) -> Int {
-        guard let value = character.asciiValue.map(Int.init) else { throw Damaged() }
-        switch value {
-        case 0x30...0x39: return value - 0x30
-        case 0x61...0x7A: return value - 0x61 + 10
-        case 0x41...0x5A: return value - 0x41 + 36
-        default: throw Damaged()
-        }
+    private mutating func readDigit() throws(Damaged) -> UInt64 {
+        let character = try next()
+        guard let digit = Self.digits.firstIndex(of: character) else { throw Damaged() }
+        return UInt64(digit)
     }
+
+    private static let digits = Array("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
     private mutating func enter() throws(Damaged) {
         depth += 1

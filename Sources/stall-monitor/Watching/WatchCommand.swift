@@ -106,8 +106,10 @@ struct WatchCommand: ParsableCommand {
                 "'\(reports)' is a collector's address: 'watch' writes into a directory, and 'ship' sends"
             )
         }
-        if words.dropLast(command.count).contains(where: { Int32($0) == nil }) {
-            throw ValidationError("a process is given by its number; a command stands after '--', a name after --name")
+        if let word = words.dropLast(command.count).first(where: { Int32($0) == nil }) {
+            throw ValidationError(
+                "'\(word)' is not the number of a process; a command stands after '--', a name after --name"
+            )
         }
         let ways = [!processIDs.isEmpty, name != nil, !command.isEmpty].count { $0 }
         guard ways == 1 else {
