@@ -21,6 +21,9 @@ struct position {
     struct stackcap_sum saved[KEPT_REGISTERS];
     bool is_doubtful;  ///< The function's end may have been passed: a call that does not return was its last instruction.
     bool has_released;  ///< The last change of the stack released some of it, as before a return.
+    enum { NOT_CARRIED, TAKEN, MOVED, PUT_BACK } carried;  ///< What becomes of the return address: see `carry`.
+    int carrier;                                           ///< The register that has it.
+    struct stackcap_sum carried_from;
 };
 
 struct search {
@@ -133,12 +136,31 @@ static void move_stack(struct position *now, struct stackcap_sum to) {
     now->stack_pointer = to;
 }
 
+/// A function that removes its arguments from the stack, as the code of V8 does, pops the return address into a register, moves
+/// the stack pointer, pushes the address again and returns.
+static void carry(struct position *now, const struct stackcap_instruction *code) {
+    bool moves = code->kind == CODE_LOSE_STACK || (code->kind == CODE_ADDRESS && code->to == REGISTER_STACK_POINTER);
+    if (code->kind == CODE_POP && code->to >= 0) {
+        now->carried = TAKEN;
+        now->carrier = code->to;
+        now->carried_from = now->stack_pointer;
+    } else if (now->carried == TAKEN && moves)
+        now->carried = MOVED;
+    else if (now->carried == MOVED && code->kind == CODE_PUSH && code->from == now->carrier)
+        now->carried = PUT_BACK;
+    else if (now->carried != PUT_BACK || code->kind != CODE_RETURN)
+        now->carried = NOT_CARRIED;
+}
+
 /// \returns whether the path continues after the instruction.
 static enum progress take(struct search *search, struct position *now, const struct stackcap_instruction *code) {
+    carry(now, code);
     switch (code->kind) {
     case CODE_TRAP:
         return ENDS_NOWHERE;
     case CODE_RETURN:
+        if (now->carried == PUT_BACK)
+            now->stack_pointer = now->carried_from;
         return arrive(search, now, true);
     case CODE_JUMP:
         return jump(search, now, code->target);

@@ -241,12 +241,14 @@ __attribute__((noinline)) static int64_t stall_in_swing(stall *s) {
     return result;
 }
 
-/// Code without an unwind table, but with a frame pointer: calls its first argument with its second.
+/// Code without an unwind table, but with a frame pointer: calls its first argument with its second. On x86-64 it returns as code of V8
+/// does that removes its arguments from the stack; here there are none.
 static const unsigned char bare_code[] = {
 #if defined(__x86_64__)
     0x55, 0x48, 0x89, 0xe5,              // push %rbp; mov %rsp, %rbp
     0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7,  // mov %rdi, %rax; mov %rsi, %rdi
-    0xff, 0xd0, 0x5d, 0xc3,              // call *%rax; pop %rbp; ret
+    0xff, 0xd0, 0xc9, 0x31, 0xd2, 0x59,  // call *%rax; leave; xor %edx, %edx; pop %rcx
+    0x48, 0x01, 0xd4, 0x51, 0xc3,        // add %rdx, %rsp; push %rcx; ret
 #elif defined(__aarch64__)
     0xfd, 0x7b, 0xbf, 0xa9, 0xfd, 0x03, 0x00, 0x91,  // stp x29, x30, [sp, #-16]!; mov x29, sp
     0xe8, 0x03, 0x00, 0xaa, 0xe0, 0x03, 0x01, 0xaa,  // mov x8, x0; mov x0, x1
