@@ -26,7 +26,7 @@ public struct StallLog: Sendable {
     /// - Parameters:
     ///   - logger: The destination.
     ///   - level: The level of messages about stalls. By default `info`, because a library should not decide what deserves a
-    ///     warning.
+    ///     warning. That the monitor itself is impaired is at least a warning.
     ///   - form: One line by default.
     public init(_ logger: Logger, level: Logger.Level = .info, form: Form = .line) {
         (self.logger, self.level, self.form) = (logger, level, form)
@@ -41,9 +41,14 @@ public struct StallLog: Sendable {
             log(report.kind.logSubject + ", no longer watched", report)
         case .ended(let report): log(report.kind == .longJob ? "long job ended" : "event loop recovered", report)
         case .suppressed(let stall): logSuppressed(stall)
-        case .fault(let error): logger.log(level: level, "stall monitor impaired", metadata: ["error": "\(error)"])
-        case .mended(let error): logger.log(level: level, "stall monitor works again", metadata: ["error": "\(error)"])
+        case .fault(let error): logOwnState("stall monitor impaired", error)
+        case .mended(let error): logOwnState("stall monitor works again", error)
         }
+    }
+
+    /// Uses at least the level of a warning: stalls may be missed meanwhile.
+    private func logOwnState(_ message: Logger.Message, _ error: StallMonitorError) {
+        logger.log(level: max(level, .warning), message, metadata: ["error": "\(error)"])
     }
 
     /// Uses a lower level than the other messages, because these stalls are frequent.

@@ -129,7 +129,7 @@ struct LogTests {
         log(.suppressed(stall))
         log(.fault(.init(.reportNotWritten)))
         log(.mended(.init(.reportNotWritten)))
-        #expect(lines.all.map(\.level) == [.debug, .notice, .notice])
+        #expect(lines.all.map(\.level) == [.debug, .warning, .warning])
         #expect(
             lines.all.first?.metadata["stall.repeats"] == "3" && lines.all.first?.metadata["stall.duration_ms"] == "7"
         )

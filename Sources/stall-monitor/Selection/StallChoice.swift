@@ -141,7 +141,8 @@ enum StallSet: Hashable {
             case "service": selection.services.append(NamePattern(parts[1]))
             case "label": selection.labels.append(NamePattern(parts[1]))
             case "day":
-                let isDay = ["today", "yesterday"].contains(parts[1].lowercased()) || parts[1].utf8.count == 10
+                let isDate = parts[1].utf8.count == 10 && parts[1].contains("-")
+                let isDay = isDate || ["today", "yesterday"].contains(parts[1].lowercased())
                 guard isDay, let start = Moment(parts[1], now: now)?.timestamp else {
                     throw CommandFailure("'\(parts[1])' is not a day: give today, yesterday, or a date like 2026-11-22")
                 }
