@@ -45,13 +45,13 @@ struct DemanglerTests {
                     + "INtB7_6FnOnceuE9call_onceCsjrHSEGnQ3l9_3std",
                 "<&dyn core::ops::function::Fn + core::marker::Sync as core::ops::function::FnOnce>::call_once"
             ),
-            ("_RNvMCs1_1aTShAyj4_FKCuEuE3sum", "(&[u8], [u64], fn)::sum"),
+            ("_RNvMCs1_1aTShAyj4_FKCuEuE3sum", "([u8], [u64], fn)::sum"),
             (
                 "_ZN57_$LT$a..shop..Cart$LT$T$GT$$u20$as$u20$a..shop..Total$GT$5total28_$u7b$$u7b$closure$u7d$$u7d$"
                     + "17hc33b0892b2d2d70dE",
                 "<a::shop::Cart as a::shop::Total>::total::{{closure}}"
             ),
-            ("_ZN4a4shop13Cart$LT$T$GT$6decode17h1bb8751e6c39855dE", "a::shop::Cart::decode"),
+            ("_ZN1a4shop13Cart$LT$T$GT$6decode17h1bb8751e6c39855dE", "a::shop::Cart::decode"),
             ("_ZN1a4shop13gr$uf6$$udf$e17ha184643891b3d417E", "a::shop::größe"),
         ]
     )
