@@ -90,9 +90,11 @@ extension LoopHeartbeat: WatchedHeartbeat {
     var longestFunctions: [UInt] { [] }
 }
 
-/// For pools: they have no callouts. Their turns are not kept: between two times without a free worker, a pool may have done any
-/// amount of work.
-extension WatchedHeartbeat {
+/// Pools have no callouts. Their turns are not kept: between two times without a free worker, a pool may have done any amount of
+/// work.
+protocol PoolHeartbeat: WatchedHeartbeat {}
+
+extension PoolHeartbeat {
     var busySince: UInt64 { turnStamp }
     var calloutCount: UInt64 { 0 }
     var calloutsAtTurnStamp: UInt64 { 0 }
@@ -101,7 +103,7 @@ extension WatchedHeartbeat {
     func keepTurns(longerThan length: Duration) {}
 }
 
-extension TaskPoolHeartbeat: WatchedHeartbeat {
+extension TaskPoolHeartbeat: PoolHeartbeat {
     var turnHistogram: TurnHistogram { jobLengths.lengths }
     var longestFunctions: [UInt] { jobLengths.longestFunctions }
     var turnCount: UInt64 { begunCount }
@@ -112,7 +114,7 @@ extension TaskPoolHeartbeat: WatchedHeartbeat {
 ///
 /// So a long job is found even if others begin and end beside it. A job that has already run for a while when it becomes the
 /// oldest counts from then on: if two long jobs overlap, the second may be missed.
-final class OldestJob: WatchedHeartbeat, Sendable {
+final class OldestJob: PoolHeartbeat, Sendable {
     let pool: TaskPoolHeartbeat
 
     init(of pool: TaskPoolHeartbeat) { self.pool = pool }
