@@ -108,9 +108,15 @@ struct DiffCommand: ParsableCommand {
                 continue
             }
             let set = try StallSet(text)
-            let isChoice = if case .choice = set { true } else { false }
-            let overview = try isChoice ? searched ?? sources.overview() : set.places(or: sources).overview()
-            if isChoice { searched = overview }
+            let overview: ReportReader.Overview
+            if case .choice = set {
+                overview = try searched ?? sources.overview()
+                searched = overview
+            } else {
+                // Not kept beside that of another directory: each may have a million stalls.
+                searched = nil
+                overview = try set.places(or: sources).overview()
+            }
             for failure in overview.failures where !failures.contains(failure) { failures.append(failure) }
             sides.append(try set.baseline(of: overview, named: text))
         }
