@@ -215,6 +215,8 @@ struct RustPath {
     }
 
     private mutating func readLength() throws(Damaged) -> Int {
+        // No other digit follows a zero: `00` are the names of two closures, one in the other.
+        if isAt("0") { return 0 }
         var length = 0
         let first = position
         while position < symbol.count, (0x30...0x39).contains(symbol[position]) {

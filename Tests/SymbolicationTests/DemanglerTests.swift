@@ -35,6 +35,8 @@ struct DemanglerTests {
                 "_RNCNvXNtCs6xxl1lAjzDf_1a4shopINtB4_4CartmENtB4_5Total5total0B6_.llvm.7",
                 "<a::shop::Cart as a::shop::Total>::total::{closure#0}"
             ),
+            ("_RNCNCNgCs6DXkGYLi8lr_2cc5spawn00B5_", "cc::spawn::{closure#0}::{closure#0}"),
+            ("_RNvNCNvC4shop4load03add", "shop::load::{closure#0}::add"),
             (
                 "_RNSNvYNCINvNtCsjrHSEGnQ3l9_3std2rt10lang_startuE0INtNtNtCsgEmfK2I1SDS_4core3ops8function6FnOnceuE9call_once"
                     + "6vtableCs6xxl1lAjzDf_1a",
