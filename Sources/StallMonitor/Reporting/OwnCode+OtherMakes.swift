@@ -47,14 +47,22 @@ extension OwnCode {
         let name = Demangler.shortName(symbol)
         switch Demangler.language(of: symbol) {
         case .cPlusPlus: return name.hasPrefix("std::") || name.hasPrefix("__gnu_cxx::")
-        // `<alloc::vec::Vec as core::iter::Extend>::extend`
-        case .rust: return rustLibraries.contains(String(name.drop { "<&*[(".contains($0) }.prefix { $0 != ":" }))
+        case .rust: return isOfRustLibrary(name)
         case .c, .swift: return false
         }
     }
 
+    /// By the first crate in the name, `<alloc::vec::Vec as core::iter::Extend>::extend`, `<&mut T as core::fmt::Write>::write_str`. Slices
+    /// and `str` have methods of the standard library only: `[shop::Cart]::sort`.
+    private static func isOfRustLibrary(_ name: String) -> Bool {
+        let words = name.split { !$0.isLetter && !$0.isNumber && !"_:".contains($0) }
+        let path = words.first { $0.contains("::") && !$0.hasPrefix(":") } ?? ""
+        return name.hasPrefix("[") || rustLibraries.contains(String(path.prefix { $0 != ":" }))
+    }
+
     private static let rustLibraries: Set<String> = [
-        "std", "core", "alloc", "hashbrown", "compiler_builtins", "tokio", "tokio_util", "mio", "async_std", "smol",
+        "std", "core", "alloc", "str", "hashbrown", "compiler_builtins", "tokio", "tokio_util", "mio", "async_std",
+        "smol",
         "polling",
         "futures", "futures_core", "futures_util", "futures_executor", "parking_lot", "parking_lot_core",
         "crossbeam_channel",
