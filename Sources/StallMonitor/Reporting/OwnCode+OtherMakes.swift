@@ -19,16 +19,23 @@ extension OwnCode {
 
     /// Whether code that was generated at run time is the program's own.
     private static func isOwnScript(_ symbol: String) -> Bool {
-        guard let name = GeneratedName(symbol) else { return !generatedLibraries.contains(where: symbol.hasPrefix) }
+        guard let name = GeneratedName(symbol) else {
+            // The type of the result may stand before the name: `int java.lang.String.hashCode()`.
+            let function = symbol.prefix { $0 != "(" }.split(separator: " ").last ?? ""
+            return !stubs.contains(where: symbol.hasPrefix) && !classLibraries.contains(where: function.hasPrefix)
+        }
         return !name.file.hasPrefix("node:") && !name.file.hasPrefix("<frozen ")
             && (!name.file.hasPrefix("/") || SourceOrigin(name.file) == .project)
     }
 
-    /// What V8 generates itself, and the class libraries of the JVM and of .NET.
-    private static let generatedLibraries = [
-        "Builtin:", "BytecodeHandler:", "Stub:", "RegExp:", "Interpreter", "StubRoutines", "call_stub", "java.",
-        "javax.",
-        "jdk.", "sun.", "Ljava/", "Ljavax/", "Ljdk/", "Lsun/", "System.",
+    /// What V8 and the JVM generate for themselves.
+    private static let stubs = [
+        "Builtin:", "BytecodeHandler:", "Stub:", "RegExp:", "Interpreter", "StubRoutines", "call_stub",
+    ]
+
+    /// Those of the JVM and of .NET.
+    private static let classLibraries = [
+        "java.", "javax.", "jdk.", "sun.", "Ljava/", "Ljavax/", "Ljdk/", "Lsun/", "System.",
     ]
 
     private static func isRuntime(_ path: String) -> Bool {

@@ -135,6 +135,10 @@ struct OwnCodeTests {
         #expect(!isOwn("JS:readSync node:fs:734:18") && !isOwn("JS:next /srv/node_modules/express/lib/router.js:1:2"))
         #expect(!isOwn("py::loads:/usr/lib/python3.12/json/__init__.py") && !isOwn("py::run:/v/site-packages/a.py"))
         #expect(!isOwn("Builtin:JsonParse") && !isOwn("java.lang.Thread.run") && !isOwn(nil))
+        #expect(!isOwn("RegExp:a b(c)") && !isOwn("int java.lang.String.hashCode()"))
+        #expect(isOwn("java.lang.String com.shop.Cart.name(java.util.List)"))
+        #expect(!isOwn("void [System.Private.CoreLib] System.Threading.Thread::Sleep(int32)"))
+        #expect(isOwn("class [System.Runtime]System.String [shop] Cart::Name(class System.Object)"))
     }
 
     @Test("A Swift module from a package checkout is a library, whatever its name")
