@@ -117,7 +117,7 @@ enum SourceOrigin: Hashable {
 
     private static let checkouts = [
         "/checkouts/", "/SourcePackages/", "/vcpkg_installed/", "/.conan", "/registry/src/", "/node_modules/",
-        "/site-packages/", "/dist-packages/",
+        "/site-packages/", "/dist-packages/", "/lib/python3.",
     ]
 
     /// The last one is the directory in which Swift's own toolchains are built.

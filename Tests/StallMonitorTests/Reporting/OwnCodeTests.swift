@@ -134,6 +134,7 @@ struct OwnCodeTests {
         #expect(isOwn("JS:serve /usr/src/app/a.js:1:2") && isOwn("py::load:/srv/app.py") && isOwn("com.shop.Cart.add"))
         #expect(!isOwn("JS:readSync node:fs:734:18") && !isOwn("JS:next /srv/node_modules/express/lib/router.js:1:2"))
         #expect(!isOwn("py::loads:/usr/lib/python3.12/json/__init__.py") && !isOwn("py::run:/v/site-packages/a.py"))
+        #expect(!isOwn("py::loads:/opt/conda/lib/python3.12/json/__init__.py"))
         #expect(!isOwn("Builtin:JsonParse") && !isOwn("java.lang.Thread.run") && !isOwn(nil))
         #expect(!isOwn("RegExp:a b(c)") && !isOwn("int java.lang.String.hashCode()"))
         #expect(isOwn("java.lang.String com.shop.Cart.name(java.util.List)"))
