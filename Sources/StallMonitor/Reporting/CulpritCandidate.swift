@@ -10,8 +10,10 @@ struct CulpritCandidate: Hashable, Sendable {
 
 /// The kinds of candidates, best first.
 enum CandidateKind: CaseIterable {
-    /// Own functions of scripts and of Rust. Own C functions below them are those of the interpreter, or of a C library in the program.
-    case aboveC
+    /// Own functions of scripts, generated at run time. All other own functions are the interpreter's, or of a library that a script calls.
+    case script
+    /// Own functions of Rust. Own C functions that they call are those of a C library in the program.
+    case rust
     /// Own functions. Excludes functions that a library calls once for each value through a protocol of the standard library (a
     /// `Decodable`'s `init(from:)`, a `Comparable`'s `<`), and bodies that the compiler merged from several functions, whose name
     /// may be that of any of them.
@@ -65,7 +67,8 @@ extension StallReport.Stack {
     private func isSuspect(_ call: CulpritCandidate, _ kind: CandidateKind) -> Bool {
         let frame = frame(call)
         switch kind {
-        case .aboveC: return frame.own && !call.isAwaiting && frame.isAboveC
+        case .script: return frame.own && !call.isAwaiting && frame.module == nil && frame.function != nil
+        case .rust: return frame.own && !call.isAwaiting && frame.symbol.map(Demangler.language) == .rust
         case .sureOwn:
             return frame.own && !frame.isMerged && (call.isAwaiting || !isCalledByStandardWitness(call.frame))
         case .own: return frame.own
@@ -114,11 +117,6 @@ extension StallReport.Culprit {
 extension StallReport.Frame {
     /// Whether it is a function of the engine between the loop and what it calls.
     fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_") == true }
-
-    /// Whether it was generated at run time, or is Rust's.
-    fileprivate var isAboveC: Bool {
-        function != nil && (module == nil || symbol.map(Demangler.language) == .rust)
-    }
 
     /// Whether it is one body for several functions, with the name of one of them.
     var isMerged: Bool { symbol.map { $0.contains("Tm") && SourceFunction(symbol: $0).isMerged } ?? false }

@@ -74,10 +74,13 @@ struct SymbolicatedStacksTests {
         #expect(Set(taken.stacks[0].frames.map(\.address)) == [1])
     }
 
-    @Test("The culprit is a function of the script rather than one of its interpreter")
+    @Test("The culprit is a function of the script rather than one of its interpreter, or of Rust rather than of C")
     func script() {
         let script = symbolicated([["poll", "UV_POLL", "JS:LOAD /A.JS:1:2", "JS:MAIN /A.JS:9:9", "NODE_START"]])
         #expect(script.culprit?.function == "LOAD")
+        // A library of Rust that the script calls, and one of C in a program of Rust.
+        #expect(symbolicated([["poll", "_RC1A", "JS:LOAD /A.JS:1:2", "NODE_START"]]).culprit?.function == "LOAD")
+        #expect(symbolicated([["STEP", "_RC1A", "MAIN"]]).culprit?.function == "A")
         // Nothing of the script is known.
         #expect(symbolicated([["poll", "UV_POLL", "NODE_START"]]).culprit?.function == "UV_POLL")
     }
