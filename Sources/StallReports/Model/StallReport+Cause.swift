@@ -190,7 +190,7 @@ extension StallReport {
         }
     }
 
-    /// What the samples of a stall found the thread doing, as shares of its time; together at most 100.
+    /// What the samples of a stall found the thread doing, as shares of its time, each rounded to a whole percent.
     public struct SampledShares: Codable, Hashable, Sendable {
         /// The number of samples.
         public var samples: Int
