@@ -37,7 +37,7 @@ package struct KnownRun: Sendable {
     }
 
     /// How much earlier than the end of a process on another host its successor may have started: a rolling update waits until the
-    /// new process is ready.
+    /// new process is ready. But not in the first half of its time: hosts of one deployment start together, and replace none of them.
     private static let overlapNs: Int64 = 10 * 60_000_000_000
 
     /// Each process replaces one that ended before it on the same host. And each host that had no process of the service before
@@ -47,7 +47,7 @@ package struct KnownRun: Sendable {
     private static func unreplaced(_ runs: [KnownRun], _ before: Timestamp) -> [SilentRun] {
         let hosts = Dictionary(grouping: runs) { $0.run.host }.values.compactMap { Host($0, before) }
         return unreplaced(hosts.filter { !$0.silent.isEmpty }, by: hosts.map(\.firstAt)) { host in
-            max(host.lastAt.advanced(byNanoseconds: -overlapNs), host.firstAt)
+            max(host.lastAt.advanced(byNanoseconds: -overlapNs), host.middle, host.firstAt)
         }.flatMap(\.silent)
     }
 
@@ -59,6 +59,7 @@ package struct KnownRun: Sendable {
         let silent: [SilentRun]
         /// When the last of these was heard of.
         var lastAt: Timestamp { silent.map(\.updatedAt).max() ?? firstAt }
+        var middle: Timestamp { Timestamp(sinceEpoch: firstAt.sinceEpoch / 2 + lastAt.sinceEpoch / 2) }
 
         init?(_ runs: [KnownRun], _ before: Timestamp) {
             let starts = runs.map(\.startedAt)
