@@ -6,8 +6,8 @@ extension OwnCode {
     ///
     /// Own functions are Swift code by the rules for servers, and all other code except
     /// - the C library and the runtimes of languages;
-    /// - the standard libraries that compilers put into the program itself, C++'s `std` and Rust's `core`, and Rust's crates for
-    ///   asynchronous code, by their names;
+    /// - the standard libraries that compilers put into the program itself, C++'s `std` and Rust's `core`, and widely used crates
+    ///   of Rust, by their names;
     /// - what the source file's path shows to be fetched by a package manager, or to belong to the system.
     func isOwnOfAnyMake(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
         if frame.swiftModule != nil { return isOwn(frame, module: module, executable: executable) }
