@@ -116,7 +116,7 @@ enum SourceOrigin: Hashable {
     }
 
     private static let checkouts = [
-        "/checkouts/", "/SourcePackages/", "/vcpkg_installed/", "/.conan", "/registry/src/", "/node_modules/",
+        "/checkouts/", "/SourcePackages/", "/vcpkg_installed/", "/.conan", "cargo/registry/src/", "/node_modules/",
         "/site-packages/", "/dist-packages/", "/lib/python3.",
     ]
 

@@ -113,6 +113,7 @@ struct OwnCodeTests {
     func otherMakes() {
         #expect(isOwnOfAnyMake("ngx_epoll_process_events", nil) && isOwnOfAnyMake(nil))
         #expect(isOwnOfAnyMake("load", "src/event/load.c") && isOwnOfAnyMake("load", "/usr/src/app/load.c"))
+        #expect(isOwnOfAnyMake("load", "/home/me/registry/src/load.c"))
         #expect(isOwnOfAnyMake("load", path: "/usr/lib/libshop.so") && !isOwnOfAnyMake("read", path: "/lib/libc.so.6"))
         #expect(!isOwnOfAnyMake("__gthread_mutex_lock", "/usr/include/c++/12/bits/gthr-default.h"))
         #expect(!isOwnOfAnyMake("_ZNSt6vectorIiSaIiEE9push_backERKi") && isOwnOfAnyMake("_ZN4shop4loadEv"))
