@@ -1,7 +1,7 @@
 /// The name that a generator of code has given to a function of a script, taken apart: V8's `JS:load /srv/app.js:12:34`, Python's
 /// `py::load:/srv/app.py`.
 package struct GeneratedName: Hashable, Sendable {
-    /// `load`.
+    /// `load`. Of a function without a name, its place: `(anonymous at app.js:12)`.
     package var function: String
     /// The script. A part of the generator's own library has no path: `node:fs`.
     package var file: String
@@ -25,8 +25,9 @@ package struct GeneratedName: Hashable, Sendable {
             let starts = [" /", " file://", " node:"].compactMap { rest.firstRange(of: $0)?.lowerBound }
             guard let space = starts.min() ?? (position.isEmpty ? nil : rest.lastIndex(of: " ")) else { return nil }
             let path = rest[space...].dropFirst()
-            function = rest[..<space].isEmpty ? "(anonymous)" : String(rest[..<space])
             file = String(path.hasPrefix("file://") ? path.dropFirst("file://".count) : path)
+            let spot = (file.split(separator: "/").last ?? "") + (line.map { ":\($0)" } ?? "")
+            function = rest[..<space].isEmpty ? "(anonymous at \(spot))" : String(rest[..<space])
         }
     }
 
@@ -43,19 +44,22 @@ package struct GeneratedName: Hashable, Sendable {
         return tag + ":" + function.dropFirst()
     }
 
-    /// Without the line and column that V8 writes at the end: they change with every edit further up in the script.
-    static func withoutPosition(_ name: String) -> String {
-        guard script(name) != nil else { return name }
+    /// Identifies the function also after the script was edited further up, and whatever V8 has compiled it to. Without a name, its
+    /// column distinguishes it from the others in its script.
+    package var identity: String { function.hasPrefix("(") ? "\(file):\(column ?? 0)" : "\(function) \(file)" }
+
+    /// Without the line and column that V8 writes at the end.
+    private static func withoutPosition(_ name: String) -> String {
         var place = Substring(name)
         while let colon = place.lastIndex(of: ":"), place[colon...].dropFirst().isDecimal { place = place[..<colon] }
         return String(place)
     }
 
-    /// What V8 writes before the name of a script's function, up to the first colon (`JS` in newer versions), and what follows.
+    /// What V8 writes before the name of a script's function, up to the first colon (`JS` in newer versions, `Eval` and `Script` for
+    /// what is outside all functions), and what follows.
     private static func script(_ name: String) -> (tag: Substring, function: Substring)? {
-        guard let colon = name.firstIndex(of: ":"), ["JS", "LazyCompile", "Function"].contains(name[..<colon]) else {
-            return nil
-        }
+        let tags: [Substring] = ["JS", "LazyCompile", "Function", "Eval", "Script"]
+        guard let colon = name.firstIndex(of: ":"), tags.contains(name[..<colon]) else { return nil }
         return (name[..<colon], name[colon...].dropFirst())
     }
 }

@@ -19,7 +19,7 @@ public struct SourceFunction: Hashable, Sendable {
         // In a mangled name, a dot begins what the compiler's back end adds for a part or a copy. Rust has dots in paths, too.
         let symbol =
             switch language {
-            case .c: Self.withoutAdditions(GeneratedName.withoutPosition(symbol))
+            case .c: GeneratedName(symbol)?.identity ?? Self.withoutAdditions(symbol)
             case .rust: symbol
             case .cPlusPlus, .swift: String(symbol.prefix { $0 != "." })
             }

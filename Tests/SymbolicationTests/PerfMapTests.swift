@@ -26,12 +26,12 @@ struct PerfMapTests {
 
     @Test("V8's optimisation level is not part of a function's name")
     func tiers() {
-        let map = map("10 1 JS:*serve /a.js:1:2\n20 1 LazyCompile:~serve /a.js\n30 1 Script:*x\n40 1 *x\n50 1 JS:\n")
+        let map = map("10 1 JS:*serve /a.js:1:2\n20 1 LazyCompile:~serve /a.js\n30 1 Stub:*x\n40 1 *x\n50 1 JS:\n")
         #expect(
             map.function(at: 0x10)?.name == "JS:serve /a.js:1:2"
                 && map.function(at: 0x20)?.name == "LazyCompile:serve /a.js"
         )
-        #expect(map.function(at: 0x30)?.name == "Script:*x" && map.function(at: 0x40)?.name == "*x")
+        #expect(map.function(at: 0x30)?.name == "Stub:*x" && map.function(at: 0x40)?.name == "*x")
         #expect(map.function(at: 0x50)?.name == "JS:")
     }
 
@@ -40,7 +40,8 @@ struct PerfMapTests {
         arguments: [
             ("JS:serve /srv/a.js:12:34", "serve", "/srv/a.js", 12),
             ("LazyCompile:get size /srv/my shop/a.js:1:2", "get size", "/srv/my shop/a.js", 1),
-            ("JS: file:///srv/a.mjs:8:1", "(anonymous)", "/srv/a.mjs", 8),
+            ("JS: file:///srv/a.mjs:8:1", "(anonymous at a.mjs:8)", "/srv/a.mjs", 8),
+            ("Eval: /srv/a.js:1:1", "(anonymous at a.js:1)", "/srv/a.js", 1),
             ("JS:readSync node:fs:734:18", "readSync", "node:fs", 734),
             ("JS:run [eval]:1:9", "run", "[eval]", 1),
             ("py::Shop.load:/srv/app.py", "Shop.load", "/srv/app.py", nil),

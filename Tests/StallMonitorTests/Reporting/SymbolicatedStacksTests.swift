@@ -81,6 +81,10 @@ struct SymbolicatedStacksTests {
         // A library of Rust that the script calls, and one of C in a program of Rust.
         #expect(symbolicated([["poll", "_RC1A", "JS:LOAD /A.JS:1:2", "NODE_START"]]).culprit?.function == "LOAD")
         #expect(symbolicated([["STEP", "_RC1A", "MAIN"]]).culprit?.function == "A")
+        // Functions without a name, of which one calls the other again and again.
+        let (outer, inner) = ("JS: /A.JS:1:4", "JS: /A.JS:3:4")
+        let loop = symbolicated([[inner, outer], [outer], [inner, outer]])
+        #expect(loop.culprit?.function == "(anonymous at A.JS:1)")
         // Nothing of the script is known.
         #expect(symbolicated([["poll", "UV_POLL", "NODE_START"]]).culprit?.function == "UV_POLL")
     }
