@@ -10,10 +10,6 @@ struct CulpritCandidate: Hashable, Sendable {
 
 /// The kinds of candidates, best first.
 enum CandidateKind: CaseIterable {
-    /// Own functions of scripts, generated at run time. All other own functions are the interpreter's, or of a library that a script calls.
-    case script
-    /// Own functions of Rust. Own C functions that they call are those of a C library in the program.
-    case rust
     /// Own functions. Excludes functions that a library calls once for each value through a protocol of the standard library (a
     /// `Decodable`'s `init(from:)`, a `Comparable`'s `<`), and bodies that the compiler merged from several functions, whose name
     /// may be that of any of them.
@@ -67,8 +63,6 @@ extension StallReport.Stack {
     private func isSuspect(_ call: CulpritCandidate, _ kind: CandidateKind) -> Bool {
         let frame = frame(call)
         switch kind {
-        case .script: return frame.own && !call.isAwaiting && frame.module == nil && frame.function != nil
-        case .rust: return frame.own && !call.isAwaiting && frame.symbol.map(Demangler.language) == .rust
         case .sureOwn:
             return frame.own && !frame.isMerged && (call.isAwaiting || !isCalledByStandardWitness(call.frame))
         case .own: return frame.own

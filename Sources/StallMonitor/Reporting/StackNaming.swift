@@ -31,7 +31,40 @@ struct StackMaker {
         let awaiting = own.dropFirst(calls.count).flatMap { name in
             StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { modules[$0] }) }
         }
-        return StallReport.Stack(captured, calls, awaiting, thread, clock.time(of: time))
+        return StallReport.Stack(captured, calls.withoutLanguagesBelow, awaiting, thread, clock.time(of: time))
+    }
+}
+
+extension [[StallReport.Frame]] {
+    /// Where functions of the program's own script are known, code of other languages is the interpreter's, which another version of it
+    /// has otherwise, or a library's. Where own functions of Rust are known, C is a library's. Neither is own then.
+    fileprivate var withoutLanguagesBelow: Self {
+        let languages = Set(joined().filter(\.own).map(\.language))
+        let below: Set<SourceLanguage> =
+            languages.contains(.script) ? [.rust, .cPlusPlus, .c] : languages.contains(.rust) ? [.c] : []
+        guard !languages.isDisjoint(with: below) else { return self }
+        return map { call in
+            call.map { frame in
+                var frame = frame
+                frame.own = frame.own && !below.contains(frame.language)
+                return frame
+            }
+        }
+    }
+}
+
+private enum SourceLanguage { case script, rust, cPlusPlus, c, swift }
+
+extension StallReport.Frame {
+    /// Code that was generated at run time is a script's.
+    fileprivate var language: SourceLanguage {
+        guard module != nil else { return .script }
+        return switch symbol.map(Demangler.language) {
+        case .swift: .swift
+        case .rust: .rust
+        case .cPlusPlus: .cPlusPlus
+        case .c, nil: .c
+        }
     }
 }
 

@@ -78,6 +78,8 @@ struct SymbolicatedStacksTests {
     func script() {
         let script = symbolicated([["poll", "UV_POLL", "JS:LOAD /A.JS:1:2", "JS:MAIN /A.JS:9:9", "NODE_START"]])
         #expect(script.culprit?.function == "LOAD")
+        #expect(script.culpritFrames.filter(\.own).map(\.function) == ["LOAD", "MAIN"])
+        #expect(script.stacks[0].frames.map(\.own) == [false, false, true, true, false])
         // A library of Rust that the script calls, and one of C in a program of Rust.
         #expect(symbolicated([["poll", "_RC1A", "JS:LOAD /A.JS:1:2", "NODE_START"]]).culprit?.function == "LOAD")
         #expect(symbolicated([["STEP", "_RC1A", "MAIN"]]).culprit?.function == "A")
