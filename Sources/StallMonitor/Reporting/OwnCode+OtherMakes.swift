@@ -59,18 +59,23 @@ extension OwnCode {
         }
     }
 
-    /// By the first crate in the name, `<alloc::vec::Vec as core::iter::Extend>::extend`, `<&mut T as core::fmt::Write>::write_str`. Slices
-    /// and `str` have methods of the standard library only: `[shop::Cart]::sort`.
+    /// By the first crate in the name: `<alloc::vec::Vec as core::iter::Extend>::extend`, `<u64 as core::fmt::Display>::fmt`. The language's
+    /// own types have methods of the standard library only: `str::parse`, `[shop::Cart]::sort`.
     private static func isOfRustLibrary(_ name: String) -> Bool {
         let words = name.split { !$0.isLetter && !$0.isNumber && !"_:".contains($0) }
         let path = words.first { $0.contains("::") && !$0.hasPrefix(":") } ?? ""
-        return name.hasPrefix("[") || rustLibraries.contains(String(path.prefix { $0 != ":" }))
+        let crate = String(path.prefix { $0 != ":" })
+        return name.hasPrefix("[") || rustTypes.contains(crate) || rustLibraries.contains(crate)
     }
 
+    private static let rustTypes: Set<String> = [
+        "bool", "char", "str", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64",
+        "u128", "usize",
+    ]
+
     private static let rustLibraries: Set<String> = [
-        "std", "core", "alloc", "str", "hashbrown", "compiler_builtins", "tokio", "tokio_util", "mio", "async_std",
-        "smol",
-        "polling",
+        "std", "core", "alloc", "__rustc", "hashbrown", "compiler_builtins", "tokio", "tokio_util", "mio", "async_std",
+        "smol", "polling",
         "futures", "futures_core", "futures_util", "futures_executor", "parking_lot", "parking_lot_core",
         "crossbeam_channel",
         "rayon", "rayon_core", "hyper", "hyper_util", "h2", "tower", "axum", "actix_rt", "actix_server", "actix_web",

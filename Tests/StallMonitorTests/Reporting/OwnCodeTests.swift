@@ -129,6 +129,26 @@ struct OwnCodeTests {
         )
     }
 
+    @Test(
+        "Methods of Rust's own types belong to the trait's crate",
+        arguments: [
+            // `<&T as core::fmt::Debug>::fmt`, `<u8 as core::fmt::Display>::fmt`
+            "_ZN42_$LT$$RF$T$u20$as$u20$core..fmt..Debug$GT$3fmt17ha61ee6d2db75407cE",
+            "_RNvXNtNtNtCsgEmfK2I1SDS_4core3fmt3num3imphNtB6_7Display3fmt",
+            // `<dyn core::any::Any + core::marker::Send as core::fmt::Debug>::fmt`
+            "_RNvXs0_NtCsgEmfK2I1SDS_4core3anyDNtB5_3AnyNtNtB7_6marker4SendEL_NtNtB7_3fmt5Debug3fmt",
+            // `str::trim_start_matches`, `[u8]::copy_within`
+            "_RINvMNtCsgEmfK2I1SDS_4core3stre18trim_start_matchesReECsgY6Mt91CT9J_14rustc_demangle",
+            "_RINvMNtCsgEmfK2I1SDS_4core5sliceSh11copy_withinINtNtNtB5_3ops5range14RangeInclusivejEECsfEOYDRpO4Ta_11miniz_oxide",
+        ]
+    )
+    func rustTypes(symbol: String) {
+        #expect(!isOwnOfAnyMake(symbol))
+        // The same with traits and types of the program: `<u64 as shop::Total>::total`, `<&shop::Cart as core::fmt::Debug>::fmt`
+        #expect(isOwnOfAnyMake("_ZN35_$LT$u64$u20$as$u20$shop..Total$GT$5total17h892149de59c8bd89E"))
+        #expect(isOwnOfAnyMake("_ZN51_$LT$$RF$shop..Cart$u20$as$u20$core..fmt..Debug$GT$3fmt17h892149de59c8bd89E"))
+    }
+
     @Test("A script's function is own unless it is the interpreter's or a package's")
     func scripts() {
         func isOwn(_ symbol: String?) -> Bool { isOwnOfAnyMake(symbol, path: nil) }
