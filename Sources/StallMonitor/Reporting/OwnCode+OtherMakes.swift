@@ -8,11 +8,12 @@ extension OwnCode {
     /// - the C library and the runtimes of languages;
     /// - the standard libraries that compilers put into the program itself, C++'s `std` and Rust's `core`, and widely used crates
     ///   of Rust, by their names;
-    /// - what the source file's path shows to be fetched by a package manager, or to belong to the system.
+    /// - what the source file's path shows to be fetched by a package manager, or to belong to the system;
+    /// - the system's libraries, unless the program is in the system's directories, too.
     func isOwnOfAnyMake(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
         if frame.swiftModule != nil { return isOwn(frame, module: module, executable: executable) }
         guard let module else { return frame.symbol.map(Self.isOwnScript) ?? false }
-        if Self.isRuntime(module.path) { return false }
+        if Self.isRuntime(module.path) || Self.isOfSystem(module.path) && !Self.isOfSystem(executable) { return false }
         if let file = frame.location?.file, file.hasPrefix("/"), SourceOrigin(file) != .project { return false }
         return frame.symbol.map { !Self.isOfLibrary($0) } ?? true
     }
@@ -42,6 +43,12 @@ extension OwnCode {
         let name = fileName(ofPath: path)
         return runtimes.contains { name.hasPrefix($0 + ".so") || name.hasPrefix($0 + "-") } || path.hasPrefix("[")
             || name.hasPrefix("libswift") || name.hasPrefix("ld-linux") || name.hasPrefix("ld-musl")
+    }
+
+    private static func isOfSystem(_ path: String) -> Bool {
+        let others = ["/usr/local/", "/usr/src/"]
+        return ["/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/nix/store/"].contains(where: path.hasPrefix)
+            && !others.contains(where: path.hasPrefix)
     }
 
     private static let runtimes = [
