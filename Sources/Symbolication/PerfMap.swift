@@ -1,7 +1,8 @@
 import Glibc
 
 /// Names of functions that were generated at run time, as their generator has written them to `/tmp/perf-PID.map` for perf:
-/// node with `--perf-basic-prof`, Python 3.12 with `-X perf`, agents of the JVM. Pure except for `Source.read(limit:)`.
+/// node with `--perf-basic-prof` (and `--interpreted-frames-native-stack` for functions that are not compiled), Python 3.12 with
+/// `-X perf`, agents of the JVM. Pure except for `Source.read(limit:)`.
 ///
 /// Such files grow as long as the process runs. Of a long file only the end is used. Its names are right, because later lines
 /// replace earlier ones; functions that only the beginning names get no name.

@@ -38,7 +38,8 @@ struct WatchCommand: ParsableCommand {
 
             A report also says how many clients waited at least when the stall was found, as far as the kernel knows them, and \
             which thread held the lock for which the loop waited. Code generated at run time has names if its runtime writes \
-            /tmp/perf-PID.map: node --perf-basic-prof, python -X perf, agents of the JVM.
+            /tmp/perf-PID.map: node --perf-basic-prof --interpreted-frames-native-stack (the first option alone names compiled \
+            functions only), python -X perf, agents of the JVM.
 
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE; and for breakpoints \
             kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT, SIGTERM, SIGHUP and SIGQUIT are \
