@@ -99,6 +99,9 @@ extension Demangler {
         }
     }
 
+    /// Before the name of the function around it, as a C++ lambda has none.
+    package static let lambdaMark = "lambda in "
+
     private static let extensionMark = "(extension in "
 
     /// Phrases of code that the compiler adds, which is in no source.

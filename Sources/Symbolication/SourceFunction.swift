@@ -139,8 +139,13 @@ enum ShortName {
         )
     }
 
-    /// `std::vector<int>::push_back(int const&)` → `std::vector::push_back`
+    /// `std::vector<int>::push_back(int const&)` → `std::vector::push_back`, `shop::load()::{lambda(int)#1}::operator()(int) const` →
+    /// `lambda in shop::load`
     static func cPlusPlus(_ demangled: String) -> String {
+        let lambda = "::{lambda("
+        if let rest = Substring(demangled).afterEnclosing(lambda) {
+            return Demangler.lambdaMark + cPlusPlus(String(demangled.dropLast(rest.count + lambda.count)))
+        }
         var name = ""
         var rest = Substring(demangled)
         while let character = rest.first {

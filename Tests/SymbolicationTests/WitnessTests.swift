@@ -34,6 +34,10 @@ struct WitnessTests {
         let frame = try workshop.resolve("cart", [total.start]).frames[0]
         #expect(frame.function == "shop::Cart::total()" && frame.language == .cPlusPlus)
         #expect(frame.location?.file.hasSuffix("cart.cpp") == true)
+        let program = try workshop.functions(of: "cart")
+        let places = program.flatMap { Array(stride(from: $0.start, to: $0.start + $0.size, by: 3)) }
+        let inlined = try workshop.resolve("cart", places).frames.flatMap(\.inlined).compactMap(\.symbol)
+        #expect(inlined.contains("lambda in shop::Cart::total") && !inlined.contains("operator()"))
     }
 
     /// DWARF 4, which the compiler generates by default: addr2line 2.40 does not find inlined calls in its DWARF 5.

@@ -60,7 +60,9 @@ extension OwnCode {
     private static func isOfLibrary(_ symbol: String) -> Bool {
         let name = Demangler.shortName(symbol)
         switch Demangler.language(of: symbol) {
-        case .cPlusPlus: return name.hasPrefix("std::") || name.hasPrefix("__gnu_cxx::")
+        case .cPlusPlus:
+            let function = name.trimmingPrefix(Demangler.lambdaMark)
+            return function.hasPrefix("std::") || function.hasPrefix("__gnu_cxx::")
         case .rust: return isOfRustLibrary(name)
         case .c, .swift: return false
         }

@@ -96,18 +96,20 @@
 
         /// The linker's name of a function, or the source name if it has no other. Inlined and separate copies refer to the
         /// original.
-        func functionName(_ entry: Dwarf_Die) throws(SymbolProblem) -> String? {
+        func functionName(_ entry: Dwarf_Die) throws(SymbolProblem) -> (name: String?, original: Dwarf_Die) {
             var entry = unsafe entry
             var plain: String?
             for _ in 0..<8 {
-                if let found = unsafe try text(Int(DW_AT_linkage_name), of: entry) { return found }
+                if let found = unsafe try text(Int(DW_AT_linkage_name), of: entry) {
+                    return unsafe (found, entry)
+                }
                 if plain == nil { plain = unsafe try text(Int(DW_AT_name), of: entry) }
                 var next = unsafe try reference(Int(DW_AT_abstract_origin), of: entry)
                 if unsafe next == nil { unsafe next = unsafe try reference(Int(DW_AT_specification), of: entry) }
                 guard let next = unsafe next else { break }
                 unsafe entry = unsafe next
             }
-            return plain
+            return unsafe (plain, entry)
         }
 
         /// Visits the direct children in order, until `visit` returns false.

@@ -108,11 +108,49 @@
             let inlined = unsafe try inlined(at: address, in: function, reader)
             for index in unsafe inlined.indices.reversed() {
                 let entry = unsafe inlined[index]
-                calls.append(DebugCall(name: unsafe try reader.functionName(entry), location: location))
+                calls.append(DebugCall(name: unsafe try name(of: entry, reader), location: location))
                 location = unsafe callSite(of: entry, reader)
             }
-            calls.append(DebugCall(name: unsafe try reader.functionName(function), location: location))
+            calls.append(DebugCall(name: unsafe try name(of: function, reader), location: location))
             return calls
+        }
+
+        /// The linker's name or the source name. An inlined lambda has no name for the linker in what GCC writes, and `operator()` says
+        /// nothing: it is named by the function around it.
+        private func name(of function: Dwarf_Die, _ reader: DebugReader) throws(SymbolProblem) -> String? {
+            let (name, original) = unsafe try reader.functionName(function)
+            guard name == "operator()", let around = unsafe try functionAround(lambda: original, reader) else {
+                return name
+            }
+            return Demangler.lambdaMark + Demangler.shortName(around)
+        }
+
+        /// Nil if it is no lambda's function. Reads the entries from the unit's down to it.
+        private func functionAround(lambda: Dwarf_Die, _ reader: DebugReader) throws(SymbolProblem) -> String? {
+            let place = unsafe UInt(bitPattern: lambda.addr)
+            var scope = unsafe entry
+            var around: String?
+            for _ in 0..<64 {
+                // An entry stands before what is in it, and that before the next entry.
+                var next: Dwarf_Die?
+                unsafe try reader.children(of: scope) { child throws(SymbolProblem) in
+                    guard unsafe UInt(bitPattern: child.addr) <= place else { return false }
+                    unsafe next = unsafe child
+                    return true
+                }
+                guard let inner = unsafe next else { return nil }
+                if unsafe UInt(bitPattern: inner.addr) == place {
+                    // Only a lambda's type has no name.
+                    return unsafe try reader.text(Int(DW_AT_name), of: scope) == nil ? around : nil
+                }
+                if unsafe inner.tag == Int(DW_TAG_subprogram), let name = unsafe try reader.functionName(inner).name,
+                    name != "operator()"
+                {
+                    around = name
+                }
+                unsafe scope = unsafe inner
+            }
+            return nil
         }
 
         private func function(at address: UInt64, _ reader: DebugReader) -> Dwarf_Die? {
