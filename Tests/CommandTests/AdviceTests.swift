@@ -76,6 +76,17 @@ struct AdviceTests {
     @Test("every rule has a test case and a unique name")
     func complete() { #expect(Advice.rules.map(\.name) == Self.cases.map(\.rule)) }
 
+    @Test(
+        "a regular expression of another language is one, too",
+        arguments: [
+            "v8::internal::RegExpImpl::IrregexpExec", "sre_ucs1_match", "std::__detail::__regex_algo_impl",
+            "regex_automata::meta::Regex::search",
+        ]
+    )
+    func regularExpression(function: String) {
+        #expect(Advice.ruleName(for: Case(rule: "regex", verdict: .onCPU, function: function).report) == "regex")
+    }
+
     @Test("a stall that was only starved is not blamed on the code that was running")
     func starvedInDecoder() {
         let report = Case(rule: "", verdict: .starved, function: "Foundation.JSONDecoder.decode").report

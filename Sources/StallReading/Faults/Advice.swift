@@ -149,7 +149,10 @@ extension Advice {
         Rule(
             name: "regex",
             verdicts: [.onCPU],
-            functions: ["_StringProcessing", "NSRegularExpression", "uregex_"],
+            functions: [
+                "_StringProcessing", "NSRegularExpression", "uregex_", "v8::internal::RegExpImpl", "sre_ucs",
+                "regex_automata::", "std::__detail::__regex",
+            ],
             likely: "Most of the time goes into matching a regular expression.",
             remedy: "Limit the length of the input, and look for nested repetitions: they can take exponential time."
         ),
@@ -215,7 +218,7 @@ extension Advice {
             verdicts: [.onCPU],
             likely: "The thread computed all the time.",
             remedy:
-                "Split the work with Task.yield() or timers, or move it off the loop. The tree shows where the time went."
+                "Split the work into short turns (timers; Task.yield() in Swift), or move it off the loop. The tree shows where the time went."
         ),
         Rule(
             name: "disk_wait",
