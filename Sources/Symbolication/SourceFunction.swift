@@ -142,8 +142,9 @@ enum ShortName {
     /// `std::vector<int>::push_back(int const&)` → `std::vector::push_back`, `shop::load()::{lambda(int)#1}::operator()(int) const` →
     /// `lambda in shop::load`
     static func cPlusPlus(_ demangled: String) -> String {
-        let lambda = "::{lambda("
-        if let rest = Substring(demangled).afterEnclosing(lambda) {
+        // The second is Clang's form for a lambda that no other file can use.
+        for lambda in ["::{lambda(", "::$_"] {
+            guard let rest = Substring(demangled).afterEnclosing(lambda), rest.contains("operator()") else { continue }
             return Demangler.lambdaMark + cPlusPlus(String(demangled.dropLast(rest.count + lambda.count)))
         }
         var name = ""

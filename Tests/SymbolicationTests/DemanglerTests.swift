@@ -172,6 +172,7 @@ struct DemanglerTests {
             ("(anonymous namespace)::run()", "(anonymous namespace)::run"),
             ("ns::Call::operator()(int) const", "ns::Call::operator()"),
             ("shop::load()::{lambda(int)#1}::operator()(int) const", "lambda in shop::load"),
+            ("shop::load(int)::$_0::operator()(int) const", "lambda in shop::load"),
             ("auto shop::load<int>()::{lambda(auto:1)#2}::operator()<int>(int) const", "lambda in shop::load"),
             ("std::handler<void (), shop::load()::{lambda()#1}>::call(int&)", "std::handler::call"),
             ("bool std::find<int>(int)", "std::find"),
