@@ -26,10 +26,13 @@ package struct GeneratedName: Hashable, Sendable {
             guard let space = starts.min() ?? (position.isEmpty ? nil : rest.lastIndex(of: " ")) else { return nil }
             let path = rest[space...].dropFirst()
             file = String(path.hasPrefix("file://") ? path.dropFirst("file://".count) : path)
-            let spot = (file.split(separator: "/").last ?? "") + (line.map { ":\($0)" } ?? "")
-            function = rest[..<space].isEmpty ? "(anonymous at \(spot))" : String(rest[..<space])
+            function = String(rest[..<space])
+            if function.isEmpty { function = "(anonymous at \(fileName)\(line.map { ":\($0)" } ?? ""))" }
         }
     }
+
+    /// The file without the directory, which may be another one for each release.
+    private var fileName: Substring { file.split(separator: "/").last ?? "" }
 
     /// Where the function begins in the script. Nil without a line.
     var location: SourcePosition? { line.map { SourcePosition(file: file, line: $0, column: column) } }
@@ -46,7 +49,9 @@ package struct GeneratedName: Hashable, Sendable {
 
     /// Identifies the function also after the script was edited further up, and whatever V8 has compiled it to. Without a name, its
     /// column distinguishes it from the others in its script.
-    package var identity: String { function.hasPrefix("(") ? "\(file):\(column ?? 0)" : "\(function) \(file)" }
+    package var identity: String {
+        function.hasPrefix("(") ? "\(fileName):\(column ?? 0)" : "\(function) \(fileName)"
+    }
 
     /// Without the line and column that V8 writes at the end.
     private static func withoutPosition(_ name: String) -> String {

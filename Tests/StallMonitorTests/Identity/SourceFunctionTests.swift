@@ -27,7 +27,8 @@ struct SourceFunctionTests {
             // Moved in its file.
             ("JS:serve /srv/v1.2/app.js:1:2", ["JS:serve /srv/v1.2/app.js:34:5"]),
             ("LazyCompile:serve /srv/v1.2/app.js:1:2", ["JS:serve /srv/v1.2/app.js:34:5"]),
-            ("JS: /srv/v1.2/app.js:1:2", ["JS: /srv/v1.2/app.js:34:2"]),
+            ("JS: /srv/v1.2/app.js:1:2", ["JS: /srv/v1.2/app.js:34:2", "JS: /srv/v1.3/app.js:1:2"]),
+            ("py::load:/srv/v1.2/app.py", ["py::load:/srv/v1.3/app.py"]),
             // Both constructors of C++; one template's.
             ("_ZN9warehouse5ShelfC1Ei", ["_ZN9warehouse5ShelfC2Ei"]),
             ("_ZN9warehouse5Shelf5placeIdEEiT_i", ["_ZN9warehouse5Shelf5placeIiEEiT_i"]),
