@@ -212,11 +212,15 @@ static bool seized_too_late(stackcap_process *process) {
 
 static bool serve(stackcap_process *process) {
     struct stackcap_tracer *tracer = &process->tracer;
-    struct stackcap_thread_files files = {open_of(process, "syscall"), open_of(process, "schedstat")};
+    struct stackcap_thread_files files = {.schedule = open_of(process, "schedstat")};
+    files.call = open_of(process, "syscall");
+    int unopened = files.call < 0 ? errno : 0;
     bool is_free = true;
     tracer->has_let_go = false;
-    int error = files.call < 0 ? ESRCH : seize(process);
-    if (error == ETIMEDOUT) {
+    int error = unopened ? ESRCH : seize(process);
+    if (unopened == EMFILE || unopened == ENFILE)
+        tracer->outcome = (stackcap_outcome){STACKCAP_FAILED, unopened};
+    else if (error == ETIMEDOUT) {
         tracer->outcome = status_only(STACKCAP_NOT_STOPPED);
         process->counters.given_up++;
     } else if (error)
