@@ -45,6 +45,8 @@ package enum WatchNote: Sendable {
     case unreadable(processID: Int32, name: String)
     /// This process may open no more files, so some threads of a process are not watched. Once for each program.
     case crowded(processID: Int32, openFiles: Int)
+    /// The process runs a script, whose functions have no names without these options of its interpreter.
+    case namelessScript(processID: Int32, name: String, options: String)
     /// A child that cannot be watched.
     case refused(processID: Int32, error: CaptureError)
     /// Breakpoints cannot be set: why not, and what to do.

@@ -40,6 +40,9 @@ public final class Symbolicator: Sendable {
         cache = Mutex(SymbolCache(search: search, limit: 64 << 20, process: process))
     }
 
+    /// Whether the process writes the names of functions that it generates at run time. Reads its file.
+    package var knowsGeneratedCode: Bool { perfMap.withLock { $0.map(of: process) } != nil }
+
     /// Remembers in which modules the addresses are, so that ``resolve(_:budget:)`` still finds their names when the process has
     /// ended. Call it for another process as soon as a stack is taken. Takes about 0.1 ms, and less if the modules are known.
     package func remember(_ addresses: [UInt]) {

@@ -451,6 +451,20 @@ struct WatchCommandTests {
         }
     }
 
+    @Test("Of an interpreter that does not write the names of its script's functions it says which options do that")
+    func namelessScript() throws {
+        let folder = URL(filePath: NSTemporaryDirectory()).appending(path: UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let program = folder.appending(path: "node")
+        try FileManager.default.copyItem(at: TargetProcess.executable, to: program)
+        let target = try LoopTarget(executable: program)
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        try watch.waitForNote("start it with --perf-basic-prof --interpreted-frames-native-stack")
+        #expect(try watch.finish().isEmpty)
+    }
+
     @Test("When a loop is found, threads that may run one but cannot be judged are named")
     func unjudged() throws {
         let target = try LoopTarget()

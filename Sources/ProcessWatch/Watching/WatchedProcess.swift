@@ -214,12 +214,15 @@ final class WatchedProcess {
         }
     }
 
-    /// Says once that no loop was found, or which threads are not judged.
+    /// Says once that no loop was found, or which threads are not judged and which names are missing.
     private func tellMissing() {
         guard !hasToldMissing else { return }
         hasToldMissing = true
         let hasLoops = threads.values.contains { $0.loop != nil }
         if hasLoops || pools?.known.isEmpty == false { tellUnjudged() } else { tellThatThereIsNone() }
+        if hasLoops, let options = process.missingScriptOptions {
+            tell(.namelessScript(processID: processID, name: name, options: options))
+        }
     }
 
     private func tellUnjudged() {

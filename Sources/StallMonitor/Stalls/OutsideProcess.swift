@@ -35,6 +35,18 @@ package final class OutsideProcess: Sendable {
         supply.locate()
     }
 
+    /// The options with which its interpreter would write the names of its script's functions. Nil if it writes them, or is none that
+    /// can. Reads the file with the names.
+    package var missingScriptOptions: String? {
+        let interpreter = identity.executable.map(fileName(ofPath:)) ?? ""
+        var options: String?
+        if ["node", "nodejs"].contains(interpreter) { options = "--perf-basic-prof --interpreted-frames-native-stack" }
+        if interpreter.hasPrefix("python3."), Int(interpreter.dropFirst("python3.".count)).map({ $0 >= 12 }) == true {
+            options = "-X perf"
+        }
+        return symbolicator.knowsGeneratedCode ? nil : options
+    }
+
     var observed: ObservedProcess { ObservedProcess(otherID: identity.pid) }
 
     /// Whether its control group is frozen now (cgroups(7)), for example by `docker pause`. Reads one or two files.

@@ -212,7 +212,7 @@ final class WatchView: Sendable {
         switch note {
         case .watching, .foundLoop, .foundPool, .newProgram, .ended: false
         case .unprovenPool, .namelessPools, .noLoop, .unjudged, .sharedDescriptor, .unproven, .refused, .unarmed,
-            .unreadable, .crowded:
+            .unreadable, .crowded, .namelessScript:
             true
         }
     }
@@ -251,6 +251,8 @@ final class WatchView: Sendable {
         case .crowded(let id, let openFiles):
             "some threads of process \(id) are not watched: this command may open \(openFiles) files, and needs three for each thread; "
                 + "raise its hard limit ('ulimit -Hn', or LimitNOFILE= of a unit)"
+        case .namelessScript(let id, let name, let options):
+            "stalls of process \(id) (\(name)) do not show the functions of its script: start it with \(options)"
         case .unarmed(let problem): problem
         }
     }
