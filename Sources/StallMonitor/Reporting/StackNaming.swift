@@ -165,12 +165,17 @@ extension StallReport.Frame {
             function: frame.symbol.map(Demangler.shortName),
             symbol: frame.symbol,
             functionOffset: frame.functionOffset.map { Address(UInt64($0)) },
-            file: frame.location?.file,
+            file: frame.location?.file ?? frame.scriptFile,
             line: frame.location?.line,
             column: frame.location?.column,
             own: own
         )
     }
+}
+
+extension SymbolicatedFrame {
+    /// The file of a script's function; Python does not name its line.
+    fileprivate var scriptFile: String? { moduleIndex == nil ? symbol.flatMap(GeneratedName.init)?.file : nil }
 }
 
 // MARK: - The other threads

@@ -48,7 +48,7 @@ struct SymbolicatedStacksTests {
                     modules: [LoadedModule(path: "/srv/shop", buildID: nil, loadBase: 0)]
                 )
             },
-            isOwn: { frame, _ in frame.symbol == frame.symbol?.uppercased() }
+            isOwn: { frame, _ in frame.symbol == frame.symbol?.uppercased() || frame.symbol?.hasPrefix("py:") == true }
         )
     }
 
@@ -56,8 +56,9 @@ struct SymbolicatedStacksTests {
     private static func frame(_ address: UInt, _ name: String) -> SymbolicatedFrame {
         let names = name.split(separator: "<").map(String.init)
         var frame = SymbolicatedFrame(address: address, moduleOffset: 0, symbol: names.last, function: names.last)
-        frame.moduleIndex = name.hasPrefix("JS:") ? nil : 0
-        frame.location = SourcePosition(file: "/src/\(names[names.count - 1]).swift", line: 7)
+        let isScript = name.hasPrefix("JS:") || name.hasPrefix("py:")
+        frame.moduleIndex = isScript ? nil : 0
+        frame.location = isScript ? nil : SourcePosition(file: "/src/\(names[names.count - 1]).swift", line: 7)
         frame.inlined = names.dropLast().map {
             InlinedCall(symbol: $0, function: $0, location: SourcePosition(file: "/src/\($0).swift", line: 42))
         }
@@ -87,6 +88,11 @@ struct SymbolicatedStacksTests {
         let (outer, inner) = ("JS: /A.JS:1:4", "JS: /A.JS:3:4")
         let loop = symbolicated([[inner, outer], [outer], [inner, outer]])
         #expect(loop.culprit?.function == "(anonymous at A.JS:1)")
+        // Python names no line.
+        let python = symbolicated([["poll", "py::load:/srv/a.py"]])
+        #expect(
+            python.culprit?.function == "load" && python.culprit?.file == "/srv/a.py" && python.culprit?.line == nil
+        )
         // Nothing of the script is known.
         #expect(symbolicated([["poll", "UV_POLL", "NODE_START"]]).culprit?.function == "UV_POLL")
     }
