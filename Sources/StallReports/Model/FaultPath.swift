@@ -145,12 +145,12 @@ extension StallReport {
 }
 
 extension StallReport.Culprit {
-    /// `Stalls.swift:17`, nil without a line.
+    /// `Stalls.swift:17`; `app.py` if the line is not known. Nil without a file.
     public var place: String? { placeText(file, line) }
 }
 
 extension StallReport.Frame {
-    /// `Stalls.swift:17`, nil without a line.
+    /// `Stalls.swift:17`; `app.py` if the line is not known. Nil without a file.
     package var sourcePlace: String? { placeText(file, line) }
 
     /// A placeholder for a missing name. It does not depend on where the module is loaded.
@@ -167,6 +167,5 @@ extension StallReport.Frame {
 }
 
 private func placeText(_ file: String?, _ line: Int?) -> String? {
-    guard let file, let line else { return nil }
-    return "\(fileName(ofPath: file)):\(line)"
+    file.map { fileName(ofPath: $0) + (line.map { ":\($0)" } ?? "") }
 }
