@@ -62,6 +62,13 @@ struct DemanglerTests {
         #expect(Demangler.language(of: symbol) == .rust)
     }
 
+    @Test("A name of Rust may refer to a place far from its beginning")
+    func distantRust() {
+        let module = String(repeating: "m", count: 60)
+        let symbol = "_RNvXNtC1a60\(module)NtB2_4CartNtB17_5Total5total"
+        #expect(Demangler.demangle(symbol) == "<a::\(module)::Cart as a::\(module)::Cart::Total>::total")
+    }
+
     @Test("A damaged name of Rust stays as it is, and one that refers to itself ends")
     func damagedRust() {
         let whole = "_RNCNvXNtCs6xxl1lAjzDf_1a4shopINtB4_4CartmENtB4_5Total5total0"
