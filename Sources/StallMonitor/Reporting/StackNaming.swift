@@ -40,8 +40,8 @@ extension [[StallReport.Frame]] {
     /// has otherwise, or a library's. Where own functions of Rust are known, C is a library's. Neither is own then.
     fileprivate var withoutLanguagesBelow: Self {
         let languages = Set(joined().filter(\.own).map(\.language))
-        let below: Set<SourceLanguage> =
-            languages.contains(.script) ? [.rust, .cPlusPlus, .c] : languages.contains(.rust) ? [.c] : []
+        let below: Set<SymbolicatedFrame.Language?> =
+            languages.contains(nil) ? [.rust, .cPlusPlus, .c] : languages.contains(.rust) ? [.c] : []
         guard !languages.isDisjoint(with: below) else { return self }
         return map { call in
             call.map { frame in
@@ -53,18 +53,10 @@ extension [[StallReport.Frame]] {
     }
 }
 
-private enum SourceLanguage { case script, rust, cPlusPlus, c, swift }
-
 extension StallReport.Frame {
-    /// Code that was generated at run time is a script's.
-    fileprivate var language: SourceLanguage {
-        guard module != nil else { return .script }
-        return switch symbol.map(Demangler.language) {
-        case .swift: .swift
-        case .rust: .rust
-        case .cPlusPlus: .cPlusPlus
-        case .c, nil: .c
-        }
+    /// Nil for code that was generated at run time, which is a script's.
+    fileprivate var language: SymbolicatedFrame.Language? {
+        module.map { _ in symbol.map(Demangler.language) ?? .c }
     }
 }
 
