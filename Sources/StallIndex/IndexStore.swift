@@ -221,10 +221,15 @@ final class IndexStore {
 
     private func write(_ header: IndexHeader, removing removed: [Int64], _ added: [Segment]) {
         do throws(Database.Problem) {
-            // If another process has written meanwhile, it has written the same data.
+            let before = Set(self.header?.parts.map(\.row) ?? [])
             let written = try file?.write(header, after: self.header, removing: removed, adding: added)
             self.header = written
+            // If another process has written meanwhile, it has written the same data.
             if written == nil { pass?.isOvertaken = true }
+            // The end of the pass may add rows to these segments, and keeps only valid ones then.
+            for part in written?.parts ?? [] where !before.contains(part.row) {
+                pass?.valid[part.row] = [Bool](repeating: true, count: part.count)
+            }
         } catch {
             reject(error)
         }

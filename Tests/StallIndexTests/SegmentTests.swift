@@ -1,9 +1,9 @@
-import StallReading
 import StallReports
 import TestSupport
 import Testing
 
 @testable import StallIndex
+@testable import StallReading
 
 @Suite struct SegmentTests {
     @Test("Outlines are unchanged after writing and reading a segment; other bytes are refused without a trap")
@@ -41,6 +41,40 @@ import Testing
             _ = outlines(Array(bytes.prefix(Int.random(in: 0..<bytes.count, using: &random))), stalls.map(\.id))
             _ = isKeys(keys, stalls.count)
         }
+    }
+
+    @Test("What a long pass writes before its end stays in the index")
+    func longPass() throws {
+        let directory = try IndexedDirectory(reports: 1)
+        try directory.age()
+        let sample = try #require(try ReportReader(path: directory.path).overview().stalls.first)
+        let version = try #require(try ReportFiles(path: directory.path).version(of: sample.id))
+        let read = (1...Segment.rows + 20).map { number in
+            let outline = StallOutline(
+                id: ULID(rawValue: UInt128(number)),
+                startedAt: sample.startedAt,
+                endedAt: nil,
+                durationNs: 1,
+                runDelayShare: nil,
+                traits: sample.traits,
+                origin: sample.origin,
+                suppressed: 0,
+                repeats: nil
+            )
+            return ReadOutline(outline: outline, version: version)
+        }
+        let old = Timestamp(seconds: 1_000_000_000)
+        let stamp = DirectoryStamp(inode: 1, modified: old, changed: old)
+        var listing = DirectoryListing(stamp: stamp, readAt: .now())
+        listing.add(read.map(\.outline.id), read.map { _ in version.inode })
+        let store = try #require(IndexStore(file: directory.indexFile, directory: directory.path, .init()))
+        #expect(store.begin(listing, directory.path).isEmpty)
+        // The second batch is written at once: a full segment, and one of ten rows, to which the third batch belongs.
+        for batch in [read[..<10], read[10..<Segment.rows + 10], read[(Segment.rows + 10)...]] {
+            store.add(Array(batch), of: batch.count)
+        }
+        store.finish()
+        #expect(store.listing(stamp)?.stalls == listing.stalls)
     }
 
     private func outlines(_ bytes: [UInt8], _ ids: [ULID]) -> [StallOutline]? {
