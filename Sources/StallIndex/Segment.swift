@@ -163,7 +163,8 @@ struct SegmentChanges {
             let own = rest.prefix { row in end.map { row.outline.id < $0 } ?? true }
             rest = rest.dropFirst(own.count)
             let flags = valid[part.row] ?? []
-            let isWhole = flags.allSatisfy(\.self)
+            // Another process may have made the index anew since the pass began: rows that were not checked do not stay.
+            let isWhole = !flags.isEmpty && flags.allSatisfy(\.self)
             if own.isEmpty, isWhole { continue }
             if isWhole, part.count >= Segment.rows, let first = own.first, first.outline.id > part.last {
                 added += Segment.of(own)
