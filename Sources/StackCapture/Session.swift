@@ -90,14 +90,17 @@ struct Target {
         return late.stack
     }
 
-    func readMemory(at address: UInt, count: Int) -> [UInt8]? {
+    /// - Parameter count: The number of values, not of bytes.
+    /// - Returns: Nil if not all of it can be read.
+    func read<Value: FixedWidthInteger>(_: Value.Type, at address: UInt, count: Int) -> [Value]? {
         guard let handle = unsafe handle, count > 0 else { return nil }
         unsafe stackcap_settle(handle)
-        var bytes = [UInt8](repeating: 0, count: count)
-        let isRead = unsafe bytes.withUnsafeMutableBytes { bytes in
-            unsafe stackcap_read_memory(handle, UInt64(address), bytes.baseAddress!, bytes.count)
+        let values = unsafe [Value](unsafeUninitializedCapacity: count) { values, filled in
+            let length = count * MemoryLayout<Value>.stride
+            let isRead = unsafe stackcap_read_memory(handle, UInt64(address), values.baseAddress!, length)
+            filled = isRead ? count : 0
         }
-        return isRead ? bytes : nil
+        return values.isEmpty ? nil : values
     }
 
     /// Determines the bounds of the thread's stack from `/proc/self/maps`.
@@ -119,18 +122,6 @@ struct Target {
         )
         var sight = Attempt.Sight()
         return unsafe attempt.take(&sight)
-    }
-
-    /// Nil if not all of it can be read.
-    func words(at address: UInt, count: Int) -> [UInt32]? {
-        guard let handle = unsafe handle, count > 0 else { return nil }
-        unsafe stackcap_settle(handle)
-        let words = unsafe [UInt32](unsafeUninitializedCapacity: count) { words, filled in
-            let length = count * MemoryLayout<UInt32>.stride
-            let isRead = unsafe stackcap_read_memory(handle, UInt64(address), words.baseAddress!, length)
-            filled = isRead ? count : 0
-        }
-        return words.isEmpty ? nil : words
     }
 
     func captureAll(except excluded: Set<Int32>, within time: Duration) -> Result<ThreadStacks, CaptureError> {

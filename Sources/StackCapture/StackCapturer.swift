@@ -104,7 +104,7 @@ public final class StackCapturer: Sendable {
     /// not call it while a thread is held.
     public func readMemory(at address: UInt, count: Int) -> [UInt8]? {
         guard getpid() == process else { return nil }
-        return session.withLock { $0.readMemory(at: address, count: count) }
+        return session.withLock { $0.read(UInt8.self, at: address, count: count) }
     }
 
     /// Restores the previous signal handler, if the capturer's is still the one installed. Captures then fail with
@@ -152,7 +152,7 @@ extension StackCapturer {
     /// - Returns: Nil if not all of it can be read, or the capturer was invalidated.
     public func words(at address: UInt, count: Int) -> [UInt32]? {
         guard getpid() == process else { return nil }
-        return session.withLock { $0.words(at: address, count: count) }
+        return session.withLock { $0.read(UInt32.self, at: address, count: count) }
     }
 
     /// The calling thread's id, as returned by `gettid`.
