@@ -143,34 +143,3 @@ private struct ProcessObstacle {
         return unsafe stat("/proc/\(processID)/mem", &status) == 0 && status.st_uid != getuid()
     }
 }
-
-/// A file in `/proc`, read completely: a status has the process's groups, of which there can be 65,536.
-struct ProcessFile {
-    let text: String
-
-    /// More than any of the files that are read here can have.
-    private static let limit = 4 << 20
-
-    /// Nil if it cannot be read. Invalid UTF-8 is replaced.
-    init?(_ path: String) {
-        let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-        guard file >= 0 else { return nil }
-        defer { close(file) }
-        var (bytes, part) = ([UInt8](), [UInt8](repeating: 0, count: 16_384))
-        while bytes.count < Self.limit {
-            let count = unsafe part.withUnsafeMutableBytes { unsafe read(file, $0.baseAddress, $0.count) }
-            if count <= 0 { break }
-            bytes += part[..<count]
-        }
-        guard !bytes.isEmpty else { return nil }
-        text = String(decoding: bytes, as: UTF8.self)
-    }
-
-    /// The words after "name:" on a line of its own.
-    func words(of name: String) -> [Substring] {
-        let line = text.split(separator: "\n").first { $0.hasPrefix(name + ":") }
-        return line?.dropFirst(name.count + 1).split(whereSeparator: \.isWhitespace) ?? []
-    }
-
-    func number(of name: String) -> Int? { words(of: name).first.flatMap { Int($0) } }
-}

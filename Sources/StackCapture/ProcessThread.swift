@@ -76,45 +76,33 @@ public struct ThreadIdentity: Sendable, Hashable {
     }
 }
 
-/// The stacks of all threads of this process, captured one after another: each stack is consistent, but they show different
-/// moments.
-public struct ThreadStacks: Sendable {
-    /// A thread whose stack was captured.
-    public struct Thread: Sendable, Hashable {
-        /// The kernel's thread id.
-        public var threadID: Int32
-        /// The name in the kernel, at most 15 bytes. Empty if it could not be read.
-        public var name: String
-        /// `quiet` if it slept, `signal` if it ran.
-        public var method: CapturedStack.Method
-        /// The system call in which it sleeps.
-        public var systemCall: SystemCall?
-        /// The cost for this thread alone.
-        public var cost: CapturedStack.Cost
+/// A file in `/proc`, read completely: a status has the process's groups, of which there can be 65,536.
+struct ProcessFile {
+    let text: String
+
+    /// More than any of the files that are read here can have.
+    private static let limit = 4 << 20
+
+    /// Nil if it cannot be read. Invalid UTF-8 is replaced.
+    init?(_ path: String) {
+        let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+        guard file >= 0 else { return nil }
+        defer { close(file) }
+        var (bytes, part) = ([UInt8](), [UInt8](repeating: 0, count: 16_384))
+        while bytes.count < Self.limit {
+            let count = unsafe part.withUnsafeMutableBytes { unsafe read(file, $0.baseAddress, $0.count) }
+            if count <= 0 { break }
+            bytes += part[..<count]
+        }
+        guard !bytes.isEmpty else { return nil }
+        text = String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Threads that have the same frames. Their system calls may have different arguments.
-    public struct Group: Sendable {
-        /// In the order in which they were started. Never empty.
-        public var threads: [Thread]
-        /// The first thread's stack, with its system call and cost; frames, truncation and `leftOut` are the same for all.
-        public var stack: CapturedStack
+    /// The words after "name:" on a line of its own.
+    func words(of name: String) -> [Substring] {
+        let line = text.split(separator: "\n").first { $0.hasPrefix(name + ":") }
+        return line?.dropFirst(name.count + 1).split(whereSeparator: \.isWhitespace) ?? []
     }
 
-    /// A thread without a stack.
-    public struct Missing: Sendable, Hashable {
-        /// The kernel's thread id.
-        public var threadID: Int32
-        /// The name in the kernel. Empty if it could not be read, because the thread has exited.
-        public var name: String
-        /// The reason: `notReached` if the time limit passed before its turn.
-        public var error: CaptureError
-    }
-
-    /// Sorted by number of threads, largest first.
-    public var groups: [Group]
-    /// In the order in which they were started.
-    public var missing: [Missing]
-    /// The total duration.
-    public var duration: Duration
+    func number(of name: String) -> Int? { words(of: name).first.flatMap { Int($0) } }
 }

@@ -129,13 +129,13 @@ struct Target {
         let deadline = stackcap_now_ns() &+ time.nanoseconds
         unsafe stackcap_settle(handle)
         var opened: UnsafeMutablePointer<stackcap_arena>?
-        let outcome = unsafe stackcap_arena_open(MemoryLayout<Roundup.Entry>.stride, &opened)
+        let outcome = unsafe stackcap_arena_open(MemoryLayout<AllThreadsCapture.Entry>.stride, &opened)
         if let error = CaptureError(outcome) { return .failure(error) }
         guard let arena = unsafe opened else { return .failure(CaptureError(.systemCallFailed)) }
         defer { unsafe stackcap_arena_close(arena) }
-        let roundup = unsafe Roundup(handle: handle, signal: signal, deadline: deadline, arena: arena)
-        unsafe roundup.run(except: excluded)
-        return unsafe .success(roundup.result())
+        let capture = unsafe AllThreadsCapture(handle: handle, signal: signal, deadline: deadline, arena: arena)
+        unsafe capture.run(except: excluded)
+        return unsafe .success(capture.result())
     }
 }
 

@@ -4,7 +4,7 @@ import Glibc
 /// Captures all threads' stacks, one after another. Until the last stack is copied, nothing is allocated except with `mmap`:
 /// each thread still to be captured may hold malloc's lock. (Without optimisation Swift creates some types' metadata on first
 /// use; that allocates, once.)
-@unsafe struct Roundup: ~Copyable {
+@unsafe struct AllThreadsCapture: ~Copyable {
     /// The state of one thread's capture. Stored in the arena; what it refers to is static.
     struct Entry {
         var outcome = Outcome.pending
@@ -169,4 +169,47 @@ import Glibc
         )
         return ThreadStacks.Group(threads: threads, stack: stack)
     }
+}
+
+/// The stacks of all threads of this process, captured one after another: each stack is consistent, but they show different
+/// moments.
+public struct ThreadStacks: Sendable {
+    /// A thread whose stack was captured.
+    public struct Thread: Sendable, Hashable {
+        /// The kernel's thread id.
+        public var threadID: Int32
+        /// The name in the kernel, at most 15 bytes. Empty if it could not be read.
+        public var name: String
+        /// `quiet` if it slept, `signal` if it ran.
+        public var method: CapturedStack.Method
+        /// The system call in which it sleeps.
+        public var systemCall: SystemCall?
+        /// The cost for this thread alone.
+        public var cost: CapturedStack.Cost
+    }
+
+    /// Threads that have the same frames. Their system calls may have different arguments.
+    public struct Group: Sendable {
+        /// In the order in which they were started. Never empty.
+        public var threads: [Thread]
+        /// The first thread's stack, with its system call and cost; frames, truncation and `leftOut` are the same for all.
+        public var stack: CapturedStack
+    }
+
+    /// A thread without a stack.
+    public struct Missing: Sendable, Hashable {
+        /// The kernel's thread id.
+        public var threadID: Int32
+        /// The name in the kernel. Empty if it could not be read, because the thread has exited.
+        public var name: String
+        /// The reason: `notReached` if the time limit passed before its turn.
+        public var error: CaptureError
+    }
+
+    /// Sorted by number of threads, largest first.
+    public var groups: [Group]
+    /// In the order in which they were started.
+    public var missing: [Missing]
+    /// The total duration.
+    public var duration: Duration
 }
