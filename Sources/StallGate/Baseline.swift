@@ -127,6 +127,38 @@ extension Baseline {
     public func json() throws(ReportError) -> [UInt8] { try ReportJSON.encode(self) }
 }
 
+extension Baseline {
+    /// The ratchet: proven improvements become the new reference. Nil if there are none.
+    public func tightened(
+        by overview: ReportReader.Overview,
+        at moment: Timestamp,
+        _ rule: Comparison.Rule = .init()
+    ) -> Baseline? {
+        guard let current = Baseline(overview, at: moment), current.environment == environment else { return nil }
+        let pairs = pairs(with: current).filter { $0.before != nil }
+        var tightened = self
+        tightened.faults = pairs.compactMap(\.before)
+        // In the opposite direction: what was worse before.
+        let figures = pairs.figures(self, current, countingStarved: true)
+        let better = Comparison(figures.map { ($0.fault, before: $0.after, after: $0.before) }, by: rule).proven
+        guard !better.isEmpty else { return nil }
+        let indices = Dictionary(zip(pairs.map(\.fingerprint), pairs.indices)) { first, _ in first }
+        for item in better {
+            guard let index = indices[item.fault] else { continue }
+            if item.change == .longer {
+                tightened.faults[index].lengthsNs = pairs[index].now?.lengthsNs ?? []
+            } else {
+                tightened.faults[index].count = pairs[index].now?.count ?? 0
+                tightened.faults[index].starved = pairs[index].now?.starved ?? 0
+                tightened.faults[index].watchedNs = (pairs[index].now?.watchedNs ?? current.watchedNs)
+            }
+        }
+        tightened.faults.sort { $0.fingerprint.rawValue < $1.fingerprint.rawValue }
+        tightened.recordedAt = moment
+        return tightened
+    }
+}
+
 extension Baseline.Fault {
     mutating func add(_ occurrence: Occurrence) {
         function = function ?? occurrence.stall?.culpritName

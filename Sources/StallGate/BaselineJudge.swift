@@ -1,5 +1,5 @@
-public import StallReading
-public import StallReports
+import StallReading
+import StallReports
 
 /// Judges a run against a baseline. A change that appears only if stalls that waited for a processor are counted is not
 /// attributed to the code.
@@ -122,78 +122,5 @@ struct BaselineJudge {
             return "stalls \(ratio) times as long: \(Figure.length(after.medianNs)) at the median of "
                 + "\(after.lengthsNs.count), before \(Figure.length(before.medianNs)) of \(before.lengthsNs.count)"
         }
-    }
-}
-
-extension Baseline {
-    /// The ratchet: proven improvements become the new reference. Nil if there are none.
-    public func tightened(
-        by overview: ReportReader.Overview,
-        at moment: Timestamp,
-        _ rule: Comparison.Rule = .init()
-    ) -> Baseline? {
-        guard let current = Baseline(overview, at: moment), current.environment == environment else { return nil }
-        let pairs = pairs(with: current).filter { $0.before != nil }
-        var tightened = self
-        tightened.faults = pairs.compactMap(\.before)
-        // In the opposite direction: what was worse before.
-        let figures = pairs.figures(self, current, countingStarved: true)
-        let better = Comparison(figures.map { ($0.fault, before: $0.after, after: $0.before) }, by: rule).proven
-        guard !better.isEmpty else { return nil }
-        let indices = Dictionary(zip(pairs.map(\.fingerprint), pairs.indices)) { first, _ in first }
-        for item in better {
-            guard let index = indices[item.fault] else { continue }
-            if item.change == .longer {
-                tightened.faults[index].lengthsNs = pairs[index].now?.lengthsNs ?? []
-            } else {
-                tightened.faults[index].count = pairs[index].now?.count ?? 0
-                tightened.faults[index].starved = pairs[index].now?.starved ?? 0
-                tightened.faults[index].watchedNs = (pairs[index].now?.watchedNs ?? current.watchedNs)
-            }
-        }
-        tightened.faults.sort { $0.fingerprint.rawValue < $1.fingerprint.rawValue }
-        tightened.recordedAt = moment
-        return tightened
-    }
-
-    /// Merges faults that another baseline shows to be the same: compared separately with it, each would seem to occur more or
-    /// less often.
-    func merged(like other: Baseline) -> Baseline {
-        let names = other.faults.enumerated().flatMap { index, fault in
-            ([fault.fingerprint] + fault.aliases).map { ($0, index) }
-        }
-        let groups = Dictionary(names) { first, _ in first }
-        var merged = self
-        merged.faults = []
-        var places: [Int: Int] = [:]
-        for fault in faults {
-            let group = ([fault.fingerprint] + fault.aliases).lazy.compactMap { groups[$0] }.first
-            if let place = group.flatMap({ places[$0] }) {
-                merged.faults[place].add(fault)
-            } else {
-                if let group { places[group] = merged.faults.count }
-                merged.faults.append(fault)
-            }
-        }
-        return merged
-    }
-}
-
-extension Baseline.Fault {
-    /// Adds another fault that is the same. Counts of different watched times are scaled to the shorter one, so that they prove
-    /// no more than before.
-    fileprivate mutating func add(_ other: Self) {
-        let least = min(watchedNs, other.watchedNs)
-        count = scaled(count, to: least).addingSaturated(other.scaled(other.count, to: least))
-        starved = scaled(starved, to: least).addingSaturated(other.scaled(other.starved, to: least))
-        watchedNs = least
-        lengthsNs = Array((lengthsNs + other.lengthsNs).prefix(Baseline.mostLengths))
-        aliases = Set(aliases + [other.fingerprint] + other.aliases).subtracting([fingerprint])
-            .sorted { $0.rawValue < $1.rawValue }
-        function = function ?? other.function
-    }
-
-    private func scaled(_ number: Int, to timeNs: Int64) -> Int {
-        timeNs < watchedNs ? Int(saturating: (Double(number) * Double(timeNs) / Double(watchedNs)).rounded()) : number
     }
 }

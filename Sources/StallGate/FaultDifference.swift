@@ -164,15 +164,59 @@ extension Baseline {
         let earlier = merged(like: current)
         var places: [Fingerprint: Int] = [:]
         for (index, fault) in earlier.faults.enumerated() {
-            for name in [fault.fingerprint] + fault.aliases { places[name] = index }
+            for name in fault.names { places[name] = index }
         }
         var taken: Set<Int> = []
         let now = current.faults.map { fault in
-            let index = ([fault.fingerprint] + fault.aliases).lazy.compactMap { places[$0] }.first
+            let index = fault.names.lazy.compactMap { places[$0] }.first
             if let index { taken.insert(index) }
             return FaultPair(now: fault, before: index.map { earlier.faults[$0] })
         }
         let gone = earlier.faults.indices.filter { !taken.contains($0) }
         return now + gone.map { FaultPair(gone: earlier.faults[$0]) }
+    }
+
+    /// Merges faults that another baseline shows to be the same: compared separately with it, each would seem to occur more or
+    /// less often.
+    func merged(like other: Baseline) -> Baseline {
+        let names = other.faults.enumerated().flatMap { index, fault in
+            fault.names.map { ($0, index) }
+        }
+        let groups = Dictionary(names) { first, _ in first }
+        var merged = self
+        merged.faults = []
+        var places: [Int: Int] = [:]
+        for fault in faults {
+            let group = fault.names.lazy.compactMap { groups[$0] }.first
+            if let place = group.flatMap({ places[$0] }) {
+                merged.faults[place].add(fault)
+            } else {
+                if let group { places[group] = merged.faults.count }
+                merged.faults.append(fault)
+            }
+        }
+        return merged
+    }
+}
+
+extension Baseline.Fault {
+    /// All its fingerprints.
+    fileprivate var names: [Fingerprint] { [fingerprint] + aliases }
+
+    /// Adds another fault that is the same. Counts of different watched times are scaled to the shorter one, so that they prove
+    /// no more than before.
+    fileprivate mutating func add(_ other: Self) {
+        let least = min(watchedNs, other.watchedNs)
+        count = scaled(count, to: least).addingSaturated(other.scaled(other.count, to: least))
+        starved = scaled(starved, to: least).addingSaturated(other.scaled(other.starved, to: least))
+        watchedNs = least
+        lengthsNs = Array((lengthsNs + other.lengthsNs).prefix(Baseline.mostLengths))
+        aliases = Set(aliases + other.names).subtracting([fingerprint])
+            .sorted { $0.rawValue < $1.rawValue }
+        function = function ?? other.function
+    }
+
+    private func scaled(_ number: Int, to timeNs: Int64) -> Int {
+        timeNs < watchedNs ? Int(saturating: (Double(number) * Double(timeNs) / Double(watchedNs)).rounded()) : number
     }
 }
