@@ -94,3 +94,144 @@ enum Wire: Hashable, Sendable {
 
     var contentType: String { self == .telemetry ? "application/json" : "application/x-ndjson" }
 }
+
+/// Interprets an HTTP answer.
+enum HTTPAnswer {
+    /// - Parameters:
+    ///   - body: Its first bytes at least.
+    ///   - isCollector: Whether a collector is expected at the address.
+    static func read(_ head: WebRequest.Head, _ body: [UInt8], isCollector: Bool) -> Answer {
+        let (status, body) = (head.status, Data(body))
+        let retryAfter = head.fields["retry-after"].flatMap { delay($0, now: Date()) }
+        switch status {
+        case 200..<300:
+            let reply = try? JSONDecoder().decode(Reply.self, from: body)
+            // A proxy's page for signing in, or another server: nothing was stored.
+            guard !isCollector || reply?.accepted != nil else {
+                return .unavailable("it does not answer as a collector does (\(status))", retryAfter: retryAfter)
+            }
+            return .accepted(rejected: reply?.rejected ?? 0, message: reply?.message ?? "")
+        case 300..<400:
+            let target = head.fields["location"].map { " to \($0)" } ?? ""
+            return .unavailable(
+                "it answers with a redirect\(target) (\(status)): give that address",
+                retryAfter: retryAfter
+            )
+        case 401, 403:
+            return .unavailable(
+                "it does not know the token, or does not permit it to write (\(status))",
+                retryAfter: retryAfter
+            )
+        case 404, 405, 501: return .unknownPath("\(status)")
+        case 400, 411, 413, 414, 415, 422: return .refused("\(status)\(reason(body))")
+        default: return .unavailable("it answers \(status)\(reason(body))", retryAfter: retryAfter)
+        }
+    }
+
+    /// Seconds, or a date (RFC 9110, 10.2.3).
+    static func delay(_ text: String, now: Date) -> Duration? {
+        if let seconds = Int64(text) { return seconds >= 0 ? .seconds(min(seconds, 1 << 20)) : nil }
+        let format = DateFormatter()
+        format.locale = Locale(identifier: "en_US_POSIX")
+        format.timeZone = .gmt
+        format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+        guard let date = format.date(from: text) else { return nil }
+        return .seconds(min(max(0, date.timeIntervalSince(now)), 1_000_000))
+    }
+
+    /// The receiver's reason, if it is short text.
+    static func reason(_ body: Data) -> String {
+        let status = try? JSONDecoder().decode(Status.self, from: body)
+        guard let text = status?.message ?? String(data: body, encoding: .utf8), !text.isEmpty else { return "" }
+        return ": \(text.prefix(200))"
+    }
+
+    private struct Status: Decodable { var message: String? }
+
+    /// The JSON encoding of protocol buffers: 64-bit numbers are strings or numbers.
+    private struct Reply: Decodable {
+        var partialSuccess: Partial?
+        /// From a collector, which always says it.
+        var accepted: Int?
+        var refused: Int?
+        var reasons: [Reason]?
+
+        var rejected: Int { partialSuccess?.rejected ?? max(0, refused ?? 0) }
+        var message: String { partialSuccess?.errorMessage ?? reasons?.first?.reason ?? "" }
+
+        struct Reason: Decodable { var reason: String }
+
+        struct Partial: Decodable {
+            var rejectedLogRecords: Count?
+            var rejectedDataPoints: Count?
+            var errorMessage: String?
+            var rejected: Int { (rejectedLogRecords ?? rejectedDataPoints)?.value ?? 0 }
+        }
+
+        struct Count: Decodable {
+            var value: Int
+
+            init(from decoder: any Decoder) throws {
+                let container = try decoder.singleValueContainer()
+                if let number = try? container.decode(Int.self) {
+                    value = max(0, number)
+                } else {
+                    value = max(0, Int(try container.decode(String.self)) ?? 0)
+                }
+            }
+        }
+    }
+}
+
+/// The address of a receiver or a collector.
+package enum HTTPAddress {
+    /// Who is at the address.
+    package enum Kind: Sendable {
+        case receiver, collector
+
+        fileprivate var name: String { self == .receiver ? "a receiver" : "a collector" }
+        fileprivate var example: String {
+            self == .receiver ? "https://otlp.example.com:4318" : "https://stalls.example.com:4319"
+        }
+    }
+
+    /// Throws if the text has another scheme than http or https, no host, or a port that does not exist.
+    package static func check(_ text: String, of kind: Kind) throws(ShippingError) { _ = try url(text, of: kind) }
+
+    static func url(_ text: String, of kind: Kind) throws(ShippingError) -> URL {
+        guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()),
+            url.host()?.isEmpty == false, url.port.map({ (1...65_535).contains($0) }) ?? true
+        else { throw ShippingError("'\(text)' is not the address of \(kind.name): give one like \(kind.example)") }
+        return url
+    }
+}
+
+/// A secret that authenticates the sender. A file is read for each request, because secrets are replaced while processes run.
+struct TokenSource: Sendable {
+    /// Nil: `value` is used.
+    var file: String?
+    var value: String?
+
+    /// The header field of a request; none without a token.
+    func field() throws -> [(name: String, value: String)] {
+        try read().map { [("Authorization", "Bearer \($0)")] } ?? []
+    }
+
+    func read() throws -> String? {
+        guard let text = try file.map(Self.text) ?? value else { return nil }
+        let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        guard !token.isEmpty, token.utf8.allSatisfy({ (0x21...0x7e).contains($0) }), token.utf8.count <= 8192 else {
+            let place = file.map { "the token's file \($0) holds no token" } ?? "the given token cannot be sent"
+            throw ShippingError("\(place): one line of ASCII is expected")
+        }
+        return token
+    }
+
+    private static func text(_ file: String) throws -> String {
+        do {
+            return try String(contentsOfFile: file, encoding: .utf8)
+        } catch {
+            throw ShippingError("the token's file \(file) cannot be read")
+        }
+    }
+}

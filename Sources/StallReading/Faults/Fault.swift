@@ -151,53 +151,60 @@ extension Fault {
     }
 }
 
-/// The order in which faults are listed.
-public enum FaultOrder: String, CaseIterable, Sendable {
-    /// By total duration, by number of stalls, by longest stall, or by latest stall: greatest first.
-    case total, count, worst, last
+/// The fingerprints by which a fault is known, including those that its reports had before its functions had names. Two faults
+/// that share such a fingerprint are the same fault.
+public struct FaultNames: Hashable, Sendable {
+    /// For each fingerprint, the group of fingerprints of the same fault. Fingerprints without others are left out.
+    private var groups: [Fingerprint: Set<Fingerprint>] = [:]
 
-    /// Whether `left` is listed before `right`. Equal faults are ordered by their fingerprints.
-    public func isBefore(_ left: Fault, _ right: Fault) -> Bool {
-        func precedes<Key: Comparable>(by key: (Fault) -> Key) -> Bool {
-            guard key(left) == key(right) else { return key(left) > key(right) }
-            return left.fingerprint.rawValue < right.fingerprint.rawValue
+    /// - Parameter reports: All reports that may have been symbolicated.
+    public init(_ reports: some Sequence<StallReport>) {
+        self.init(pairs: reports.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
+    }
+
+    /// - Parameter pairs: Fingerprints, each with others of the same fault.
+    package init(pairs: some Sequence<(Fingerprint, [Fingerprint])>) {
+        var others: [Fingerprint: Set<Fingerprint>] = [:]
+        for (fingerprint, aliases) in pairs {
+            for alias in aliases where alias != fingerprint {
+                others[alias, default: []].insert(fingerprint)
+                others[fingerprint, default: []].insert(alias)
+            }
         }
-        return switch self {
-        case .total: precedes(by: \.totalNs)
-        case .count: precedes(by: \.count)
-        case .worst: precedes(by: \.longestNs)
-        case .last: precedes(by: \.lastAt)
+        for start in others.keys where groups[start] == nil {
+            let group = Self.reach(from: start, over: others)
+            for member in group { groups[member] = group }
         }
     }
+
+    /// All fingerprints that are reachable from one. Each is visited once.
+    private static func reach(
+        from start: Fingerprint,
+        over others: [Fingerprint: Set<Fingerprint>]
+    ) -> Set<Fingerprint> {
+        var (reached, open): (Set<Fingerprint>, [Fingerprint]) = ([start], [start])
+        while let next = open.popLast() {
+            for other in others[next] ?? [] where reached.insert(other).inserted { open.append(other) }
+        }
+        return reached
+    }
+
+    /// The fingerprint, and all others of the same fault.
+    public func all(of fingerprint: Fingerprint) -> Set<Fingerprint> { groups[fingerprint] ?? [fingerprint] }
 }
 
-/// What `faults --format json` prints, and a collector returns.
-public struct FaultDocument: Codable, Sendable {
-    /// The schema that this version writes.
-    public static let currentSchema = "stall-faults/1"
-
-    /// A document with another schema than ``currentSchema`` is rejected.
-    public var schema = Self.currentSchema
-    /// When the document was made.
-    public var at: Timestamp
-    /// The beginning of the time span of the trends.
-    public var since: Timestamp
-    /// The end of that time span.
-    public var until: Timestamp
-    /// The total watched time of all watched loops and runs, in nanoseconds; 0 if unknown.
-    public var watchedNs: Int64
-    /// The faults, in the requested order.
-    public var faults: [Fault]
-
-    /// Creates a document. The values are not checked.
-    public init(at: Timestamp, since: Timestamp, until: Timestamp, watchedNs: Int64, faults: [Fault]) {
-        (self.at, self.since, self.until) = (at, since, until)
-        (self.watchedNs, self.faults) = (watchedNs, faults)
+extension FaultNames {
+    /// - Parameter stalls: All stalls that may have been symbolicated.
+    public init(_ stalls: some Sequence<StallOutline>) {
+        self.init(pairs: stalls.lazy.compactMap { stall in stall.aliases.map { (stall.fingerprint, $0) } })
     }
 
-    private enum CodingKeys: String, CodingKey {
-        case schema, at, since, until
-        case watchedNs = "watched_ns"
-        case faults
+    /// The same for an array, which may hold a million stalls: it is read several times as fast as a sequence.
+    package init(_ stalls: [StallOutline]) {
+        var pairs: [(Fingerprint, [Fingerprint])] = []
+        for index in stalls.indices {
+            if let aliases = stalls[index].aliases { pairs.append((stalls[index].fingerprint, aliases)) }
+        }
+        self.init(pairs: pairs)
     }
 }

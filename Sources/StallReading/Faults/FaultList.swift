@@ -1,5 +1,56 @@
 public import StallReports
 
+/// The order in which faults are listed.
+public enum FaultOrder: String, CaseIterable, Sendable {
+    /// By total duration, by number of stalls, by longest stall, or by latest stall: greatest first.
+    case total, count, worst, last
+
+    /// Whether `left` is listed before `right`. Equal faults are ordered by their fingerprints.
+    public func isBefore(_ left: Fault, _ right: Fault) -> Bool {
+        func precedes<Key: Comparable>(by key: (Fault) -> Key) -> Bool {
+            guard key(left) == key(right) else { return key(left) > key(right) }
+            return left.fingerprint.rawValue < right.fingerprint.rawValue
+        }
+        return switch self {
+        case .total: precedes(by: \.totalNs)
+        case .count: precedes(by: \.count)
+        case .worst: precedes(by: \.longestNs)
+        case .last: precedes(by: \.lastAt)
+        }
+    }
+}
+
+/// What `faults --format json` prints, and a collector returns.
+public struct FaultDocument: Codable, Sendable {
+    /// The schema that this version writes.
+    public static let currentSchema = "stall-faults/1"
+
+    /// A document with another schema than ``currentSchema`` is rejected.
+    public var schema = Self.currentSchema
+    /// When the document was made.
+    public var at: Timestamp
+    /// The beginning of the time span of the trends.
+    public var since: Timestamp
+    /// The end of that time span.
+    public var until: Timestamp
+    /// The total watched time of all watched loops and runs, in nanoseconds; 0 if unknown.
+    public var watchedNs: Int64
+    /// The faults, in the requested order.
+    public var faults: [Fault]
+
+    /// Creates a document. The values are not checked.
+    public init(at: Timestamp, since: Timestamp, until: Timestamp, watchedNs: Int64, faults: [Fault]) {
+        (self.at, self.since, self.until) = (at, since, until)
+        (self.watchedNs, self.faults) = (watchedNs, faults)
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case schema, at, since, until
+        case watchedNs = "watched_ns"
+        case faults
+    }
+}
+
 /// The time span for which faults are listed.
 public struct TimeSpan: Hashable, Sendable {
     /// The beginning.
