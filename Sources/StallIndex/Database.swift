@@ -82,6 +82,16 @@ import Glibc
             throw unsafe Self.problem(prepared, handle)
         }
         defer { unsafe sqlite3_finalize(statement) }
+        unsafe try Self.bind(values, to: statement)
+        while true {
+            let code = unsafe sqlite3_step(statement)
+            if code == SQLITE_DONE { return }
+            guard code == SQLITE_ROW else { throw unsafe Self.problem(code, handle) }
+            unsafe body(Row(statement: statement))
+        }
+    }
+
+    private static func bind(_ values: borrowing [Value], to statement: OpaquePointer) throws(Problem) {
         for index in values.indices {
             let place = Int32(index + 1)
             let code =
@@ -98,13 +108,7 @@ import Glibc
                     )
                 }
             // Too large a value: in a file, such a length is damage.
-            guard code == SQLITE_OK else { throw .unusable(Self.text(code)) }
-        }
-        while true {
-            let code = unsafe sqlite3_step(statement)
-            if code == SQLITE_DONE { return }
-            guard code == SQLITE_ROW else { throw unsafe Self.problem(code, handle) }
-            unsafe body(Row(statement: statement))
+            guard code == SQLITE_OK else { throw .unusable(text(code)) }
         }
     }
 

@@ -104,15 +104,12 @@ extension Segment {
         _ pool: inout OutlinePool,
         _ body: (StallOutline) -> Void
     ) -> Bool {
-        var shared = pool
-        pool = OutlinePool()
-        defer { pool = shared }
-        return valid {
+        valid {
             var reader = ByteReader(bytes)
             let traits = try reader.list { reader throws(ByteReader.Invalid) in try reader.traits() }
-                .map { shared.shared(Shared($0)) }
+                .map { pool.shared(Shared($0)) }
             let origins = try reader.list { reader throws(ByteReader.Invalid) in try reader.origin() }
-                .map { shared.shared(Shared($0)) }
+                .map { pool.shared(Shared($0)) }
             let repeats = try reader.list { reader throws(ByteReader.Invalid) in try reader.repeats() }
             for id in wanted {
                 let row = try reader.row()
