@@ -84,17 +84,17 @@ package struct CollectorClient {
             let isSilent = failure.isTimeout ? "nothing came for \(Int(Self.timeout / .seconds(1))) s" : nil
             throw ShippingError("\(base.absoluteString): \(isSilent ?? failure.description)")
         }
-        switch head.status {
-        case 200: return head
-        case 300..<400:
-            throw ShippingError("\(base.absoluteString) sends elsewhere (\(head.status)): give the address itself")
-        case 401, 403:
-            throw ShippingError(
-                "\(base.absoluteString) does not know the token, or does not permit it to read (\(head.status))"
-            )
-        case 404: throw ShippingError("\(base.absoluteString) is no collector, or an older one (404)")
-        default:
-            throw ShippingError("\(base.absoluteString) answers \(head.status)\(HTTPAnswer.reason(refusal))")
+        guard head.status == 200 else { throw ShippingError(base.absoluteString + Self.words(head.status, refusal)) }
+        return head
+    }
+
+    /// What an answer other than 200 means, after the address.
+    private static func words(_ status: Int, _ refusal: Data) -> String {
+        switch status {
+        case 300..<400: " sends elsewhere (\(status)): give the address itself"
+        case 401, 403: " does not know the token, or does not permit it to read (\(status))"
+        case 404: " is no collector, or an older one (404)"
+        default: " answers \(status)\(HTTPAnswer.reason(refusal))"
         }
     }
 
