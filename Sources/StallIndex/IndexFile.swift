@@ -125,7 +125,7 @@ final class IndexFile {
 struct IndexFolder: Hashable, Sendable {
     let path: String
 
-    /// The largest number of indexes kept. The least recently used ones are removed.
+    /// The largest number of indexes kept. The least recently written ones are removed.
     private static let limit = 64
 
     /// Nil if there is no folder that belongs to this user alone. No index is used then.
@@ -172,14 +172,14 @@ struct IndexFolder: Hashable, Sendable {
         for suffix in ["", "-journal", "-wal", "-shm"] { unsafe _ = unlink(file + suffix) }
     }
 
-    /// Removes the least recently used indexes, usually of deleted directories.
+    /// Removes the least recently written indexes, usually of deleted directories.
     func tidy() {
         guard let directory = try? OpenDirectory(path: path), let names = try? directory.names() else { return }
-        var files: [(used: Int64, path: String)] = []
+        var files: [(written: Int64, path: String)] = []
         for name in names where name.hasSuffix(".sqlite") {
             guard let status = directory.status(of: name) else { continue }
             files.append((status.modified.seconds, directory.filePath(name)))
         }
-        for old in files.sorted(by: { $0.used > $1.used }).dropFirst(Self.limit) { Self.remove(old.path) }
+        for old in files.sorted(by: { $0.written > $1.written }).dropFirst(Self.limit) { Self.remove(old.path) }
     }
 }
