@@ -88,8 +88,8 @@ extension IndexHeader {
 extension ByteWriter {
     fileprivate mutating func part(_ part: IndexHeader.Part) {
         fixed(part.row)
-        fixed(part.first.rawValue)
-        fixed(part.last.rawValue)
+        id(part.first)
+        id(part.last)
         number(part.count)
         fixed(part.keysSum)
         fixed(part.dataSum)
@@ -98,7 +98,7 @@ extension ByteWriter {
     fileprivate mutating func names(_ names: IndexHeader.Names) {
         fixed(names.stamp.inode)
         for moment in [names.stamp.modified, names.stamp.changed, names.readAt] { time(moment) }
-        for ids in [names.runs, names.records, names.others] { list(ids) { $0.fixed($1.rawValue) } }
+        for ids in [names.runs, names.records, names.others] { list(ids) { $0.id($1) } }
         list(names.inodes) { $0.fixed($1) }
         list(names.below) { $0.text($1) }
     }
@@ -135,6 +135,4 @@ extension ByteReader {
     private mutating func ids() throws(Invalid) -> [ULID] {
         try list { reader throws(Invalid) in try reader.id() }
     }
-
-    private mutating func id() throws(Invalid) -> ULID { ULID(rawValue: try fixed(UInt128.self)) }
 }

@@ -17,7 +17,7 @@ struct OutlineRow {
 
 extension ByteReader {
     mutating func key() throws(Invalid) -> Segment.Key {
-        let id = ULID(rawValue: try fixed(UInt128.self))
+        let id = try id()
         let inode = try fixed(UInt64.self)
         let modified = try time()
         return Segment.Key(id: id, file: FileKey(inode: inode, modified: modified, size: Int(try fixed(UInt32.self))))
@@ -41,6 +41,8 @@ extension ByteReader {
         )
     }
 
+    mutating func id() throws(Invalid) -> ULID { ULID(rawValue: try fixed(UInt128.self)) }
+
     mutating func time() throws(Invalid) -> Timestamp {
         Timestamp(seconds: try fixed(Int64.self), nanoseconds: Int64(try fixed(UInt32.self)))
     }
@@ -48,7 +50,7 @@ extension ByteReader {
     mutating func repeats() throws(Invalid) -> StallReport.Repeats {
         StallReport.Repeats(
             count: try number(),
-            report: try optional { reader throws(Invalid) in ULID(rawValue: try reader.fixed(UInt128.self)) },
+            report: try optional { reader throws(Invalid) in try reader.id() },
             firstAt: try time(),
             lastAt: try time(),
             totalNs: try fixed(Int64.self),
@@ -58,7 +60,7 @@ extension ByteReader {
 
     mutating func origin() throws(Invalid) -> OutlineOrigin {
         OutlineOrigin(
-            run: try optional { reader throws(Invalid) in ULID(rawValue: try reader.fixed(UInt128.self)) },
+            run: try optional { reader throws(Invalid) in try reader.id() },
             host: try text(),
             service: try maybeText(),
             release: try maybeText()
@@ -107,6 +109,8 @@ extension ByteReader {
 }
 
 extension ByteWriter {
+    mutating func id(_ id: ULID) { fixed(id.rawValue) }
+
     mutating func time(_ time: Timestamp) {
         fixed(time.seconds)
         fixed(UInt32(time.nanoseconds))
@@ -114,7 +118,7 @@ extension ByteWriter {
 
     mutating func repeats(_ repeats: StallReport.Repeats) {
         number(repeats.count)
-        optional(repeats.report) { $0.fixed($1.rawValue) }
+        optional(repeats.report) { $0.id($1) }
         time(repeats.firstAt)
         time(repeats.lastAt)
         fixed(repeats.totalNs)
@@ -122,7 +126,7 @@ extension ByteWriter {
     }
 
     mutating func origin(_ origin: OutlineOrigin) {
-        optional(origin.run) { $0.fixed($1.rawValue) }
+        optional(origin.run) { $0.id($1) }
         text(origin.host)
         optional(origin.service) { $0.text($1) }
         optional(origin.release) { $0.text($1) }

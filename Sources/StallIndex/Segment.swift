@@ -46,7 +46,7 @@ struct Segment {
         first = first ?? outline.id
         last = outline.id
         count += 1
-        keys.fixed(outline.id.rawValue)
+        keys.id(outline.id)
         keys.fixed(key.inode)
         keys.time(key.modified)
         keys.fixed(UInt32(clamping: key.size))
