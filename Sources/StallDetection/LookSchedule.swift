@@ -9,10 +9,19 @@ package import RunLoopKit
 /// maturity, because a stall only a little longer than its threshold is soon over. Between two looks at all loops, only loops
 /// that have not moved for most of their threshold are looked at, so a machine full of busy loops costs no more looks than one.
 package struct LookSchedule: Sendable {
+    /// A loop that becomes stalled at its maturity, unless it moves before.
+    package struct Candidate: Sendable {
+        package var maturity: MonotonicInstant
+        /// The place of its wake flag.
+        package let place: Int
+
+        package init(maturity: MonotonicInstant, place: Int) { (self.maturity, self.place) = (maturity, place) }
+    }
+
     /// When all awake loops are looked at.
     package private(set) var nextRound: MonotonicInstant
-    /// The loops that mature before the next round, by the places of their wake flags.
-    private var due: [(maturity: MonotonicInstant, place: Int)] = []
+    /// The loops that mature before the next round.
+    private var due: [Candidate] = []
     /// Maturities that are at most this far apart share one look.
     private var slack = Duration.zero
 
@@ -44,15 +53,15 @@ package struct LookSchedule: Sendable {
     ///
     /// - Parameters:
     ///   - reach: The lowest threshold. A standstill that begins right after this look is not longer than that at the next one.
-    ///   - maturities: Each is later than the look at its loop; that look may have been some time before `now`.
+    ///   - candidates: Each matures after the look at its loop; that look may have been some time before `now`.
     package mutating func planRound(
         after now: MonotonicInstant,
         tick: Duration,
         reach: Duration,
-        maturities: [(maturity: MonotonicInstant, place: Int)]
+        candidates: [Candidate]
     ) {
         slack = Self.slack(tick)
-        let ahead = maturities.filter { $0.maturity > now }
+        let ahead = candidates.filter { $0.maturity > now }
         nextRound = now + tick
         if let first = Self.meeting(ahead.map(\.maturity), within: slack) {
             let remaining = (first - now).nanoseconds
@@ -60,13 +69,13 @@ package struct LookSchedule: Sendable {
             nextRound = now + min(max(tick, distance), max(tick, reach))
         }
         due = []
-        add(maturities, after: now)
+        add(candidates, after: now)
     }
 
-    /// Notes that the due loops were looked at; these are their next maturities. A loop that matured between its look and `now`
-    /// is due at once. This terminates: a loop's maturity is always later than its latest look.
-    package mutating func add(_ maturities: [(maturity: MonotonicInstant, place: Int)], after now: MonotonicInstant) {
-        let here = maturities.map { (maturity: max($0.maturity, now), place: $0.place) }
+    /// Notes that the due loops were looked at, with their next maturities. A loop that matured between its look and `now` is
+    /// due at once. This terminates: a loop's maturity is always later than its latest look.
+    package mutating func add(_ candidates: [Candidate], after now: MonotonicInstant) {
+        let here = candidates.map { Candidate(maturity: max($0.maturity, now), place: $0.place) }
         due += here.filter { $0.maturity < nextRound }
     }
 

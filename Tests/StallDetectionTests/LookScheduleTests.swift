@@ -15,7 +15,7 @@ struct LookScheduleTests {
             after: now,
             tick: tick,
             reach: reach,
-            maturities: maturities.enumerated().map { (now + $1, $0) }
+            candidates: maturities.enumerated().map { .init(maturity: now + $1, place: $0) }
         )
         return schedule
     }
@@ -31,7 +31,7 @@ struct LookScheduleTests {
         for late in [Duration.zero, .milliseconds(-5)] {
             var schedule = schedule([.milliseconds(200), late])
             #expect(schedule.next == now && !schedule.isRound(at: now) && schedule.takeDue(at: now) == [1])
-            schedule.add([(now + late, 1)], after: now + .milliseconds(1))
+            schedule.add([.init(maturity: now + late, place: 1)], after: now + .milliseconds(1))
             #expect(schedule.next == now + .milliseconds(1) && schedule.takeDue(at: schedule.next) == [1])
             #expect(schedule.next == now + tick && schedule.isRound(at: schedule.next))
         }
@@ -48,7 +48,8 @@ struct LookScheduleTests {
         while time < maturity {
             #expect(schedule.next - time >= tick && schedule.next - time < tick * 2)
             time = schedule.next
-            schedule.planRound(after: time, tick: tick, reach: .milliseconds(250), maturities: [(maturity, 0)])
+            let candidate = LookSchedule.Candidate(maturity: maturity, place: 0)
+            schedule.planRound(after: time, tick: tick, reach: .milliseconds(250), candidates: [candidate])
         }
         #expect(time == maturity)
     }

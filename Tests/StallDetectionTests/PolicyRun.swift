@@ -38,7 +38,7 @@ struct PolicyRun {
                     after: time,
                     tick: rule.tick,
                     reach: rule.threshold,
-                    maturities: policy.maturity.flatMap { $0 > time ? [(maturity: $0, place: 0)] : nil } ?? []
+                    candidates: policy.maturity.flatMap { $0 > time ? [.init(maturity: $0, place: 0)] : nil } ?? []
                 )
                 time = schedule.next
             } while policy.state != .resting

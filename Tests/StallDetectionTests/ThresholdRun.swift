@@ -64,11 +64,11 @@ struct ThresholdRun {
         for index in visited {
             for finding in loops[index].look(at: time) { take(finding, index, at: time) }
         }
-        let maturities = visited.compactMap { index in
-            loops[index].policy.maturity.map { (maturity: $0, place: index) }
+        let candidates = visited.compactMap { index in
+            loops[index].policy.maturity.map { LookSchedule.Candidate(maturity: $0, place: index) }
         }
-        guard isRound else { return schedule.add(maturities, after: instant(time)) }
-        schedule.planRound(after: instant(time), tick: rule.tick, reach: rule.threshold, maturities: maturities)
+        guard isRound else { return schedule.add(candidates, after: instant(time)) }
+        schedule.planRound(after: instant(time), tick: rule.tick, reach: rule.threshold, candidates: candidates)
     }
 
     private mutating func take(_ finding: StallFinding, _ index: Int, at time: Int) {

@@ -187,12 +187,12 @@ struct WatchdogState: ~Copyable {
             counts.loopLooks += seen.count
             counts.lateLooks += woken - due > tick ? 1 : 0
         }
-        let maturities = seen.compactMap { watched in
-            watched.policy.maturity.map { (maturity: $0, place: watched.wakeFlag.place) }
+        let candidates = seen.compactMap { watched in
+            watched.policy.maturity.map { LookSchedule.Candidate(maturity: $0, place: watched.wakeFlag.place) }
         }
         forgetEndedLoops(among: seen)
         if isRound { watchList.letSleep(allArePaused: pausedSince != nil) }
-        plan(isRound, maturities)
+        plan(isRound, candidates)
         services.ledger.update { [next = nextLook] in $0.nextLook = next }
     }
 
@@ -216,7 +216,7 @@ struct WatchdogState: ~Copyable {
         watched.noteLength(at: now, with: &services)
     }
 
-    private mutating func plan(_ isRound: Bool, _ maturities: [(maturity: MonotonicInstant, place: Int)]) {
+    private mutating func plan(_ isRound: Bool, _ candidates: [LookSchedule.Candidate]) {
         let now = MonotonicInstant.now
         if checkpoints.isDue(at: now) {
             services.notices.add(.checkpoint, mayBeDropped: true)
@@ -225,8 +225,8 @@ struct WatchdogState: ~Copyable {
         // This comes before `rest`, which restarts the account: otherwise a stop since the last step would be lost.
         services.record(selfCheck.step(at: now, tick: tick))
         selfCheck.rest(at: now)
-        guard isRound else { return schedule.add(maturities, after: now) }
-        schedule.planRound(after: now, tick: tick, reach: watchList.threshold, maturities: maturities)
+        guard isRound else { return schedule.add(candidates, after: now) }
+        schedule.planRound(after: now, tick: tick, reach: watchList.threshold, candidates: candidates)
     }
 
     /// Called when the process may be about to end, so that the live record says so.
