@@ -74,7 +74,7 @@ struct Reporter: ~Copyable {
         case .settled(let done): done()
         case .fault(let error): tell(.fault(error))
         case .mended(let error): tell(.mended(error))
-        case .began(let observation): begin(observation)
+        case .began(let observation): takeUp(observation)
         case .sampled(let number, let sample):
             open[number]?.add(sample, lookup)
             held[number]?.add(sample)
@@ -91,7 +91,8 @@ struct Reporter: ~Copyable {
         }
     }
 
-    private mutating func begin(_ observation: StallObservation) {
+    /// Counts a stall that the watchdog has found, and begins its report unless its fault is only counted now.
+    private mutating func takeUp(_ observation: StallObservation) {
         var observation = observation
         observation.watchdogCPU = observation.watchdogCPU ?? meter.totals.watching
         log.count(observation.kind)
@@ -100,19 +101,19 @@ struct Reporter: ~Copyable {
         let stall = StallCase(observation, isOver: observation.isOver, lookup, composer.symbols)
         meter.named(in: stall.stacks.cost.symbolicationNs)
         guard !holdsBack(observation, stall.stacks.fingerprint) else { return }
-        begin(stall, isOver: observation.isOver)
+        beginReport(of: stall, isOver: observation.isOver)
     }
 
     /// Begins a report of a stall that was only counted until now.
-    private mutating func begin(_ held: HeldStall, isOver: Bool = false) {
+    private mutating func promote(_ held: HeldStall, isOver: Bool = false) {
         let stall = StallCase(held.observation, later: held.later, isOver: isOver, lookup, composer.symbols)
         stall.span = held.span
         stall.busy = held.busy ?? stall.busy
-        begin(stall, isOver: isOver)
+        beginReport(of: stall, isOver: isOver)
     }
 
     /// Makes the first version of a report.
-    private mutating func begin(_ stall: StallCase, isOver: Bool) {
+    private mutating func beginReport(of stall: StallCase, isOver: Bool) {
         stall.explain(isOver ? nil : lookup)
         stall.repeats = throttle.begin(
             stall.observation.reportID,
@@ -140,7 +141,7 @@ struct Reporter: ~Copyable {
 
     private mutating func grow(_ number: Int, _ span: StallSpan) {
         guard let stall = open[number] else {
-            if let stall = releaseHeld(number, span) { begin(stall) }
+            if let stall = releaseHeld(number, span) { promote(stall) }
             return
         }
         stall.span = span
@@ -159,7 +160,7 @@ struct Reporter: ~Copyable {
     /// Writes the report for a process that ends as soon as it is on disk.
     private mutating func write(_ notice: AbortNotice, of number: Int) {
         // This applies even if the fault was often reported before.
-        if let stall = held.removeValue(forKey: number) { begin(stall) }
+        if let stall = held.removeValue(forKey: number) { promote(stall) }
         open[number]?.add(notice, composer.symbols)
         guard let stall = open[number] else { return notice.noteWritten() }
         publish(stall, written: notice.noteWritten) { .grew($0) }
@@ -171,7 +172,7 @@ struct Reporter: ~Copyable {
         _ evidence: EvidenceWindow?,
         as state: StallState
     ) {
-        if let stall = releaseHeld(number, span) { begin(stall, isOver: true) }
+        if let stall = releaseHeld(number, span) { promote(stall, isOver: true) }
         guard let stall = open.removeValue(forKey: number) else {
             live.release(number)
             return countHeld(number)
