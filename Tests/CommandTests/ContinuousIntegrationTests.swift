@@ -24,6 +24,15 @@ struct ContinuousIntegrationTests {
         return try CommandRun(tool: "/usr/bin/python3", ["-c", read, "\(Self.folder)/\(file)"]).output
     }
 
+    @Test("the job passes on each file that its gate writes", arguments: ["github-actions.yml", "gitlab-ci.yml"])
+    func passesOn(file: String) throws {
+        let written = try commands(file).matches(of: /stalls\.[a-z]+/).map { String($0.output) }
+        #expect(written.contains("stalls.xml"))
+        let job = try String(contentsOfFile: "\(Self.folder)/\(file)", encoding: .utf8)
+        let later = try #require(job.components(separatedBy: "-- ./load-test.sh").last)
+        for name in written { #expect(later.contains(name), "\(name)") }
+    }
+
     @Test(
         "the gate runs as written in the job and leaves the files that the job passes on",
         arguments: ["github-actions.yml", "gitlab-ci.yml"]
