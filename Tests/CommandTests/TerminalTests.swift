@@ -85,6 +85,20 @@ struct TerminalTests {
         #expect(try top.output(until: "\r\n") == before)
     }
 
+    @Test("top goes on when its directory is removed: a note says so, until there is one again")
+    func topWithoutDirectory() throws {
+        let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms", columns: 160)
+        #expect(try top.output(until: "1 ongoing stall, 1 process watched") != nil)
+        let away = fixture.root + "/away"
+        try FileManager.default.moveItem(atPath: fixture.path, toPath: away)
+        #expect(try top.output(until: "\(fixture.path): there is no such report directory") != nil)
+        #expect(try top.output(until: "shop.Cart") != nil, "what was known is still shown")
+        try FileManager.default.moveItem(atPath: away, toPath: fixture.path)
+        try record.note(length: 6_000_000_000)
+        #expect(try top.output(until: "6s+") != nil)
+        top.send(SIGINT)
+    }
+
     @Test("top fits into the window: no line is longer, and rows without room are counted")
     func topFits() throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, columns: 30, lines: 5)

@@ -60,6 +60,8 @@ enum RawTerminal {
         var bytes = [UInt8](repeating: 0, count: 256)
         let count = unsafe bytes.withUnsafeMutableBytes { unsafe Glibc.read(STDIN_FILENO, $0.baseAddress, $0.count) }
         if count < 0 { return errno == EAGAIN || errno == EINTR ? [] : nil }
+        // One that has gone is no terminal any more. At others, somebody else may have read the key.
+        if count == 0 { return hasKeys ? [] : nil }
         return Array(bytes[..<count])
     }
 }

@@ -104,10 +104,10 @@ struct TopRun {
             try draw()
             let isPressed = wait()
             while let signal = signals.take() { if signal.number != SIGCHLD { return signal.number } }
-            if isLooking, let found = try reader.take() { take(found) }
+            if isLooking { try takeAnswer() }
             guard isPressed else { continue }
             // The terminal has gone.
-            guard let bytes = RawTerminal.read(), !bytes.isEmpty else { return SIGHUP }
+            guard let bytes = RawTerminal.read() else { return SIGHUP }
             press(decoder.take(bytes))
         }
         return nil
@@ -140,7 +140,19 @@ struct TopRun {
         )
     }
 
-    private mutating func take(_ found: TopContent) {
+    /// - Throws: If the first refresh fails. A later one leaves what is shown, with a note: a directory that is removed meanwhile is made again
+    ///   by the next report.
+    private mutating func takeAnswer() throws {
+        do {
+            if let found = try reader.take() { show(found) }
+        } catch {
+            guard content.snapshot != nil else { throw error }
+            isLooking = false
+            content.notes = [(error as? ReportError).map { CommandFailure($0).message } ?? "\(error)"]
+        }
+    }
+
+    private mutating func show(_ found: TopContent) {
         isLooking = false
         let page = state.page == nil ? nil : found.page ?? content.page
         content = found
