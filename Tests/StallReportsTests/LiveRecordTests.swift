@@ -257,6 +257,31 @@ struct LiveRecordTests {
         #expect(try directory.reader.contents().runs.map(\.ticks) == [99])
     }
 
+    @Test("a report that cannot be replaced keeps no other from being closed; it is named, and its live record stays")
+    func irreplaceable() throws {
+        var large = Sample.ongoing(id: ULID(rawValue: 1))
+        (large.run, large.metadata) = (run, ["filler": ""])
+        // The largest that can be written. Closing it makes it longer.
+        let room = try ReportReader.maximumFileSize - large.json().count
+        large.metadata = ["filler": String(repeating: "x", count: room)]
+        try directory.store.write(large)
+        var file: LiveRecordFile? = try makeFile()
+        let orphan = stall()
+        try file?.write(stall(large.id), to: 0)
+        try file?.write(orphan, to: 1)
+        file = nil
+        let name = ReportFileName(.stall, large.id)
+        let failure = ReportError(.tooLarge, path: directory.file(name), detail: "\(name) cannot be closed")
+        for _ in 0..<2 {
+            #expect(throws: failure) { try directory.store.closeTerminated() }
+            let written = try ReportReader(path: directory.path, liveness: .blind).contents()
+            #expect(written.reports.map(\.id) == [large.id, orphan.report])
+            #expect(written.reports.map(\.state) == [.ongoing, .terminated])
+            #expect(written.runs.map(\.state) == [.terminated])
+            #expect(directory.names.contains("live-\(run).bin"))
+        }
+    }
+
     @Test("a process that dies while another start closes what others left keeps its live record for the next one")
     func deathWhileClosing() throws {
         var file: LiveRecordFile? = try makeFile()

@@ -111,6 +111,8 @@ extension ReportDirectory {
     ///
     /// Returns the closed stalls. Files that cannot be read are not changed, and neither are those of other users: readers show
     /// their contents, but they must not become our reports.
+    ///
+    /// - Throws: The error of the first document that cannot be replaced, once all others are closed.
     @discardableResult
     public func closeTerminated(liveness: ProcessLiveness = ProcessLiveness()) throws(ReportError) -> [StallReport] {
         let documents = StoredDocuments(path: path, liveness: liveness)
@@ -151,19 +153,19 @@ extension ReportDirectory {
             else { continue }
             closed.append(report)
         }
-        // Shared by all writes, so that none reads again what must stay.
-        var memory = WriterMemory()
-        for report in closed + orphans { try write(report, &memory) }
+        var closing = Closing()
+        for report in closed + orphans { write(report, of: report.run, &closing) }
         for name in names where name.content == .run && directory.status(of: name.description)?.owner == owner {
             guard let run: RunRecord = try? documents.parse(name, in: directory), run.state == .running,
                 let run = try? documents.run(run.id, in: directory), run.state == .terminated
             else { continue }
-            try write(run, &memory)
+            write(run, of: run.id, &closing)
         }
         for process in ours where !process.record.stalls.isEmpty && !written.contains(.init(.run, process.record.run)) {
-            try write(RunRecord(process, by: documents.liveness), &memory)
+            write(RunRecord(process, by: documents.liveness), of: process.record.run, &closing)
         }
-        try removeRecords(of: Set(ours.map(\.record.run)), owner)
+        try removeRecords(of: Set(ours.map(\.record.run)).subtracting(closing.unclosed), owner)
+        if let failure = closing.failure { throw failure }
         return closed + orphans
     }
 
@@ -181,9 +183,30 @@ extension ReportDirectory {
     }
 
     /// Writes a document of another run, which the limits may remove as such.
-    private func write(_ document: some RecoverableDocument, _ memory: inout WriterMemory) throws(ReportError) {
-        let content: ReportFileName.Content = document is RunRecord ? .run : .stall
-        _ = try write(document.json(), as: ReportFileName(content, document.id), &memory)
-        memory.own = []
+    private func write(_ document: some RecoverableDocument, of run: ULID?, _ closing: inout Closing) {
+        let name = ReportFileName(document is RunRecord ? .run : .stall, document.id)
+        do throws(ReportError) {
+            _ = try write(document.json(), as: name, &closing.memory)
+            closing.memory.own = []
+        } catch {
+            let failure = ReportError(
+                error.code,
+                path: "\(path)/\(name)",
+                detail: [error.detail, "\(name) cannot be closed"].compactMap(\.self).joined(separator: ", "),
+                errorNumber: error.errorNumber
+            )
+            closing.failure = closing.failure ?? failure
+            if let run { closing.unclosed.insert(run) }
+        }
     }
+}
+
+/// What a start has done so far about documents of dead processes.
+private struct Closing {
+    /// Shared by all writes, so that none reads again what must stay.
+    var memory = WriterMemory()
+    /// The first document that could not be replaced.
+    var failure: ReportError?
+    /// The runs with such a document. Their live records stay, for the next start.
+    var unclosed: Set<ULID> = []
 }
