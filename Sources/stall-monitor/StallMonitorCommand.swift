@@ -87,26 +87,9 @@ extension StallMonitorCommand {
     static func unknownCommand(_ word: String) -> ValidationError? {
         let names = configuration.subcommands.compactMap { $0.configuration.commandName }
         guard !word.hasPrefix("-"), word != "help", !names.contains(word) else { return nil }
-        let near = names.map { (name: $0, edits: $0.hasPrefix(word) ? 0 : edits(from: word, to: $0)) }
-        let nearest = near.min { $0.edits < $1.edits }.flatMap { $0.edits <= 2 ? $0.name : nil }
-        let hint = nearest.map { "did you mean '\($0)'?" } ?? "'stall-monitor --help' lists them"
+        let hint =
+            nearestName(to: word, among: names).map { "did you mean '\($0)'?" } ?? "'stall-monitor --help' lists them"
         return ValidationError("there is no command '\(CommandFailure(word))'; \(hint)")
-    }
-
-    /// The number of characters to insert, remove or replace (Levenshtein's distance).
-    private static func edits(from word: String, to name: String) -> Int {
-        let letters = Array(name)
-        var row = Array(0...letters.count)
-        for (index, letter) in word.prefix(64).enumerated() {
-            var diagonal = row[0]
-            row[0] = index + 1
-            for column in letters.indices {
-                let replaced = diagonal + (letters[column] == letter ? 0 : 1)
-                diagonal = row[column + 1]
-                row[column + 1] = min(replaced, diagonal + 1, row[column] + 1)
-            }
-        }
-        return row[letters.count]
     }
 }
 

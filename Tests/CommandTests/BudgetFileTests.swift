@@ -49,6 +49,10 @@ struct BudgetFileTests {
             ),
             ("budgets:\n  - maxDuration: 5\n", ":2: maxDuration: '5' is not a length of time; write one like 500ms"),
             ("budgets:\n  - name: a\n    maxStals: 1\n", ":3: maxStals: unknown key; the keys here are name, "),
+            (
+                "budgets:\n  - {match: {verdikt: waiting}}\n",
+                ":2: verdikt: unknown key; the keys here are service, label, type, verdict, fingerprint; did you mean 'verdict'?"
+            ),
             ("budgets:\n  - severity: fatal\n", ":2: severity: 'fatal' is not one of error, warning, off"),
             ("budgets:\n  - name: a\n", ":2: budgets: no limit; give one of maxStalls, "),
             ("budgets:\n  - match: {verdict: starved}\n    maxTurn: 1s\n", ":3: maxTurn: turns are of a loop"),

@@ -93,3 +93,18 @@ struct TextTests {
         }
     }
 }
+
+@Suite("Misspelt names")
+struct NearestNameTests {
+    @Test(
+        "the name that may be meant begins with the word, ends with it after a dot, or differs in few characters",
+        arguments: [
+            ("limits.reprots", "limits.reports"), ("reports", "limits.reports"), ("tick", "tickMilliseconds"),
+            ("tick_milliseconds", "tickMilliseconds"), ("limits.raports", "limits.reports"),
+            ("frobnicate", nil), ("", nil), (String(repeating: "x", count: 100_000), nil),
+        ] as [(String, String?)]
+    )
+    func nearest(word: String, name: String?) {
+        #expect(nearestName(to: word, among: ["limits.reports", "tickMilliseconds", "captureSignal"]) == name)
+    }
+}

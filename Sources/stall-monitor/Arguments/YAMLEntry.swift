@@ -40,7 +40,8 @@ struct YAMLEntry {
             let key = name.string ?? ""
             guard known.contains(key) else {
                 let keys = known.isEmpty ? "there are none here" : "the keys here are \(known.joined(separator: ", "))"
-                throw YAMLEntry(file: file, key: key, node: name).mistake("unknown key; \(keys)")
+                let hint = nearestName(to: key, among: known).map { "; did you mean '\($0)'?" } ?? ""
+                throw YAMLEntry(file: file, key: key, node: name).mistake("unknown key; \(keys)\(hint)")
             }
             entries[key] = YAMLEntry(file: file, key: key, node: value)
         }
