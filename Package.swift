@@ -17,16 +17,16 @@ let c: [CSetting] = [.treatAllWarnings(as: .error), .enableWarning("all"), .enab
 let gnu: [CSetting] = c + [.define("_GNU_SOURCE")]
 let trials: [CSetting] = gnu + [.headerSearchPath("../../../Sources/CStackCapture")]
 
-/// Products of other packages, for those who enable a trait.
-let products: [(trait: String, package: String, names: Set<String>)] = [
-    ("Command", "swift-argument-parser", ["ArgumentParser"]),
-    ("Command", "Yams", ["Yams"]),
-    ("Service", "swift-configuration", ["Configuration"]),
-    ("Service", "swift-log", ["Logging"]),
-    ("Service", "swift-metrics", ["CoreMetrics", "MetricsTestKit"]),
-    ("Service", "swift-service-lifecycle", ["ServiceLifecycle", "UnixSignals"]),
-    ("Service", "swift-system", ["SystemPackage"]),
-    ("Tracing", "swift-distributed-tracing", ["Tracing", "InMemoryTracing"]),
+/// Products of other packages, for those who enable one of the traits.
+let products: [(traits: Set<String>, package: String, names: Set<String>)] = [
+    (["Command"], "swift-argument-parser", ["ArgumentParser"]),
+    (["Command", "YAML"], "Yams", ["Yams"]),
+    (["Service"], "swift-configuration", ["Configuration"]),
+    (["Service"], "swift-log", ["Logging"]),
+    (["Service"], "swift-metrics", ["CoreMetrics", "MetricsTestKit"]),
+    (["Service"], "swift-service-lifecycle", ["ServiceLifecycle", "UnixSignals"]),
+    (["Service"], "swift-system", ["SystemPackage"]),
+    (["Tracing"], "swift-distributed-tracing", ["Tracing", "InMemoryTracing"]),
 ]
 
 /// What some targets have besides: files beside their sources, a folder of another name.
@@ -53,7 +53,7 @@ func dependency(_ name: String) -> Target.Dependency {
     guard let product = products.first(where: { $0.names.contains(name) }) else {
         return .target(name: name, condition: name == "CElfUtils" ? .when(traits: ["Symbols"]) : nil)
     }
-    return .product(name: name, package: product.package, condition: .when(traits: [product.trait]))
+    return .product(name: name, package: product.package, condition: .when(traits: product.traits))
 }
 
 let libraries = targets([
@@ -85,7 +85,7 @@ let libraries = targets([
     ],
     "StallMonitorService": [
         "RunLoopKit", "StallMonitor", "StallReports", "Configuration", "CoreMetrics", "Logging", "ServiceLifecycle",
-        "SystemPackage", "Tracing",
+        "SystemPackage", "Tracing", "Yams",
     ],
     // Loops of other makes. Linking it makes the program's waits pass through it.
     "StallMonitorLoops": ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"],
@@ -265,7 +265,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
-        // For the command: line numbers of a budget's file. swift-configuration reads its files by it, too.
+        // For the command: line numbers of a budget's file; for the service: the keys of its file. swift-configuration reads its files by it, too.
         .package(url: "https://github.com/jpsim/Yams", "6.0.0"..<"7.0.0"),
     ],
     targets: libraries + programs + tests + sourcesInC + fixturesInC + othersInC

@@ -115,7 +115,7 @@ package enum StandardError {
 
     /// If nobody reads the pipe for a second, the line is dropped; at once if it has no reader any more. Writing to that raises
     /// SIGPIPE, which only the monitor's threads block: a fault at the start is reported on a thread of the server.
-    static func write(_ line: String, to descriptor: Int32 = STDERR_FILENO) {
+    package static func write(_ line: String, to descriptor: Int32 = STDERR_FILENO) {
         var output = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         guard unsafe poll(&output, 1, 1000) > 0, output.revents & Int16(POLLERR | POLLHUP) == 0 else { return }
         _ = unsafe Glibc.write(descriptor, line, line.utf8.count)

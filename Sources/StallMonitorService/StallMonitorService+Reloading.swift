@@ -58,11 +58,14 @@ extension StallMonitorService {
             every: interval,
             onEvent: onEvent
         )
+        tellUnknownKeys(of: source)
     }
 
     #if YAML
         /// The same with environment variables and a YAML file: a variable takes precedence over the file, and the file over the
         /// defaults.
+        ///
+        /// A key of the file's section that the monitor does not know, usually a misspelt one, is logged once.
         ///
         /// - Parameters:
         ///   - file: The path. The file may be missing, and may be created later.
@@ -89,7 +92,8 @@ extension StallMonitorService {
                 config: config.scoped(to: "stallMonitor"),
                 provider: provider,
                 pause: pause,
-                customize: customize
+                customize: customize,
+                findNewUnknownKeys: UnknownKeys(file: file).findNew
             )
             try await self.init(source, selection, logger, metrics, interval, onEvent)
         }
@@ -145,6 +149,7 @@ extension StallMonitorService {
             if self.level.replace(by: level) { change.applied.append("logLevel") }
             _ = refusal.isNew(nil)
             tell(change)
+            tellUnknownKeys(of: source)
         } catch {
             tellRefusal(error, refusal)
         }
@@ -154,6 +159,16 @@ extension StallMonitorService {
         // At the end of the service, readings are cancelled.
         guard !Task.isCancelled, refusal.isNew("\(error)") else { return }
         logger?.warning("stall monitor keeps its configuration", metadata: ["error": "\(error)"])
+    }
+
+    private func tellUnknownKeys(of source: ConfigurationSource) {
+        let keys = source.findNewUnknownKeys()
+        guard !keys.isEmpty else { return }
+        guard let logger else { return StandardError.warn(ofUnknownKeys: keys) }
+        logger.warning(
+            "stall monitor ignores unknown keys of its configuration",
+            metadata: ["keys": "\(keys.joined(separator: ", "))"]
+        )
     }
 
     private func tell(_ change: ConfigurationChange) {
@@ -179,6 +194,8 @@ struct ConfigurationSource: Sendable {
     /// The time between two looks of that provider at its file.
     var pause = Duration.seconds(15)
     let customize: @Sendable (inout StallMonitor.Configuration) -> Void
+    /// Keys that the monitor does not know, and that were not found before. None if the source cannot list its keys.
+    var findNewUnknownKeys: @Sendable () -> [String] = { [] }
 
     func read() async throws -> (StallMonitor.Configuration, Logger.Level) {
         let draft = try await ConfigurationDraft(config)
@@ -186,6 +203,14 @@ struct ConfigurationSource: Sendable {
         let level = try draft.level() ?? .info
         customize(&configuration)
         return (configuration, level)
+    }
+}
+
+extension StandardError {
+    /// For those who have no log.
+    static func warn(ofUnknownKeys keys: [String]) {
+        guard !keys.isEmpty else { return }
+        write("stall-monitor: Unknown keys of the configuration are ignored: \(keys.joined(separator: ", "))\n")
     }
 }
 

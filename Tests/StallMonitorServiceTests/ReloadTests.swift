@@ -78,6 +78,19 @@ struct ReloadTests {
         }
     }
 
+    @Test("A misspelt key is logged once, with the key that may be meant; a group without keys is not misspelt")
+    func misspelt() async throws {
+        try write("  tickMiliseconds: 20\n  limits:\n")
+        try await running { _ in
+            let line = configurationLines.first
+            #expect(line?.text == "stall monitor ignores unknown keys of its configuration" && line?.level == .warning)
+            #expect(keys(line) == "tickMiliseconds (did you mean tickMilliseconds?)")
+            try write("  tickMiliseconds: 20\n  ticks: 9\n  limits:\n    raports: 5\n")
+            #expect(keys(try await self.line(after: 1)) == "ticks")
+            #expect(keys(try await self.line(after: 2)) == "limits.raports (did you mean limits.reports?)")
+        }
+    }
+
     @Test("A setting that cannot change is named, with what to do")
     func restart() async throws {
         try write("  captureSignal: 27\n")
