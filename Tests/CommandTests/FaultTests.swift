@@ -147,6 +147,34 @@ struct FaultsCommandTests {
         #expect(try CommandRun("faults", fixture.path, "--fingerprint", "ffff").errors.contains("no matching stalls"))
         #expect(try CommandRun("faults", fixture.root + "/none").status == 1)
     }
+
+    @Test("--verdict and --function count stalls without a report as the gate does: by the reports of their fault")
+    func countedOnly() throws {
+        var (report, run) = (Sample.report(), Sample.run())
+        (report.run, report.suppressed, report.repeats) = (run.id, 0, nil)
+        let repeats = Sample.repeats(of: report.id, count: 37)
+        run.repeated = [
+            .init(fingerprint: report.fingerprint, repeats: repeats, label: "main", type: .runLoop, kind: .blocked)
+        ]
+        (run.suppressed, run.stalls) = (37, ["blocked": 38])
+        try fixture.store.write(report)
+        try fixture.store.write(run)
+        for choice in [[], ["--verdict", "waiting"], ["--function", "Cart"]] {
+            let faults = try CommandRun(arguments: ["faults", fixture.path, "--format", "json"] + choice)
+            #expect(faults.output.contains("\"count\":38,"), "\(choice): \(faults.output)")
+            let gate = try CommandRun(arguments: ["gate", fixture.path, "--max-stalls", "37"] + choice)
+            #expect(gate.status == 2, "\(choice): \(gate.output)")
+        }
+        let other = try CommandRun("faults", fixture.path, "--verdict", "on_cpu")
+        #expect(other.errors.contains("no matching stalls"), "\(other.output)")
+        // A report of another verdict: it is not known any more how many of the counted ones match.
+        var different = Sample.report(id: .make())
+        (different.run, different.suppressed, different.repeats) = (run.id, 0, nil)
+        different.cause.verdict = .onCPU
+        try fixture.store.write(different)
+        let some = try CommandRun("faults", fixture.path, "--format", "json", "--verdict", "waiting")
+        #expect(some.output.contains("\"count\":1,"), "\(some.output)")
+    }
 }
 
 @Suite("Reports of which only the list data can be read", .timeLimit(.minutes(5)))

@@ -16,7 +16,7 @@ struct FaultsCommand: ParsableCommand {
               stall-monitor faults --service shop --format json | jq '.faults[0]'
 
             A fault is all stalls with one fingerprint: the same code, on any host and in any build. Stalls that were only \
-            counted are included. SHARE is the share of the watched time of all loops. TREND compares the two halves of the \
+            counted are included; with --verdict and --function, if the reports of their fault all match. SHARE is the share of the watched time of all loops. TREND compares the two halves of the \
             chosen time; it says rising or falling only if chance is an unlikely explanation, and too few below four stalls. \
             'stall-monitor show FAULT' shows a fault's page.
 
@@ -174,8 +174,12 @@ struct FaultSurvey {
         loose.fingerprints = []
         var filter = StallFilter(names == nil ? loose : selection, names: names)
         var seen: Set<ULID> = []
+        // A report that does not match says so of the counted stalls of its fault, too.
+        var traits: [Shared<OutlineTraits>.Identity: StallOutline] = [:]
+        let traitsMatter = FaultTraits.matter(to: selection)
         for catalog in catalogs.all {
             failures += try catalog.forEachOutline { stall in
+                if traitsMatter { traits[Shared.Identity(stall.traits)] = stall }
                 guard catalogs.all.count == 1 || seen.insert(stall.id).inserted, filter.includes(stall) else { return }
                 tally.add(stall)
                 each(stall)
@@ -183,7 +187,8 @@ struct FaultSurvey {
         }
         let chosen = runs.filter { selection.includes($0) }
         // Counted stalls are left out if nobody can tell whether they match.
-        for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.membership(in: loose) == .wanted {
+        let known = FaultTraits(Array(traits.values))
+        for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.membership(in: loose, traits: known) == .wanted {
             tally.add(fault)
         }
         (self.selection, self.tally, self.failures) = (selection, tally, failures)

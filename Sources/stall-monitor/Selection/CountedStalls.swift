@@ -17,7 +17,11 @@ struct FaultTraits {
 
     /// Those that matter to a selection. Collecting them takes a while if there are very many stalls.
     init(_ stalls: [StallOutline], for selection: StallSelection) {
-        self = selection.functions.isEmpty && selection.verdicts.isEmpty ? .unknown : FaultTraits(stalls)
+        self = Self.matter(to: selection) ? FaultTraits(stalls) : .unknown
+    }
+
+    static func matter(to selection: StallSelection) -> Bool {
+        !selection.functions.isEmpty || !selection.verdicts.isEmpty
     }
 
     init(_ stalls: [StallOutline]) {
