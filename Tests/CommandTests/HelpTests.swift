@@ -34,6 +34,16 @@ struct HelpTests {
         #expect(list.count > 4 && list.allSatisfy { $0.hasPrefix("  ") }, "\(list)")
     }
 
+    @Test("values are named by what they are, as in --max-turn <length>, not by their option", arguments: subcommands)
+    func valueNames(_ subcommand: String) throws {
+        let text = try help(subcommand).joined(separator: "\n")
+        for option in text.matches(of: /--?([a-z0-9-]+) <([^>]+)>/) where option.1 == option.2 {
+            // These are what they are called.
+            let known = ["type", "kind", "verdict", "severity", "state", "format", "fingerprint"]
+            #expect(known.contains(String(option.1)), "\(option.0)")
+        }
+    }
+
     @Test("it says how old reports are removed")
     func cleaning() throws {
         let text = try CommandRun("--help").output.split(whereSeparator: \.isWhitespace).joined(separator: " ")

@@ -240,7 +240,7 @@ struct SelectionCommandTests {
             (["list", "--min-duration", "-5ms"], "'-5ms' is invalid for '--min-duration <length>'"),
             (["tail", "-n", "-3"], "-n is a number from 0"),
             (["faults", "--flame", "-n", "3"], "-n is for the table"),
-            (["sample", "1", "--for", "-1s"], "'-1s' is invalid for '--for <for>'"),
+            (["sample", "1", "--for", "-1s"], "'-1s' is invalid for '--for <length>'"),
             (["watch", "1", "--threshold", "-1s"], "'-1s' is invalid"),
             (["gate", "--max-duration", "-1s"], "'-1s' is invalid"),
         ]

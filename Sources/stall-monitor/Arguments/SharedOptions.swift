@@ -107,7 +107,7 @@ extension ColourChoice: ExpressibleByArgument {}
 struct ColourOption: ParsableArguments {
     @Option(
         name: .customLong("color"),
-        help: "When to use colours. auto: on a terminal, unless $NO_COLOR is set."
+        help: ArgumentHelp("When to use colours. auto: on a terminal, unless $NO_COLOR is set.", valueName: "when")
     )
     var choice: ColourChoice = .auto
 

@@ -25,14 +25,17 @@ struct ListCommand: ParsableCommand {
     @OptionGroup(title: "Choosing") var selection: Selection
 
     @Option(
-        help: "Sort by start, duration, severity or label; the newest, longest or most severe last."
+        help: ArgumentHelp(
+            "Sort by start, duration, severity or label; the newest, longest or most severe last.",
+            valueName: "order"
+        )
     )
     var sort: ListOrder = .started
 
     @Option(
         name: .customShort("n"),
         parsing: .unconditional,
-        help: "Show at most this many, those that are sorted last."
+        help: ArgumentHelp("Show at most this many, those that are sorted last.", valueName: "number")
     )
     var number: Int?
 

@@ -28,7 +28,10 @@ struct TailCommand: ParsableCommand {
     @Option(
         name: .customShort("n"),
         parsing: .unconditional,
-        help: "Show at most this many existing stalls. (default: 10; with --since: all)"
+        help: ArgumentHelp(
+            "Show at most this many existing stalls. (default: 10; with --since: all)",
+            valueName: "number"
+        )
     )
     var number: Int?
 

@@ -29,11 +29,18 @@ struct FaultsCommand: ParsableCommand {
     @OptionGroup(title: "Choosing") var selection: Selection
 
     @Option(
-        help: "Sort by total blocked time, number of stalls, longest stall, or last seen; the greatest first."
+        help: ArgumentHelp(
+            "Sort by total blocked time, number of stalls, longest stall, or last seen; the greatest first.",
+            valueName: "order"
+        )
     )
     var sort: FaultOrder = .total
 
-    @Option(name: .customShort("n"), parsing: .unconditional, help: "Show at most this many.")
+    @Option(
+        name: .customShort("n"),
+        parsing: .unconditional,
+        help: ArgumentHelp("Show at most this many.", valueName: "number")
+    )
     var number: Int?
 
     @Flag(help: "Show one flame graph of all these stalls in place of the table.")

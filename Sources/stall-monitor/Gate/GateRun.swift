@@ -36,10 +36,17 @@ struct GateRunCommand: ParsableCommand {
 
     @OptionGroup var options: JudgeOptions
 
-    @Option(name: .customLong("repeat"), parsing: .unconditional, help: "How many times to run the command, 1 to 1000.")
+    @Option(
+        name: .customLong("repeat"),
+        parsing: .unconditional,
+        help: ArgumentHelp("How many times to run the command, 1 to 1000.", valueName: "number")
+    )
     var repeats = 1
 
-    @Option(parsing: .unconditional, help: "Ignore stalls for this long after each start, up to an hour: 2s.")
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp("Ignore stalls for this long after each start, up to an hour: 2s.", valueName: "length")
+    )
     var warmUp: DurationText?
 
     @Option(

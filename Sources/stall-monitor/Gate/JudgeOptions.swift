@@ -132,27 +132,42 @@ struct BudgetOptions: ParsableArguments {
 
     @Option(
         parsing: .unconditional,
-        help: "Fail if there are more stalls than this, including those that were only counted."
+        help: ArgumentHelp(
+            "Fail if there are more stalls than this, including those that were only counted.",
+            valueName: "number"
+        )
     )
     var maxStalls: Int?
 
-    @Option(parsing: .unconditional, help: "Fail if a stall is longer: 500ms, 1.5s.")
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp("Fail if a stall is longer: 500ms, 1.5s.", valueName: "length")
+    )
     var maxDuration: DurationText?
 
-    @Option(parsing: .unconditional, help: "Fail if there are more stalls per watched hour, over all loops.")
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp("Fail if there are more stalls per watched hour, over all loops.", valueName: "number")
+    )
     var maxPerHour: Double?
 
-    @Option(parsing: .unconditional, help: "Fail if a larger share of the watched time is stalled, in percent.")
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp(
+            "Fail if a larger share of the watched time is stalled, in percent: 0.1.",
+            valueName: "percent"
+        )
+    )
     var maxBlockedPercent: Double?
 
     @Option(
         name: .customLong("max-turn-p99"),
         parsing: .unconditional,
-        help: "Fail if the 99th percentile of a loop's turns is longer."
+        help: ArgumentHelp("Fail if the 99th percentile of a loop's turns is longer.", valueName: "length")
     )
     var maxTurnP99: DurationText?
 
-    @Option(parsing: .unconditional, help: "Fail if any turn of a loop is longer.")
+    @Option(parsing: .unconditional, help: ArgumentHelp("Fail if any turn of a loop is longer.", valueName: "length"))
     var maxTurn: DurationText?
 
     @Option(

@@ -58,13 +58,19 @@ struct SampleCommand: ParsableCommand {
     @Flag(help: "All threads, not only the main thread.")
     var all = false
 
-    @Option(parsing: .unconditional, help: "Sample repeatedly at this interval, 1ms to 1h. (default with --for: 10ms)")
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp(
+            "Sample repeatedly at this interval, 1ms to 1h. (default with --for: 10ms)",
+            valueName: "length"
+        )
+    )
     var every: DurationText?
 
     @Option(
         name: .customLong("for"),
         parsing: .unconditional,
-        help: "How long to sample: 5s, 2m. (default with --every: 5s)"
+        help: ArgumentHelp("How long to sample: 5s, 2m. (default with --every: 5s)", valueName: "length")
     )
     var length: DurationText?
 

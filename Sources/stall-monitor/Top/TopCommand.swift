@@ -37,7 +37,7 @@ struct TopCommand: ParsableCommand {
     @Flag(help: "Show once, and exit.")
     var once = false
 
-    @Option(help: ArgumentHelp("The time between refreshes, 10ms or more.", valueName: "time"))
+    @Option(help: ArgumentHelp("The time between refreshes, 10ms or more.", valueName: "length"))
     var every: DurationText = DurationText(nanoseconds: 1_000_000_000)
 
     @OptionGroup var colour: ColourOption

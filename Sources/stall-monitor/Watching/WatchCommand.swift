@@ -82,7 +82,10 @@ struct WatchCommand: ParsableCommand {
 
     @Option(
         parsing: .unconditional,
-        help: "A loop that is blocked for this long is stalled: 50ms to 1h. (default: 250ms)"
+        help: ArgumentHelp(
+            "A loop that is blocked for this long is stalled: 50ms to 1h. (default: 250ms)",
+            valueName: "length"
+        )
     )
     var threshold: DurationText?
 
