@@ -72,8 +72,7 @@ struct GateRunCommand: ParsableCommand {
     }
 
     func run() throws {
-        let signals = try Result { () throws(StartError) in try WatchSignals() }
-            .mapError { CommandFailure("cannot take signals: \($0)") }.get()
+        let signals = try WatchSignals.taken()
         // Reports a mistake in the budget or the baseline before the command runs for an hour.
         _ = try options.budget.read(isBaselined: options.baseline != nil)
         _ = try options.baselineFile(for: nil)

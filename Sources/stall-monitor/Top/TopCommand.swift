@@ -90,8 +90,7 @@ struct TopRun {
     init(_ paths: [String], _ selection: StallSelection, every: Duration, _ colour: ColourOption) throws {
         (self.paths, self.selection, self.every, self.colour) = (paths, selection, every, colour)
         // This comes first: a signal must not end the process before the terminal is restored.
-        signals = try Result { () throws(StartError) in try WatchSignals() }
-            .mapError { CommandFailure("cannot take signals: \($0)") }.get()
+        signals = try WatchSignals.taken()
         reader = try TopReader()
     }
 

@@ -103,6 +103,7 @@ struct WatchCommand: ParsableCommand {
         help: "Use hardware breakpoints. Without them, only uninterrupted system calls are reported as stalls."
     )
     var breakpoints = true
+
     func validate() throws {
         try reports.map(ReportsArgument.check)
         if let reports, CollectorCopy.isAddress(reports) {
@@ -128,8 +129,7 @@ struct WatchCommand: ParsableCommand {
 
     func run() throws {
         // This comes first: a signal must not end the process before its ongoing reports are closed.
-        let signals = try Result { () throws(StartError) in try WatchSignals() }
-            .mapError { CommandFailure("cannot take signals: \($0)") }.get()
+        let signals = try WatchSignals.taken()
         var run = try WatchRun(self, signals)
         let ending = run.watch()
         let lost = run.close()

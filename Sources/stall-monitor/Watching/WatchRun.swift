@@ -140,6 +140,17 @@ extension StartedCommand {
     }
 }
 
+extension WatchSignals {
+    /// For a command, which says why it cannot start.
+    static func taken() throws(CommandFailure) -> WatchSignals {
+        do throws(StartError) {
+            return try WatchSignals()
+        } catch {
+            throw CommandFailure("cannot take signals: \(error)")
+        }
+    }
+}
+
 /// The output of `watch`. Called on the watcher's and the reporter's threads.
 final class WatchView: Sendable {
     private struct State {
