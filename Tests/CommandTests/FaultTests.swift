@@ -143,7 +143,7 @@ struct FaultsCommandTests {
         let fault = try #require((document["faults"] as? [[String: Any]])?.first)
         #expect(document["schema"] as? String == "stall-faults/1")
         #expect(fault["count"] as? Int == 3 && fault["total_ns"] as? Int == 1_837_037_034)
-        #expect(try CommandRun("faults", fixture.path, "-n", "0").errors.contains("1 more faults"))
+        #expect(try CommandRun("faults", fixture.path, "-n", "0").errors.contains("1 more fault; raise -n to see all"))
         #expect(try CommandRun("faults", fixture.path, "--fingerprint", "ffff").errors.contains("no matching stalls"))
         #expect(try CommandRun("faults", fixture.root + "/none").status == 1)
     }

@@ -144,7 +144,8 @@ extension Doctor {
         let isFull =
             directory.freeBytes.map { $0 < 64 << 20 } ?? false || directory.freeInodes.map { $0 < 100 } ?? false
         guard !isFull, directory.lostWrites == 0 else {
-            let lost = directory.lostWrites > 0 ? "; \(directory.lostWrites) reports could not be written" : ""
+            let reports = quantity(directory.lostWrites, "report")
+            let lost = directory.lostWrites > 0 ? "; \(reports) could not be written" : ""
             let inodes = directory.freeInodes.map { ", \($0) inodes" } ?? ""
             return .problem(
                 "disk",

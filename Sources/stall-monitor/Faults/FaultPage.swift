@@ -54,7 +54,7 @@ struct FaultPage {
         guard !counts.isEmpty else { return nil }
         let sorted = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
         let some = sorted.prefix(8).map { "\(VisibleText.of($0.key, limit: 120)) \($0.value)" }.joined(separator: ", ")
-        return StyledText(some + (sorted.count > 8 ? ", and \(sorted.count - 8) others" : ""), limit: 2000)
+        return StyledText(some + (sorted.count > 8 ? ", and \(quantity(sorted.count - 8, "other"))" : ""), limit: 2000)
     }
 
     private var stacks: [StyledText] {
@@ -91,8 +91,8 @@ struct FaultPage {
             ])
         }
         let older = fault.reports - Int64(evidence.recent.count)
-        let more: [StyledText] =
-            older > 0 ? ["\("… \(older) older ones: stall-monitor list --fingerprint \(fault.fingerprint)", .dim)"] : []
+        let rest = "… \(quantity(older, "older one")): stall-monitor list --fingerprint \(fault.fingerprint)"
+        let more: [StyledText] = older > 0 ? ["\(rest, .dim)"] : []
         return table.lines(width: style.width) + more.flatMap { $0.wrapped(to: style.width, hanging: 2) }
     }
 }

@@ -147,7 +147,8 @@ struct FaultsCommand: ParsableCommand {
             FaultTable(faults: shown, names: names, now: .now(), width: terminal.width).lines,
             on: terminal
         )
-        if shown.count < all.count { Output.note("\(all.count - shown.count) more faults; raise -n to see them") }
+        let left = all.count - shown.count
+        if left > 0 { Output.note("\(quantity(left, "more fault")); raise -n to see all") }
     }
 }
 

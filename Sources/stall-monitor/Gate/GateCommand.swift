@@ -107,7 +107,7 @@ struct GateJudgeCommand: ParsableCommand {
     private func noteUnchosen(_ runs: [RunRecord]) {
         guard !runs.isEmpty, runs.allSatisfy({ $0.chosen(by: selection.stalls) == nil }) else { return }
         let origins = Set(runs.map { "\($0.service?.name ?? "unknown") on \($0.host.name)" }).sorted()
-        let others = origins.count > 4 ? ", and \(origins.count - 4) others" : ""
+        let others = origins.count > 4 ? ", and \(quantity(origins.count - 4, "other"))" : ""
         Output.note(
             "the choice leaves out every run record: they are of \(origins.prefix(4).joined(separator: ", "))\(others)"
         )

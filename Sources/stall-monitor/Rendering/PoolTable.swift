@@ -31,7 +31,7 @@ struct PoolTable {
         ])
         for worker in pool.workers.prefix(Self.limit) { table.append(cells(worker)) }
         let left = pool.workers.count - Self.limit
-        let more: [StyledText] = left > 0 ? ["\("… \(left) more workers", .dim)"] : []
+        let more: [StyledText] = left > 0 ? ["\("… \(quantity(left, "more worker"))", .dim)"] : []
         return (table.lines(width: width.map { $0 - 2 }) + more).map { "  " + $0 } + [""]
     }
 

@@ -81,7 +81,7 @@ struct StallBrief {
             let window = evidence.windowNs.map { ", in a window of \(DurationText(nanoseconds: $0).short)" } ?? ""
             parts.append(times.joined(separator: ", ") + window)
         }
-        if let faults = evidence.majorFaults, faults > 0 { parts.append("\(faults) major faults") }
+        if let faults = evidence.majorFaults, faults > 0 { parts.append(quantity(faults, "major fault")) }
         if report.cause.verdict == .starved, let found = facts.processors {
             parts.append(found.plain)
         }

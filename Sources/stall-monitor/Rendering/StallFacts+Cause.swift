@@ -18,7 +18,7 @@ extension StallFacts {
             )
         }
         if let runnable = found.runnable, let count = found.count {
-            parts.append("\(runnable) runnable threads on \(count) CPUs")
+            parts.append("\(quantity(runnable, "runnable thread")) on \(quantity(count, "CPU"))")
         }
         if let allowed = found.allowed, allowed != found.count { parts.append("\(allowed) of them allowed") }
         parts += [

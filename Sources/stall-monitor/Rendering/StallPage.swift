@@ -126,7 +126,7 @@ struct StallFacts {
             times.append("\(last), in a window of \(DurationText(nanoseconds: window).short)")
         }
         var parts = times
-        parts += evidence.majorFaults.map { ["\($0) major faults"] } ?? []
+        parts += evidence.majorFaults.map { [quantity($0, "major fault")] } ?? []
         parts += evidence.blockIONs.map { ["\(DurationText(nanoseconds: $0).short) waiting for disks"] } ?? []
         parts += evidence.waitChannel.map { ["asleep in the kernel's \($0)"] } ?? []
         return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"

@@ -87,7 +87,8 @@ extension StallReport {
     /// `, 3 more stalls were only counted before it: ×3 since …`; empty if there were none.
     var countedBefore: String {
         guard suppressed > 0 else { return "" }
-        return ", \(suppressed) more stalls were only counted" + (repeats.map { " before it: \($0.whole)" } ?? "")
+        let counted = "\(quantity(suppressed, "more stall")) \(suppressed == 1 ? "was" : "were") only counted"
+        return ", \(counted)" + (repeats.map { " before it: \($0.whole)" } ?? "")
     }
 }
 

@@ -158,7 +158,7 @@ struct SampleCommand: ParsableCommand {
         let found = ProcessWatch.processes(named: pattern)
         guard let first = found.first else { throw CommandFailure("there is no process named \(pattern)") }
         guard found.count > 1 else { return first }
-        let more = found.count > 20 ? ["… and \(found.count - 20) others"] : []
+        let more = found.count > 20 ? ["… and \(quantity(found.count - 20, "other"))"] : []
         throw CommandFailure(
             "\(found.count) processes are named \(pattern): give the id of one",
             found.prefix(20).map(Self.line) + more
@@ -180,7 +180,7 @@ struct SampleCommand: ParsableCommand {
             throw format.stackFormat != nil ? CommandFailure("not all of it: \(failure)") : ExitCode.failure
         }
         if ending == .processEnded, !quiet.isQuiet {
-            Output.note("process \(processID) ended after \(run.rounds) samples")
+            Output.note("process \(processID) ended after \(quantity(run.rounds, "sample"))")
         }
     }
 }

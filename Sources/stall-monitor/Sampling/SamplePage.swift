@@ -66,7 +66,7 @@ struct SamplePage {
 
     private var rest: [StyledText] {
         let count = document.stacks.count - Self.limit
-        return count > 0 ? ["… \(count) more stacks (--format json shows them)", ""] : []
+        return count > 0 ? ["… \(quantity(count, "more stack")) (--format json has all)", ""] : []
     }
 
     private var failures: [StyledText] {

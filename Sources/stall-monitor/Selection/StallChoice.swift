@@ -107,7 +107,7 @@ struct StallChoice: Hashable {
             faults.isEmpty
             ? "\(ids.count) stalls' ids begin with \(idPrefix ?? text)"
             : "\(count) stalls and faults begin with \(text)"
-        if left > 0 { candidates.append("and \(left) others") }
+        if left > 0 { candidates.append("and \(quantity(left, "other"))") }
         return CommandFailure("\(what); give more of one:", candidates)
     }
 }

@@ -207,7 +207,8 @@ struct TopPage {
         ]
         if let end = row.end { rows.append(("End", "\(end.summary)")) }
         if status.waitingReports > 0 {
-            rows.append(("Writing", StyledText("\(status.waitingReports) reports wait for the disk", .red)))
+            let waiting = quantity(status.waitingReports, "report")
+            rows.append(("Writing", StyledText("\(waiting) not yet on the disk", .red)))
         }
         let facts = rows.map { "\(StyledText($0, .dim).padded(to: 10))\($1)" as StyledText }
         let stalls = row.stalls.map { stall in
