@@ -16,13 +16,16 @@ struct Selection: ParsableArguments {
 
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp("Stalls that began by this time; same forms.", valueName: "time"),
+        help: ArgumentHelp("Stalls that began by then; written as for --since.", valueName: "time"),
         transform: Self.moment
     )
     var until: Moment?
 
     @Option(
-        help: ArgumentHelp("Of this service; * and ? as in a shell, also for the next three.", valueName: "name"),
+        help: ArgumentHelp(
+            "Of this service. * and ? match as in a shell, also in --host, --release and --label.",
+            valueName: "name"
+        ),
         completion: Completions.services
     )
     var service: [String] = []

@@ -27,8 +27,7 @@ struct SampleCommand: ParsableCommand {
             are any; a second one ends at once.
 
             Exit code 0: every requested stack was taken, or with --every and --for at least one. 1: some or all were not; the \
-            output says why. 130: ended by Ctrl-C. \
-            143: by SIGTERM. 129: by SIGHUP. 64: wrong usage.
+            output says why. 64: wrong usage. 130: ended by Ctrl-C. 143: by SIGTERM. 129: by SIGHUP.
 
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE.
 

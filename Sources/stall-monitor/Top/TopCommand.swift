@@ -25,7 +25,7 @@ struct TopCommand: ParsableCommand {
             On a terminal the screen is refreshed until you quit; elsewhere, with --once and as JSON it is shown once. STALLS \
             counts ongoing stalls; l shows those that have ended, too. ALIVE is the process's state in the kernel now. A dead \
             process is shown with its last state and how it ended, until the next start of a monitor in the directory closes its \
-            reports.
+            reports. If the directory goes away while top runs, a note says so, and the last state stays until it is back.
 
             Exit code 0: done. 1: the directory, or a live record in it, cannot be read. 64: wrong usage. 130: ended by Ctrl-C.
             """

@@ -16,16 +16,16 @@ struct WatchCommand: ParsableCommand {
               stall-monitor watch --threshold 100ms -- node server.js
               stall-monitor watch 4711 --format json | jq -r .culprit.function
 
-            It finds threads that run an event loop: threads found twice at the same place in epoll_wait or io_uring_enter on a \
-            descriptor of their own, and a main thread in poll or select if it waits there for what servers wait for (clients of \
-            other servers are not judged). Five times per threshold it checks whether they rest there. For one that does not, a \
-            hardware breakpoint at the return of the wait shows whether it turns; one that has neither rested nor turned for the \
-            threshold is stalled, and a report is written, which tail, list, show, top and gate read. Stalls longer than the \
+            A thread runs an event loop if it is found twice at the same place in epoll_wait or io_uring_enter, on a descriptor of \
+            its own. So does a main thread that waits in poll or select for what servers wait for; clients of other servers are \
+            not judged. Five times per threshold this command checks whether each loop rests in its wait. If one does not, a \
+            hardware breakpoint at the end of the wait shows whether it turns. A loop that has neither rested nor turned for the \
+            threshold is stalled: a report is written, which tail, list, show, top and gate read. Stalls longer than the \
             threshold and one check are found; their beginning is known to within one check.
 
-            It also finds the worker threads that run Swift's tasks. A pool is stalled if as many workers as it runs jobs at \
-            once have each been at one job for the threshold: a breakpoint where a job begins shows that they began no other. \
-            Many short jobs, and a long one beside a free worker, are no stall.
+            It also finds the worker threads that run Swift's tasks. Such a pool runs a limited number of jobs at once. It is \
+            stalled if that many workers have each been at one job for the threshold: a breakpoint where a job begins shows \
+            that they began no other. Many short jobs, and a long one beside a free worker, are no stall.
 
             Nothing is injected into the process, and none of its memory is changed. A computing thread is stopped for its \
             stack, for some tens of microseconds, a few times per stall; a resting thread never is. If this command is killed, \
