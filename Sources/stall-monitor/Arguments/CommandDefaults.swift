@@ -35,15 +35,7 @@ struct CommandDefaults {
         let depth = command.depth(of: arguments)
         let name = arguments.prefix(depth).joined(separator: " ")
         let current = Self.standard[name] ?? name
-        // All sections are checked, so that a mistake is reported at once and not when that command is first used.
-        var defaults = try Self.shared(sections[Self.all], commands)
-        for (name, section) in sections.sorted(by: { $0.key < $1.key }) {
-            // The section of 'gate' is that of 'gate judge'.
-            let name = Self.standard[name] ?? name
-            guard let options = commands[name]?.options else { continue }
-            let own = try Self.words(section, options)
-            if name == current { defaults.merge(own) { $1 } }
-        }
+        let defaults = try Self.defaults(of: current, sections, commands)
         guard let options = commands[current]?.options else { return }
         let given = arguments.prefix { $0 != "--" }
         added = defaults.sorted { $0.key < $1.key }.flatMap { key, words in
@@ -51,6 +43,24 @@ struct CommandDefaults {
             return words
         }
         self.arguments.insert(contentsOf: added, at: depth)
+    }
+
+    /// The defaults for one subcommand. All sections are checked, so that a mistake is reported at once and not when its subcommand is
+    /// first used.
+    private static func defaults(
+        of current: String,
+        _ sections: [String: YAMLEntry],
+        _ commands: [String: CommandDescription]
+    ) throws(CommandFailure) -> [String: [String]] {
+        var defaults = try shared(sections[all], commands)
+        for (name, section) in sections.sorted(by: { $0.key < $1.key }) {
+            // The section of 'gate' is that of 'gate judge'.
+            let name = standard[name] ?? name
+            guard let options = commands[name]?.options else { continue }
+            let own = try words(section, options)
+            if name == current { defaults.merge(own) { $1 } }
+        }
+        return defaults
     }
 
     /// Defaults for every command that has the option.
