@@ -74,6 +74,14 @@ struct GateRunTests {
         #expect(try gate(["--repeat", "0", "--", "/bin/true"]).status == 64)
     }
 
+    @Test("an empty $TMPDIR counts as none: the reports are in /tmp")
+    func emptyVariable() throws {
+        let run = try CommandRun("gate", "run", "--", "/bin/sh", "-c", "exit 7", environment: ["TMPDIR": ""])
+        let folder = run.errors.firstMatch(of: /reports are in (\/tmp\/stall-gate-[A-Za-z0-9]+)/).map { String($0.1) }
+        #expect(run.status == 7 && folder != nil, "\(run.errors)")
+        if let folder { try FileManager.default.removeItem(atPath: folder) }
+    }
+
     @Test("stalls in the warm-up do not count, although the monitor's own configuration has no grace")
     func warmUp() throws {
         let kept = fixture.root + "/kept"

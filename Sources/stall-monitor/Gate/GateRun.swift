@@ -214,12 +214,7 @@ final class RunFolder {
     /// - Parameter keep: An empty or missing folder; nil creates a temporary one.
     init(_ keep: String?) throws(CommandFailure) {
         guard let keep else {
-            let place = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/tmp"
-            var name = Array("\(place)/stall-gate-XXXXXX".utf8CString)
-            guard unsafe mkdtemp(&name) != nil else {
-                throw CommandFailure("no temporary folder in \(place): \(errorText(errno))")
-            }
-            path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            path = try Folder.makeTemporary(named: "stall-gate")
             return
         }
         path = keep

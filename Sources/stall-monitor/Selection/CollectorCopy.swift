@@ -121,13 +121,7 @@ enum CollectorCopy {
     }
 
     private static func newDirectory() throws(CommandFailure) -> String {
-        var template = Array("\(NSTemporaryDirectory())/stall-monitor-XXXXXX".utf8CString)
-        guard unsafe mkdtemp(&template) != nil else {
-            throw CommandFailure(
-                "\(NSTemporaryDirectory()): no directory can be made there; set $TMPDIR to one where that may be"
-            )
-        }
-        let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let path = try Folder.makeTemporary(named: "stall-monitor")
         TemporaryFiles.removeAtExit(path)
         return path
     }

@@ -119,4 +119,14 @@ enum Folder {
 
     /// The names in the directory, sorted. Empty if it cannot be read.
     static func names(in path: String) -> [String] { ((try? OpenDirectory(path: path).names()) ?? []).sorted() }
+
+    /// Makes one in $TMPDIR, or else in /tmp, and returns its path.
+    static func makeTemporary(named name: String) throws(CommandFailure) -> String {
+        let place = EnvironmentVariable.value("TMPDIR") ?? "/tmp"
+        var template = Array("\(place)/\(name)-XXXXXX".utf8CString)
+        guard unsafe mkdtemp(&template) != nil else {
+            throw CommandFailure("\(place): no folder can be made there: \(errorText(errno)); set $TMPDIR to another")
+        }
+        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
 }
