@@ -130,4 +130,57 @@ struct PageTests {
             }
         }
     }
+
+    @Test("An export and a flame graph that do not contain all stalls say so")
+    func truncation() async throws {
+        try await Samples.withStore { store, _ in
+            let (all, more) = (QuestionRoutes.exportedStalls, Samples.report("more()"))
+            let reports = (0..<all).map { _ in Samples.report() } + [more]
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "default") })
+            let fault = reports[0].fingerprint
+            try await Client.withServer(store, CollectorOptions()) { client in
+                func export(_ fault: Fingerprint, _ format: String) async throws -> (isTruncated: Bool, text: String) {
+                    let uri = "/api/v1/faults/\(fault)/export/\(format)"
+                    return try await client.execute(uri: uri, method: .get) { answer in
+                        #expect(answer.status == .ok, "\(uri)")
+                        let isTruncated = answer.headers[HTTPField.Name("Stall-Truncated")!] == "true"
+                        return (isTruncated, String(decoding: answer.body, as: UTF8.self))
+                    }
+                }
+                for isOneMore in [false, true] {
+                    if isOneMore {
+                        _ = try await store.insert([Arrival(json: Samples.report().json(), team: "default")])
+                    }
+                    let table = try await export(fault, "csv")
+                    #expect(table.isTruncated == isOneMore)
+                    // With its header.
+                    #expect(table.text.split(separator: "\r\n").count == all + 1)
+                    for format in ["html", "svg"] {
+                        let answer = try await export(fault, format)
+                        #expect(answer.isTruncated == isOneMore, "\(format)")
+                        #expect(answer.text.contains(QuestionRoutes.truncation) == isOneMore, "\(format)")
+                    }
+                    let flame = try await Self.text(client, "/faults/\(fault)/flame")
+                    #expect(flame.contains(QuestionRoutes.truncation) == isOneMore)
+                    #expect(try await export(more.fingerprint, "csv").isTruncated == false)
+                }
+                #expect(try await Self.text(client, "/faults/\(fault)").contains(QuestionRoutes.exportLimits))
+            }
+        }
+    }
+
+    @Test("Reports are exported up to a size, and it is told whether these were all")
+    func exportedBytes() async throws {
+        try await Samples.withStore { store, _ in
+            let reports = (0..<3).map { _ in Samples.report() }
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "default") })
+            let query = StallQuery(team: "default", since: Timestamp(seconds: 0), until: .now())
+            let stalls = try await store.exportedStalls(of: reports[0].fingerprint, query)
+            for (bytes, count) in [(1, 1), (1 << 20, 3)] {
+                var passed = 0
+                let isWhole = try await store.eachReport(of: stalls, team: "default", bytes: bytes) { _ in passed += 1 }
+                #expect(passed == count && isWhole == (count == stalls.count))
+            }
+        }
+    }
 }

@@ -94,22 +94,20 @@ struct PageRoutes {
         var back: String
         var markup = FlameGraphView.markup
         var data: String
+        /// What is missing in it.
+        var truncation: String?
     }
 
     private func flame(_ fingerprint: Fingerprint, _ question: QuestionText) async throws -> Response {
         let reader = try readers.admit()
-        let stalls = try await store.stalls(
-            question.query,
-            of: fingerprint,
-            longestFirst: true,
-            limit: QuestionRoutes.exportedReports
-        )
+        let stalls = try await store.exportedStalls(of: fingerprint, question.query)
         var view = FlameGraphView()
-        try await store.eachReport(of: stalls, team: question.query.team) { _ = try view.add($0) }
+        let isWhole = try await store.eachReport(of: stalls, team: question.query.team) { _ = try view.add($0) }
         let page = FlamePage(
             title: stalls.first?.culprit ?? "No stalls",
             back: PageLinks(question: question).fault(fingerprint),
-            data: String(decoding: try view.end(), as: UTF8.self)
+            data: String(decoding: try view.end(), as: UTF8.self),
+            truncation: isWhole ? nil : QuestionRoutes.truncation
         )
         return Self.page("flame", page, to: reader)
     }

@@ -103,7 +103,7 @@ enum Templates {
         {{/facts}}
         </dl>
         <p><a href="{{flameLink}}">Flame graph</a> · <a href="{{jsonLink}}">JSON</a></p>
-        <p class="soft">Export: {{#exports}}<a href="{{link}}" title="{{summary}}">{{name}}</a> {{/exports}}</p>
+        <p class="soft">Export of \(QuestionRoutes.exportLimits): {{#exports}}<a href="{{link}}" title="{{summary}}">{{name}}</a> {{/exports}}</p>
         <h2>Days (UTC)</h2>
         <div class="scroll"><table><thead><tr><th>Day</th><th class="number">Stalls</th><th class="number">Blocked</th><th></th></tr></thead><tbody>
         {{#days}}<tr><td>{{day}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td>{{{bar}}}</td></tr>
@@ -168,6 +168,7 @@ enum Templates {
         <body>
         <main>
         <p><a href="{{back}}">{{title}}</a></p>
+        {{#truncation}}<p>{{truncation}}</p>{{/truncation}}
         {{{markup}}}
         </main>
         <script type="application/json" id="data">{{{data}}}</script>
