@@ -258,28 +258,3 @@ public struct StoreSize: Hashable, Sendable {
         (self.bytes, self.stalls, self.runs) = (bytes, stalls, runs)
     }
 }
-
-/// Selects stalls: all conditions must hold.
-public struct StallQuery: Hashable, Sendable {
-    /// The team whose stalls are searched.
-    public var team: String
-    /// The first moment of the range. A stall belongs to the range if it started in it.
-    public var since: Timestamp
-    /// The first moment after the range.
-    public var until: Timestamp
-    /// Names of services; one of them must match. Empty: any.
-    public var services: [String] = []
-    /// Versions of services; one of them must match. Empty: any.
-    public var releases: [String] = []
-    /// Names of hosts; one of them must match. Empty: any.
-    public var hosts: [String] = []
-    /// Verdicts as in reports; one of them must match. Empty: any.
-    public var verdicts: [String] = []
-    /// Text that the culprit's name must contain, ignoring case. Nil or empty: any.
-    public var text: String?
-
-    /// Creates a query for all stalls of a team that started in `since..<until`.
-    public init(team: String, since: Timestamp, until: Timestamp) {
-        (self.team, self.since, self.until) = (team, since, until)
-    }
-}

@@ -278,6 +278,41 @@ struct CollectorTests {
         }
     }
 
+    @Test("A viewer is sent the stalls that its filters select, and continues after the others")
+    func liveFilters() async throws {
+        let names = [("bake()", "shop"), ("clean()", "shop"), ("Bake()", "mill"), ("wash()", "mill")]
+        let stalls = names.enumerated().map { index, name in
+            var stall = StoredStall.sample()
+            (stall.culprit, stall.service) = name
+            return (place: Int64(index + 1), stall: stall)
+        }
+        try await Client.withServer(StubStore(arrived: stalls), CollectorOptions()) { client in
+            let cases: [(filters: String, selected: [String])] = [
+                ("", names.map(\.0)), ("text=bake&", ["bake()", "Bake()"]), ("service=mill&", ["Bake()", "wash()"]),
+                ("service=mill&service=shop&text=BAKE&", ["bake()", "Bake()"]), ("service=mill&text=clean&", []),
+                ("verdict=on_cpu&release=&", names.map(\.0)), ("verdict=waiting&", []), ("host=web1&", []),
+                // They have no range.
+                ("until=2020-01-01T00:00:00Z&since=2019-01-01T00:00:00Z&", names.map(\.0)),
+            ]
+            for (filters, selected) in cases {
+                let connection = try Connection(port: client.port)
+                _ = connection.send("GET /api/v1/live?\(filters)after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                var text = ""
+                // The end of a piece of the answer.
+                while !text.contains("id: 4\n") || !text.hasSuffix("\n\n\r\n"), let more = await connection.receive() {
+                    text += more
+                }
+                let found = text.components(separatedBy: "\"culprit\":\"").dropFirst().map { $0.prefix { $0 != "\"" } }
+                #expect(found.map(String.init) == selected, "\(filters)")
+            }
+            let page = try await client.execute(uri: "/live?since=1d&service=a%26b&text=my+f", method: .get) {
+                String(decoding: $0.body, as: UTF8.self)
+            }
+            #expect(page.contains(" data-feed=\"/api/v1/live?service=a%26b&amp;text=my%20f&amp;after=\""))
+            #expect(try await client.execute(uri: "/api/v1/live?since=x", method: .get) { $0.status } == .badRequest)
+        }
+    }
+
     @Test("A query for too many records is refused before the first is sent")
     func tooManyRecords() async throws {
         try await Client.withServer(SlowStore(), CollectorOptions()) { client in

@@ -11,9 +11,12 @@ extension StoreContract {
             }
             reports[1].cause.verdict = .deadlock
             _ = try await store.insert(reports.map { try Self.arrival($0) })
+            let all = try await store.stalls(Self.query(), of: nil, longestFirst: false, limit: 10)
             func found(_ change: (inout StallQuery) -> Void) async throws -> Set<Fingerprint> {
                 var query = Self.query()
                 change(&query)
+                let stalls = try await store.stalls(query, of: nil, longestFirst: false, limit: 10)
+                #expect(all.filter { query.selects($0) } == stalls)
                 return Set(try await store.faults(query, by: .total, limit: 10).faults.map(\.fingerprint))
             }
             for isSettled in [false, true] {

@@ -6,6 +6,8 @@ struct LivePage {
     let team: String
     /// The page shows arrivals after this place.
     let place: Int64
+    /// The feed's address, which ends where the place belongs.
+    let feed: String
     let rows: [LiveStall]
 
     /// Adds each new stall at the top, and updates the row of a stall that changed. Names are inserted as text, never as markup.
@@ -46,7 +48,7 @@ struct LivePage {
         }
         let place = list.dataset.place;
         function follow() {
-          const source = new EventSource("/api/v1/live?after=" + place);
+          const source = new EventSource(list.dataset.feed + place);
           source.onmessage = event => {
             // Of several stalls with one place, only the last has an id.
             place = event.lastEventId || place;

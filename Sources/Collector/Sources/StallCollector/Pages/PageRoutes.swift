@@ -40,10 +40,13 @@ struct PageRoutes {
             // The place is read first: a stall that arrives between the two queries is then shown once, because ids are unique.
             let place = try await store.lastPlace()
             let stalls = try await store.stalls(question.query, of: nil, longestFirst: false, limit: question.limit)
-            return Self.page(
-                "live",
-                LivePage(team: question.query.team, place: place, rows: stalls.map { LiveStall($0) })
+            let page = LivePage(
+                team: question.query.team,
+                place: place,
+                feed: PageLinks(question: question).live,
+                rows: stalls.map { LiveStall($0) }
             )
+            return Self.page("live", page)
         }
         router.get("reports/:id") { _, context in
             let json = try await report(context, store)

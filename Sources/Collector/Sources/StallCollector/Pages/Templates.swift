@@ -147,7 +147,7 @@ enum Templates {
         <p class="soft" id="state" role="status">Without its script this page shows the latest ones only.</p>
         <div class="scroll"><table>
         <thead><tr><th>Began (UTC)</th><th class="number">Length</th><th>Function</th><th>Why</th><th>Watched</th><th>Service</th><th>Release</th><th>Host</th></tr></thead>
-        <tbody id="stalls" data-place="{{place}}">
+        <tbody id="stalls" data-place="{{place}}" data-feed="{{feed}}">
         {{#rows}}<tr data-id="{{id}}"><td><a href="{{link}}">{{began}}</a></td><td class="number">{{length}}</td><td><code>{{culprit}}</code></td><td>{{verdict}}</td><td>{{label}}</td><td>{{service}}</td><td>{{release}}</td><td>{{host}}</td></tr>
         {{/rows}}
         </tbody></table></div>

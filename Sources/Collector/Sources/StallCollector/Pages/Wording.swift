@@ -74,15 +74,26 @@ struct PageLinks {
 
     /// The range and the filters, which links keep.
     private var fields: String {
+        let until = question.until.isEmpty ? [] : [("until", question.until)]
+        return Self.text([("since", question.since)] + until + choices)
+    }
+
+    private var choices: [(String, String)] {
         let query = question.query
-        var fields = [("since", question.since)]
-        if !question.until.isEmpty { fields.append(("until", question.until)) }
-        let choices = [
+        return [
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
             ("verdict", query.verdicts),
-        ]
-        for (name, values) in choices { fields += values.map { (name, $0) } }
-        return fields.map { "\($0)=\(Self.escaped($1))" }.joined(separator: "&")
+        ].flatMap { name, values in values.map { (name, $0) } }
+    }
+
+    private static func text(_ fields: [(String, String)]) -> String {
+        fields.map { "\($0)=\(escaped($1))" }.joined(separator: "&")
+    }
+
+    /// The feed of the stalls that the query's filters select, without the place after which it begins.
+    var live: String {
+        let text = question.query.text.map { [("text", $0)] } ?? []
+        return "/api/v1/live?" + Self.text(choices + text + [("after", "")])
     }
 
     func fault(_ fingerprint: Fingerprint) -> String { "/faults/\(Self.escaped(fingerprint.rawValue))?\(fields)" }

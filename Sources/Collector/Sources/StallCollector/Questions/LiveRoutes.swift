@@ -7,7 +7,7 @@ import StallReports
 import StallStore
 
 /// Sends stalls as they arrive, and again when they change: `GET /api/v1/live`, server-sent events. A client that reconnects with
-/// the last id misses none.
+/// the last id misses none. It takes a query's filters, but not its range: what arrives late began earlier.
 final class LiveRoutes: Sendable {
     /// The largest number of clients, of all teams together.
     static let viewerLimit = 200
@@ -24,6 +24,7 @@ final class LiveRoutes: Sendable {
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/live") { request, context in
             let caller = try context.caller(.read)
+            let query = try QuestionText(request, team: caller.team).query
             let given =
                 request.headers[HTTPField.Name("Last-Event-ID")!]
                 ?? request.uri.queryParameters["after"].map(String.init)
@@ -43,7 +44,7 @@ final class LiveRoutes: Sendable {
                 headers: [.contentType: "text/event-stream", .cacheControl: "no-store"],
                 body: ResponseBody { writer in
                     defer { withExtendedLifetime(viewer) {} }
-                    try await self.follow(caller, place, &writer)
+                    try await self.follow(caller, query, place, &writer)
                     try await writer.finish(nil)
                 }
             )
@@ -51,7 +52,12 @@ final class LiveRoutes: Sendable {
     }
 
     /// Polls the store, which takes microseconds and also shows what other collectors have stored. Ends when the caller's token is removed.
-    private func follow(_ caller: Caller, _ start: Int64, _ writer: inout any ResponseBodyWriter) async throws {
+    private func follow(
+        _ caller: Caller,
+        _ query: StallQuery,
+        _ start: Int64,
+        _ writer: inout any ResponseBodyWriter
+    ) async throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         var (place, quiet) = (start, Self.beat)
@@ -59,12 +65,18 @@ final class LiveRoutes: Sendable {
             let news = try await store.arrivals(team: caller.team, after: place, limit: 100)
             var buffer = ByteBuffer()
             for (index, (number, stall)) in news.enumerated() {
-                // Several stalls can have one place: a client continues after all of them.
-                if index + 1 == news.count || news[index + 1].place != number { buffer.writeString("id: \(number)\n") }
-                buffer.writeString("data: ")
-                buffer.writeBytes(try encoder.encode(LiveStall(stall)))
-                buffer.writeString("\n\n")
                 place = number
+                let (isLast, isSelected) = (index + 1 == news.count, query.selects(stall))
+                // An id without data is no event, but a client that reconnects continues after it.
+                guard isSelected || isLast else { continue }
+                // Several stalls can have one place: a client continues after all of them.
+                if isLast || news[index + 1].place != number { buffer.writeString("id: \(number)\n") }
+                if isSelected {
+                    buffer.writeString("data: ")
+                    buffer.writeBytes(try encoder.encode(LiveStall(stall)))
+                    buffer.writeString("\n")
+                }
+                buffer.writeString("\n")
             }
             quiet = news.isEmpty ? quiet + 1 : 0
             if quiet >= Self.beat {
