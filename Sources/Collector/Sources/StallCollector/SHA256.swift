@@ -1,5 +1,9 @@
+import Foundation
+
 /// SHA-256 (FIPS 180-4), for texts of our own and of the operator: it is slow.
 enum SHA256 {
+    static func base64(of text: String) -> String { Data(hash(Array(text.utf8))).base64EncodedString() }
+
     static func hash(_ message: [UInt8]) -> [UInt8] {
         let length = UInt64(message.count) << 3
         var padded = message + [0x80]

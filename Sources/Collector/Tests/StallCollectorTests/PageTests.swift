@@ -183,4 +183,26 @@ struct PageTests {
             }
         }
     }
+
+    @Test("A browser asks each time whether it has the present files of pages, and is sent those it has not")
+    func assets() async throws {
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            var tags: Set<String> = []
+            for name in ["style.css", "flame.css", "flame.js", "icon.svg", "live.js"] {
+                func get(_ tag: String?) async throws -> Client.Answer {
+                    var headers: HTTPFields = [:]
+                    headers[.ifNoneMatch] = tag
+                    return try await client.execute(uri: "/assets/\(name)", method: .get, headers: headers) { $0 }
+                }
+                let first = try await get(nil)
+                let tag = try #require(first.headers[.eTag])
+                #expect(first.headers[.cacheControl] == "no-cache", "\(name)")
+                #expect(tag.hasPrefix("\"") && tag.hasSuffix("\"") && tags.insert(tag).inserted, "\(name)")
+                let again = try await get(tag)
+                #expect(again.status == .notModified && again.body.isEmpty && again.headers[.eTag] == tag, "\(name)")
+                let other = try await get("\"of an earlier version\"")
+                #expect(other.status == .ok && other.body == first.body && !other.body.isEmpty, "\(name)")
+            }
+        }
+    }
 }

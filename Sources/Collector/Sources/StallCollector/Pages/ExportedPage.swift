@@ -1,4 +1,3 @@
-import Foundation
 import StallExport
 
 /// The page of `export --format html` as the collector sends it. It is isolated from the collector's other pages, and runs only
@@ -13,6 +12,6 @@ enum ExportedPage {
 
     /// In the page, each of these texts follows a newline.
     private static func source(of text: String) -> String {
-        "'sha256-\(Data(SHA256.hash(Array("\n\(text)".utf8))).base64EncodedString())'"
+        "'sha256-\(SHA256.base64(of: "\n\(text)"))'"
     }
 }

@@ -128,17 +128,26 @@ struct PageRoutes {
 
 /// The files to which pages link. They are the same for all teams.
 struct AssetRoutes {
+    /// With a hash of each: another version of the collector has others of the same names.
+    private static let assets = [
+        ("style.css", "text/css; charset=utf-8", Templates.style),
+        ("flame.css", "text/css; charset=utf-8", FlameGraphView.style),
+        ("flame.js", "text/javascript; charset=utf-8", FlameGraphView.script),
+        ("icon.svg", "image/svg+xml", Templates.icon),
+        ("live.js", "text/javascript; charset=utf-8", LivePage.script),
+    ].map { name, type, text in
+        (name: name, type: type, text: text, hash: SHA256.base64(of: text))
+    }
+
     func add(to router: some RouterMethods<CollectorContext>) {
-        let assets = [
-            ("style.css", "text/css; charset=utf-8", Templates.style),
-            ("flame.css", "text/css; charset=utf-8", FlameGraphView.style),
-            ("flame.js", "text/javascript; charset=utf-8", FlameGraphView.script),
-            ("icon.svg", "image/svg+xml", Templates.icon),
-            ("live.js", "text/javascript; charset=utf-8", LivePage.script),
-        ]
-        for (name, type, text) in assets {
-            router.get("assets/\(name)") { _, _ in
-                JSONAnswer.bytes(Array(text.utf8), type: type, headers: [.cacheControl: "max-age=3600"])
+        for (name, type, text, hash) in Self.assets {
+            router.get("assets/\(name)") { request, context in
+                // A browser asks each time whether it still has the present one.
+                try await request.ifNoneMatch(
+                    headers: [.cacheControl: "no-cache"],
+                    eTag: "\"\(hash)\"",
+                    context: context
+                ) { JSONAnswer.bytes(Array(text.utf8), type: type) }
             }
         }
     }
