@@ -8,10 +8,12 @@ extension ClickHouseStore {
     public func stalls(
         _ query: StallQuery,
         of fingerprint: Fingerprint?,
+        before place: StoredReport.Place?,
         longestFirst: Bool,
         limit: Int
     ) async throws -> [StoredStall] {
-        var search = StallSearch(self, query, longestFirst ? .longest : .latest)
+        var search = StallSearch(self, query.ending(at: place), longestFirst ? .longest : .latest)
+        search.bound = place
         if let fingerprint {
             let aliases = try await aliases(query.team)
             search.fingerprints = aliases.members(of: [aliases.root(fingerprint.rawValue)])
@@ -42,7 +44,7 @@ extension ClickHouseStore {
         limit: Int
     ) async throws -> [StoredReport] {
         var search = StallSearch(self, query, .earliest)
-        search.last = last
+        search.bound = last
         let stalls = try await search.found(limit)
         guard !stalls.isEmpty else { return [] }
         let days = Set(stalls.map { Hours.day($0.startedAt.sinceEpoch) }).sorted()
@@ -59,7 +61,7 @@ extension ClickHouseStore {
         return try stalls.compactMap { stall in
             guard let body = bodies[stall.id.description] else { return nil }
             return StoredReport(
-                place: .init(startedAt: stall.startedAt, id: stall.id),
+                place: stall.place,
                 json: try unpacked(body.bytes(1))
             )
         }

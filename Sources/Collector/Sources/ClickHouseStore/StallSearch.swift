@@ -19,8 +19,8 @@ struct StallSearch: Sendable {
     /// All fingerprints of one fault; nil: any fault.
     var fingerprints: [String] = []
     var aliases = FaultAliases()
-    /// Only stalls after this place. For ``Order/earliest``.
-    var last: StoredReport.Place?
+    /// Only stalls after this place if the earliest come first, otherwise only those before it.
+    var bound: StoredReport.Place?
 
     init(_ store: ClickHouseStore, _ query: StallQuery, _ order: Order) {
         (self.store, self.query, self.order) = (store, query, order)
@@ -42,7 +42,7 @@ struct StallSearch: Sendable {
         switch order {
         case .latest: return lengths.map { range.upperBound - $0..<range.upperBound } + [range]
         case .earliest:
-            let start = min(max(range.lowerBound, last?.startedAt.sinceEpoch ?? 0), range.upperBound)
+            let start = min(max(range.lowerBound, bound?.startedAt.sinceEpoch ?? 0), range.upperBound)
             let near = lengths.map { start..<min(range.upperBound, start + $0) }
             return near + [range]
         case .longest: return [range]
@@ -98,9 +98,11 @@ struct StallSearch: Sendable {
             case .longest: ("duration", "duration DESC, id")
             }
         var condition = filter && .began(in: [range])
-        if let last {
-            let (moment, id) = (last.startedAt.sinceEpoch, SQLLiteral.text(last.id.description))
-            condition = condition && SQLCondition("(started > \(moment) OR started = \(moment) AND id > \(id))")
+        if let bound {
+            let (moment, id) = (bound.startedAt.sinceEpoch, SQLLiteral.text(bound.id.description))
+            let side = order == .earliest ? ">" : "<"
+            condition =
+                condition && SQLCondition("(started \(side) \(moment) OR started = \(moment) AND id \(side) \(id))")
         }
         let rows = try await store.ask(
             ["toInt64(hour)", "id", number],

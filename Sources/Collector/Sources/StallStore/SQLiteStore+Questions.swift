@@ -27,12 +27,14 @@ extension SQLiteStore {
     public func stalls(
         _ query: StallQuery,
         of fingerprint: Fingerprint?,
+        before place: StoredReport.Place?,
         longestFirst: Bool,
         limit: Int
     ) async throws -> [StoredStall] {
         try await database.read { database in
-            let question = SQLiteQuestion(database, query)
-            return try question.stalls(of: fingerprint.map { try question.current($0) }, longestFirst, limit)
+            let question = SQLiteQuestion(database, query.ending(at: place))
+            let current = try fingerprint.map { try question.current($0) }
+            return try question.stalls(of: current, before: place, longestFirst, limit)
         }
     }
 
@@ -360,8 +362,17 @@ struct SQLiteQuestion {
         }.map { (place: $0.0, body: $0.body) }
     }
 
-    func stalls(of fingerprint: String?, _ longestFirst: Bool, _ limit: Int) throws -> [StoredStall] {
-        let (condition, arguments) = stallsInRange(of: fingerprint)
+    func stalls(
+        of fingerprint: String?,
+        before place: StoredReport.Place?,
+        _ longestFirst: Bool,
+        _ limit: Int
+    ) throws -> [StoredStall] {
+        var (condition, arguments) = stallsInRange(of: fingerprint)
+        if let place {
+            condition += " AND (started, id) < (?, ?)"
+            arguments += [place.startedAt.sinceEpoch, place.id.description]
+        }
         let rows = try Row.fetchAll(
             database,
             sql: """

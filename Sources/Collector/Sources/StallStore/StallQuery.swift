@@ -24,6 +24,13 @@ public struct StallQuery: Hashable, Sendable {
         (self.team, self.since, self.until) = (team, since, until)
     }
 
+    /// The query without the range after a place. At its end there can still be stalls that began at the same moment.
+    package func ending(at place: StoredReport.Place?) -> StallQuery {
+        var query = self
+        if let place { query.until = min(until, place.startedAt.advanced(byNanoseconds: 1)) }
+        return query
+    }
+
     /// Whether it selects a stall of its team, whenever that began: for stalls that are not searched, but arrive.
     package func selects(_ stall: StoredStall) -> Bool {
         let choices = [

@@ -22,10 +22,13 @@ public protocol StallStore: Sendable {
 
     /// Stalls, beginning with the latest or the longest.
     ///
-    /// - Parameter fingerprint: If not nil, only stalls of this fault.
+    /// - Parameters:
+    ///   - fingerprint: If not nil, only stalls of this fault.
+    ///   - place: If not nil, only stalls before this place: to continue after the last one of a list of the latest.
     func stalls(
         _ query: StallQuery,
         of fingerprint: Fingerprint?,
+        before place: StoredReport.Place?,
         longestFirst: Bool,
         limit: Int
     ) async throws -> [StoredStall]
@@ -97,6 +100,20 @@ public protocol StallStore: Sendable {
     func size() async throws -> StoreSize
 }
 
+extension StallStore {
+    /// Stalls at any place, beginning with the latest or the longest.
+    ///
+    /// - Parameter fingerprint: If not nil, only stalls of this fault.
+    public func stalls(
+        _ query: StallQuery,
+        of fingerprint: Fingerprint?,
+        longestFirst: Bool,
+        limit: Int
+    ) async throws -> [StoredStall] {
+        try await stalls(query, of: fingerprint, before: nil, longestFirst: longestFirst, limit: limit)
+    }
+}
+
 /// What makes a fault new.
 public enum Novelty: Hashable, Sendable {
     /// The service never had it before.
@@ -163,6 +180,9 @@ public struct StoredStall: Hashable, Sendable {
     public var label: String
     /// The name of the function to inspect, or why there is none.
     public var culprit: String
+
+    /// Its report's place.
+    package var place: StoredReport.Place { .init(startedAt: startedAt, id: id) }
 
     package init(
         id: ULID,

@@ -313,6 +313,47 @@ struct CollectorTests {
         }
     }
 
+    @Test("A client reads all stalls page by page, each once, while others arrive")
+    func pages() async throws {
+        struct List: Decodable {
+            var stalls: [Stall]
+            var next: String?
+            struct Stall: Decodable { var id: ULID }
+        }
+        try await withCollector { client in
+            func post(_ reports: [StallReport]) async throws {
+                let body = try Self.lines(reports)
+                try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: body) {
+                    #expect($0.status == .accepted)
+                }
+            }
+            var reports = (0..<25).map { _ in Self.report() }
+            // Of stalls that began at the same moment the id decides.
+            let start = reports[0].startedAt
+            for index in reports.indices {
+                reports[index].startedAt = start.advanced(byNanoseconds: -Int64(max(0, index - 15)) * 1_000_000_000)
+            }
+            try await post(reports)
+            for limit in [10, 25] {
+                var (found, after): ([ULID], String?) = ([], "")
+                while let last = after, found.count <= reports.count {
+                    let uri = "/api/v1/stalls?limit=\(limit)" + (last.isEmpty ? "" : "&after=\(last)")
+                    let list = try await client.execute(uri: uri, method: .get) {
+                        try JSONDecoder().decode(List.self, from: Data($0.body))
+                    }
+                    (found, after) = (found + list.stalls.map(\.id), list.next)
+                    if last.isEmpty { try await post([Self.report("later()")]) }
+                }
+                let latest = reports.sorted { ($0.startedAt, $0.id.description) > ($1.startedAt, $1.id.description) }
+                #expect(found.suffix(25) == latest.map(\.id)[...])
+            }
+            for place in ["x", "1", "-1-\(ULID.make())", "1-x", "-"] {
+                let uri = "/api/v1/stalls?after=\(place)"
+                #expect(try await client.execute(uri: uri, method: .get) { $0.status } == .badRequest, "\(place)")
+            }
+        }
+    }
+
     @Test("A query for too many records is refused before the first is sent")
     func tooManyRecords() async throws {
         try await Client.withServer(SlowStore(), CollectorOptions()) { client in
@@ -500,7 +541,13 @@ private actor SlowStore: StallStore {
     /// More than a query may return.
     func count(_: StallQuery, limit: Int) -> Int { limit }
     func fault(_: Fingerprint, _: StallQuery) -> Fault? { nil }
-    func stalls(_: StallQuery, of _: Fingerprint?, longestFirst _: Bool, limit _: Int) -> [StoredStall] { [] }
+    func stalls(
+        _: StallQuery,
+        of _: Fingerprint?,
+        before _: StoredReport.Place?,
+        longestFirst _: Bool,
+        limit _: Int
+    ) -> [StoredStall] { [] }
     func report(_: ULID, team _: String) -> [UInt8]? { nil }
     func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
     func choices(_: StallQuery) -> Choices { Choices() }

@@ -44,7 +44,13 @@ struct StubStore: StallStore {
     func runs(_: StallQuery, after _: ULID?, limit _: Int) -> [StoredRun] { [] }
     func count(_: StallQuery, limit _: Int) -> Int { 1 }
     func fault(_: Fingerprint, _: StallQuery) -> Fault? { nil }
-    func stalls(_: StallQuery, of _: Fingerprint?, longestFirst _: Bool, limit _: Int) -> [StoredStall] { [] }
+    func stalls(
+        _: StallQuery,
+        of _: Fingerprint?,
+        before _: StoredReport.Place?,
+        longestFirst _: Bool,
+        limit _: Int
+    ) -> [StoredStall] { [] }
     func report(_: ULID, team _: String) -> [UInt8]? { nil }
     func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
     func choices(_ query: StallQuery) throws -> Choices {

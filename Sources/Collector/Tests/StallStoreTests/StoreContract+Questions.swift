@@ -128,6 +128,30 @@ extension StoreContract {
                     stalls = try await store.stalls(Self.query(), of: fingerprint, longestFirst: false, limit: limit)
                     #expect(stalls.map(\.id) == latest.prefix(limit).map(\.id))
                 }
+                for limit in [7, 120] {
+                    var pages: [StoredStall] = []
+                    while true {
+                        let page = try await store.stalls(
+                            Self.query(),
+                            of: fingerprint,
+                            before: pages.last?.place,
+                            longestFirst: false,
+                            limit: limit
+                        )
+                        pages += page
+                        guard page.count == limit, pages.count <= latest.count else { break }
+                    }
+                    #expect(pages.map(\.id) == latest.map(\.id))
+                }
+                let place = StoredReport.Place(startedAt: latest[9].startedAt, id: latest[9].id)
+                let before = try await store.stalls(
+                    Self.query(),
+                    of: fingerprint,
+                    before: place,
+                    longestFirst: true,
+                    limit: 1000
+                )
+                #expect(before.map(\.id) == longest.filter { !latest.prefix(10).contains($0) }.map(\.id))
             }
         }
     }

@@ -43,8 +43,14 @@ struct QuestionRoutes {
         }
         router.get("api/v1/stalls") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
-            let stalls = try await store.stalls(question.query, of: nil, longestFirst: false, limit: question.limit)
-            return try JSONAnswer.make(StallsDocument(stalls: stalls.map { .init($0) }))
+            let stalls = try await store.stalls(
+                question.query,
+                of: nil,
+                before: StoredReport.Place(after: request),
+                longestFirst: false,
+                limit: question.limit
+            )
+            return try JSONAnswer.make(StallsDocument(stalls, limit: question.limit))
         }
         router.get("api/v1/reports/:id") { _, context in
             let report = try await report(context, store)
@@ -167,39 +173,6 @@ extension ExportFormat {
         case .speedscope, .chrome, .firefox: "application/json"
         case .otlpLogs, .otlpMetrics, .sentry, .ndjson: "application/x-ndjson"
         case .collapsed, .prometheus: "text/plain; charset=utf-8"
-        }
-    }
-}
-
-/// The answer of `/api/v1/stalls`.
-struct StallsDocument: Encodable {
-    var schema = "stall-list/1"
-    var stalls: [Row]
-
-    struct Row: Encodable {
-        var id: ULID
-        var fingerprint: Fingerprint
-        var startedAt: Timestamp
-        var durationNs: Int64
-        var state: String
-        var verdict: String
-        var service: String
-        var release: String
-        var host: String
-        var label: String
-        var culprit: String
-
-        init(_ stall: StoredStall) {
-            (id, fingerprint, startedAt, durationNs) = (stall.id, stall.fingerprint, stall.startedAt, stall.durationNs)
-            state = stall.isOver ? "over" : "ongoing"
-            (verdict, service, release) = (stall.verdict.rawValue, stall.service, stall.release)
-            (host, label, culprit) = (stall.host, stall.label, stall.culprit)
-        }
-
-        private enum CodingKeys: String, CodingKey {
-            case id, fingerprint, state, verdict, service, release, host, label, culprit
-            case startedAt = "started_at"
-            case durationNs = "duration_ns"
         }
     }
 }
