@@ -125,7 +125,7 @@ public final class ClickHouseStore: StallStore {
     func raiseHorizon(to moment: Int64) { state.withLock { $0.horizonNs = max($0.horizonNs, moment) } }
 
     /// Everything that arrived before this moment is visible. In microseconds since 1970.
-    var visibleBound: UInt64 { state.withLock { $0.arrivals.bound } }
+    var visibleBound: UInt64 { state.withLock { $0.arrivals.bound() } }
 
     /// Returns a number greater than all before it, including those of earlier collectors. In microseconds since 1970.
     func nextVersion() -> UInt64 {
@@ -166,9 +166,19 @@ struct ArrivalClock: Sendable {
     static let delay: UInt64 = 1_000_000
     private var last: UInt64 = 0
     private var open: Set<UInt64> = []
+    private var time: UInt64 = 0
+    private var timeAt: ContinuousClock.Instant
 
-    mutating func begin(_ count: Int) -> UInt64 {
-        let first = max(last + 1, ClickHouseStore.microseconds())
+    init(_ now: ContinuousClock.Instant = .now) { timeAt = now }
+
+    /// - Parameter system: The time by the system's clock, which can be set back.
+    /// - Returns: The first of as many numbers.
+    mutating func begin(
+        _ count: Int,
+        system: UInt64 = ClickHouseStore.microseconds(),
+        _ now: ContinuousClock.Instant = .now
+    ) -> UInt64 {
+        let first = max(last + 1, advance(system, now))
         last = first + UInt64(count)
         open.insert(first)
         return first
@@ -177,8 +187,19 @@ struct ArrivalClock: Sendable {
     mutating func end(_ first: UInt64) { open.remove(first) }
 
     /// Everything before this number is visible.
-    var bound: UInt64 {
-        let now = ClickHouseStore.microseconds()
-        return min(open.min() ?? .max, now - min(now, Self.delay))
+    mutating func bound(
+        system: UInt64 = ClickHouseStore.microseconds(),
+        _ now: ContinuousClock.Instant = .now
+    ) -> UInt64 {
+        let time = advance(system, now)
+        return min(open.min() ?? .max, time - min(time, Self.delay))
+    }
+
+    /// The system's time. If that was set back, this one goes on at half the speed until the system's has caught up: what arrives
+    /// is visible soon, and other collectors' readers are not behind for good.
+    private mutating func advance(_ system: UInt64, _ now: ContinuousClock.Instant) -> UInt64 {
+        let passed = UInt64(max(0, timeAt.duration(to: now) / Duration.microseconds(1)))
+        (time, timeAt) = (max(system, time + passed / 2), now)
+        return time
     }
 }

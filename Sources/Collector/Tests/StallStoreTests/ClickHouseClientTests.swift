@@ -88,6 +88,26 @@ struct ClickHouseClientTests {
         }
     }
 
+    @Test("What arrives after the clock was set back comes behind what was there, and is visible soon")
+    func clockSetBack() {
+        let (begin, system, hour) = (ContinuousClock.now, 1_780_000_000_000_000 as UInt64, 3_600_000_000 as UInt64)
+        var clock = ArrivalClock(begin)
+        let first = clock.begin(2, system: system, begin)
+        #expect(first == system)
+        clock.end(first)
+        let second = clock.begin(1, system: system - hour, begin + .milliseconds(10))
+        #expect(second > first + 1 && second < system + 1_000_000)
+        #expect(clock.bound(system: system - hour + 5_000_000, begin + .seconds(5)) == second)
+        clock.end(second)
+        #expect(clock.bound(system: system - hour + 5_000_000, begin + .seconds(5)) > second)
+        // Twice the hour later it is the system's time again.
+        #expect(
+            clock.bound(system: system + 2 * hour, begin + .seconds(3 * 3600)) == system + 2 * hour - ArrivalClock.delay
+        )
+        let third = clock.begin(1, system: system + 2 * hour + 7, begin + .seconds(3 * 3600))
+        #expect(third == system + 2 * hour + 7)
+    }
+
     @Test("With a quorum a stored version is written again: it may be on one replica only")
     func quorum() {
         func due(_ version: UInt64, _ stored: UInt64?) -> [Bool] {
