@@ -111,10 +111,7 @@ struct FaultQuestion: Sendable {
 
     /// A table of rows `f, service, release, verdict, host, c, n, t, l, m, a, z`: fault, names, count, reports, total, longest, moment, first, last.
     private func rows(_ kind: Rows, of roots: [String]? = nil) -> String {
-        var filters = SQLCondition.among([
-            ("service", query.services), ("release", query.releases), ("host", query.hosts),
-            ("verdict", query.verdicts),
-        ])
+        var filters = SQLCondition.among(query.choices)
         if let roots { filters = filters && .among([("fingerprint", aliases.members(of: roots))]) }
         if let text = query.text, !text.isEmpty { filters = filters && named(text) }
         let filter = "team = \(SQLLiteral.text(query.team)) AND \(filters.sql)"
@@ -146,9 +143,7 @@ struct FaultQuestion: Sendable {
 
     /// Stalls without a report, as counted by the latest run records.
     private func counted(_ roots: [String]?) -> String {
-        let filter = SQLCondition.among([
-            ("service", query.services), ("release", query.releases), ("host", query.hosts),
-        ])
+        let filter = SQLCondition.among(query.runChoices)
         var faults = SQLCondition.among([("fp", roots.map { aliases.members(of: $0) } ?? [])])
         if let text = query.text, !text.isEmpty { faults = faults && named(text, column: "fp") }
         return """
@@ -304,9 +299,7 @@ struct FaultQuestion: Sendable {
 
     /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part.
     func watched() async throws -> (ns: Int64, runs: Int) {
-        let filter = SQLCondition.among([
-            ("service", query.services), ("release", query.releases), ("host", query.hosts),
-        ])
+        let filter = SQLCondition.among(query.runChoices)
         let (since, until) = (query.since.sinceEpoch, query.until.sinceEpoch)
         let span = "toFloat64(least(toInt64(updated), \(until)) - greatest(started, \(since)))"
         let rows = try await ask(

@@ -69,9 +69,7 @@ extension ClickHouseStore {
 
     /// Reads the greatest version of each run record, in pages of limited size.
     public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
-        let filter = SQLCondition.among([
-            ("service", query.services), ("release", query.releases), ("host", query.hosts),
-        ])
+        let filter = SQLCondition.among(query.runChoices)
         let team = "team = \(SQLLiteral.text(query.team))"
         let ids = try await ask(
             ["id"],
@@ -92,11 +90,7 @@ extension ClickHouseStore {
 
     /// Counts rows. Versions of one stall count once.
     public func count(_ query: StallQuery, limit: Int) async throws -> Int {
-        let filter = SQLCondition.among([
-            ("service", query.services), ("release", query.releases), ("host", query.hosts),
-            ("verdict", query.verdicts),
-        ])
-        let named = SQLCondition.named(query.text)
+        let filter = SQLCondition.among(query.choices) && .named(query.text)
         // Another version of a stall may have another verdict or culprit. All other filtered columns stay the same.
         let isFinal = !query.verdicts.isEmpty || !(query.text ?? "").isEmpty
         let rows = try await ask(
@@ -104,7 +98,7 @@ extension ClickHouseStore {
             """
             FROM (
                 SELECT \(isFinal ? "" : "DISTINCT ")id FROM \(table("stall"))\(isFinal ? " FINAL" : "")
-                WHERE team = \(SQLLiteral.text(query.team)) AND \(SQLCondition.began(in: [range(query)]).sql) AND \((filter && named).sql)
+                WHERE team = \(SQLLiteral.text(query.team)) AND \(SQLCondition.began(in: [range(query)]).sql) AND \(filter.sql)
                 LIMIT \(max(0, limit))
             )
             """
@@ -150,10 +144,9 @@ extension ClickHouseStore {
     private func stalls(of rows: [TabbedAnswer.Row], _ team: String) async throws -> [(
         place: Int64, stall: StoredStall
     )] {
-        let now = Timestamp.now()
-        var query = StallQuery(team: team, since: Timestamp(seconds: 0), until: now)
-        query.until = now.advanced(byNanoseconds: 2 * Hours.dayNs)
-        var search = StallSearch(self, query, .latest)
+        // The rows are known by their hours: the range has no effect.
+        let everything = StallQuery(team: team, since: Timestamp(seconds: 0), until: .now())
+        var search = StallSearch(self, everything, .latest)
         search.aliases = try await aliases(team)
         let stalls = try await search.rows(rows.map { (try $0.number(1), $0.text(2)) })
         let byId = Dictionary(stalls.map { ($0.id.description, $0) }, uniquingKeysWith: { first, _ in first })

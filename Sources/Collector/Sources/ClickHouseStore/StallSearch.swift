@@ -82,10 +82,7 @@ struct StallSearch: Sendable {
 
     private var filter: SQLCondition {
         SQLCondition("team = \(SQLLiteral.text(query.team))")
-            && .among([
-                ("service", query.services), ("release", query.releases), ("host", query.hosts),
-                ("verdict", query.verdicts), ("fingerprint", fingerprints),
-            ])
+            && .among(query.choices + [("fingerprint", fingerprints)])
             && .named(query.text)
     }
 

@@ -83,11 +83,7 @@ struct SQLiteParts {
         init(_ query: StallQuery, _ fingerprints: [String]?, _ hasAliases: Bool) {
             (team, self.hasAliases) = (query.team, hasAliases)
             (since, until) = (max(0, query.since.sinceEpoch), max(0, query.until.sinceEpoch))
-            let choices = [
-                ("service", query.services), ("release", query.releases), ("host", query.hosts),
-                ("verdict", query.verdicts),
-            ]
-            for (column, values) in choices where !values.isEmpty { restrict(column, to: values) }
+            for (column, values) in query.choices where !values.isEmpty { restrict(column, to: values) }
             if let fingerprints { choose(fingerprints) }
             guard let text = query.text, !text.isEmpty else { return }
             filter += """

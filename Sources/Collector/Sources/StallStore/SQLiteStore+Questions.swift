@@ -191,7 +191,7 @@ struct SQLiteQuestion {
     }
 
     private var runsInRange: (sql: String, arguments: StatementArguments) {
-        let choices = Self.among([("service", query.services), ("release", query.releases), ("host", query.hosts)])
+        let choices = Self.among(query.runChoices)
         return (
             "team = ? AND updated > ? AND started < ?" + choices.sql,
             [query.team, query.since.sinceEpoch, query.until.sinceEpoch] + choices.arguments
@@ -319,10 +319,7 @@ struct SQLiteQuestion {
     }
 
     private func stallsInRange(of fingerprint: String? = nil) -> (sql: String, arguments: StatementArguments) {
-        let choices = Self.among([
-            ("service", query.services), ("release", query.releases), ("host", query.hosts),
-            ("verdict", query.verdicts),
-        ])
+        let choices = Self.among(query.choices)
         var sql = "team = ? AND started >= ? AND started < ?" + choices.sql
         var arguments = [query.team, query.since.sinceEpoch, query.until.sinceEpoch] + choices.arguments
         if let text = query.text, !text.isEmpty {

@@ -24,6 +24,11 @@ public struct StallQuery: Hashable, Sendable {
         (self.team, self.since, self.until) = (team, since, until)
     }
 
+    /// The chosen names, by what has them: columns of the stores, and parameters of addresses, are called so.
+    package var choices: [(String, [String])] { runChoices + [("verdict", verdicts)] }
+    /// Those that can be chosen of run records too.
+    package var runChoices: [(String, [String])] { [("service", services), ("release", releases), ("host", hosts)] }
+
     /// The query without the range after a place. At its end there can still be stalls that began at the same moment.
     package func ending(at place: StoredReport.Place?) -> StallQuery {
         var query = self
@@ -33,11 +38,8 @@ public struct StallQuery: Hashable, Sendable {
 
     /// Whether it selects a stall of its team, whenever that began: for stalls that are not searched, but arrive.
     package func selects(_ stall: StoredStall) -> Bool {
-        let choices = [
-            (services, stall.service), (releases, stall.release), (hosts, stall.host),
-            (verdicts, stall.verdict.rawValue),
-        ]
-        return choices.allSatisfy { chosen, name in chosen.isEmpty || chosen.contains(name) }
+        let names = [stall.service, stall.release, stall.host, stall.verdict.rawValue]
+        return zip(choices, names).allSatisfy { choice, name in choice.1.isEmpty || choice.1.contains(name) }
             && Self.contains(stall.culprit, text ?? "")
     }
 

@@ -79,11 +79,7 @@ struct PageLinks {
     }
 
     private var choices: [(String, String)] {
-        let query = question.query
-        return [
-            ("service", query.services), ("release", query.releases), ("host", query.hosts),
-            ("verdict", query.verdicts),
-        ].flatMap { name, values in values.map { (name, $0) } }
+        question.query.choices.flatMap { name, values in values.map { (name, $0) } }
     }
 
     private static func text(_ fields: [(String, String)]) -> String {
