@@ -56,9 +56,7 @@ final class AuditLog: Sendable {
 
     /// A line that cannot be written is lost.
     func write(_ entry: Entry) {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        guard let json = try? encoder.encode(entry) else { return }
+        guard let json = try? JSONEncoder.plain().encode(entry) else { return }
         file.withLock { file in
             var line = [UInt8](json) + [UInt8(ascii: "\n")]
             if file.bytes.addingSaturated(line.count) > maximumBytes { turn(&file) }

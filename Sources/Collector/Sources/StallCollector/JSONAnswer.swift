@@ -3,12 +3,19 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-enum JSONAnswer {
-    static func make(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
+extension JSONEncoder {
+    /// For all JSON that the collector writes: with sorted keys, and with slashes as they are.
+    static func plain() -> JSONEncoder {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return bytes(
-            [UInt8](try encoder.encode(value)) + [UInt8(ascii: "\n")],
+        return encoder
+    }
+}
+
+enum JSONAnswer {
+    static func make(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
+        bytes(
+            [UInt8](try JSONEncoder.plain().encode(value)) + [UInt8(ascii: "\n")],
             type: "application/json",
             status: status
         )

@@ -50,11 +50,7 @@ struct AlertMessage: Encodable, Sendable {
         text.replacingScalars(["&": "&amp;", "<": "&lt;", ">": "&gt;"])
     }
 
-    func json() throws -> Data {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return try encoder.encode(self)
-    }
+    func json() throws -> Data { try JSONEncoder.plain().encode(self) }
 }
 
 extension AlertMessage.Entry {

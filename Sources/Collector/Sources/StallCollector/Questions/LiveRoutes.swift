@@ -58,8 +58,7 @@ final class LiveRoutes: Sendable {
         _ start: Int64,
         _ writer: inout any ResponseBodyWriter
     ) async throws {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        let encoder = JSONEncoder.plain()
         var (place, quiet) = (start, Self.beat)
         while !Task.isShuttingDownGracefully, tokens?.has(caller) ?? true {
             let news = try await store.arrivals(team: caller.team, after: place, limit: 100)
