@@ -1,0 +1,271 @@
+import StallReading
+import StallReports
+import StallStore
+
+/// One query about faults. The parts of its range are determined once, for all its statements.
+struct FaultQuestion: Sendable {
+    /// The largest number of names of each kind.
+    private static let nameLimit = 256
+    private let store: ClickHouseStore
+    private let query: StallQuery
+    private let range: Range<Int64>
+    /// The hours that have sums, and the ranges in which single stalls are counted.
+    private let parts: (generations: [UInt64], raw: [Range<Int64>])
+    private let settings: [(String, String)]
+    let aliases: FaultAliases
+
+    /// - Parameter isPartial: Whether shards that do not answer are skipped.
+    init(_ store: ClickHouseStore, _ query: StallQuery, isPartial: Bool = false) async throws {
+        (self.store, self.query, range) = (store, query, store.range(query))
+        settings = isPartial ? [("skip_unavailable_shards", "1")] : []
+        let range = range
+        guard isPartial else {
+            async let states = store.hourStates(query.team, range)
+            async let names = store.aliases(query.team)
+            (parts, aliases) = (try await states.split(range), try await names)
+            return
+        }
+        // The shard that does not answer may have the state of the hours.
+        parts = (try? await store.hourStates(query.team, range).split(range)) ?? ([], [range])
+        aliases = (try? await store.aliases(query.team)) ?? FaultAliases()
+    }
+
+    func list(_ order: FaultOrder, _ limit: Int) async throws -> FaultList {
+        let (watchedNs, runs) = try await watched()
+        let faults = try await faults(of: nil, order, limit, watchedNs)
+        return FaultList(faults: faults, watchedNs: watchedNs, runs: runs)
+    }
+
+    // MARK: The rows that are summed
+
+    enum Rows {
+        /// Includes stalls that run records only counted.
+        case faults
+        /// Only stalls with a host.
+        case hosts
+    }
+
+    /// A table of rows `f, service, release, verdict, host, c, n, t, l, m, a, z`: fault, names, count, reports, total, longest, moment, first, last.
+    private func rows(_ kind: Rows, of roots: [String]? = nil) -> String {
+        var filters = SQLCondition.among(query.choices)
+        if let roots { filters = filters && .among([("fingerprint", aliases.members(of: roots))]) }
+        if let text = query.text, !text.isEmpty { filters = filters && named(text) }
+        let filter = "team = \(SQLLiteral.text(query.team)) AND \(filters.sql)"
+        var selects: [String] = []
+        // One table of sums does not distinguish hosts.
+        let isByHost = kind == .hosts || !query.hosts.isEmpty
+        if !parts.generations.isEmpty {
+            selects.append(
+                """
+                SELECT \(aliases.sql("fingerprint")) AS f, service, release, verdict, \(isByHost ? "host" : "'' AS host"), count AS c, reports AS n, total AS t,
+                    longest AS l, toInt64(hour) * \(Hours.hourNs) + \(Hours.hourNs / 2) AS m, first AS a, last AS z
+                FROM \(store.table(isByHost ? "sum_host" : "sum"))
+                WHERE \(filter) AND day >= \(Hours.day(range.lowerBound)) AND day <= \(Hours.day(range.upperBound))
+                    AND generation IN \(SQLLiteral.list(parts.generations))
+                """
+            )
+        }
+        selects.append(
+            """
+            SELECT \(aliases.sql("fingerprint")) AS f, service, release, verdict, host, count AS c, toInt64(1) AS n, total AS t, longest AS l,
+                started AS m, started AS a, last AS z
+            FROM \(store.table("stall")) FINAL WHERE \(filter) AND \(SQLCondition.began(in: parts.raw).sql)
+            """
+        )
+        // A run record has no verdicts of its counted stalls.
+        if kind == .faults, query.verdicts.isEmpty { selects.append(counted(roots)) }
+        return "(\(selects.joined(separator: " UNION ALL ")))"
+    }
+
+    /// Stalls without a report, as counted by the latest run records.
+    private func counted(_ roots: [String]?) -> String {
+        let filter = SQLCondition.among(query.runChoices)
+        var faults = SQLCondition.among([("fp", roots.map { aliases.members(of: $0) } ?? [])])
+        if let text = query.text, !text.isEmpty { faults = faults && named(text, column: "fp") }
+        return """
+            SELECT \(aliases.sql("fp")) AS f, service, release, '' AS verdict, host, c, toInt64(0) AS n, t, l, z AS m, a, z
+            FROM (
+                SELECT service, release, host, counted.fingerprint AS fps, counted.count AS cs, counted.total AS ts,
+                    counted.longest AS ls, counted.first AS firsts, counted.last AS lasts
+                FROM \(store.table("run")) FINAL
+                WHERE team = \(SQLLiteral.text(query.team)) AND \(filter.sql) AND \(store.runCondition(range))
+            ) ARRAY JOIN fps AS fp, cs AS c, ts AS t, ls AS l, firsts AS a, lasts AS z
+            WHERE a >= \(range.lowerBound) AND a < \(range.upperBound) AND \(faults.sql)
+            """
+    }
+
+    /// Faults whose latest culprit contains `text`.
+    private func named(_ text: String, column: String = "fingerprint") -> SQLCondition {
+        SQLCondition(
+            """
+            \(aliases.sql(column)) GLOBAL IN (
+                SELECT \(aliases.sql("fn")) FROM (
+                    SELECT fingerprint AS fn, argMaxMerge(culprit) AS name FROM \(store.table("fault"))
+                    WHERE team = \(SQLLiteral.text(query.team)) GROUP BY fingerprint
+                ) WHERE positionCaseInsensitive(name, \(SQLLiteral.text(text))) > 0)
+            """
+        )
+    }
+
+    private func ask(_ columns: [String], _ rest: String) async throws -> [TabbedAnswer.Row] {
+        try await store.ask(columns, rest, settings: settings)
+    }
+
+    // MARK: Faults
+
+    func faults(of roots: [String]?, _ order: FaultOrder, _ limit: Int, _ watchedNs: Int64) async throws -> [Fault] {
+        let column =
+            switch order {
+            case .total: "total"
+            case .count: "number"
+            case .worst: "longest"
+            case .last: "final"
+            }
+        let rows = try await ask(
+            [
+                "f", "\(SQLSum.held("c")) AS number", "\(SQLSum.held("n")) AS reports", "\(SQLSum.held("t")) AS total",
+                "max(l) AS longest",
+                "min(a) AS start", "max(z) AS final",
+            ],
+            "FROM \(rows(.faults, of: roots)) GROUP BY f ORDER BY \(column) DESC, f LIMIT \(max(0, limit))"
+        )
+        var (faults, order): ([String: Fault], [String]) = ([:], [])
+        for row in rows {
+            guard let fingerprint = Fingerprint(rawValue: row.text(0)) else { continue }
+            var fault = Fault(
+                fingerprint: fingerprint,
+                firstAt: Timestamp(sinceEpoch: try row.number(5)),
+                lastAt: Timestamp(sinceEpoch: try row.number(6))
+            )
+            (fault.count, fault.reports) = (try row.number(1), try row.number(2))
+            (fault.totalNs, fault.longestNs) = (try row.number(3), try row.number(4))
+            fault.share = watchedNs > 0 ? min(1, Double(fault.totalNs) / Double(watchedNs)) : nil
+            faults[fingerprint.rawValue] = fault
+            order.append(fingerprint.rawValue)
+        }
+        guard !order.isEmpty else { return [] }
+        try await addDetails(to: &faults, order)
+        return order.compactMap { faults[$0] }
+    }
+
+    private func addDetails(to faults: inout [String: Fault], _ roots: [String]) async throws {
+        async let names = names(of: roots)
+        async let groups = ask(
+            ["f", "service", "release", "verdict", SQLSum.held("n")],
+            "FROM \(rows(.faults, of: roots)) GROUP BY f, service, release, verdict"
+        )
+        async let hosts = ask(["f", "host", SQLSum.held("n")], "FROM \(rows(.hosts, of: roots)) GROUP BY f, host")
+        async let trend = trend(of: roots)
+        for row in try await names {
+            let (name, place) = (row.text(0), row.text(2))
+            faults[name]?.culprit = row.text(1)
+            faults[name]?.place = place.isEmpty ? nil : place
+            faults[name]?.latest = ULID(row.text(3))
+        }
+        for name in aliases.names {
+            guard let root = faults[aliases.root(name)]?.fingerprint.rawValue, let alias = Fingerprint(rawValue: name)
+            else { continue }
+            if faults[root].map({ $0.aliases.count < Self.nameLimit }) ?? false { faults[root]?.aliases.append(alias) }
+        }
+        for row in try await groups {
+            guard var fault = faults[row.text(0)] else { continue }
+            let reports = try row.number(4)
+            Self.count(row.text(1), reports, &fault.services)
+            Self.count(row.text(2), reports, &fault.releases)
+            Self.count(row.text(3), reports, &fault.verdicts)
+            faults[row.text(0)] = fault
+        }
+        for row in try await hosts {
+            guard var fault = faults[row.text(0)] else { continue }
+            Self.count(row.text(1), try row.number(2), &fault.hosts)
+            faults[row.text(0)] = fault
+        }
+        for row in try await trend {
+            let part = min(max(0, Int(try row.number(1))), Trend.parts - 1)
+            faults[row.text(0)]?.trend.add(try row.number(2), inPart: part)
+        }
+    }
+
+    /// When each service and release had each fault for the first time in the range.
+    func firsts() async throws -> [KnownFaults.First] {
+        try await ask(["f", "service", "release", "min(a)"], "FROM \(rows(.faults)) GROUP BY f, service, release")
+            .compactMap { row in
+                guard let fingerprint = Fingerprint(rawValue: row.text(0)) else { return nil }
+                return KnownFaults.First(
+                    fingerprint: fingerprint,
+                    service: row.text(1),
+                    release: row.text(2),
+                    firstAt: Timestamp(sinceEpoch: try row.number(3))
+                )
+            }
+    }
+
+    private func names(of roots: [String]) async throws -> [TabbedAnswer.Row] {
+        let (members, root) = (SQLLiteral.list(aliases.members(of: roots)), aliases.sql("fn"))
+        // A report that was sent without names, and again with them, is the latest of two fingerprints. That of the fault has the names.
+        let rank = "concat(latest, toString(fn = \(root)))"
+        return try await ask(
+            ["\(root) AS f", "argMax(name, \(rank))", "argMax(site, \(rank))", "max(latest)"],
+            """
+            FROM (
+                SELECT fingerprint AS fn, argMaxMerge(culprit) AS name, argMaxMerge(place) AS site, maxMerge(latest) AS latest
+                FROM \(store.table("fault")) WHERE team = \(SQLLiteral.text(query.team)) AND fingerprint IN \(members) GROUP BY fingerprint
+            ) GROUP BY f
+            """
+        )
+    }
+
+    private func trend(of roots: [String]) async throws -> [TabbedAnswer.Row] {
+        let (since, length) = (query.since.sinceEpoch, query.until.nanoseconds(since: query.since))
+        return try await ask(
+            [
+                "f", "toInt64(floor(toFloat64(m - \(since)) / \(max(1, length)) * \(Trend.parts))) AS part",
+                SQLSum.held("c"),
+            ],
+            "FROM \(rows(.faults, of: roots)) GROUP BY f, part"
+        )
+    }
+
+    private static func count(_ name: String, _ reports: Int64, _ counts: inout [String: Int64]) {
+        guard !name.isEmpty, reports > 0, counts[name] != nil || counts.count < nameLimit else { return }
+        counts[name, default: 0] += reports
+    }
+
+    // MARK: Other queries
+
+    /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part.
+    func watched() async throws -> (ns: Int64, runs: Int) {
+        let filter = SQLCondition.among(query.runChoices)
+        let (since, until) = (query.since.sinceEpoch, query.until.sinceEpoch)
+        let span = "toFloat64(least(toInt64(updated), \(until)) - greatest(started, \(since)))"
+        let rows = try await ask(
+            ["count()", "toInt64(least(sum(watched * (\(span) / greatest(toInt64(updated) - started, 1))), 9.2e18))"],
+            """
+            FROM \(store.table("run")) FINAL
+            WHERE team = \(SQLLiteral.text(query.team)) AND \(filter.sql) AND \(store.runCondition(range))
+            """
+        )
+        guard let row = rows.first else { return (0, 0) }
+        return (try row.number(1), Int(try row.number(0)))
+    }
+
+    func days(of root: String) async throws -> [DayCount] {
+        try await ask(
+            ["intDiv(m, \(Hours.dayNs)) AS d", SQLSum.held("c"), SQLSum.held("t")],
+            "FROM \(rows(.faults, of: [root])) GROUP BY d ORDER BY d"
+        ).map { row in
+            DayCount(
+                day: Timestamp(seconds: try row.number(0) * 86400),
+                count: try row.number(1),
+                totalNs: try row.number(2)
+            )
+        }
+    }
+
+    func names(_ column: String, _ kind: Rows) async throws -> [String] {
+        try await ask(
+            [column, "\(SQLSum.held("n")) AS reports"],
+            "FROM \(rows(kind)) WHERE \(column) <> '' GROUP BY \(column) ORDER BY reports DESC, \(column) LIMIT \(Self.nameLimit)"
+        ).map { $0.text(0) }
+    }
+}
