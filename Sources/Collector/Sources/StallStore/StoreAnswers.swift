@@ -1,0 +1,169 @@
+public import StallReading
+public import StallReports
+
+// What a store answers.
+
+/// What makes a fault new.
+public enum Novelty: Hashable, Sendable {
+    /// The service never had it before.
+    case service
+    /// The service did not have it in the previous release.
+    case release
+}
+
+/// A fault that a service did not have before.
+public struct NewFault: Hashable, Sendable {
+    /// The fault's current fingerprint.
+    public var fingerprint: Fingerprint
+    /// The service's name.
+    public var service: String
+    /// The release in which it is new. Empty if the query was not about releases.
+    public var release: String
+    /// When the fault first occurred in this service or release.
+    public var firstAt: Timestamp
+
+    /// Creates one. Leave `release` empty if the query was not about releases.
+    public init(fingerprint: Fingerprint, service: String, release: String = "", firstAt: Timestamp) {
+        (self.fingerprint, self.service, self.release) = (fingerprint, service, release)
+        self.firstAt = firstAt
+    }
+}
+
+/// The faults of a time range, and how long the range was watched.
+public struct FaultList: Sendable {
+    /// The faults in the requested order, up to the limit.
+    public var faults: [Fault]
+    /// The total watched time of all loops of all runs in the range, in nanoseconds; 0 if unknown.
+    public var watchedNs: Int64
+    /// The number of monitors that ran in the range.
+    public var runs: Int
+    /// Whether a part of the store did not answer. Then faults are missing, and sums may be too small.
+    public var isPartial = false
+
+    package init(faults: [Fault], watchedNs: Int64, runs: Int, isPartial: Bool = false) {
+        (self.faults, self.watchedNs, self.runs, self.isPartial) = (faults, watchedNs, runs, isPartial)
+    }
+}
+
+/// A stall as lists show it. Names are at most 256 characters long, with control characters made visible.
+public struct StoredStall: Hashable, Sendable {
+    /// The id of its report.
+    public var id: ULID
+    /// The current fingerprint of its fault.
+    public var fingerprint: Fingerprint
+    /// When it began.
+    public var startedAt: Timestamp
+    /// How long it lasted, or has lasted so far, in nanoseconds.
+    public var durationNs: Int64
+    /// Whether it has ended, or its process has.
+    public var isOver: Bool
+    /// Why the loop did not run, in one word.
+    public var verdict: Verdict
+    /// The service's name. Empty if unknown.
+    public var service: String
+    /// The service's version. Empty if unknown.
+    public var release: String
+    /// The host's name.
+    public var host: String
+    /// The name of the watched loop.
+    public var label: String
+    /// The name of the function to inspect, or why there is none.
+    public var culprit: String
+
+    /// Its report's place.
+    package var place: StoredReport.Place { .init(startedAt: startedAt, id: id) }
+
+    package init(
+        id: ULID,
+        fingerprint: Fingerprint,
+        startedAt: Timestamp,
+        durationNs: Int64,
+        isOver: Bool,
+        verdict: Verdict,
+        service: String,
+        release: String,
+        host: String,
+        label: String,
+        culprit: String
+    ) {
+        (self.id, self.fingerprint, self.startedAt) = (id, fingerprint, startedAt)
+        (self.durationNs, self.isOver, self.verdict) = (durationNs, isOver, verdict)
+        (self.service, self.release, self.host) = (service, release, host)
+        (self.label, self.culprit) = (label, culprit)
+    }
+}
+
+/// A report as it was sent, with its place among the query's reports.
+public struct StoredReport: Sendable {
+    /// A report's place in the order of reports: by start, then by id.
+    public struct Place: Hashable, Sendable {
+        /// When the stall began.
+        public var startedAt: Timestamp
+        /// The report's id.
+        public var id: ULID
+
+        package init(startedAt: Timestamp, id: ULID) { (self.startedAt, self.id) = (startedAt, id) }
+    }
+
+    /// Pass it as `last` to get the reports after this one.
+    public var place: Place
+    /// The JSON text, UTF-8.
+    public var json: [UInt8]
+
+    package init(place: Place, json: [UInt8]) { (self.place, self.json) = (place, json) }
+}
+
+/// A run record as it was sent.
+public struct StoredRun: Sendable {
+    /// The run's id. Pass it as `last` to get the records after this one.
+    public var id: ULID
+    /// The JSON text, UTF-8.
+    public var json: [UInt8]
+
+    package init(id: ULID, json: [UInt8]) { (self.id, self.json) = (id, json) }
+}
+
+/// The stalls of one fault on one day.
+public struct DayCount: Hashable, Sendable {
+    /// The first moment of the day in UTC.
+    public var day: Timestamp
+    /// The number of stalls, including those that were only counted.
+    public var count: Int64
+    /// Their total length in nanoseconds.
+    public var totalNs: Int64
+
+    package init(day: Timestamp, count: Int64, totalNs: Int64) {
+        (self.day, self.count, self.totalNs) = (day, count, totalNs)
+    }
+}
+
+/// The names that occur in a range, most frequent first, at most 256 of each kind.
+public struct Choices: Hashable, Sendable {
+    /// Names of services.
+    public var services: [String] = []
+    /// Versions of services.
+    public var releases: [String] = []
+    /// Names of hosts.
+    public var hosts: [String] = []
+    /// Verdicts, as in reports.
+    public var verdicts: [String] = []
+    /// Whether a part of the store did not answer. Then names are missing.
+    public var isPartial = false
+
+    /// Creates one without any names.
+    public init() {}
+}
+
+/// How much a store contains, for all teams together.
+public struct StoreSize: Hashable, Sendable {
+    /// The space that it uses, in bytes.
+    public var bytes: Int64
+    /// The number of reports.
+    public var stalls: Int64
+    /// The number of run records.
+    public var runs: Int64
+
+    package init(bytes: Int64, stalls: Int64, runs: Int64) {
+        (self.bytes, self.stalls, self.runs) = (bytes, stalls, runs)
+    }
+}
