@@ -140,9 +140,6 @@ extension AlertReceiver: Decodable {
 
     init(from decoder: any Decoder) throws {
         let values = try decoder.values(Key.self)
-        func mistake(_ key: Key, _ text: String) -> DecodingError {
-            .dataCorruptedError(forKey: key, in: values, debugDescription: text)
-        }
         guard values.allKeys.count == 1, let key = values.allKeys.first else {
             throw DecodingError.dataCorrupted(
                 .init(
@@ -157,23 +154,23 @@ extension AlertReceiver: Decodable {
             if key == .webhookFile {
                 file = text
                 guard let secret = try? String(contentsOfFile: text, encoding: .utf8) else {
-                    throw mistake(key, "this file cannot be read")
+                    throw values.mistake(key, "this file cannot be read")
                 }
                 text = secret.trimmingCharacters(in: .whitespacesAndNewlines)
             }
             guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()), url.host() != nil
-            else { throw mistake(key, "an address begins with https:// or http://") }
+            else { throw values.mistake(key, "an address begins with https:// or http://") }
             way = .webhook(url)
         case .exec:
             let words = try values.decode([String].self, forKey: key)
             guard let program = words.first, program.hasPrefix("/"),
                 FileManager.default.isExecutableFile(atPath: program)
-            else { throw mistake(key, "the first word is the whole path of a program that is there") }
+            else { throw values.mistake(key, "the first word is the whole path of a program that is there") }
             way = .program(words)
         case .mail:
             let address = try values.decode(String.self, forKey: key)
             guard address.contains("@"), address.allSatisfy({ $0.isASCII && !$0.isWhitespace && $0 != "," }) else {
-                throw mistake(key, "this is one mail address")
+                throw values.mistake(key, "this is one mail address")
             }
             way = .mail(address)
         }

@@ -89,18 +89,10 @@ extension AlertRules: Decodable {
         silences = try values.decodeIfPresent([AlertSilence].self, forKey: .silences) ?? []
         let names = rules.map(\.name)
         if Set(names).count < names.count {
-            throw DecodingError.dataCorruptedError(
-                forKey: .rules,
-                in: values,
-                debugDescription: "two have the same name"
-            )
+            throw values.mistake(.rules, "two have the same name")
         }
         if let silence = silences.first(where: { !names.contains($0.rule) }) {
-            throw DecodingError.dataCorruptedError(
-                forKey: .silences,
-                in: values,
-                debugDescription: "there is no rule '\(silence.rule)'"
-            )
+            throw values.mistake(.silences, "there is no rule '\(silence.rule)'")
         }
     }
 }
@@ -119,11 +111,7 @@ extension AlertRule: Decodable {
         func length(_ key: Key) throws -> Int64? {
             guard let text = try values.decodeIfPresent(String.self, forKey: key) else { return nil }
             guard let length = DurationText(text), length.nanoseconds > 0 else {
-                throw DecodingError.dataCorruptedError(
-                    forKey: key,
-                    in: values,
-                    debugDescription: "a length is a number and a unit, like 30s, 10m or 1h"
-                )
+                throw values.mistake(key, "a length is a number and a unit, like 30s, 10m or 1h")
             }
             return min(length.nanoseconds, 31 * 86_400_000_000_000)
         }
@@ -139,20 +127,12 @@ extension AlertRule: Decodable {
             let stalls = try values.decodeIfPresent(Int64.self, forKey: .stalls)
             let blocked = try length(.blocked)
             guard stalls.map({ $0 > 0 }) ?? (blocked != nil) else {
-                throw DecodingError.dataCorruptedError(
-                    forKey: .when,
-                    in: values,
-                    debugDescription: "a rate has 'stalls', a number from 1, or 'blocked', a length"
-                )
+                throw values.mistake(.when, "a rate has 'stalls', a number from 1, or 'blocked', a length")
             }
             condition = .rate(stalls: stalls, blockedNs: blocked, withinNs: try length(.within) ?? hour)
         case "silence": condition = .silence(afterNs: try length(.after) ?? hour / 4)
         default:
-            throw DecodingError.dataCorruptedError(
-                forKey: .when,
-                in: values,
-                debugDescription: "this is 'new-fault', 'new-in-release', 'rate' or 'silence'"
-            )
+            throw values.mistake(.when, "this is 'new-fault', 'new-in-release', 'rate' or 'silence'")
         }
     }
 }
@@ -170,11 +150,7 @@ extension AlertSilence: Decodable {
         rule = AlertRule.shown(try values.decode(String.self, forKey: .rule))
         subject = try values.decodeIfPresent(String.self, forKey: .subject)
         guard let until = Timestamp(rfc3339: try values.decode(String.self, forKey: .until)) else {
-            throw DecodingError.dataCorruptedError(
-                forKey: .until,
-                in: values,
-                debugDescription: "this is a time like 2026-01-31T12:00:00Z"
-            )
+            throw values.mistake(.until, "this is a time like 2026-01-31T12:00:00Z")
         }
         self.until = until
     }
@@ -190,6 +166,12 @@ extension Decoder {
             )
         }
         return try container(keyedBy: Key.self)
+    }
+}
+
+extension KeyedDecodingContainer {
+    func mistake(_ key: Key, _ text: String) -> DecodingError {
+        .dataCorruptedError(forKey: key, in: self, debugDescription: text)
     }
 }
 
