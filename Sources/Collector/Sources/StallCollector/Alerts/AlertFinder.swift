@@ -72,8 +72,8 @@ struct AlertFinder {
             }
             // Nil if the rule's other conditions exclude the fault.
             guard let fault = try await store.fault(candidate.fingerprint, query) else { continue }
-            let places = [candidate.service, candidate.release.isEmpty ? main(fault.releases) : candidate.release]
-            let place = places.filter { !$0.isEmpty }.joined(separator: " ")
+            let release = candidate.release.isEmpty ? mostFrequent(fault.releases) : candidate.release
+            let place = [candidate.service, release].filter { !$0.isEmpty }.joined(separator: " ")
             subjects.insert(candidate.fingerprint.rawValue)
             findings.append(
                 Finding(

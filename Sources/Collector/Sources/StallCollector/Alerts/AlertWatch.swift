@@ -62,8 +62,8 @@ actor AlertWatch: Service {
         refresh()
         do {
             try await save([])
-            try await look(now)
-            try await tell(now)
+            try await evaluate(now)
+            try await notify(now)
         } catch {
             // The collector is ending. Receivers without this alert get it after the next start.
             if Task.isCancelled { return }
@@ -103,13 +103,17 @@ actor AlertWatch: Service {
         var team: String
         var rule: String
         var subject: String
+
+        init(_ rule: AlertRule, _ subject: String) {
+            (team, self.rule, self.subject) = (rule.team, rule.name, subject)
+        }
+
+        init(_ alert: Alert) { (team, rule, subject) = (alert.team, alert.rule, alert.subject) }
     }
 
     /// Begins and ends alerts.
-    private func look(_ now: Timestamp) async throws {
-        let known = Dictionary(
-            try await store.alerts().map { (Key(team: $0.team, rule: $0.rule, subject: $0.subject), $0) }
-        ) { $1 }
+    private func evaluate(_ now: Timestamp) async throws {
+        let known = Dictionary(try await store.alerts().map { (Key($0), $0) }) { $1 }
         var (changed, found): ([Alert], Set<Key>) = ([], [])
         // Rules whose alerts do not end now.
         var partial: Set<String> = []
@@ -121,25 +125,13 @@ actor AlertWatch: Service {
             let findings = try await findings(rule, now)
             if findings.isPartial { partial.insert(rule.name) }
             for finding in findings.all {
-                let keys = ([finding.subject] + finding.aliases).map { subject in
-                    Key(team: rule.team, rule: rule.name, subject: subject)
-                }
                 // A fault that has got names keeps its alert.
+                let keys = ([finding.subject] + finding.aliases).map { Key(rule, $0) }
                 if let key = keys.first(where: { key in known[key].map { $0.endedAt == nil } ?? false }) {
                     found.insert(key)
-                    continue
+                } else if finding.begins {
+                    changed.append(begun(finding, rule, known[keys[0]], now))
                 }
-                guard finding.begins else { continue }
-                var alert = Alert(
-                    team: rule.team,
-                    rule: rule.name,
-                    subject: finding.subject,
-                    text: finding.text,
-                    beganAt: now
-                )
-                // For receivers that were not yet told of its last end, it has not ended.
-                if let last = known[keys[0]] { alert.toldBegin = last.toldBegin.subtracting(last.toldEnd) }
-                changed.append(alert)
             }
         }
         for (key, alert) in known
@@ -149,6 +141,19 @@ actor AlertWatch: Service {
             changed.append(alert)
         }
         try await store.change(alerts: changed, removing: [])
+    }
+
+    /// - Parameter last: The same alert as it was before. For receivers that were not yet told of its end, it has not ended.
+    private func begun(_ finding: AlertFinder.Finding, _ rule: AlertRule, _ last: Alert?, _ now: Timestamp) -> Alert {
+        var alert = Alert(
+            team: rule.team,
+            rule: rule.name,
+            subject: finding.subject,
+            text: finding.text,
+            beganAt: now
+        )
+        if let last { alert.toldBegin = last.toldBegin.subtracting(last.toldEnd) }
+        return alert
     }
 
     /// Notes what receivers were told. What the store does not take now, it is given first in the next round, and until then nobody is told
@@ -176,7 +181,7 @@ actor AlertWatch: Service {
     }
 
     /// Sends each receiver the alerts that it has not received yet.
-    private func tell(_ now: Timestamp) async throws {
+    private func notify(_ now: Timestamp) async throws {
         for receiver in rules.receivers {
             let news = try await store.alerts().filter { alert in
                 !rules.silences.contains { $0.covers(alert.rule, alert.subject, at: now) }
@@ -197,16 +202,7 @@ actor AlertWatch: Service {
                 )
                 continue
             }
-            let told = news.map { alert in
-                var alert = alert
-                if alert.endedAt == nil {
-                    alert.toldBegin.insert(receiver.key)
-                } else {
-                    alert.toldEnd.insert(receiver.key)
-                }
-                return alert
-            }
-            try await save(told)
+            try await save(news.map { Self.told($0, receiver) })
         }
         // The alert has ended, and all present receivers that were told of its beginning were told of its end.
         let receivers = Set(rules.receivers.map(\.key))
@@ -214,5 +210,15 @@ actor AlertWatch: Service {
             alert.endedAt != nil && alert.toldBegin.intersection(receivers).isSubset(of: alert.toldEnd)
         }
         try await store.change(alerts: [], removing: done)
+    }
+
+    private static func told(_ alert: Alert, _ receiver: AlertReceiver) -> Alert {
+        var alert = alert
+        if alert.endedAt == nil {
+            alert.toldBegin.insert(receiver.key)
+        } else {
+            alert.toldEnd.insert(receiver.key)
+        }
+        return alert
     }
 }

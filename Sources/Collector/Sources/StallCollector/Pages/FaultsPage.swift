@@ -99,10 +99,10 @@ struct FaultsPage {
                 share: fault.share.map(percent) ?? "",
                 trend: Bars.trend(fault.trend.counts),
                 direction: fault.trend.direction.text,
-                verdict: main(fault.verdicts),
-                service: main(fault.services),
-                hosts: main(fault.hosts),
-                releases: main(fault.releases),
+                verdict: mostFrequent(fault.verdicts),
+                service: mostFrequent(fault.services),
+                hosts: mostFrequent(fault.hosts),
+                releases: mostFrequent(fault.releases),
                 last: moment(fault.lastAt)
             )
         }

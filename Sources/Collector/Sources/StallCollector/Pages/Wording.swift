@@ -38,8 +38,8 @@ extension Trend.Direction {
     var text: String { self == .few ? "" : rawValue }
 }
 
-/// The most frequent names, and the number of the others.
-func main(_ counts: [String: Int64]) -> String {
+/// The most frequent name, and the number of the others.
+func mostFrequent(_ counts: [String: Int64]) -> String {
     guard let most = sorted(counts).first?.key else { return "" }
     return counts.count == 1 ? most : "\(most) +\(counts.count - 1)"
 }
