@@ -59,10 +59,9 @@ struct ComparePage {
         rows = changes.map { Row($0, links) }
         hasRows = !rows.isEmpty
         let counts = Change.Kind.allCases.map { kind in "\(changes.count { $0.kind == kind }) \(kind.rawValue)" }
-        let isPartial = lists.before.isPartial || lists.after.isPartial
         summary =
             "\(old) → \(new): \(counts.joined(separator: ", "))."
-            + (isPartial ? " A part of the store does not answer: these are the faults of the rest." : "")
+            + partialNote(lists.before.isPartial || lists.after.isPartial)
             + " These are plain figures; 'stall-monitor diff' says which changes chance does not explain."
     }
 
@@ -112,7 +111,7 @@ extension ComparePage.Row {
         let fault = change.after ?? change.before
         self.change = change.kind.rawValue
         link = fault.map { links.fault($0.fingerprint) } ?? ""
-        culprit = fault?.culprit ?? "only counted, in no report"
+        culprit = fault?.title ?? ""
         place = fault?.place ?? ""
         func both(_ text: (Fault) -> String) -> String {
             [change.before, change.after].map { $0.map(text) ?? "–" }.joined(separator: " → ")

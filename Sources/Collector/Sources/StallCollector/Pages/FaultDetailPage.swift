@@ -75,7 +75,7 @@ struct FaultDetailPage {
     init(_ question: QuestionText, _ fault: Fault, _ latest: StallReport?, _ days: [DayCount], _ stalls: [StoredStall])
     {
         let links = PageLinks(question: question)
-        culprit = fault.culprit ?? "only counted, in no report"
+        culprit = fault.title
         (title, team) = (culprit, question.query.team)
         let share = fault.share.map { " (\(percent($0)) of the time watched)" } ?? ""
         headline =

@@ -46,6 +46,16 @@ struct FaultsPage {
         var hosts: String
         var releases: String
         var last: String
+
+        init(_ fault: Fault, _ links: PageLinks) {
+            (link, culprit, place) = (links.fault(fault.fingerprint), fault.title, fault.place ?? "")
+            (total, count, longest) = (length(fault.totalNs), fault.count, length(fault.longestNs))
+            share = fault.share.map(percent) ?? ""
+            (trend, direction) = (Bars.trend(fault.trend.counts), fault.trend.direction.text)
+            (verdict, service) = (mostFrequent(fault.verdicts), mostFrequent(fault.services))
+            (hosts, releases) = (mostFrequent(fault.hosts), mostFrequent(fault.releases))
+            last = moment(fault.lastAt)
+        }
     }
 
     struct AlertRow {
@@ -56,7 +66,7 @@ struct FaultsPage {
     }
 
     init(_ question: QuestionText, _ list: FaultList, _ choices: Choices, _ alerts: [Alert]) {
-        let (query, links) = (question.query, PageLinks(question: question))
+        let query = question.query
         team = query.team
         let lasting = alerts.filter { $0.team == query.team && $0.endedAt == nil }
         moreAlerts = lasting.count > 20 ? "and \(lasting.count - 20) more alerts" : nil
@@ -85,27 +95,11 @@ struct FaultsPage {
         let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
         summary =
             "\(runs) ran from \(moment(query.since)) to \(moment(query.until)) (UTC)\(watched)."
-            + (list.isPartial ? " A part of the store does not answer: these are the faults of the rest." : "")
+            + partialNote(list.isPartial)
         hasRows = !list.faults.isEmpty
         nothing = hasRows ? nil : list.runs > 0 ? "No stalls." : "No stalls, and no monitor that ran: nobody looked."
-        rows = list.faults.map { fault in
-            Row(
-                link: links.fault(fault.fingerprint),
-                culprit: fault.culprit ?? "only counted, in no report",
-                place: fault.place ?? "",
-                total: length(fault.totalNs),
-                count: fault.count,
-                longest: length(fault.longestNs),
-                share: fault.share.map(percent) ?? "",
-                trend: Bars.trend(fault.trend.counts),
-                direction: fault.trend.direction.text,
-                verdict: mostFrequent(fault.verdicts),
-                service: mostFrequent(fault.services),
-                hosts: mostFrequent(fault.hosts),
-                releases: mostFrequent(fault.releases),
-                last: moment(fault.lastAt)
-            )
-        }
+        let links = PageLinks(question: question)
+        rows = list.faults.map { Row($0, links) }
     }
 
     static func ranges(_ chosen: String) -> [Option] {

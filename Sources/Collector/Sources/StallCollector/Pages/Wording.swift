@@ -33,6 +33,16 @@ func percent(_ share: Double) -> String {
     return tenths == 0 && share > 0 ? "<0.1 %" : "\(tenths / 10).\(tenths % 10) %"
 }
 
+extension Fault {
+    /// The name by which pages call it.
+    var title: String { culprit ?? "only counted, in no report" }
+}
+
+/// What a page says about faults of which some are missing; empty if none are.
+func partialNote(_ isPartial: Bool) -> String {
+    isPartial ? " A part of the store does not answer: these are the faults of the rest." : ""
+}
+
 extension Trend.Direction {
     /// Empty if there are too few values.
     var text: String { self == .few ? "" : rawValue }
