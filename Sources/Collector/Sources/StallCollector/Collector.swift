@@ -45,23 +45,9 @@ public struct Collector: Service {
             )
         }
         let router = Self.router(store, options, tokens, retention, metrics, audit)
-        let limits = ConnectionLimits(
-            requestTime: TimeAmount(options.requestTime),
-            writeTime: TimeAmount(options.writeTime),
-            peers: PeerConnections(limit: options.maximumPeerConnections, unlimited: options.proxies)
-        )
-        let server = try HTTPServerBuilder.http1(
-            configuration: .init(
-                additionalChannelHandlers: [ConnectionGuard(limits)],
-                idleTimeout: TimeAmount(options.idleTime),
-                // The request heads of all connections together must not fill the memory.
-                httpDecoderConfiguration: .init(maxHeaderFieldSize: 16 << 10, maxHeaderListSize: 16 << 10)
-            )
-        )
-        .encrypted(by: options.certificate)
         application = Application(
             router: router,
-            server: server,
+            server: try Self.server(options),
             configuration: .init(
                 address: .hostname(options.host, port: options.port),
                 serverName: "stall-collector",
@@ -71,6 +57,23 @@ public struct Collector: Service {
             onServerRunning: { channel in await running(channel.localAddress?.port ?? port) },
             logger: logger
         )
+    }
+
+    private static func server(_ options: CollectorOptions) throws(CollectorError) -> HTTPServerBuilder {
+        let limits = ConnectionLimits(
+            requestTime: TimeAmount(options.requestTime),
+            writeTime: TimeAmount(options.writeTime),
+            peers: PeerConnections(limit: options.maximumPeerConnections, unlimited: options.proxies)
+        )
+        return try HTTPServerBuilder.http1(
+            configuration: .init(
+                additionalChannelHandlers: [ConnectionGuard(limits)],
+                idleTimeout: TimeAmount(options.idleTime),
+                // The request heads of all connections together must not fill the memory.
+                httpDecoderConfiguration: .init(maxHeaderFieldSize: 16 << 10, maxHeaderListSize: 16 << 10)
+            )
+        )
+        .encrypted(by: options.certificate)
     }
 
     /// Serves requests. Returns when its service group shuts down, after the requests in progress have been answered.

@@ -23,7 +23,31 @@ extension SQLiteStore {
         novelty: Novelty,
         limit: Int
     ) async throws -> [NewFault] {
-        let chosen = services.isEmpty ? "" : " AND service IN (\(services.map { _ in "?" }.joined(separator: ", ")))"
+        let sql = Self.newFaults(novelty, serviceCount: services.count)
+        return try await database.read { database in
+            try Row.fetchAll(
+                database,
+                sql: sql,
+                arguments: [team] + StatementArguments(services)
+                    + [since.sinceEpoch, since.sinceEpoch, max(0, limit)]
+            ).compactMap { row in
+                guard let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else { return nil }
+                return NewFault(
+                    fingerprint: fingerprint,
+                    service: row["service"],
+                    release: row["release"],
+                    firstAt: Timestamp(sinceEpoch: row["first"])
+                )
+            }
+        }
+    }
+
+    /// A query for rows `service, release, fingerprint, first`. Its arguments are the team, the services, the moment twice, and the limit.
+    ///
+    /// - Parameter serviceCount: 0: it is about all services.
+    private static func newFaults(_ novelty: Novelty, serviceCount: Int) -> String {
+        let marks = Array(repeating: "?", count: serviceCount).joined(separator: ", ")
+        let chosen = serviceCount == 0 ? "" : " AND service IN (\(marks))"
         // Where each fault was first seen, by its current fingerprint.
         let known = """
             WITH known AS (
@@ -53,22 +77,7 @@ extension SQLiteStore {
                 ) AND first >= ? ORDER BY 4, 3 LIMIT ?
                 """
             }
-        return try await database.read { database in
-            try Row.fetchAll(
-                database,
-                sql: known + question,
-                arguments: [team] + StatementArguments(services)
-                    + [since.sinceEpoch, since.sinceEpoch, max(0, limit)]
-            ).compactMap { row in
-                guard let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else { return nil }
-                return NewFault(
-                    fingerprint: fingerprint,
-                    service: row["service"],
-                    release: row["release"],
-                    firstAt: Timestamp(sinceEpoch: row["first"])
-                )
-            }
-        }
+        return known + question
     }
 
     /// Reads the alerts, sorted by team, rule and subject.
