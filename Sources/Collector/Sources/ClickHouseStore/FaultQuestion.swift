@@ -123,9 +123,8 @@ struct FaultQuestion: Sendable {
             }
         let rows = try await ask(
             [
-                "f", "\(SQLSum.held("c")) AS number", "\(SQLSum.held("n")) AS reports", "\(SQLSum.held("t")) AS total",
-                "max(l) AS longest",
-                "min(a) AS start", "max(z) AS final",
+                "f", "\(SQLSum.saturated("c")) AS number", "\(SQLSum.saturated("n")) AS reports",
+                "\(SQLSum.saturated("t")) AS total", "max(l) AS longest", "min(a) AS start", "max(z) AS final",
             ],
             "FROM \(rows(.faults, of: roots)) GROUP BY f ORDER BY \(column) DESC, f LIMIT \(max(0, limit))"
         )
@@ -151,10 +150,10 @@ struct FaultQuestion: Sendable {
     private func addDetails(to faults: inout [String: Fault], _ roots: [String]) async throws {
         async let names = names(of: roots)
         async let groups = ask(
-            ["f", "service", "release", "verdict", SQLSum.held("n")],
+            ["f", "service", "release", "verdict", SQLSum.saturated("n")],
             "FROM \(rows(.faults, of: roots)) GROUP BY f, service, release, verdict"
         )
-        async let hosts = ask(["f", "host", SQLSum.held("n")], "FROM \(rows(.hosts, of: roots)) GROUP BY f, host")
+        async let hosts = ask(["f", "host", SQLSum.saturated("n")], "FROM \(rows(.hosts, of: roots)) GROUP BY f, host")
         async let trend = trend(of: roots)
         for row in try await names {
             let (name, place) = (row.text(0), row.text(2))
@@ -220,7 +219,7 @@ struct FaultQuestion: Sendable {
         return try await ask(
             [
                 "f", "toInt64(floor(toFloat64(m - \(since)) / \(max(1, length)) * \(Trend.parts))) AS part",
-                SQLSum.held("c"),
+                SQLSum.saturated("c"),
             ],
             "FROM \(rows(.faults, of: roots)) GROUP BY f, part"
         )
@@ -251,7 +250,7 @@ struct FaultQuestion: Sendable {
 
     func days(of root: String) async throws -> [DayCount] {
         try await ask(
-            ["intDiv(m, \(Hours.dayNs)) AS d", SQLSum.held("c"), SQLSum.held("t")],
+            ["intDiv(m, \(Hours.dayNs)) AS d", SQLSum.saturated("c"), SQLSum.saturated("t")],
             "FROM \(rows(.faults, of: [root])) GROUP BY d ORDER BY d"
         ).map { row in
             DayCount(
@@ -264,7 +263,7 @@ struct FaultQuestion: Sendable {
 
     func names(_ column: String, _ kind: Rows) async throws -> [String] {
         try await ask(
-            [column, "\(SQLSum.held("n")) AS reports"],
+            [column, "\(SQLSum.saturated("n")) AS reports"],
             "FROM \(rows(kind)) WHERE \(column) <> '' GROUP BY \(column) ORDER BY reports DESC, \(column) LIMIT \(Self.nameLimit)"
         ).map { $0.text(0) }
     }

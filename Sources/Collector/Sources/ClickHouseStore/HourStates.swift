@@ -169,7 +169,7 @@ extension ClickHouseStore {
                 INSERT INTO \(table(name)) (team, day, hour, generation, fingerprint, service, release, verdict, count, reports, total,
                     longest, first, last\(host))
                 SELECT team, day, hour, toUInt64(\(base)) + toUInt64(hour) - \(first) AS g, fingerprint, service, release, verdict,
-                    \(SQLSum.held("count")) AS c, toInt64(count()) AS n, \(SQLSum.held("total")) AS t, max(longest) AS l,
+                    \(SQLSum.saturated("count")) AS c, toInt64(count()) AS n, \(SQLSum.saturated("total")) AS t, max(longest) AS l,
                     min(started) AS a, max(last) AS z\(host)
                 FROM \(table("stall")) FINAL
                 WHERE team = \(SQLLiteral.text(team)) AND day = \(first / 24) AND hour IN \(SQLLiteral.list(hours.map(\.key.hour)))

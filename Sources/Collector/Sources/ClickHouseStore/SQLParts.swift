@@ -39,7 +39,7 @@ struct SQLCondition {
 
 enum SQLSum {
     /// A sum of non-negative numbers, saturated to 64 bits.
-    static func held(_ column: String) -> String {
+    static func saturated(_ column: String) -> String {
         "if(sum(toFloat64(\(column))) >= 9.2e18, toInt64(9223372036854775807), toInt64(sum(\(column))))"
     }
 }

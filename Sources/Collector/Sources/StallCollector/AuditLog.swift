@@ -59,7 +59,7 @@ final class AuditLog: Sendable {
         guard let json = try? JSONEncoder.plain().encode(entry) else { return }
         file.withLock { file in
             var line = [UInt8](json) + [UInt8(ascii: "\n")]
-            if file.bytes.addingSaturated(line.count) > maximumBytes { turn(&file) }
+            if file.bytes.addingSaturated(line.count) > maximumBytes { rotate(&file) }
             if file.isCutOff { line.insert(UInt8(ascii: "\n"), at: 0) }
             let count = unsafe Glibc.write(file.descriptor, line, line.count)
             guard count > 0 else { return }
@@ -68,7 +68,7 @@ final class AuditLog: Sendable {
         }
     }
 
-    private func turn(_ file: inout File) {
+    private func rotate(_ file: inout File) {
         // There may be nothing to rename: an operator has removed the file, or the new one could not be created the last time.
         guard unsafe rename(path, path + ".1") == 0 || errno == ENOENT, let next = Self.open(path) else { return }
         close(file.descriptor)

@@ -20,8 +20,8 @@ enum SHA256 {
         }
         for place in 16..<64 {
             let (early, late) = (words[place - 15], words[place - 2])
-            let first = turned(early, 7) ^ turned(early, 18) ^ early >> 3
-            let second = turned(late, 17) ^ turned(late, 19) ^ late >> 10
+            let first = rotated(early, 7) ^ rotated(early, 18) ^ early >> 3
+            let second = rotated(late, 17) ^ rotated(late, 19) ^ late >> 10
             words.append(words[place - 16] &+ first &+ words[place - 7] &+ second)
         }
         var now = state
@@ -29,15 +29,16 @@ enum SHA256 {
             let (a, e) = (now[0], now[4])
             let choice = (e & now[5]) ^ (~e & now[6])
             let first =
-                now[7] &+ (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25)) &+ choice &+ constants[place] &+ words[place]
+                now[7] &+ (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) &+ choice &+ constants[place]
+                &+ words[place]
             let majority = (a & now[1]) ^ (a & now[2]) ^ (now[1] & now[2])
-            let second = (turned(a, 2) ^ turned(a, 13) ^ turned(a, 22)) &+ majority
+            let second = (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) &+ majority
             now = [first &+ second, a, now[1], now[2], now[3] &+ first, e, now[5], now[6]]
         }
         for place in state.indices { state[place] = state[place] &+ now[place] }
     }
 
-    private static func turned(_ word: UInt32, _ bits: UInt32) -> UInt32 { word >> bits | word << (32 - bits) }
+    private static func rotated(_ word: UInt32, _ bits: UInt32) -> UInt32 { word >> bits | word << (32 - bits) }
 
     /// The first 32 bits of the fractional parts of roots of the first primes: square roots of 8 of them, cube roots of 64.
     private static let start = primes(8).map { fraction(Double($0).squareRoot()) }

@@ -37,16 +37,7 @@ struct PageRoutes {
         }
         router.get("live") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
-            // The place is read first: a stall that arrives between the two queries is then shown once, because ids are unique.
-            let place = try await store.lastPlace()
-            let stalls = try await store.stalls(question.query, of: nil, longestFirst: false, limit: question.limit)
-            let page = LivePage(
-                team: question.query.team,
-                place: place,
-                feed: PageLinks(question: question).live,
-                rows: stalls.map { LiveStall($0) }
-            )
-            return Self.page("live", page)
+            return try await Self.page("live", live(question))
         }
         router.get("reports/:id") { _, context in
             let json = try await report(context, store)
@@ -69,6 +60,18 @@ struct PageRoutes {
             latest = try? StallReport(json: json)
         }
         return try await FaultDetailPage(question, fault, latest, days, stalls)
+    }
+
+    private func live(_ question: QuestionText) async throws -> LivePage {
+        // The place is read first: a stall that arrives between the two queries is then shown once, because ids are unique.
+        let place = try await store.lastPlace()
+        let stalls = try await store.stalls(question.query, of: nil, longestFirst: false, limit: question.limit)
+        return LivePage(
+            team: question.query.team,
+            place: place,
+            feed: PageLinks(question: question).live,
+            rows: stalls.map { LiveStall($0) }
+        )
     }
 
     private func compare(_ request: Request, _ question: QuestionText) async throws -> ComparePage {

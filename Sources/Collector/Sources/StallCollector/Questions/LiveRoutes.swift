@@ -61,15 +61,15 @@ final class LiveRoutes: Sendable {
         let encoder = JSONEncoder.plain()
         var (place, quiet) = (start, Self.beat)
         while !Task.isShuttingDownGracefully, tokens?.has(caller) ?? true {
-            let news = try await store.arrivals(team: caller.team, after: place, limit: 100)
+            let arrivals = try await store.arrivals(team: caller.team, after: place, limit: 100)
             var buffer = ByteBuffer()
-            for (index, (number, stall)) in news.enumerated() {
+            for (index, (number, stall)) in arrivals.enumerated() {
                 place = number
-                let (isLast, isSelected) = (index + 1 == news.count, query.selects(stall))
+                let (isLast, isSelected) = (index + 1 == arrivals.count, query.selects(stall))
                 // An id without data is no event, but a client that reconnects continues after it.
                 guard isSelected || isLast else { continue }
                 // Several stalls can have one place: a client continues after all of them.
-                if isLast || news[index + 1].place != number { buffer.writeString("id: \(number)\n") }
+                if isLast || arrivals[index + 1].place != number { buffer.writeString("id: \(number)\n") }
                 if isSelected {
                     buffer.writeString("data: ")
                     buffer.writeBytes(try encoder.encode(LiveStall(stall)))
@@ -77,13 +77,13 @@ final class LiveRoutes: Sendable {
                 }
                 buffer.writeString("\n")
             }
-            quiet = news.isEmpty ? quiet + 1 : 0
+            quiet = arrivals.isEmpty ? quiet + 1 : 0
             if quiet >= Self.beat {
                 buffer.writeString(":\n\n")
                 quiet = 0
             }
             if buffer.readableBytes > 0 { try await writer.write(buffer) }
-            if news.isEmpty { try await Task.sleep(for: Self.every) }
+            if arrivals.isEmpty { try await Task.sleep(for: Self.every) }
         }
     }
 }
