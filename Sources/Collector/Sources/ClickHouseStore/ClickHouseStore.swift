@@ -138,15 +138,6 @@ public final class ClickHouseStore: StallStore {
     static func microseconds() -> UInt64 { UInt64(max(0, Timestamp.now().sinceEpoch / 1000)) }
 }
 
-/// Whole hours and days since 1970.
-enum Hours {
-    static let hourNs: Int64 = 3_600_000_000_000
-    static let dayNs: Int64 = 24 * hourNs
-
-    static func hour(_ nanoseconds: Int64) -> Int64 { nanoseconds / hourNs }
-    static func day(_ nanoseconds: Int64) -> Int64 { nanoseconds / dayNs }
-}
-
 struct HourKey: Hashable, Sendable {
     var team: String
     var hour: Int64

@@ -137,7 +137,7 @@ extension Arrival {
 
 /// Limits of the numbers in a store: 366 days and a billion, so that sums of very many values fit into 64 bits.
 private enum Bounds {
-    static let longestNs: Int64 = 366 * 86_400_000_000_000
+    static let longestNs: Int64 = 366 * Hours.dayNs
     static let count: Int64 = 1_000_000_000
     static let names = 64
     static let nameLength = 256
@@ -153,7 +153,7 @@ private enum Bounds {
         guard timestamp.seconds > 946_684_800 else {
             throw ReportError(.malformed, detail: "its time lies before the year 2000; is the sender's clock right?")
         }
-        guard moment < now.advanced(byNanoseconds: 86_400_000_000_000).sinceEpoch else {
+        guard moment < now.advanced(byNanoseconds: Hours.dayNs).sinceEpoch else {
             throw ReportError(.malformed, detail: "its time lies in the future; is the sender's clock right?")
         }
         return moment
@@ -232,4 +232,15 @@ extension Timestamp {
     package var sinceEpoch: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
 
     package init(sinceEpoch nanoseconds: Int64) { self.init(seconds: 0, nanoseconds: nanoseconds) }
+}
+
+/// Whole hours and days since 1970.
+package enum Hours {
+    package static let hourNs: Int64 = 3_600_000_000_000
+    package static let dayNs: Int64 = 24 * hourNs
+
+    /// Requires a moment after 1970, which all stored moments are.
+    package static func hour(_ nanoseconds: Int64) -> Int64 { nanoseconds / hourNs }
+    /// The same for days.
+    package static func day(_ nanoseconds: Int64) -> Int64 { nanoseconds / dayNs }
 }

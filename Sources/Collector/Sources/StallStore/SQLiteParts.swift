@@ -19,14 +19,14 @@ struct SQLiteParts {
             FROM stall WHERE team = ?
             """
         // The sums by hour do not distinguish hosts.
-        for (start, end) in parts.ends(of: query.hosts.isEmpty ? SQLiteTime.hourNs : nil) {
+        for (start, end) in parts.ends(of: query.hosts.isEmpty ? Hours.hourNs : nil) {
             parts.add(stalls + " AND started >= ? AND started < ?", [query.team, start, end])
         }
-        if let (first, end) = parts.whole(SQLiteTime.hourNs), query.hosts.isEmpty {
+        if let (first, end) = parts.whole(Hours.hourNs), query.hosts.isEmpty {
             parts.add(
                 """
                 SELECT fingerprint, service, release, verdict, count, reports, total, longest,
-                    hour * \(SQLiteTime.hourNs) + \(SQLiteTime.hourNs / 2) AS moment, first, last
+                    hour * \(Hours.hourNs) + \(Hours.hourNs / 2) AS moment, first, last
                 FROM fault_hour WHERE team = ? AND hour >= ? AND hour < ?
                 """,
                 [query.team, first, end]
@@ -49,10 +49,10 @@ struct SQLiteParts {
     static func hosts(_ query: StallQuery, of fingerprints: [String]? = nil, hasAliases: Bool) -> SQLiteParts {
         var parts = Builder(query, fingerprints, hasAliases)
         let stalls = "SELECT fingerprint, host, 1 AS reports FROM stall WHERE team = ?"
-        for (start, end) in parts.ends(of: SQLiteTime.dayNs) {
+        for (start, end) in parts.ends(of: Hours.dayNs) {
             parts.add(stalls + " AND started >= ? AND started < ?", [query.team, start, end])
         }
-        if let (first, end) = parts.whole(SQLiteTime.dayNs) {
+        if let (first, end) = parts.whole(Hours.dayNs) {
             parts.add(
                 "SELECT fingerprint, host, reports FROM fault_host WHERE team = ? AND day >= ? AND day < ?",
                 [query.team, first, end]

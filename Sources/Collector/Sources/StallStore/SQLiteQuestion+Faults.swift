@@ -120,7 +120,7 @@ extension SQLiteQuestion {
         try fetch(
             .hours(query, of: [fingerprint], hasAliases: hasAliases()),
             """
-            SELECT moment / \(SQLiteTime.dayNs) AS day, CAST(total(count) AS INTEGER) AS count, CAST(total(total) AS INTEGER) AS total
+            SELECT moment / \(Hours.dayNs) AS day, CAST(total(count) AS INTEGER) AS count, CAST(total(total) AS INTEGER) AS total
             FROM part GROUP BY 1 ORDER BY 1
             """
         ).map { row in

@@ -11,7 +11,7 @@ struct SQLiteRemoval {
     ///
     /// - Returns: The number of removed stalls, and whether everything is removed.
     func remove(beforeHour hour: Int64, limit: Int) throws -> (stalls: Int, isDone: Bool) {
-        let end = hour.multipliedSaturated(by: SQLiteTime.hourNs)
+        let end = hour.multipliedSaturated(by: Hours.hourNs)
         var usage = SQLiteUsage()
         let stalls = try removeStalls(before: end, limit, &usage)
         let runs = stalls < limit ? try removeRuns(before: end, limit, &usage) : 0
@@ -63,7 +63,7 @@ struct SQLiteRemoval {
 
     /// Recomputes the sums by host of the day in which the removed time ends, from its other hours.
     private func sumHosts(ofDayOf end: Int64) throws {
-        let day = SQLiteTime.day(end)
+        let day = Hours.day(end)
         try run("DELETE FROM fault_host WHERE day <= ?", [day])
         try database.execute(
             sql: """
@@ -71,8 +71,8 @@ struct SQLiteRemoval {
                 SELECT team, fingerprint, ?, service, release, verdict, host, count(*) FROM stall WHERE started >= ? AND started < ?\(isOfTeam)
                 GROUP BY team, fingerprint, service, release, verdict, host
                 """,
-            arguments: [day, day.multipliedSaturated(by: SQLiteTime.dayNs)]
-                + [(day + 1).multipliedSaturated(by: SQLiteTime.dayNs)] + teamArgument
+            arguments: [day, day.multipliedSaturated(by: Hours.dayNs)]
+                + [(day + 1).multipliedSaturated(by: Hours.dayNs)] + teamArgument
         )
     }
 
@@ -105,7 +105,7 @@ struct SQLiteRemoval {
                     """,
                 arguments: [team, team]
             )
-            if let oldest { return (team, SQLiteTime.hour(oldest)) }
+            if let oldest { return (team, Hours.hour(oldest)) }
         }
         return nil
     }

@@ -112,7 +112,7 @@ public final class SQLiteStore: StallStore {
 
     /// Removes rows in small transactions, then gives the freed space back to the disk.
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
-        var removed = try await remove(before: SQLiteTime.hour(moment.sinceEpoch), team: nil)
+        var removed = try await remove(before: Hours.hour(moment.sinceEpoch), team: nil)
         // The team that uses the most space loses its oldest reports, so that a flood from one team does not remove other teams'
         // reports.
         while let maximumBytes, try await usedBytes() > maximumBytes {
@@ -192,14 +192,4 @@ public struct StoreError: Error, Hashable, CustomStringConvertible {
         default: error.message ?? "\(error.resultCode)"
         }
     }
-}
-
-/// Whole hours and days since 1970.
-enum SQLiteTime {
-    static let hourNs: Int64 = 3_600_000_000_000
-    static let dayNs: Int64 = 24 * hourNs
-
-    /// Requires a moment after 1970, which all stored moments are.
-    static func hour(_ nanoseconds: Int64) -> Int64 { nanoseconds / hourNs }
-    static func day(_ nanoseconds: Int64) -> Int64 { nanoseconds / dayNs }
 }

@@ -21,7 +21,7 @@ struct SQLiteSums {
             hour = HourKey(
                 team: stall.team,
                 service: stall.service,
-                hour: SQLiteTime.hour(stall.startedNs),
+                hour: Hours.hour(stall.startedNs),
                 fingerprint: fingerprint,
                 release: stall.release,
                 verdict: stall.verdict
@@ -37,7 +37,7 @@ struct SQLiteSums {
             hour = HourKey(
                 team: row["team"],
                 service: row["service"],
-                hour: SQLiteTime.hour(startedNs),
+                hour: Hours.hour(startedNs),
                 fingerprint: row["fingerprint"],
                 release: row["release"],
                 verdict: row["verdict"]
@@ -46,7 +46,7 @@ struct SQLiteSums {
             (count, totalNs, longestNs) = (row["count"], row["total"], row["longest"])
         }
 
-        fileprivate var day: HostKey { HostKey(hour: hour, day: SQLiteTime.day(startedNs), host: host) }
+        fileprivate var day: HostKey { HostKey(hour: hour, day: Hours.day(startedNs), host: host) }
     }
 
     /// The key of a row of `fault_hour`.
@@ -195,8 +195,8 @@ struct SQLiteSums {
                 ) WHERE \(Self.isThisHour)
                 """
         ).execute(
-            arguments: [key.team, key.fingerprint, key.hour * SQLiteTime.hourNs]
-                + [(key.hour + 1).multipliedSaturated(by: SQLiteTime.hourNs), key.service, key.release, key.verdict]
+            arguments: [key.team, key.fingerprint, key.hour * Hours.hourNs]
+                + [(key.hour + 1).multipliedSaturated(by: Hours.hourNs), key.service, key.release, key.verdict]
                 + key.arguments
         )
     }

@@ -171,7 +171,7 @@ struct ServeCommand: AsyncParsableCommand {
                 "without '--tokens' it listens on this machine alone: give a file with tokens, or 127.0.0.1"
             )
         }
-        guard let keep = DurationText(keep), keep.nanoseconds >= 3_600_000_000_000 else {
+        guard let keep = DurationText(keep), keep.nanoseconds >= Hours.hourNs else {
             throw ValidationError("'--keep' is a length of an hour or more, like 24h or 90d")
         }
         options.keep = .nanoseconds(keep.nanoseconds)

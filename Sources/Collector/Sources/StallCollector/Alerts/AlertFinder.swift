@@ -21,7 +21,7 @@ struct AlertFinder {
     }
 
     /// A monitor that has been silent for this long beyond the rule's time is no longer expected.
-    private static let forgottenAfterNs: Int64 = 7 * 86_400_000_000_000
+    private static let forgottenAfterNs: Int64 = 7 * Hours.dayNs
     /// The largest number of new faults that one evaluation reports.
     private static let newLimit = 2000
 

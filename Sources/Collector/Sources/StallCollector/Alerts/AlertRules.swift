@@ -1,5 +1,6 @@
 import Foundation
 import StallReports
+import StallStore
 import Yams
 
 /// The rules for alerts and their receivers: a YAML file that an operator maintains. The collector's README.md shows every key.
@@ -113,24 +114,23 @@ extension AlertRule: Decodable {
             guard let length = DurationText(text), length.nanoseconds > 0 else {
                 throw values.mistake(key, "a length is a number and a unit, like 30s, 10m or 1h")
             }
-            return min(length.nanoseconds, 31 * 86_400_000_000_000)
+            return min(length.nanoseconds, 31 * Hours.dayNs)
         }
         name = Self.shown(try values.decode(String.self, forKey: .name))
         team = try values.decodeIfPresent(String.self, forKey: .team) ?? "default"
         (services, releases) = (try names(.services), try names(.releases))
         (hosts, verdicts) = (try names(.hosts), try names(.verdicts))
-        let hour: Int64 = 3_600_000_000_000
         switch try values.decode(String.self, forKey: .when) {
-        case "new-fault": condition = .newFault(withinNs: try length(.within) ?? hour)
-        case "new-in-release": condition = .newInRelease(withinNs: try length(.within) ?? hour)
+        case "new-fault": condition = .newFault(withinNs: try length(.within) ?? Hours.hourNs)
+        case "new-in-release": condition = .newInRelease(withinNs: try length(.within) ?? Hours.hourNs)
         case "rate":
             let stalls = try values.decodeIfPresent(Int64.self, forKey: .stalls)
             let blocked = try length(.blocked)
             guard stalls.map({ $0 > 0 }) ?? (blocked != nil) else {
                 throw values.mistake(.when, "a rate has 'stalls', a number from 1, or 'blocked', a length")
             }
-            condition = .rate(stalls: stalls, blockedNs: blocked, withinNs: try length(.within) ?? hour)
-        case "silence": condition = .silence(afterNs: try length(.after) ?? hour / 4)
+            condition = .rate(stalls: stalls, blockedNs: blocked, withinNs: try length(.within) ?? Hours.hourNs)
+        case "silence": condition = .silence(afterNs: try length(.after) ?? Hours.hourNs / 4)
         default:
             throw values.mistake(.when, "this is 'new-fault', 'new-in-release', 'rate' or 'silence'")
         }

@@ -52,8 +52,7 @@ struct ReportPage {
 
     /// The beginning of the time that the fault's page is to show: a month ago, or that of this stall, if it is older.
     private static func since(_ start: Timestamp) -> String {
-        let dayNs: Int64 = 86_400_000_000_000
-        return start < Timestamp.now().advanced(byNanoseconds: -29 * dayNs) ? start.description : "30d"
+        start < Timestamp.now().advanced(byNanoseconds: -29 * Hours.dayNs) ? start.description : "30d"
     }
 
     /// The cause, and what to do about it.
