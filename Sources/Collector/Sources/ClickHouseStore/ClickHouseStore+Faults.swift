@@ -5,13 +5,9 @@ public import StallStore
 extension ClickHouseStore {
     /// If a shard does not answer, returns the faults of the other shards, marked as partial.
     public func faults(_ query: StallQuery, by order: FaultOrder, limit: Int) async throws -> FaultList {
-        do {
-            return try await FaultQuestion(self, query).list(order, limit)
-        } catch let error as ClickHouseError where error.isPartOfClusterGone && schema.cluster != nil {
-            // If a shard has no replica that answers, the other shards' faults are still useful, provided that the list says that
-            // it is partial.
-            var list = try await FaultQuestion(self, query, isPartial: true).list(order, limit)
-            list.isPartial = true
+        try await wholeOrPartial { isPartial in
+            var list = try await FaultQuestion(self, query, isPartial: isPartial).list(order, limit)
+            list.isPartial = isPartial
             return list
         }
     }
@@ -33,12 +29,22 @@ extension ClickHouseStore {
     /// Reads at most 256 names of each kind.
     public func choices(_ query: StallQuery) async throws -> Choices {
         let everything = StallQuery(team: query.team, since: query.since, until: query.until)
-        do {
-            return try await choices(FaultQuestion(self, everything))
-        } catch let error as ClickHouseError where error.isPartOfClusterGone && schema.cluster != nil {
-            var choices = try await choices(FaultQuestion(self, everything, isPartial: true))
-            choices.isPartial = true
+        return try await wholeOrPartial { isPartial in
+            var choices = try await choices(FaultQuestion(self, everything, isPartial: isPartial))
+            choices.isPartial = isPartial
             return choices
+        }
+    }
+
+    /// If a shard has no replica that answers, the other shards' answers are still useful, provided that the result says that it is
+    /// partial.
+    private func wholeOrPartial<Answer: Sendable>(
+        _ ask: (_ isPartial: Bool) async throws -> Answer
+    ) async throws -> Answer {
+        do {
+            return try await ask(false)
+        } catch let error as ClickHouseError where error.isPartOfClusterGone && schema.cluster != nil {
+            return try await ask(true)
         }
     }
 
