@@ -24,19 +24,19 @@ public struct StallQuery: Hashable, Sendable {
         (self.team, self.since, self.until) = (team, since, until)
     }
 
-    /// The chosen names, by what has them: columns of the stores, and parameters of addresses, are called so.
+    /// The chosen names of each filter. The filters are called like the stores' columns and an address's parameters.
     package var choices: [(String, [String])] { runChoices + [("verdict", verdicts)] }
-    /// Those that can be chosen of run records too.
+    /// Those filters that run records have, too.
     package var runChoices: [(String, [String])] { [("service", services), ("release", releases), ("host", hosts)] }
 
-    /// The query without the range after a place. At its end there can still be stalls that began at the same moment.
+    /// The query without what began after a place. What began at the same moment remains.
     package func ending(at place: StoredReport.Place?) -> StallQuery {
         var query = self
         if let place { query.until = min(until, place.startedAt.advanced(byNanoseconds: 1)) }
         return query
     }
 
-    /// Whether it selects a stall of its team, whenever that began: for stalls that are not searched, but arrive.
+    /// Whether the filters select a stall of its team, whenever that began.
     package func selects(_ stall: StoredStall) -> Bool {
         let names = [stall.service, stall.release, stall.host, stall.verdict.rawValue]
         return zip(choices, names).allSatisfy { choice, name in choice.1.isEmpty || choice.1.contains(name) }
