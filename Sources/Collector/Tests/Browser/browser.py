@@ -241,6 +241,11 @@ def live(browser, collector, template):
     collector.post([ended])
     WebDriverWait(browser, 60).until(lambda it: "at least" not in rows(it, "#stalls tr")[0].text)
     check(len(rows(browser, "#stalls tr")) == total, "a stall that ended is shown twice")
+    browser.get(collector.address + "/live?limit=1&text=a%2Bb%26c")
+    WebDriverWait(browser, 60).until(lambda it: state(it).startswith("Connected"))
+    collector.post([report(template, name, 0) for name in ["left out", "shown: A+B&C"]])
+    WebDriverWait(browser, 60).until(lambda it: count(it) > 0)
+    check(count(browser) == 1 and "shown: " in rows(browser, "#stalls tr")[0].text, "the live page shows what its filter leaves out")
 
 
 def main(program, path):
