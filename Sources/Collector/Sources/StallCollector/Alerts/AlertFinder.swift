@@ -2,8 +2,12 @@ import StallReading
 import StallReports
 import StallStore
 
-/// What a rule finds in the store.
+/// One evaluation of a rule: what it finds in the store.
 struct AlertFinder {
+    let rule: AlertRule
+    let store: any StallStore
+    let now: Timestamp
+
     struct Finding: Sendable {
         var subject: String
         var text: String
@@ -25,19 +29,18 @@ struct AlertFinder {
     /// The largest number of new faults that one evaluation reports.
     private static let newLimit = 2000
 
-    func findings(_ rule: AlertRule, _ store: any StallStore, now: Timestamp) async throws -> Findings {
+    func findings() async throws -> Findings {
         switch rule.condition {
-        case .newFault(let within): Findings(all: try await newFaults(rule, within, .service, store, now))
-        case .newInRelease(let within): Findings(all: try await newFaults(rule, within, .release, store, now))
-        case .rate(let stalls, let blocked, let within):
-            try await rates(rule, (stalls, blocked), within, store, now)
-        case .silence(let after): Findings(all: try await silent(rule, after, store, now))
+        case .newFault(let within): Findings(all: try await newFaults(within, .service))
+        case .newInRelease(let within): Findings(all: try await newFaults(within, .release))
+        case .rate(let stalls, let blocked, let within): try await rates((stalls, blocked), within)
+        case .silence(let after): Findings(all: try await silent(after))
         }
     }
 
     private static func name(_ service: String) -> String { service.isEmpty ? "a service without a name" : service }
 
-    private static func query(_ rule: AlertRule, _ withinNs: Int64, _ now: Timestamp) -> StallQuery {
+    private func query(_ withinNs: Int64) -> StallQuery {
         var query = StallQuery(
             team: rule.team,
             since: now.advanced(byNanoseconds: -withinNs),
@@ -48,14 +51,8 @@ struct AlertFinder {
         return query
     }
 
-    private func newFaults(
-        _ rule: AlertRule,
-        _ within: Int64,
-        _ novelty: Novelty,
-        _ store: any StallStore,
-        _ now: Timestamp
-    ) async throws -> [Finding] {
-        var query = Self.query(rule, within, now)
+    private func newFaults(_ within: Int64, _ novelty: Novelty) async throws -> [Finding] {
+        var query = query(within)
         var (findings, subjects): ([Finding], Set<String>) = ([], [])
         let new = try await store.newFaults(
             team: rule.team,
@@ -89,14 +86,8 @@ struct AlertFinder {
         return findings
     }
 
-    private func rates(
-        _ rule: AlertRule,
-        _ limits: (stalls: Int64?, blockedNs: Int64?),
-        _ within: Int64,
-        _ store: any StallStore,
-        _ now: Timestamp
-    ) async throws -> Findings {
-        var query = Self.query(rule, within, now)
+    private func rates(_ limits: (stalls: Int64?, blockedNs: Int64?), _ within: Int64) async throws -> Findings {
+        var query = query(within)
         var (services, findings) = (rule.services, Findings(all: []))
         if services.isEmpty {
             let choices = try await store.choices(query)
@@ -128,12 +119,7 @@ struct AlertFinder {
         return findings
     }
 
-    private func silent(
-        _ rule: AlertRule,
-        _ after: Int64,
-        _ store: any StallStore,
-        _ now: Timestamp
-    ) async throws -> [Finding] {
+    private func silent(_ after: Int64) async throws -> [Finding] {
         let runs = try await store.silentRuns(
             team: rule.team,
             since: now.advanced(byNanoseconds: -after.addingSaturated(Self.forgottenAfterNs)),

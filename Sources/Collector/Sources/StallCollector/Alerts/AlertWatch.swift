@@ -20,7 +20,6 @@ actor AlertWatch: Service {
     private var mistake: String?
     /// Alerts that receivers were told, and that the store has not noted yet.
     private var unsaved: [Alert] = []
-    private let finder = AlertFinder()
     private let patience: Duration
     /// Before this moment no rule about silence is evaluated.
     private var silenceFrom = ContinuousClock.now
@@ -168,7 +167,7 @@ actor AlertWatch: Service {
     /// If a rule cannot be evaluated, it is unknown what it would find, and the other rules are evaluated.
     private func findings(_ rule: AlertRule, _ now: Timestamp) async throws -> AlertFinder.Findings {
         do {
-            return try await finder.findings(rule, store, now: now)
+            return try await AlertFinder(rule: rule, store: store, now: now).findings()
         } catch {
             try Task.checkCancellation()
             logger.error(
