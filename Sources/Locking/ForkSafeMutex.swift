@@ -1,3 +1,4 @@
+import Builtin
 public import CRunLoopShims
 public import Synchronization
 
@@ -18,14 +19,13 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
     /// How often to retry before sleeping: the lock is held for less time than a sleep costs.
     @inlinable static var patience: Int { 40 }
 
-    // Cells (of Synchronization, which makes its own lock of them) have addresses: the kernel waits on one, and the other is
-    // written through a borrowed lock.
-    @usableFromInline let state = _Cell(Atomic<UInt>(0))
-    @usableFromInline let value: _Cell<Value>
+    // Cells have addresses: the kernel waits on one, and the other is written through a borrowed lock.
+    @usableFromInline let state = Cell(Atomic<UInt>(0))
+    @usableFromInline let value: Cell<Value>
 
     /// Unlocked, with this value.
     @inlinable
-    public init(_ initial: consuming sending Value) { value = _Cell(initial) }
+    public init(_ initial: consuming sending Value) { value = Cell(initial) }
 
     /// Must not be entered again by the same thread. `body` must run no foreign code, including the deinit of objects that a
     /// closure holds.
@@ -36,7 +36,7 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
         lock()
         defer { unlock() }
         // Through a separate pointer: otherwise the thread sanitizer takes this access for an access to the lock as well.
-        let value = unsafe self.value._address
+        let value = unsafe self.value.address
         return try unsafe body(&value.pointee)
     }
 
@@ -46,20 +46,20 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result? {
         guard
-            unsafe state._address.pointee.compareExchange(
+            unsafe state.address.pointee.compareExchange(
                 expected: Self.free,
                 desired: UInt(run_loop_own_thread_pointer()),
                 ordering: .acquiring
             ).exchanged
         else { return nil }
         defer { unlock() }
-        let value = unsafe self.value._address
+        let value = unsafe self.value.address
         return try unsafe body(&value.pointee)
     }
 
     @inlinable @inline(__always)
     borrowing func lock() {
-        let state = unsafe self.state._address
+        let state = unsafe self.state.address
         let own = UInt(run_loop_own_thread_pointer())
         let took = unsafe state.pointee.compareExchange(
             expected: Self.free,
@@ -72,7 +72,7 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
 
     @inlinable @inline(__always)
     borrowing func unlock() {
-        let state = unsafe self.state._address
+        let state = unsafe self.state.address
         guard unsafe state.pointee.exchange(Self.free, ordering: .releasing) & Self.contended != 0 else { return }
         unsafe run_loop_futex_wake(state, 1)
     }
@@ -111,4 +111,20 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
         }
         _ = unsafe run_loop_futex_wait(state, UInt32(truncatingIfNeeded: marked), .max)
     }
+}
+
+/// Memory for one value, inline, that is written through a borrowed owner. Synchronization makes its own lock of the same; before Swift
+/// 6.3 that type is not public.
+@usableFromInline
+@_rawLayout(like: Value, movesAsLike)
+package struct Cell<Value: ~Copyable>: ~Copyable {
+    @inlinable
+    package init(_ initial: consuming Value) { unsafe address.initialize(to: initial) }
+
+    /// Valid while the cell is borrowed.
+    @inlinable
+    package var address: UnsafeMutablePointer<Value> { unsafe UnsafeMutablePointer(Builtin.addressOfRawLayout(self)) }
+
+    @inlinable
+    deinit { unsafe address.deinitialize(count: 1) }
 }

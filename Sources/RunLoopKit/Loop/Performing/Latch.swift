@@ -1,4 +1,5 @@
 import CRunLoopShims
+import Locking
 import Synchronization
 
 /// How a reader of this process's memory finds what a thread waits for at a latch: by the address of the word on which the
@@ -37,26 +38,26 @@ final class Latch: Sendable {
 
     private let reason: WaitPoint.Reason
     /// In a cell, because the kernel waits on its address. All fields that change are accessed atomically only, by any thread.
-    private nonisolated(unsafe) let point: _Cell<Point>
+    private nonisolated(unsafe) let point: Cell<Point>
 
     /// - Parameter thread: The kernel's id of the thread that will open it. Nil if it is not known yet.
     init(_ reason: WaitPoint.Reason, openedBy thread: Int32? = nil) {
         self.reason = reason
-        unsafe point = _Cell(Point(reason: reason.rawValue, thread: Atomic(thread ?? 0)))
+        unsafe point = Cell(Point(reason: reason.rawValue, thread: Atomic(thread ?? 0)))
     }
 
     /// Acquiring: if it is true, what was done before ``open()`` is visible.
-    var isOpen: Bool { unsafe point._address.pointee.state.load(ordering: .acquiring) == Latch.open }
+    var isOpen: Bool { unsafe point.address.pointee.state.load(ordering: .acquiring) == Latch.open }
 
     /// Records that the calling thread will open it.
     func adopt() {
         // Relaxed: no other memory depends on it.
-        unsafe point._address.pointee.thread.store(run_loop_current_tid(), ordering: .relaxed)
+        unsafe point.address.pointee.thread.store(run_loop_current_tid(), ordering: .relaxed)
     }
 
     func open() {
-        unsafe point._address.pointee.state.store(Latch.open, ordering: .releasing)
-        unsafe run_loop_futex_wake(point._address, .max)
+        unsafe point.address.pointee.state.store(Latch.open, ordering: .releasing)
+        unsafe run_loop_futex_wake(point.address, .max)
     }
 
     /// Whether it was open by the deadline. Runs in its own frame if the wait can be long.
@@ -68,7 +69,7 @@ final class Latch: Sendable {
     }
 
     private func sleep(until deadline: UInt64) -> Bool {
-        let word = unsafe UnsafeMutableRawPointer(point._address)
+        let word = unsafe UnsafeMutableRawPointer(point.address)
         return switch reason {
         case .workerStart: unsafe run_loop_futex_wait(word, WaitPoint.closed, deadline)
         case .loopRequest: unsafe event_run_loop_wait_for_a_perform_request(word, WaitPoint.closed, deadline)
