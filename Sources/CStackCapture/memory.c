@@ -36,8 +36,13 @@ static bool is_file(int file, const uint64_t identity[2]) {
 /// \param file −1 with errno set if it could not be opened.
 static int take_file(struct stackcap_reader *reader, int file) {
     struct stat opened;
-    if (file < 0 || fstat(file, &opened) != 0)
+    if (file < 0)
         return errno;
+    if (fstat(file, &opened) != 0) {
+        int error = errno;
+        close(file);
+        return error;
+    }
     reader->file_identity[0] = opened.st_dev;
     reader->file_identity[1] = opened.st_ino;
     reader->file = file;
