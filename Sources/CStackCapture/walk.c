@@ -185,10 +185,10 @@ static bool makes_sense(const stackcap_unwinder *unwinder, const struct stackcap
 }
 
 /// A step without a table may have searched for long: the time is checked after each of these, and occasionally after the
-/// others.
+/// others. The first frame is taken in any case: the time may have passed in a search between two guesses.
 static bool is_late(const stackcap_unwinder *unwinder) {
     bool is_checked = unwinder->lacked_table || unwinder->frame_count % 256 == 255;
-    return unwinder->is_late || (is_checked && own_time_ns() > unwinder->walk_until_ns);
+    return unwinder->frame_count > 0 && (unwinder->is_late || (is_checked && own_time_ns() > unwinder->walk_until_ns));
 }
 
 /// An address that is not executable is not a return address. Checked only for another process, whose maps are read: generated
