@@ -153,9 +153,11 @@ bool stackcap_modules_bounds(const struct stackcap_modules *modules, uint64_t ad
 static struct stackcap_mapping *_Nullable header_of(const struct stackcap_modules *modules, struct stackcap_mapping *mapping) {
     if (!mapping->is_module)
         return NULL;
-    for (struct stackcap_mapping *at = mapping; at >= modules->mappings; at--)
+    for (size_t i = (size_t)(mapping - modules->mappings) + 1; i-- > 0;) {
+        struct stackcap_mapping *at = &modules->mappings[i];
         if (at->is_module && at->offset == 0 && at->inode == mapping->inode && at->device == mapping->device)
             return at;
+    }
     return NULL;
 }
 
