@@ -106,22 +106,29 @@ static int prepare_reader(stackcap_process *process) {
                                          stackcap_modules_start(&process->modules));
 }
 
-/// Opens the memory of the program that runs now, and reads its mappings.
-static stackcap_outcome take_program(stackcap_process *process) {
+static void close_memory(stackcap_process *process) {
     if (process->memory >= 0)
         close(process->memory);
     process->memory = -1;
+}
+
+/// Opens the memory of the program that runs now, and reads its mappings. If that fails, or it is a program for another processor,
+/// no memory is open, and the next refresh does this again.
+static stackcap_outcome take_program(stackcap_process *process) {
+    close_memory(process);
+    stackcap_indexes_free(&process->modules);
     choose_thread(process);  // if there is none, the next steps report it
     int error = open_in(process->modules.directory, "mem", O_RDONLY, &process->memory);
     if (!error)
         error = read_modules(process, stackcap_modules_read);
     if (!error)
         error = prepare_reader(process);
-    if (error)
-        return outcome_of(error);
-    stackcap_indexes_free(&process->modules);
-    process->counters.programs++;
-    return check_program(process);
+    stackcap_outcome outcome = error ? outcome_of(error) : check_program(process);
+    if (outcome.status == STACKCAP_OK)
+        process->counters.programs++;
+    else
+        close_memory(process);
+    return outcome;
 }
 
 static stackcap_outcome open_files(stackcap_process *process) {

@@ -83,20 +83,48 @@ extension ProcessTests {
             #expect(try #require(Self.with32BitProgram { code($0) }) == .otherArchitecture)
         }
 
+        @Test(
+            "a process that has become a 32-bit program, at each capture",
+            .enabled(if: with32BitProgram { _ in true } != nil, "this kernel runs no 32-bit programs")
+        )
+        func becomesOtherArchitecture() throws {
+            try Self.with32BitFile { file in
+                let script = "echo READY; read line; exec '\(file.path)'"
+                let target = try TargetProcess("-c", script, executable: URL(filePath: "/bin/sh"))
+                let sampler = try ProcessSampler(processID: target.processID)
+                try target.proceed()
+                let program = "/proc/\(target.processID)/exe"
+                target.wait { _ in
+                    let path = try? FileManager.default.destinationOfSymbolicLink(atPath: program)
+                    return path?.hasSuffix(file.lastPathComponent) == true
+                }
+                for _ in 0..<2 {
+                    #expect(throws: CaptureError(.otherArchitecture)) { try sampler.capture().get() }
+                }
+                #expect(sampler.programsRun == 1)
+            }
+        }
+
         /// The result of `body` for such a process while it runs. Nil if the process does not run.
         private static func with32BitProgram<Result>(_ body: (Int32) -> Result) -> Result? {
+            with32BitFile { file -> Result? in
+                let process = Process()
+                process.executableURL = file
+                guard (try? process.run()) != nil, process.isRunning else { return nil }
+                defer {
+                    process.killIfRunning()
+                    process.waitUntilExit()
+                }
+                return body(process.processIdentifier)
+            }
+        }
+
+        private static func with32BitFile<Result>(_ body: (URL) throws -> Result) rethrows -> Result {
             let file = FileManager.default.temporaryDirectory.appending(path: "i386-\(UUID())")
             defer { try? FileManager.default.removeItem(at: file) }
             try? Data(program).write(to: file)
             try? FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: file.path)
-            let process = Process()
-            process.executableURL = file
-            guard (try? process.run()) != nil, process.isRunning else { return nil }
-            defer {
-                process.killIfRunning()
-                process.waitUntilExit()
-            }
-            return body(process.processIdentifier)
+            return try body(file)
         }
 
         /// An i386 ELF file that waits for signals: `mov $29, %eax; int $0x80; jmp .-9`.

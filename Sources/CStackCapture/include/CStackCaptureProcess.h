@@ -72,7 +72,7 @@ typedef struct stackcap_process_counters {
     uint64_t waited_ns;
     uint64_t calls_mended;     ///< System calls that a stop would have cut short; they were restarted.
     uint64_t given_up;         ///< Stops that did not happen in time.
-    uint64_t programs;         ///< Programs that it has run: 1, plus one for each execve(2) noticed.
+    uint64_t programs;         ///< Programs of this architecture that it has run: 1, plus one for each execve(2) noticed.
 } stackcap_process_counters;
 
 stackcap_process_counters stackcap_process_read_counters(const stackcap_process *process);
