@@ -1,5 +1,5 @@
 /// The registers of the architecture that this is built for, and everything else that differs between architectures.
-/// One implementation per architecture: the files *_x86_64.c and *_aarch64.c.
+/// One implementation per architecture, the files *_x86_64.c and *_aarch64.c; and registers.c for what is the same on both.
 #pragma once
 
 #include <elf.h>

@@ -32,29 +32,9 @@ bool stackcap_mend_cut_call(stackcap_user_registers *user) {
     return false;
 }
 
-/// Nothing can be mapped there, even if the kernel ignores the top byte: the rest, with bit 55 set, is not a user address.
-/// The distance is large enough that offsets do not lead from one register to another.
-static const uint64_t unknown_base = 0x5afe000000000000;
-static const uint64_t unknown_stride = 0x10000000;
-
-void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer) {
-    for (int i = 0; i < REGISTER_COUNT; i++)
-        registers->value[i] = unknown_base + unknown_stride * (uint64_t)(i + 1);
-    registers->value[REGISTER_PROGRAM_COUNTER] = program_counter;
-    registers->value[REGISTER_STACK_POINTER] = stack_pointer;
-}
-
 void stackcap_registers_add_arguments(struct stackcap_registers *registers, const uint64_t arguments[6]) {
     for (int i = 0; i < 6; i++)  // x0 to x5
         registers->value[i] = arguments[i];
-}
-
-bool stackcap_is_unknown(uint64_t address) {
-    return address >> 48 == unknown_base >> 48;
-}
-
-uint64_t stackcap_plain_frame_pointer(uint64_t value) {
-    return value & ~(UINT64_C(1) << 60);
 }
 
 /// Done by the processor, which knows how many bits an address has here: xpaclri is a hint, which has no effect on a processor
@@ -76,20 +56,8 @@ bool stackcap_returned_from_call(const struct stackcap_registers *registers, con
     return true;
 }
 
-// For learnt rows, which do not exist on aarch64 yet.
-
 const int stackcap_kept_registers[KEPT_REGISTERS] = {REGISTER_FRAME_POINTER};
 const int stackcap_steady_registers[STEADY_REGISTERS] = {19, 23, 24, 25, 26, 27, 28};
-
-void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter) {
-    stackcap_registers_unknown(registers, program_counter, 0);
-}
-
-int stackcap_unknown_origin(uint64_t address, int64_t *offset) {
-    (void)address;
-    *offset = 0;
-    return -1;
-}
 
 bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address) {
     static const uint32_t trampoline[2] = {0xd2801168, 0xd4000001};  // mov x8, #139 (rt_sigreturn); svc #0

@@ -59,33 +59,10 @@ bool stackcap_mend_cut_call(stackcap_user_registers *user) {
     return true;
 }
 
-/// Not a canonical address, so nothing can be mapped there. The distance is large enough that offsets do not lead from one
-/// register to another.
-static const uint64_t unknown_base = 0x5afe000000000000;
-static const uint64_t unknown_stride = 0x10000000;
-
-void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer) {
-    for (int i = 0; i < REGISTER_COUNT; i++)
-        registers->value[i] = unknown_base + unknown_stride * (uint64_t)(i + 1);
-    registers->value[REGISTER_PROGRAM_COUNTER] = program_counter;
-    registers->value[REGISTER_STACK_POINTER] = stack_pointer;
-}
-
 void stackcap_registers_add_arguments(struct stackcap_registers *registers, const uint64_t arguments[6]) {
     static const int order[6] = {UNW_X86_64_RDI, UNW_X86_64_RSI, UNW_X86_64_RDX, UNW_X86_64_R10, UNW_X86_64_R8, UNW_X86_64_R9};
     for (int i = 0; i < 6; i++)
         registers->value[order[i]] = arguments[i];
-}
-
-void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter) {
-    stackcap_registers_unknown(registers, program_counter, unknown_base + unknown_stride * (REGISTER_STACK_POINTER + 1));
-}
-
-int stackcap_unknown_origin(uint64_t address, int64_t *offset) {
-    uint64_t distance = address - unknown_base;
-    uint64_t nearest = (distance + unknown_stride / 2) / unknown_stride;
-    *offset = (int64_t)(distance - nearest * unknown_stride);
-    return (int)nearest - 1;
 }
 
 const int stackcap_kept_registers[KEPT_REGISTERS] = {
@@ -93,14 +70,6 @@ const int stackcap_kept_registers[KEPT_REGISTERS] = {
 };
 
 const int stackcap_steady_registers[STEADY_REGISTERS] = {UNW_X86_64_RBX, UNW_X86_64_R13, UNW_X86_64_R14, UNW_X86_64_R15};
-
-bool stackcap_is_unknown(uint64_t address) {
-    return address >> 48 == unknown_base >> 48;
-}
-
-uint64_t stackcap_plain_frame_pointer(uint64_t value) {
-    return value & ~(UINT64_C(1) << 60);
-}
 
 uint64_t stackcap_plain_return_address(uint64_t value) {
     return value;
