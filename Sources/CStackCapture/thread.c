@@ -17,13 +17,9 @@ pid_t stackcap_own_thread(void) {
     return (pid_t)syscall(SYS_gettid);
 }
 
-struct range {
-    uint64_t low, high;
-};
-
 /// The C library puts a thread's own variables at the outer end of its stack, and includes them in its size.
 static int leave_out_variables(struct dl_phdr_info *info, size_t size, void *context) {
-    struct range *stack = context;
+    struct stackcap_range *stack = context;
     if (size < offsetof(struct dl_phdr_info, dlpi_tls_data) + sizeof info->dlpi_tls_data)
         return 0;
     uint64_t variables = (uintptr_t)info->dlpi_tls_data;
@@ -41,7 +37,7 @@ int stackcap_own_stack(uint64_t *low, uint64_t *high) {
     size_t size = 0;
     error = pthread_attr_getstack(&attributes, &start, &size);
     pthread_attr_destroy(&attributes);
-    struct range stack = {(uintptr_t)start, (uintptr_t)start + size};
+    struct stackcap_range stack = {(uintptr_t)start, (uintptr_t)start + size};
     dl_iterate_phdr(leave_out_variables, &stack);
     *low = stack.low;
     *high = stack.high;
