@@ -40,13 +40,14 @@ static bool is_marked(const stackcap_session *session, const siginfo_t *info) {
 
 /// If the user's signal queue is full (RLIMIT_SIGPENDING), the kernel still delivers our signal, but without a sender. It must
 /// not be forwarded: the default action ends the process. The time limit prevents signals from outside a container, which look
-/// the same, from being taken for ours indefinitely after one of ours was lost.
+/// the same, from being taken for ours indefinitely after one of ours was lost. The age is negative if another signal was sent after the
+/// clock was read.
 static bool lost_its_mark(const stackcap_session *session, const siginfo_t *info) {
     enum { LONGEST_WAY_NS = 1000000000 };
     return info->si_code == SI_USER && info->si_pid == 0 &&
            atomic_load_explicit(&session->sent, memory_order_relaxed) !=
                atomic_load_explicit(&session->arrived, memory_order_relaxed) &&
-           stackcap_now_ns() - atomic_load_explicit(&session->sent_ns, memory_order_relaxed) < LONGEST_WAY_NS;
+           (int64_t)(stackcap_now_ns() - atomic_load_explicit(&session->sent_ns, memory_order_relaxed)) < LONGEST_WAY_NS;
 }
 
 static void copy_own_stack(stackcap_session *session, const ucontext_t *context) {
