@@ -24,6 +24,8 @@ static ssize_t read_by_file(const struct stackcap_reader *reader, uint64_t addre
 }
 
 ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length) {
+    if (reader->process == 0)
+        return -ESRCH;  // without the call, which a sandbox may forbid
     ssize_t count = reader->file < 0 ? read_by_call(reader, address, to, length) : read_by_file(reader, address, to, length);
     return count < 0 ? -errno : count;
 }
@@ -34,7 +36,7 @@ static bool is_file(int file, const uint64_t identity[2]) {
 }
 
 /// \param file −1 with errno set if it could not be opened.
-static int take_file(struct stackcap_reader *reader, int file) {
+static int take_file(struct stackcap_reader *reader, pid_t process, int file) {
     struct stat opened;
     if (file < 0)
         return errno;
@@ -46,19 +48,17 @@ static int take_file(struct stackcap_reader *reader, int file) {
     reader->file_identity[0] = opened.st_dev;
     reader->file_identity[1] = opened.st_ino;
     reader->file = file;
+    reader->process = process;
     return 0;
 }
 
 int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file) {
     stackcap_reader_finish(reader);
-    reader->process = getpid();
+    struct stackcap_reader by_call = {.process = getpid(), .file = -1};
     char from = 1, to = 0;
-    if (!through_file && !stackcap_is_filtered() && read_by_call(reader, (uintptr_t)&from, &to, 1) == 1 && to == from)
-        return 0;
-    int error = take_file(reader, open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
-    if (error)
-        reader->process = 0;
-    return error;
+    if (!through_file && !stackcap_is_filtered() && read_by_call(&by_call, (uintptr_t)&from, &to, 1) == 1 && to == from)
+        return *reader = by_call, 0;
+    return take_file(reader, by_call.process, open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
 }
 
 int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered) {
@@ -71,18 +71,18 @@ int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered) {
 
 int stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file, uint64_t probe) {
     stackcap_reader_finish(reader);
-    reader->process = process;
+    struct stackcap_reader by_call = {.process = process, .file = -1};
     char byte;
-    if (!through_file && !stackcap_is_filtered() && read_by_call(reader, probe, &byte, 1) == 1)
-        return 0;
-    return take_file(reader, fcntl(memory, F_DUPFD_CLOEXEC, 0));
+    if (!through_file && !stackcap_is_filtered() && read_by_call(&by_call, probe, &byte, 1) == 1)
+        return *reader = by_call, 0;
+    return take_file(reader, process, fcntl(memory, F_DUPFD_CLOEXEC, 0));
 }
 
 void stackcap_reader_finish(struct stackcap_reader *reader) {
+    reader->process = 0;  // first: the handler of a late signal may be about to read
     if (reader->file >= 0 && is_file(reader->file, reader->file_identity))
         close(reader->file);
     reader->file = -1;
-    reader->process = 0;
 }
 
 // The page cache: the unwinder reads a table byte by byte.

@@ -44,7 +44,7 @@ struct stackcap_page_cache {
 
 /// How memory of a process, ours or another, is read without ever faulting.
 struct stackcap_reader {
-    pid_t process;
+    pid_t process;  ///< 0 while nothing can be read.
     int file;  ///< /proc/PID/mem, or −1 while process_vm_readv works.
     uint64_t file_identity[2];  ///< Device and inode: the application may close all descriptors and reuse their numbers.
 };
