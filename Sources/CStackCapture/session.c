@@ -26,7 +26,8 @@ static stackcap_outcome make(int signal) {
 }
 
 static stackcap_outcome open_made(stackcap_session *session, bool read_through_file) {
-    int error = stackcap_reader_prepare(&session->unwinder.reader, read_through_file);
+    // A handler in the middle of its copy may still be reading: what it reads through stays, as in stackcap_close.
+    int error = stackcap_handler_is_busy(session) ? 0 : stackcap_reader_prepare(&session->unwinder.reader, read_through_file);
     if (error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, error};
     error = stackcap_handler_install(session);
