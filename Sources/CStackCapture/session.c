@@ -47,6 +47,7 @@ static stackcap_outcome open_locked(int signal, bool read_through_file, stackcap
         return (stackcap_outcome){STACKCAP_IN_USE, 0};
     if (is_inherited)
         stackcap_request_forget(session);
+    session->open = false;
     session->process = getpid();
     *out = session;
     return open_made(session, read_through_file);
