@@ -134,50 +134,47 @@ __attribute__((constructor(101))) static void prepare(void) { pthread_atfork(NUL
 
 // MARK: The functions
 
+// libdispatch's functions that submit work, each as: its name after `dispatch_`, the queue, the parameters, and the arguments.
+
+/// Those that do not wait for the work.
+#define SUBMITTING(USE)                                                                                                     \
+    USE(async, queue, (void *queue, void *block), (queue, block))                                                           \
+    USE(barrier_async, queue, (void *queue, void *block), (queue, block))                                                   \
+    USE(barrier_async_f, queue, (void *queue, void *context, void (*work)(void *)), (queue, context, work))                 \
+    USE(group_async, queue, (void *group, void *queue, void *block), (group, queue, block))                                 \
+    USE(group_async_f, queue, (void *group, void *queue, void *context, void (*work)(void *)), (group, queue, context, work)) \
+    USE(resume, object, (void *object), (object))                                                                           \
+    USE(activate, object, (void *object), (object))
+
+/// Those that do.
+#define WAITING(USE)                                                                                                        \
+    USE(sync, queue, (void *queue, void *block), (queue, block))                                                            \
+    USE(sync_f, queue, (void *queue, void *context, void (*work)(void *)), (queue, context, work))                          \
+    USE(barrier_sync, queue, (void *queue, void *block), (queue, block))                                                    \
+    USE(barrier_sync_f, queue, (void *queue, void *context, void (*work)(void *)), (queue, context, work))                  \
+    USE(async_and_wait, queue, (void *queue, void *block), (queue, block))                                                  \
+    USE(async_and_wait_f, queue, (void *queue, void *context, void (*work)(void *)), (queue, context, work))                \
+    USE(barrier_async_and_wait, queue, (void *queue, void *block), (queue, block))                                          \
+    USE(barrier_async_and_wait_f, queue, (void *queue, void *context, void (*work)(void *)), (queue, context, work))
+
 /// libdispatch's functions. Written before main: by the constructor, or by an earlier call.
 static struct {
-    void (*async)(void *queue, void *block);
-    void (*barrier_async)(void *queue, void *block);
-    void (*barrier_async_f)(void *queue, void *context, void (*work)(void *));
-    void (*group_async)(void *group, void *queue, void *block);
-    void (*group_async_f)(void *group, void *queue, void *context, void (*work)(void *));
-    void (*sync)(void *queue, void *block);
-    void (*sync_f)(void *queue, void *context, void (*work)(void *));
-    void (*barrier_sync)(void *queue, void *block);
-    void (*barrier_sync_f)(void *queue, void *context, void (*work)(void *));
-    void (*async_and_wait)(void *queue, void *block);
-    void (*async_and_wait_f)(void *queue, void *context, void (*work)(void *));
-    void (*barrier_async_and_wait)(void *queue, void *block);
-    void (*barrier_async_and_wait_f)(void *queue, void *context, void (*work)(void *));
-    void (*resume)(void *object);
-    void (*activate)(void *object);
+#define MEMBER(name, queue, parameters, arguments) void (*name) parameters;
+    SUBMITTING(MEMBER)
+    WAITING(MEMBER)
     unsigned (*get_qos_class)(void *queue, int *priority);
     void (*async_f)(void *queue, void *context, void (*work)(void *));
 } next;
 
-#define FIND(name) next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, "dispatch_" #name)
-
 __attribute__((constructor(101))) static void find_next(void) {
     if (next.async_f) { return; }
-    FIND(async);
-    FIND(barrier_async);
-    FIND(barrier_async_f);
-    FIND(group_async);
-    FIND(group_async_f);
-    FIND(sync);
-    FIND(sync_f);
-    FIND(barrier_sync);
-    FIND(barrier_sync_f);
-    FIND(async_and_wait);
-    FIND(async_and_wait_f);
-    FIND(barrier_async_and_wait);
-    FIND(barrier_async_and_wait_f);
-    FIND(resume);
-    FIND(activate);
+#define FIND(name, ...) next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, "dispatch_" #name);
+    SUBMITTING(FIND)
+    WAITING(FIND)
     next.get_qos_class = (__typeof__(next.get_qos_class))dlsym(RTLD_NEXT, "dispatch_queue_get_qos_class");
     main_queue = dlsym(RTLD_DEFAULT, "_dispatch_main_q");
     sem_init(&wakeups, 0, 0);
-    FIND(async_f);
+    FIND(async_f)
 }
 
 /// Another library's constructor may submit work before ours has run.
@@ -189,102 +186,22 @@ void queue_hooks_submit(void *queue, void *context, void (*work)(void *)) { next
 // Functions that do not wait for the work call `queue_hooks_note_work` after they have submitted it. The watcher parks and then looks once more:
 // either the watcher sees the work, or the function sees that it is parked. By then the queue may be gone, so it is looked at before.
 
-static void hook_async(void *queue, void *block) {
-    NEXT(async)
-    bool concerns = queue_hooks_concerns_watcher(queue);
-    next.async(queue, block);
-    queue_hooks_note_work(concerns);
-}
+#define HOOK_SUBMITTING(name, queue, parameters, arguments)  \
+    static void hook_##name parameters {                     \
+        NEXT(name)                                           \
+        bool concerns = queue_hooks_concerns_watcher(queue); \
+        next.name arguments;                                 \
+        queue_hooks_note_work(concerns);                     \
+    }
+SUBMITTING(HOOK_SUBMITTING)
 
-static void hook_barrier_async(void *queue, void *block) {
-    NEXT(barrier_async)
-    bool concerns = queue_hooks_concerns_watcher(queue);
-    next.barrier_async(queue, block);
-    queue_hooks_note_work(concerns);
-}
-
-static void hook_barrier_async_f(void *queue, void *context, void (*work)(void *)) {
-    NEXT(barrier_async_f)
-    bool concerns = queue_hooks_concerns_watcher(queue);
-    next.barrier_async_f(queue, context, work);
-    queue_hooks_note_work(concerns);
-}
-
-static void hook_group_async(void *group, void *queue, void *block) {
-    NEXT(group_async)
-    bool concerns = queue_hooks_concerns_watcher(queue);
-    next.group_async(group, queue, block);
-    queue_hooks_note_work(concerns);
-}
-
-static void hook_group_async_f(void *group, void *queue, void *context, void (*work)(void *)) {
-    NEXT(group_async_f)
-    bool concerns = queue_hooks_concerns_watcher(queue);
-    next.group_async_f(group, queue, context, work);
-    queue_hooks_note_work(concerns);
-}
-
-static void hook_resume(void *object) {
-    NEXT(resume)
-    bool concerns = queue_hooks_concerns_watcher(object);
-    next.resume(object);
-    queue_hooks_note_work(concerns);
-}
-
-static void hook_activate(void *object) {
-    NEXT(activate)
-    bool concerns = queue_hooks_concerns_watcher(object);
-    next.activate(object);
-    queue_hooks_note_work(concerns);
-}
-
-static void hook_sync(void *queue, void *block) {
-    NEXT(sync)
-    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
-    next.sync(queue, block);
-}
-
-static void hook_sync_f(void *queue, void *context, void (*work)(void *)) {
-    NEXT(sync_f)
-    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
-    next.sync_f(queue, context, work);
-}
-
-static void hook_barrier_sync(void *queue, void *block) {
-    NEXT(barrier_sync)
-    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
-    next.barrier_sync(queue, block);
-}
-
-static void hook_barrier_sync_f(void *queue, void *context, void (*work)(void *)) {
-    NEXT(barrier_sync_f)
-    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
-    next.barrier_sync_f(queue, context, work);
-}
-
-static void hook_async_and_wait(void *queue, void *block) {
-    NEXT(async_and_wait)
-    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
-    next.async_and_wait(queue, block);
-}
-
-static void hook_async_and_wait_f(void *queue, void *context, void (*work)(void *)) {
-    NEXT(async_and_wait_f)
-    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
-    next.async_and_wait_f(queue, context, work);
-}
-
-static void hook_barrier_async_and_wait(void *queue, void *block) {
-    NEXT(barrier_async_and_wait)
-    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
-    next.barrier_async_and_wait(queue, block);
-}
-
-static void hook_barrier_async_and_wait_f(void *queue, void *context, void (*work)(void *)) {
-    NEXT(barrier_async_and_wait_f)
-    queue_hooks_note_work(queue_hooks_concerns_watcher(queue));
-    next.barrier_async_and_wait_f(queue, context, work);
-}
+#define HOOK_WAITING(name, queue, parameters, arguments)             \
+    static void hook_##name parameters {                             \
+        NEXT(name)                                                   \
+        queue_hooks_note_work(queue_hooks_concerns_watcher(queue));  \
+        next.name arguments;                                         \
+    }
+WAITING(HOOK_WAITING)
 
 static unsigned hook_get_qos_class(void *queue, int *priority) {
     NEXT(get_qos_class)
@@ -306,22 +223,9 @@ void *queue_hooks_answer(void) {
 
 // Weak, and not under a sanitizer: see tasks.c, which defines dispatch_async_f.
 #if !__has_feature(thread_sanitizer)
-#define CALL_BY(name, hook) extern __typeof__(hook) dispatch_##name __attribute__((weak, alias(#hook)))
-
-CALL_BY(async, hook_async);
-CALL_BY(barrier_async, hook_barrier_async);
-CALL_BY(barrier_async_f, hook_barrier_async_f);
-CALL_BY(group_async, hook_group_async);
-CALL_BY(group_async_f, hook_group_async_f);
-CALL_BY(sync, hook_sync);
-CALL_BY(sync_f, hook_sync_f);
-CALL_BY(barrier_sync, hook_barrier_sync);
-CALL_BY(barrier_sync_f, hook_barrier_sync_f);
-CALL_BY(async_and_wait, hook_async_and_wait);
-CALL_BY(async_and_wait_f, hook_async_and_wait_f);
-CALL_BY(barrier_async_and_wait, hook_barrier_async_and_wait);
-CALL_BY(barrier_async_and_wait_f, hook_barrier_async_and_wait_f);
-CALL_BY(resume, hook_resume);
-CALL_BY(activate, hook_activate);
-CALL_BY(queue_get_qos_class, hook_get_qos_class);
+#define CALL_BY(name, hook) extern __typeof__(hook) dispatch_##name __attribute__((weak, alias(#hook)));
+#define CALL_BY_NAME(name, ...) CALL_BY(name, hook_##name)
+SUBMITTING(CALL_BY_NAME)
+WAITING(CALL_BY_NAME)
+CALL_BY(queue_get_qos_class, hook_get_qos_class)
 #endif
