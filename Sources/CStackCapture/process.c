@@ -10,14 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static stackcap_outcome ok(void) {
-    return (stackcap_outcome){STACKCAP_OK, 0};
-}
-
 static stackcap_outcome outcome_of(int error) {
     switch (error) {
     case 0:
-        return ok();
+        return status_only(STACKCAP_OK);
     case ENOENT:
     case ESRCH:
         return (stackcap_outcome){STACKCAP_GONE, error};
@@ -97,7 +93,7 @@ static stackcap_outcome check_program(const stackcap_process *process) {
     ssize_t count = pread(file, &header, sizeof header, 0);
     close(file);
     bool fits = count == sizeof header && header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_machine == ELF_MACHINE;
-    return fits ? ok() : (stackcap_outcome){STACKCAP_OTHER_ARCHITECTURE, 0};
+    return status_only(fits ? STACKCAP_OK : STACKCAP_OTHER_ARCHITECTURE);
 }
 
 /// By the process's number while its first thread lives, otherwise through the open file.
@@ -199,13 +195,9 @@ static bool reads(const stackcap_process *process) {
     return reader->file >= 0 || stackcap_read_live(reader, stackcap_modules_start(&process->modules), &byte, 1) == 1;
 }
 
-static stackcap_outcome held(void) {
-    return (stackcap_outcome){STACKCAP_NOT_STOPPED, 0};
-}
-
 stackcap_outcome stackcap_process_refresh(stackcap_process *process) {
     if (stackcap_tracer_is_held(&process->tracer))
-        return held();
+        return status_only(STACKCAP_NOT_STOPPED);
     if (!is_same_program(process))
         return take_program(process);
     int error = read_modules(process, stackcap_modules_keep_up);
@@ -233,9 +225,9 @@ static bool find_stack(stackcap_process *process, uint64_t stack_pointer, uint64
 stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t thread, const stackcap_look *seen) {
     uint64_t low, high;
     if (stackcap_tracer_is_held(&process->tracer))
-        return held();
+        return status_only(STACKCAP_NOT_STOPPED);
     if (!find_stack(process, seen->stack_pointer, &low, &high))
-        return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
+        return status_only(STACKCAP_OUT_OF_BOUNDS);
     return stackcap_copy_asleep(&process->unwinder, process->tasks, thread, low, high, seen);
 }
 
@@ -252,7 +244,7 @@ stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t 
 
 stackcap_outcome stackcap_process_copy_halted(stackcap_process *process, pid_t thread, uint64_t deadline_ns) {
     if (!stackcap_is_stopped(process->tasks, thread))
-        return (stackcap_outcome){STACKCAP_MOVED, 0};
+        return status_only(STACKCAP_MOVED);
     return copy_by_tracer(process, thread, true, deadline_ns);
 }
 
@@ -260,7 +252,7 @@ stackcap_outcome stackcap_process_unwind(stackcap_process *process, stackcap_unw
     process->unwinder.copy.made_ns = stackcap_now_ns();
     stackcap_outcome outcome = stackcap_unwind_copy(&process->unwinder, unwound);
     stackcap_tracer_count_wait(process);
-    return is_same_program(process) ? outcome : (stackcap_outcome){STACKCAP_REPLACED, 0};
+    return is_same_program(process) ? outcome : status_only(STACKCAP_REPLACED);
 }
 
 stackcap_process_counters stackcap_process_read_counters(const stackcap_process *process) {

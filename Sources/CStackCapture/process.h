@@ -8,6 +8,11 @@
 
 #pragma clang assume_nonnull begin
 
+/// An outcome without an errno.
+static inline stackcap_outcome status_only(stackcap_status status) {
+    return (stackcap_outcome){status, 0};
+}
+
 /// How long a thread has waited for processors in its lifetime.
 struct stackcap_waits {
     uint64_t waited_ns, turns;

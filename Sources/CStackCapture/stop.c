@@ -34,10 +34,6 @@ struct stackcap_thread_files {
     int call, schedule;
 };
 
-static stackcap_outcome status_only(stackcap_status status) {
-    return (stackcap_outcome){status, 0};
-}
-
 // The tracer's part.
 
 /// \param file the thread's /proc/PID/task/TID/syscall.
