@@ -117,6 +117,9 @@ int stackcap_space_prepare(stackcap_unwinder *unwinder) {
     return 0;
 }
 
+/// So many frames are kept from each end.
+enum { HALF = STACKCAP_MAX_FRAMES / 2 };
+
 /// Why the walk ends after the last frame, from unw_step's result and what the accessors recorded.
 static stackcap_end judge_end(const stackcap_unwinder *unwinder, int step) {
     if (unwinder->is_late)
@@ -129,7 +132,6 @@ static stackcap_end judge_end(const stackcap_unwinder *unwinder, int step) {
 }
 
 stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t index) {
-    enum { HALF = STACKCAP_MAX_FRAMES / 2 };
     return &unwinder->frames[index < HALF ? index : HALF + index % HALF];
 }
 
@@ -401,7 +403,6 @@ static void read_async(stackcap_unwinder *unwinder) {
 
 /// The index of a frame after the middle ones have been left out; one of those counts as the last before the gap.
 static size_t index_of(size_t frame, size_t left_out) {
-    enum { HALF = STACKCAP_MAX_FRAMES / 2 };
     if (left_out == 0 || frame < HALF)
         return frame;
     return frame < HALF + left_out ? HALF - 1 : frame - left_out;
@@ -409,7 +410,6 @@ static size_t index_of(size_t frame, size_t left_out) {
 
 /// Rotates the ring so that the innermost of its frames comes first. \returns the number of frames that were dropped.
 static size_t order_frames(stackcap_unwinder *unwinder) {
-    enum { HALF = STACKCAP_MAX_FRAMES / 2 };
     if (unwinder->frame_count <= STACKCAP_MAX_FRAMES)
         return 0;
     stackcap_frame turned[HALF];
@@ -434,7 +434,7 @@ stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwo
         .frames = unwinder->frames,
         .count = unwinder->frame_count - left_out,
         .left_out = left_out,
-        .left_out_after = STACKCAP_MAX_FRAMES / 2,
+        .left_out_after = HALF,
         .end = unwinder->end,
         .is_unsettled = is_unsettled,
         .unwinder_error = unwinder->unwinder_error,
