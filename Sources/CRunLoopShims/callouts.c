@@ -1,5 +1,15 @@
 #include "CRunLoopShims.h"
 
+#define CALLOUTS(USE)                                         \
+    USE(event_run_loop_is_calling_out_to_an_observer)         \
+    USE(event_run_loop_is_calling_out_to_a_block)             \
+    USE(event_run_loop_is_calling_out_to_a_source0)           \
+    USE(event_run_loop_is_calling_out_to_a_descriptor_source) \
+    USE(event_run_loop_is_calling_out_to_a_timer)             \
+    USE(event_run_loop_is_calling_out_to_a_perform_request)   \
+    USE(event_run_loop_is_running_a_task)                     \
+    USE(event_run_loop_is_calling_out_to_a_message_handler)
+
 // In C, because the Swift compiler clones and merges functions under new names, and a frame's name must be stable. Never
 // inlined, and with work left after the call, so that the call is not a tail call and no linker folds two of them into one.
 #define CALLOUT(name)                                                                     \
@@ -8,30 +18,16 @@
         __asm__ volatile("nop /* " #name " */" ::: "memory");                             \
     }
 
-CALLOUT(event_run_loop_is_calling_out_to_an_observer)
-CALLOUT(event_run_loop_is_calling_out_to_a_block)
-CALLOUT(event_run_loop_is_calling_out_to_a_source0)
-CALLOUT(event_run_loop_is_calling_out_to_a_descriptor_source)
-CALLOUT(event_run_loop_is_calling_out_to_a_timer)
-CALLOUT(event_run_loop_is_calling_out_to_a_perform_request)
-CALLOUT(event_run_loop_is_running_a_task)
-CALLOUT(event_run_loop_is_calling_out_to_a_message_handler)
+CALLOUTS(CALLOUT)
 
 const char *run_loop_callout_name(uintptr_t function) {
-#define NAMED(name) {(uintptr_t)&name, #name}
+#define NAMED(name) {(uintptr_t)&name, #name},
     const struct {
         uintptr_t start;
         const char *name;
     } all[] = {
-        NAMED(event_run_loop_is_calling_out_to_an_observer),
-        NAMED(event_run_loop_is_calling_out_to_a_block),
-        NAMED(event_run_loop_is_calling_out_to_a_source0),
-        NAMED(event_run_loop_is_calling_out_to_a_descriptor_source),
-        NAMED(event_run_loop_is_calling_out_to_a_timer),
-        NAMED(event_run_loop_is_calling_out_to_a_perform_request),
-        NAMED(event_run_loop_is_running_a_task),
-        NAMED(event_run_loop_is_calling_out_to_a_message_handler),
-        NAMED(event_run_loop_is_servicing_the_main_dispatch_queue),
+        CALLOUTS(NAMED)
+        NAMED(event_run_loop_is_servicing_the_main_dispatch_queue)
     };
 #undef NAMED
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
