@@ -1,7 +1,7 @@
 #pragma once
 // Parts of Linux's interface that are needed to watch another process and cannot be called from Swift: perf's hardware
-// breakpoints on threads, and signals with their senders. Times are CLOCK_MONOTONIC nanoseconds. No function is
-// async-signal-safe; errno is undefined afterwards.
+// breakpoints on threads, and signals with their senders. Times are CLOCK_MONOTONIC nanoseconds. Any thread may call these
+// functions, but only one at a time for the same breakpoint or descriptor. None is async-signal-safe; errno is undefined afterwards.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,7 +76,8 @@ int process_watch_start(char *_Nullable const *_Nonnull arguments, pid_t *proces
 /// still runs; -1 if there is no such child.
 int process_watch_take_status(pid_t process, int *status);
 
-/// Waits until one of the descriptors is readable, or until the deadline. \returns how many are readable, 0 at the deadline.
+/// Waits until one of the first 1,024 descriptors is readable, or until the deadline. \returns how many are readable, 0 at the deadline
+/// or after an error.
 int process_watch_wait(const int *_Nullable descriptors, int count, uint64_t deadline_ns);
 
 #pragma clang assume_nonnull end
