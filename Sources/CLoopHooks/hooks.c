@@ -5,8 +5,6 @@
 #include <CRunLoopShims.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 
 // The hooks of the wait functions. Each has a name of its own, and, at the end of this file, a weak alias with the C library's name.

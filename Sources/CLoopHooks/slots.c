@@ -3,7 +3,6 @@
 
 #include <CRunLoopShims.h>
 #include <errno.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <string.h>
 #include <sys/syscall.h>

@@ -1,8 +1,6 @@
 // Which task of Swift's runtime the caller is.
 #include "CMonitorShims.h"
 
-#include <stddef.h>
-
 // Functions of the concurrency runtime. Weak: with a version that lacks them, tasks have no numbers. With so few arguments,
 // Swift's calling convention is the same as C's.
 extern void *swift_task_getCurrent(void) __attribute__((weak));

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <time.h>
-#include <unistd.h>
 
 // The functions that call the kernel's waits are in a section of their own, so that a callee can recognise them as its callers.
 #define WAITS __attribute__((noinline, section("run_loop_waits")))

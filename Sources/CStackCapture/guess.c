@@ -3,8 +3,6 @@
 /// frame pointer, return address} is somewhere above: the record is recognised by the call before its return address.
 #include "walk.h"
 
-#include <string.h>
-
 enum {
     SEARCH_BYTES = 16 * 1024,  ///< No sleeping frame is larger in practice.
     MAX_CANDIDATES = 12,

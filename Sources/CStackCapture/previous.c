@@ -2,7 +2,6 @@
 /// not there.
 #include "session.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>

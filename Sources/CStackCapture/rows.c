@@ -11,7 +11,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <string.h>
 #include <unistd.h>
 
 // Modules that came with the program: their read-only parts.
