@@ -78,7 +78,8 @@ static uint64_t lowered_by(uint32_t code) {
     if ((code & 0xff8003ff) == 0xd10003ff)
         return immediate_of(code);
     int64_t pair = (int64_t)((uint64_t)(code >> 15 & 0x7f) << 57) >> 57;
-    if ((code & 0xbfc003e0) == 0xa98003e0 && pair < 0)  // stp xA, xB, [sp, #-n]! and the same for d registers
+    bool is_pair = (code & 0xffc003e0) == 0xa98003e0 || (code & 0xffc003e0) == 0x6d8003e0;
+    if (is_pair && pair < 0)  // stp xA, xB, [sp, #-n]! and the same for d registers
         return (uint64_t)-pair * 8;
     int64_t single = (int64_t)((uint64_t)(code >> 12 & 0x1ff) << 55) >> 55;
     return (code & 0xffe00fe0) == 0xf8000fe0 && single < 0 ? (uint64_t)-single : 0;  // str xA, [sp, #-n]!
