@@ -31,8 +31,7 @@ static struct place {
     atomic_int descriptor;
     dev_t device;
     ino_t inode;
-} places[PLACES] = {{.descriptor = -1}, {.descriptor = -1}, {.descriptor = -1}, {.descriptor = -1},
-                    {.descriptor = -1}, {.descriptor = -1}, {.descriptor = -1}, {.descriptor = -1}};
+} places[PLACES] = {[0 ... PLACES - 1] = {.descriptor = -1}};
 
 /// Not by close(2), which is a cancellation point: if the thread that forks was cancelled, the child would end before fork returns.
 static void close_in_child(void) {
