@@ -225,10 +225,10 @@ void loop_hooks_doubt(int set) {
 }
 
 bool loop_hooks_shares_set(uint32_t number) {
-    loop_slot *own = &slots[number % LOOP_HOOKS_CAPACITY];
-    int seen = set_of(own), set = seen < -1 ? in_doubt(seen) : seen;
-    if (set < 0 || !uses(own, set)) return false;
+    loop_slot *slot = &slots[number % LOOP_HOOKS_CAPACITY];
+    int seen = set_of(slot), set = seen < -1 ? in_doubt(seen) : seen;
+    if (set < 0 || !uses(slot, set)) return false;
     for (uint32_t i = 0, end = atomic_load(&reach); i < end; i++)
-        if (&slots[i] != own && uses(&slots[i], set)) return true;
+        if (&slots[i] != slot && uses(&slots[i], set)) return true;
     return false;
 }

@@ -99,8 +99,8 @@ static inline __attribute__((always_inline)) void find_functions(const char *job
     const struct context *context = *(struct context *const *)(job + CONTEXT_OFFSET);
     int count = 1;
     for (int step = 0; step < FARTHEST && count < TASK_POOL_FUNCTIONS && context; step++, context = context->parent) {
-        uintptr_t next = context->resume_parent;
-        if (next && !code_has(&runtime, next)) { functions[count++] = next; }
+        uintptr_t function = context->resume_parent;
+        if (function && !code_has(&runtime, function)) { functions[count++] = function; }
     }
 }
 
