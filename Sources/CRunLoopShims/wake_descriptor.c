@@ -40,7 +40,7 @@ uint64_t run_loop_eventfd_field(int fd, const char *field, uint64_t unknown) {
     return found != NULL ? strtoull(found + strlen(field), NULL, 16) : 0;
 }
 
-bool run_loop_is_bell(int fd, uint32_t mark) {
+bool run_loop_is_wake_descriptor(int fd, uint32_t mark) {
     // Any other error comes from a sandbox, and says nothing about the descriptor.
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) { return false; }
     return run_loop_eventfd_field(fd, "eventfd-count:", mark) == mark;

@@ -50,7 +50,7 @@ int run_loop_signal_wake_descriptor(int epoll_fd, int wake_fd);
 
 /// Whether the descriptor is the wake descriptor with this mark. Reads /proc; without it, or without a descriptor to read it
 /// with, assumes that an open descriptor is. Changes errno.
-bool run_loop_is_bell(int fd, uint32_t mark);
+bool run_loop_is_wake_descriptor(int fd, uint32_t mark);
 
 /// A hexadecimal field of /proc's information about an eventfd: `eventfd-count:` or `eventfd-id:`. Zero for other files;
 /// `unknown` if /proc cannot be read. Changes errno.

@@ -61,13 +61,13 @@ final class WakeUp: Sendable {
     /// Closes the wake descriptor at the loop's end, when no thread sleeps any more.
     func close() {
         let number = wakeDescriptor.exchange(-1, ordering: .acquiringAndReleasing)
-        if number >= 0, run_loop_is_bell(number, mark) { Glibc.close(number) }
+        if number >= 0, run_loop_is_wake_descriptor(number, mark) { Glibc.close(number) }
     }
 
     /// The wake descriptor to add to a set. Creates it if there is none, or if a program has closed it. Any thread.
     func descriptor() throws(RunLoopError) -> Int32 {
         let present = wakeDescriptor.load(ordering: .acquiring)
-        if present >= 0, run_loop_is_bell(present, mark) { return present }
+        if present >= 0, run_loop_is_wake_descriptor(present, mark) { return present }
         let made = run_loop_make_wake_descriptor(mark)
         guard made >= 0 else { throw RunLoopError(.outOfResources, errno: errno) }
         let (won, winner) = wakeDescriptor.compareExchange(

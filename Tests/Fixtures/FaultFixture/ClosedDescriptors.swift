@@ -43,7 +43,7 @@ func closedWhileAsleep() {
     say("rounds: \(rounds)")
     for worker in workers { worker.end() }
     say("whole: \(files.count { size(of: $0) == 0 })")
-    say("sets: \(descriptors(of: "eventpoll").count), bells: \(descriptors(of: "eventfd").count)")
+    say("sets: \(descriptors(of: "eventpoll").count), wake descriptors: \(descriptors(of: "eventfd").count)")
 }
 
 /// As before, for a thread of the library's own, which blocks most signals.
@@ -73,7 +73,7 @@ func swappedNumbers() {
         }
     }
     for worker in workers where !worker.answers() { say("a wake-up was lost") }
-    say("sets: \(descriptors(of: "eventpoll").count), bells: \(descriptors(of: "eventfd").count)")
+    say("sets: \(descriptors(of: "eventpoll").count), wake descriptors: \(descriptors(of: "eventfd").count)")
     for worker in workers { worker.end() }
     say("left: \(descriptors(of: "anon_inode").count)")
 }

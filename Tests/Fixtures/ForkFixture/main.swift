@@ -120,7 +120,7 @@ func undisturbed(onMain: Bool, _ body: @escaping @Sendable (EventRunLoop, Descri
         let answered = Counter()
         sleeping.perform { answered.increment() }
         while answered.value == 0 { usleep(1000) }
-        say("parent's bell: true")
+        say("parent's wake descriptor: true")
         _ = unsafe write(writer, "x", 1)
     }
     let thread = startThread(onMain ? other : sleeper)
