@@ -151,9 +151,10 @@ HOOK hook_poll(struct pollfd *descriptors, nfds_t count, int timeout) {
 
 HOOK hook_ppoll(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     NEXT(ppoll);
-    bool is_loops = enter(WAIT(-1, only(descriptors, count)), POLLED(descriptors, count), lasts(timeout), !timeout);
+    bool rests = lasts(timeout);
+    bool is_loops = enter(WAIT(-1, only(descriptors, count)), POLLED(descriptors, count), rests, !timeout);
     int ready = next.ppoll(descriptors, count, timeout, mask);
-    leave(is_loops, lasts(timeout));
+    leave(is_loops, rests);
     return ready;
 }
 
@@ -170,10 +171,10 @@ HOOK hook_poll_chk(struct pollfd *descriptors, nfds_t count, int timeout, size_t
 
 HOOK hook_ppoll_chk(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t length) {
     NEXT(ppoll_chk);
-    bool fits = length / sizeof *descriptors >= count;
-    bool is_loops = enter(WAIT(-1, fits ? only(descriptors, count) : -1), POLLED(descriptors, fits ? count : 0), lasts(timeout), !timeout);
+    bool fits = length / sizeof *descriptors >= count, rests = lasts(timeout);
+    bool is_loops = enter(WAIT(-1, fits ? only(descriptors, count) : -1), POLLED(descriptors, fits ? count : 0), rests, !timeout);
     int ready = next.ppoll_chk(descriptors, count, timeout, mask, length);
-    leave(is_loops, lasts(timeout));
+    leave(is_loops, rests);
     return ready;
 }
 
@@ -196,9 +197,10 @@ HOOK hook_pselect(
     int count, fd_set *readable, fd_set *writable, fd_set *exceptional, const struct timespec *timeout, const sigset_t *mask
 ) {
     NEXT(pselect);
-    bool is_loops = enter(WAIT(-1, -1), SELECTED(count, readable, writable), lasts(timeout), !timeout);
+    bool rests = lasts(timeout);
+    bool is_loops = enter(WAIT(-1, -1), SELECTED(count, readable, writable), rests, !timeout);
     int ready = next.pselect(count, readable, writable, exceptional, timeout, mask);
-    leave(is_loops, lasts(timeout));
+    leave(is_loops, rests);
     return ready;
 }
 
