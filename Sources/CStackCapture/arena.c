@@ -185,6 +185,7 @@ stackcap_outcome stackcap_arena_open(size_t entry_size, stackcap_arena **out) {
         return (stackcap_outcome){STACKCAP_OK, 0};
     if (*out)
         stackcap_arena_close(*out);
+    *out = NULL;
     return (stackcap_outcome){error == ENOMEM ? STACKCAP_FAILED : STACKCAP_STATE_UNREADABLE, error};
 }
 

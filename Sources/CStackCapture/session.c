@@ -49,8 +49,10 @@ static stackcap_outcome open_locked(int signal, bool read_through_file, stackcap
         stackcap_request_forget(session);
     session->open = false;
     session->process = getpid();
-    *out = session;
-    return open_made(session, read_through_file);
+    outcome = open_made(session, read_through_file);
+    if (outcome.status == STACKCAP_OK)
+        *out = session;
+    return outcome;
 }
 
 /// Another thread may have been opening a session, or capturing, when this process was forked.
