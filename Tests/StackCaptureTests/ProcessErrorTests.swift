@@ -94,9 +94,9 @@ extension ProcessTests {
                 let sampler = try ProcessSampler(processID: target.processID)
                 try target.proceed()
                 let program = "/proc/\(target.processID)/exe"
-                target.wait { _ in
+                target.wait {
                     let path = try? FileManager.default.destinationOfSymbolicLink(atPath: program)
-                    return path?.hasSuffix(file.lastPathComponent) == true
+                    return path?.hasSuffix(file.lastPathComponent) == true && $0.isInCall
                 }
                 for _ in 0..<2 {
                     #expect(throws: CaptureError(.otherArchitecture)) { try sampler.capture().get() }
