@@ -21,7 +21,7 @@ struct stackcap_mapping {
 
 // Reading the maps.
 
-/// Makes room for at least one more element. \returns 0 or an errno.
+/// Makes room for `needed` elements of this size. \returns 0 or an errno.
 static int grow(void *_Nullable *_Nonnull array, size_t *capacity, size_t needed, size_t size) {
     if (needed <= *capacity)
         return 0;

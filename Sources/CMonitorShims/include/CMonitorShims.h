@@ -1,6 +1,6 @@
 #pragma once
 // The GNU extensions of glibc that the monitor's threads need and that Swift's Glibc module does not export.
-// Times are CLOCK_MONOTONIC nanoseconds. No function here is async-signal-safe unless it says so.
+// Times are CLOCK_MONOTONIC nanoseconds. Any thread may call these functions. None is async-signal-safe unless it says so.
 
 #include <poll.h>
 #include <stdbool.h>
@@ -27,9 +27,9 @@ int monitor_thread_start(const char *name, void (*body)(void *context), void *co
 /// task, and if the runtime does not provide it.
 uint32_t monitor_current_task(void);
 
-/// Makes exit(3) call `body` with its status, in this process and not in its children. One
-/// call per process is enough. It replaces an earlier body. `body` runs on the thread that
-/// calls exit, possibly in a signal handler of the host. Returns false if memory is short.
+/// Makes exit(3) call `body` with its status, in this process and not in its children. One call per process is enough. It replaces
+/// an earlier body. `body` runs on the thread that calls exit, possibly in a signal handler of the host. Returns false if memory is
+/// short.
 bool monitor_on_exit(void (*body)(int status));
 
 /// Makes a child of fork(2) close `descriptor` before fork returns there, if it still refers to the same file. Reports no
@@ -39,16 +39,16 @@ bool monitor_close_in_child(int descriptor);
 /// Undoes `monitor_close_in_child`. Call it before the descriptor is closed.
 void monitor_forget_in_child(int descriptor);
 
-/// Accepts a connection from a listening socket without waiting; it
-/// is closed on exec and nonblocking. −1 and errno if there is none.
+/// Accepts a connection from a listening socket without waiting, if the listener is nonblocking. The connection is closed on exec and
+/// nonblocking. −1 and errno if there is none.
 int monitor_accept(int listener);
 
 /// poll(2), as a system call: if the program defines poll to find its loops, the calling thread is not taken for one of them.
 /// The same result and errno.
 int monitor_poll(struct pollfd *descriptors, nfds_t count, int timeout_ms);
 
-/// The number of processors that the thread may use (sched_getaffinity(2));
-/// −1 if there is no such thread, or more than 8,192 processors.
+/// The number of processors that the thread may use (sched_getaffinity(2)); −1 if there is no such thread, or more than 8,192
+/// processors.
 int monitor_allowed_processors(pid_t thread);
 
 /// The two ends of a socket (getsockname(2), getpeername(2), tcp(7), unix(7)).
