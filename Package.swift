@@ -99,7 +99,7 @@ let libraries = targets([
     ],
     // Stalls made on purpose, and the judge of what the monitor says about them; what tests share. No products.
     "StallCorpus": ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
-    "TestSupport": ["RunLoopKit"],
+    "TestSupport": ["RunLoopKit", "StallReports"],
     "LoopTestSupport": ["RunLoopKit", "RunLoopPorts"],
 ]) { .target(name: $0, dependencies: $1) }
 // A lock's memory (`Cell`).

@@ -2,6 +2,7 @@ import Logging
 @testable import StallMonitor
 import StallReports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import StallMonitorService
@@ -19,20 +20,10 @@ struct LogTests {
     }
 
     private func report(_ state: StallState = .recovered) -> StallReport {
-        var report = StallReport(
-            kind: .blocked,
-            state: state,
-            startedAt: .now(),
-            detectedAt: .now(),
-            durationNs: 612_345_678,
-            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
-            host: .current(),
-            process: .current(),
-            watched: .init(label: "main"),
-            thread: .init(id: 1),
-            cause: .init(verdict: .blocked, summary: "The thread waited in read(2)."),
-            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!
-        )
+        var report = StallReport.minimal(state)
+        report.durationNs = 612_345_678
+        report.cause = .init(verdict: .blocked, summary: "The thread waited in read(2).")
+        report.fingerprint = Fingerprint(rawValue: "v2:0000000000000001")!
         report.culprit = .init(function: "charge(_:)", file: "/src/Checkout.swift", line: 12, stack: 0, frame: 1)
         report.labels = ["checkout"]
         let own = StallReport.Frame(
@@ -107,26 +98,8 @@ struct LogTests {
 
     @Test("Repeats are logged only at the debug level; faults and their ends like stalls")
     func others() {
-        let repeats = StallReport.Repeats(
-            count: 3,
-            report: nil,
-            firstAt: .now(),
-            lastAt: .now(),
-            totalNs: 1,
-            longestNs: 1
-        )
-        let stall = SuppressedStall(
-            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!,
-            kind: .blocked,
-            reason: .repeated,
-            type: .runLoop,
-            label: "main",
-            startedAt: .now(),
-            durationNs: 7_000_000,
-            repeats: repeats
-        )
         let log = log(level: .notice)
-        log(.suppressed(stall))
+        log(.suppressed(.repeated(times: 3)))
         log(.fault(.init(.reportNotWritten)))
         log(.mended(.init(.reportNotWritten)))
         #expect(lines.all.map(\.level) == [.debug, .warning, .warning])

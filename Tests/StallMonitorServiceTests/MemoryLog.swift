@@ -1,5 +1,8 @@
 import Logging
+import StallReports
 import Synchronization
+
+@testable import StallMonitor
 
 /// The lines of a log, in memory.
 final class LogLines: Sendable {
@@ -28,5 +31,21 @@ struct MemoryLog: LogHandler {
 
     func log(event: LogEvent) {
         lines.add(.init(level: event.level, text: "\(event.message)", metadata: event.metadata ?? [:]))
+    }
+}
+
+extension SuppressedStall {
+    /// A stall of the main loop that was only counted, as one of so many.
+    static func repeated(times: Int) -> SuppressedStall {
+        SuppressedStall(
+            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!,
+            kind: .blocked,
+            reason: .repeated,
+            type: .runLoop,
+            label: "main",
+            startedAt: .now(),
+            durationNs: 7_000_000,
+            repeats: .init(count: times, report: nil, firstAt: .now(), lastAt: .now(), totalNs: 1, longestNs: 1)
+        )
     }
 }

@@ -2,6 +2,7 @@ import Foundation
 import MetricsTestKit
 import RunLoopKit
 import StallReports
+import TestSupport
 import Testing
 
 @testable import StallMonitor
@@ -12,20 +13,11 @@ struct MetricsTests {
     private let backend = TestMetrics()
 
     private func report(_ state: StallState, _ fingerprint: String = "v2:0000000000000001") -> StallReport {
-        StallReport(
-            kind: .blocked,
-            state: state,
-            startedAt: .now(),
-            detectedAt: .now(),
-            durationNs: 400_000_000,
-            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
-            host: .current(),
-            process: .current(),
-            watched: .init(label: "main"),
-            thread: .init(id: 1),
-            cause: .init(verdict: .onCPU),
-            fingerprint: Fingerprint(rawValue: fingerprint)!
-        )
+        var report = StallReport.minimal(state)
+        report.durationNs = 400_000_000
+        report.cause.verdict = .onCPU
+        report.fingerprint = Fingerprint(rawValue: fingerprint)!
+        return report
     }
 
     @Test("A stall counts once, at its end, by kind, verdict and type, without dimensions that grow with the faults")
@@ -104,25 +96,7 @@ struct MetricsTests {
     @Test("Stalls that were only counted are included")
     func suppressed() {
         let metrics = StallMetrics(factory: backend)
-        let repeats = StallReport.Repeats(
-            count: 1,
-            report: nil,
-            firstAt: .now(),
-            lastAt: .now(),
-            totalNs: 1,
-            longestNs: 1
-        )
-        let stall = SuppressedStall(
-            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!,
-            kind: .blocked,
-            reason: .repeated,
-            type: .eventLoop,
-            label: "NIO-ELT-0-#1",
-            startedAt: .now(),
-            durationNs: 7,
-            repeats: repeats
-        )
-        metrics.note(.suppressed(stall))
+        metrics.note(.suppressed(.repeated(times: 1)))
         #expect(backend.counterTotal(label: "stall.suppressed") == 1 && backend.counterTotal(label: "stall.count") == 1)
     }
 

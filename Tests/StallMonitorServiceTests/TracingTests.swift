@@ -3,6 +3,7 @@
     import RunLoopKit
     import StallReports
     import Synchronization
+    import TestSupport
     import Testing
     import Tracing
 
@@ -13,24 +14,15 @@
     struct TracingTests {
         private let tracer = InMemoryTracer()
 
-        private func report(id: ULID = .make(), _ change: (inout StallReport) -> Void = { _ in }) -> StallReport {
+        private func report(_ change: (inout StallReport) -> Void = { _ in }) -> StallReport {
             let start = Timestamp(seconds: 1_795_000_000, nanoseconds: 5)
-            var report = StallReport(
-                id: id,
-                kind: .blocked,
-                state: .recovered,
-                startedAt: start,
-                detectedAt: start.advanced(byNanoseconds: 250_000_000),
-                endedAt: start.advanced(byNanoseconds: 600_000_000),
-                durationNs: 600_000_000,
-                rule: .init(name: .blocked, tickNs: 1, ticks: 1),
-                host: .current(),
-                process: .current(),
-                watched: .init(label: "main"),
-                thread: .init(id: 77, name: "shop"),
-                cause: .init(verdict: .blocked, summary: "The thread waited in read(2)."),
-                fingerprint: .make(kind: .blocked, frames: [], modules: [])
-            )
+            var report = StallReport.minimal(.recovered)
+            report.startedAt = start
+            report.detectedAt = start.advanced(byNanoseconds: 250_000_000)
+            report.endedAt = start.advanced(byNanoseconds: 600_000_000)
+            report.durationNs = 600_000_000
+            report.thread = .init(id: 77, name: "shop")
+            report.cause = .init(verdict: .blocked, summary: "The thread waited in read(2).")
             report.culprit = .init(
                 function: "charge(_:)",
                 file: "/src/Shop/Checkout.swift",

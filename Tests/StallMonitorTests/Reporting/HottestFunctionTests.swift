@@ -6,32 +6,19 @@ import Testing
 /// For a thread that computed, the function that its sentence names.
 @Suite("The function in which a thread computed for longest")
 struct HottestFunctionTests {
-    /// A report whose stacks have these frames, innermost first, each with the milliseconds that it stands for.
-    private func report(_ stacks: [(frames: [StallReport.Frame], milliseconds: Int64)]) -> StallReport {
-        StallReport(
-            kind: .blocked,
-            state: .recovered,
-            startedAt: .now(),
-            detectedAt: .now(),
-            endedAt: .now(),
-            durationNs: 1,
-            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
-            host: .current(),
-            process: .current(),
-            watched: .init(label: "main"),
-            thread: .init(id: 1),
-            stacks: stacks.map { frames, milliseconds in
-                .init(
-                    role: .stalled,
-                    thread: .init(id: 1),
-                    capturedAt: .now(),
-                    method: .signal,
-                    frames: frames,
-                    sampledNs: milliseconds * 1_000_000
-                )
-            },
-            fingerprint: .make(kind: .blocked, frames: [], modules: [])
-        )
+    /// Of stacks with these frames, innermost first, each with the milliseconds that it stands for.
+    private func hottest(_ stacks: [(frames: [StallReport.Frame], milliseconds: Int64)]) -> String? {
+        stacks.map { frames, milliseconds in
+            StallReport.Stack(
+                role: .stalled,
+                thread: .init(id: 1),
+                capturedAt: .now(),
+                method: .signal,
+                frames: frames,
+                sampledNs: milliseconds * 1_000_000
+            )
+        }
+        .hottestFunction
     }
 
     private let next = StallReport.Frame(address: 1, function: "IndexingIterator.next()")
@@ -40,20 +27,15 @@ struct HottestFunctionTests {
 
     @Test("The innermost function with a name, by time and not by the number of stacks")
     func named() {
-        #expect(
-            report([([next, receipts], 10), ([next, receipts], 10), ([receipts], 50)]).stacks.hottestFunction
-                == "makeReceipts()"
-        )
-        #expect(
-            report([([next, receipts], 60), ([receipts], 50)]).stacks.hottestFunction == "IndexingIterator.next()"
-        )
-        #expect(report([([next], 60)]).stacks.hottestFunction == "IndexingIterator.next()")
+        #expect(hottest([([next, receipts], 10), ([next, receipts], 10), ([receipts], 50)]) == "makeReceipts()")
+        #expect(hottest([([next, receipts], 60), ([receipts], 50)]) == "IndexingIterator.next()")
+        #expect(hottest([([next], 60)]) == "IndexingIterator.next()")
     }
 
     @Test("No name without names of own code, whatever the runtime's functions are called")
     func withoutSymbols() {
-        #expect(report([([next, unnamed], 60), ([unnamed], 20)]).stacks.hottestFunction == nil)
-        #expect(report([([unnamed], 60), ([next], 20)]).stacks.hottestFunction == nil)
-        #expect(report([]).stacks.hottestFunction == nil)
+        #expect(hottest([([next, unnamed], 60), ([unnamed], 20)]) == nil)
+        #expect(hottest([([unnamed], 60), ([next], 20)]) == nil)
+        #expect(hottest([]) == nil)
     }
 }

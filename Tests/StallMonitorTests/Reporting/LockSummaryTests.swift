@@ -1,6 +1,7 @@
 import RunLoopKit
 import StackCapture
 import StallReports
+import TestSupport
 import Testing
 
 @testable import StallDiagnosis
@@ -50,22 +51,10 @@ struct LockSummaryTests {
     }
 
     private func report(_ finding: LockFinding, _ stacks: [StallReport.Stack]) -> StallReport {
-        var report = StallReport(
-            kind: .blocked,
-            startedAt: .now(),
-            detectedAt: .now(),
-            durationNs: 1,
-            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
-            host: .current(),
-            process: .current(),
-            watched: .init(label: "main"),
-            thread: .init(id: 1),
-            cause: .init(verdict: .blocked, summary: "The thread waited."),
-            stacks: stacks,
-            fingerprint: .make(kind: .blocked, frames: [], modules: [])
-        )
-        let summary = LockSummary(finding, report.stacks)
-        (report.cause, report.stacks) = (summary.cause(from: report.cause), summary.kept(report.stacks))
+        let summary = LockSummary(finding, stacks)
+        var report = StallReport.minimal()
+        report.cause = summary.cause(from: .init(verdict: .blocked, summary: "The thread waited."))
+        report.stacks = summary.kept(stacks)
         return report
     }
 

@@ -2,6 +2,7 @@ import Foundation
 import StallReading
 import StallReports
 import Symbolication
+import TestSupport
 import Testing
 
 @testable import StallMonitor
@@ -39,37 +40,25 @@ struct ReportNamingTests {
             offset: Address(program.start),
             foundBy: .asyncContext
         )
-        var process = ProcessIdentity.current()
-        process.executable = "/srv/no such/program"
-        return StallReport(
-            kind: .blocked,
-            state: state,
-            startedAt: .now(),
-            detectedAt: .now(),
-            endedAt: .now(),
-            durationNs: 1,
-            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
-            host: .current(),
-            process: process,
-            watched: .init(label: "main"),
-            thread: .init(id: 1),
-            stacks: [
-                .init(
-                    thread: .init(id: 1),
-                    capturedAt: .now(),
-                    method: .quiet,
-                    frames: frames,
-                    leftOut: .init(after: 2, count: 9),
-                    async: .init(from: 1, frames: [awaiting], ends: .task, task: 5)
-                )
-            ],
-            culprit: hasCulprit ? .init(stack: 0, frame: 1) : nil,
-            modules: [
-                .init(path: "/srv/no such/program", buildID: program.buildID, loadBase: 0x5000_0000),
-                .init(path: "/srv/no such/libc.so.6", buildID: "0123456789abcdef", loadBase: 0),
-            ],
-            fingerprint: .make(kind: .blocked, frames: frames, modules: [])
-        )
+        var report = StallReport.minimal(state)
+        report.process.executable = "/srv/no such/program"
+        report.stacks = [
+            .init(
+                thread: report.thread,
+                capturedAt: .now(),
+                method: .quiet,
+                frames: frames,
+                leftOut: .init(after: 2, count: 9),
+                async: .init(from: 1, frames: [awaiting], ends: .task, task: 5)
+            )
+        ]
+        report.culprit = hasCulprit ? .init(stack: 0, frame: 1) : nil
+        report.modules = [
+            .init(path: "/srv/no such/program", buildID: program.buildID, loadBase: 0x5000_0000),
+            .init(path: "/srv/no such/libc.so.6", buildID: "0123456789abcdef", loadBase: 0),
+        ]
+        report.fingerprint = .make(kind: .blocked, frames: frames, modules: [])
+        return report
     }
 
     @Test("it has functions, lines, inlined calls as frames, and the culprit that these show")

@@ -1,26 +1,12 @@
 import Dispatch
 import StallReports
+import TestSupport
 import Testing
 
 @testable import StallMonitor
 
 @Suite("The server's details in a report")
 struct StallDetailsTests {
-    private var report: StallReport {
-        StallReport(
-            kind: .blocked,
-            startedAt: .now(),
-            detectedAt: .now(),
-            durationNs: 1,
-            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
-            host: .current(),
-            process: .current(),
-            watched: .init(label: "main"),
-            thread: .init(id: 1),
-            fingerprint: .make(kind: .blocked, frames: [], modules: [])
-        )
-    }
-
     @Test(
         "A missing answer is a fault until one comes in time; a loss is reported and does not last"
     )
@@ -32,12 +18,12 @@ struct StallDetailsTests {
         }
         feed.send(.fault(.init(.reportsLost)))
         #expect(feed.faults.isEmpty)
-        _ = source.details(of: report, tell: feed.send)
+        _ = source.details(of: .minimal(), tell: feed.send)
         #expect(feed.faults.map(\.code) == [.detailsMissing])
         // Enough for everything that is asked from now on. This test does not concern machines that give no CPU time
         // for a tenth of a second.
         for _ in 0..<100 { mayGoOn.signal() }
-        for _ in 0..<50 where !feed.faults.isEmpty { _ = source.details(of: report, tell: feed.send) }
+        for _ in 0..<50 where !feed.faults.isEmpty { _ = source.details(of: .minimal(), tell: feed.send) }
         #expect(feed.faults.isEmpty)
     }
 
@@ -47,7 +33,7 @@ struct StallDetailsTests {
         // This test does not concern machines that give no CPU time for a tenth of a second.
         for _ in 0..<50 {
             var isLate = false
-            found = source.details(of: report) { _ in isLate = true }.metadata
+            found = source.details(of: .minimal()) { _ in isLate = true }.metadata
             if found.keys.contains(where: { details[$0] != nil }) || !isLate && details.isEmpty { break }
         }
         return found

@@ -12,18 +12,8 @@ import Testing
 @Suite("Names of the stalled work", .serialized, .timeLimit(.minutes(10)))
 struct StallLabelTests {
     private func report(task: UInt64? = nil, thread: Int32 = 1) -> StallReport {
-        var report = StallReport(
-            kind: .blocked,
-            startedAt: .now(),
-            detectedAt: .now(),
-            durationNs: 1,
-            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
-            host: .current(),
-            process: .current(),
-            watched: .init(label: "main"),
-            thread: .init(id: thread),
-            fingerprint: .make(kind: .blocked, frames: [], modules: [])
-        )
+        var report = StallReport.minimal()
+        report.thread.id = thread
         if let task {
             var stack = StallReport.Stack(thread: report.thread, capturedAt: .now())
             stack.async = .init(from: 0, frames: [], ends: .task, task: task)

@@ -3,6 +3,7 @@ import RunLoopKit
 import StallDetection
 import StallReports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import StallMonitor
@@ -141,18 +142,7 @@ struct ReportPublisherTests {
         let writer = ReportWriter(sink: sink, limits: .init(), meter: CostMeter(), changed: {})
         let thread = try MonitorThread(name: "stall-writer") { writer.run() }
         var publisher = ReportPublisher(writer: writer, tell: log.handler)
-        var report = StallReport(
-            kind: .blocked,
-            startedAt: .now(),
-            detectedAt: .now(),
-            durationNs: 1,
-            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
-            host: .current(),
-            process: .current(),
-            watched: .init(label: "main"),
-            thread: .init(id: 1),
-            fingerprint: .make(kind: .blocked, frames: [], modules: [])
-        )
+        var report = StallReport.minimal()
         let long = String(repeating: "x", count: StoredDocuments.maximumFileSize)
         report.stacks = [
             .init(thread: .init(id: 1), capturedAt: .now()),
