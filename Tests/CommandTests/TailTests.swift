@@ -76,7 +76,7 @@ struct TailTests {
         // Everything is there before it looks again. If it showed one per round, the other directory's stall would
         // come in between.
         tail.send(SIGSTOP)
-        while statusField("State", of: tail.pid).first != "T" { usleep(1000) }
+        waitUntil { statusField("State", of: tail.pid).first == "T" }
         let other = ULID.make()
         for id in ids.dropFirst() { try stores[1].write(Sample.report(id: id)) }
         try stores[0].write(Sample.report(id: other))

@@ -1,6 +1,7 @@
 import Glibc
 import StallReading
 import StallReports
+import TestSupport
 import Testing
 
 @testable import stall_monitor
@@ -116,9 +117,9 @@ struct TopStateTests {
                 )
             )
             var content = try reader.take()
-            while content == nil {
-                usleep(1000)
-                content = try reader.take()
+            try waitUntil {
+                content = try content ?? reader.take()
+                return content != nil
             }
             let notes = try #require(content?.notes)
             #expect(notes.count == 1 && notes[0].hasPrefix("\(fixture.path)/stall-"), "\(notes)")

@@ -1,7 +1,6 @@
 import Glibc
 package import RunLoopKit
 import Synchronization
-package import Testing
 
 /// The events that happened, in order.
 package final class Trace: Sendable {
@@ -149,22 +148,6 @@ package func name(of activity: EventRunLoop.Activity) -> String {
     case .afterWaiting: "woken"
     case .exit: "exit"
     default: "unknown"
-    }
-}
-
-/// Waits for an action of another thread. If it does not happen within a minute, the test has failed, and continues. The limit only
-/// ends a hang: no working machine is so slow.
-///
-/// - Parameter sourceLocation: The location of the wait. On a separate thread an issue cannot be attributed to its test
-///   otherwise.
-package func waitUntil(sourceLocation: SourceLocation = #_sourceLocation, _ condition: () -> Bool) {
-    let deadline = MonotonicInstant.now.advanced(by: .seconds(60))
-    while !condition() {
-        if MonotonicInstant.now > deadline {
-            Issue.record("what another thread was to do did not come", sourceLocation: sourceLocation)
-            return
-        }
-        usleep(200)
     }
 }
 

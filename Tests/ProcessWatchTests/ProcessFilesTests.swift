@@ -3,6 +3,7 @@ import CRunLoopShims
 import Foundation
 import Glibc
 import StackCapture
+import TestSupport
 import Testing
 
 @testable import ProcessWatch
@@ -19,9 +20,9 @@ struct ProcessFilesTests {
         #expect(!before.hasEnded(by: handle) && !before.hasEnded(by: nil))
         kill(child.processID, SIGKILL)
         // It is ended when nobody has taken its status yet.
-        while !before.hasEnded(by: nil) { usleep(1_000) }
+        waitUntil { before.hasEnded(by: nil) }
         #expect(before.hasEnded(by: handle))
-        while child.takeStatus() == nil { usleep(1_000) }
+        waitUntil { child.takeStatus() != nil }
         // This process, in place of one that was given the number again.
         #expect(own.hasEnded(by: handle) && !own.hasEnded(by: nil))
     }
@@ -61,12 +62,11 @@ struct ProcessFilesTests {
         let child = try StartedCommand([file, "600"].map { Array($0.utf8) })
         defer {
             kill(child.processID, SIGKILL)
-            while child.takeStatus() == nil { usleep(1_000) }
+            waitUntil { child.takeStatus() != nil }
         }
         let files = ProcessFiles(processID: child.processID)
         let thread = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))
-        for _ in 0..<60_000 where thread.readCall()?.name?.hasSuffix("nanosleep") != true { usleep(1_000) }
-        try #require(thread.readCall()?.name?.hasSuffix("nanosleep") == true)
+        waitUntil { thread.readCall()?.name?.hasSuffix("nanosleep") == true }
         let (program, path) = (try #require(files.program), try #require(files.executable))
         try FileManager.default.moveItem(atPath: file, toPath: old)
         #expect(files.executable == path + ".old" && files.program == program)
@@ -84,14 +84,14 @@ struct ProcessFilesTests {
         let (seize, interrupt, detach): (Int32, Int32, Int32) = (0x4206, 0x4207, 17)
         try #require(trace(seize, child.processID) == 0)
         try #require(trace(interrupt, child.processID) == 0)
-        while !files.isStopped() { usleep(1_000) }
+        waitUntil { files.isStopped() }
         status = child.takeStatus()
         #expect(status == nil)
         #expect(trace(detach, child.processID) == 0)
         kill(child.processID, SIGKILL)
-        while status == nil {
-            usleep(1_000)
+        waitUntil {
             status = child.takeStatus()
+            return status != nil
         }
         #expect(status == 128 + SIGKILL)
     }

@@ -1,5 +1,6 @@
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// Work that is done once, before the loop sleeps.

@@ -1,6 +1,7 @@
 import Glibc
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// R34 to R37.

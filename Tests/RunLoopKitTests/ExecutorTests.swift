@@ -3,6 +3,7 @@ import Glibc
 import LoopTestSupport
 import RunLoopKit
 import Synchronization
+import TestSupport
 import Testing
 
 /// R61, on threads with their own loops. Tests that need the main thread are in MainThreadTests.
@@ -326,7 +327,7 @@ final class Worker: Sendable {
             loop.run()
             keepAlive.invalidate()
         }
-        while box.value == nil { sched_yield() }
+        waitUntil { box.value != nil }
         guard let (loop, thread) = box.value else { preconditionFailure("no loop") }
         self.loop = loop
         self.thread = thread

@@ -1,5 +1,6 @@
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// R28 to R33: sources signalled by the program.

@@ -1,5 +1,6 @@
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// R17: "stopped (mode)".

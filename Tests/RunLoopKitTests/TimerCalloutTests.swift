@@ -1,5 +1,6 @@
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// What a timer's callout may do to its own timer and to others (R23, R41 to R48).

@@ -1,6 +1,7 @@
 import Glibc
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// A thread that exists to run its loop.

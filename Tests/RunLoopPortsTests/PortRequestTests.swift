@@ -2,6 +2,7 @@ import Glibc
 import LoopTestSupport
 import RunLoopKit
 import RunLoopPorts
+import TestSupport
 import Testing
 
 @testable import RunLoopPorts

@@ -2,6 +2,7 @@ import Glibc
 import LoopTestSupport
 import RunLoopKit
 import RunLoopPorts
+import TestSupport
 import Testing
 
 /// R54: ports as sources, between threads and between processes.

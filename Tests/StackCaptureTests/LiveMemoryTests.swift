@@ -21,7 +21,7 @@ struct LiveMemoryTests {
         let thread = unsafe stall_thread(stall)
         let bounds = unsafe UInt(stall_stack_low(stall))..<UInt(stall_stack_high(stall))
         // A thread that has just been started may not have reached its call yet.
-        while kind == STALL_READ, StackCapturer.sighting(ofThread: thread)?.systemCall?.name != "read" { sched_yield() }
+        if kind == STALL_READ { waitUntil { StackCapturer.sighting(ofThread: thread)?.systemCall?.name == "read" } }
         let (known, found) = (capturer.capture(threadID: thread, stack: bounds), capturer.capture(threadID: thread))
         let (a, b) = (try known.get(), try found.get())
         #expect(a.isComplete && b.isComplete)
@@ -35,7 +35,7 @@ struct LiveMemoryTests {
         var opened: UnsafeMutablePointer<stackcap_arena>?
         let outcome = unsafe stackcap_arena_open(0, &opened)
         #expect(outcome.status == STACKCAP_OK)
-        guard outcome.status == STACKCAP_OK, let arena = unsafe opened else { return }
+        let arena = try unsafe #require(opened)
         defer { unsafe stackcap_arena_close(arena) }
         let own = try #require(ThreadIdentity.current())
         let inside = UInt64(own.stack.upperBound - 1)
@@ -98,9 +98,9 @@ struct LiveMemoryTests {
         let (sleeper, spinner) = unsafe (stall_start(STALL_READ, 0, 0, nil), stall_start(STALL_SPIN, 0, 0, nil))
         defer { unsafe (_, _) = (stall_finish(sleeper), stall_finish(spinner)) }
         var first = unsafe StackCapturer.sighting(ofThread: stall_thread(sleeper))
-        while first?.systemCall?.name != "read" {
-            sched_yield()
+        waitUntil {
             first = unsafe StackCapturer.sighting(ofThread: stall_thread(sleeper))
+            return first?.systemCall?.name == "read"
         }
         let seen = try #require(first)
         let again = unsafe try #require(StackCapturer.sighting(ofThread: stall_thread(sleeper)))

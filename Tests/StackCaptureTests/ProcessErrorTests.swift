@@ -57,7 +57,7 @@ extension ProcessTests {
         func zombie() throws {
             let parent = try TargetProcess("zombie")
             let child = try #require(Int32(parent.announced))
-            while ProcessThread(threadID: child, ofProcess: child).state != "Z" { usleep(1000) }
+            waitUntil { ProcessThread(threadID: child, ofProcess: child).state == "Z" }
             #expect(code(child) == .zombie)
         }
 

@@ -201,14 +201,14 @@ private final class Started {
         process.arguments = arguments
         try process.run()
         let wanted: Character = arguments.isEmpty ? "S" : "R"
-        while process.isRunning, !isReady(threads, wanted) { usleep(1000) }
+        waitUntil { !process.isRunning || isReady(threads, wanted) }
     }
 
     var processID: Int32 { process.processIdentifier }
 
     func stop() {
         kill(processID, SIGSTOP)
-        while ProcessThread(threadID: processID, ofProcess: processID).state != "T" { usleep(1000) }
+        waitUntil { ProcessThread(threadID: processID, ofProcess: processID).state == "T" }
     }
 
     /// Whether the address is mapped as executable.

@@ -1,4 +1,5 @@
 package import Foundation
+package import Testing
 
 extension URL {
     /// A program of this package, built beside the tests.
@@ -41,4 +42,23 @@ package func statusField(_ name: String, of process: Int32) -> String {
     let status = (try? String(contentsOfFile: "/proc/\(process)/status", encoding: .utf8)) ?? ""
     let line = status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
     return line.map { $0.dropFirst(name.count + 1).trimmingCharacters(in: .whitespaces) } ?? ""
+}
+
+/// Waits for what another thread or process is to do. If it does not come within a minute, the test has failed, and continues. The limit
+/// only ends a hang: no working machine is so slow.
+///
+/// - Parameter sourceLocation: The location of the wait. On a separate thread an issue cannot be attributed to its test
+///   otherwise.
+package func waitUntil(
+    sourceLocation: SourceLocation = #_sourceLocation,
+    _ condition: () throws -> Bool
+) rethrows {
+    let deadline = ContinuousClock.now + .seconds(60)
+    while try !condition() {
+        if ContinuousClock.now > deadline {
+            Issue.record("what another thread or process was to do did not come", sourceLocation: sourceLocation)
+            return
+        }
+        usleep(200)
+    }
 }

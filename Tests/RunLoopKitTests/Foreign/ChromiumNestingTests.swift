@@ -1,6 +1,7 @@
 import LoopTestSupport
 import RunLoopKit
 import Synchronization
+import TestSupport
 import Testing
 
 /// More of Chromium's run loop cases: runs after runs and inside runs.

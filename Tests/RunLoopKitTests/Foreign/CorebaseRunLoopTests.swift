@@ -1,5 +1,6 @@
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// The cases of GNUstep corebase's CFRunLoop folder, counted in the order of its checks.

@@ -1,6 +1,7 @@
 import Glibc
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// The cases of GNUstep base's NSRunLoop folder, counted in the order of its checks.

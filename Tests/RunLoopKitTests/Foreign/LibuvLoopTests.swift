@@ -1,6 +1,7 @@
 import Glibc
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// The cases of libuv's async, loop, run, active, idle and poll-close tests that apply here.

@@ -1,6 +1,7 @@
 import LoopTestSupport
 import RunLoopKit
 import RunLoopPorts
+import TestSupport
 import Testing
 
 /// The cases of macios' CFMessagePortTest.

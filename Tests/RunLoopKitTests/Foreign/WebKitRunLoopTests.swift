@@ -2,6 +2,7 @@ import Glibc
 import LoopTestSupport
 import RunLoopKit
 import Synchronization
+import TestSupport
 import Testing
 
 /// The cases of WebKit's WTF_RunLoop.

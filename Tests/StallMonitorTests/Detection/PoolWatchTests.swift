@@ -318,7 +318,7 @@ private final class StandingCrew: Sendable {
     init(_ count: Int, of pool: TaskPoolHeartbeat) {
         for number in 1...count {
             Thread.detachNewThread { [gate] in pool.run { gate.wait() } }
-            while pool.runningCount < number || pool.runningJobs == nil { usleep(200) }
+            waitUntil { pool.runningCount >= number && pool.runningJobs != nil }
         }
         threadIDs = (pool.runningJobs ?? []).map(\.threadID)
     }

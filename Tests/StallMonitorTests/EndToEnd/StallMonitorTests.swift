@@ -139,7 +139,7 @@ struct StallMonitorTests {
         let watch = try monitor.watch(other.loop)
         watch.cancel()
         // The watchdog carries out the order; until then the loop counts as watched.
-        while (try? monitor.watch(other.loop)) == nil { sched_yield() }
+        waitUntil { (try? monitor.watch(other.loop)) != nil }
         monitor.stop()
         #expect(throws: StallMonitorError.self) { try monitor.watch(other.loop) }
         [worker, other].forEach { $0.end() }

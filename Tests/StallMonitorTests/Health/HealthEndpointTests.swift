@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import RunLoopKit
+import TestSupport
 import Testing
 
 @testable import StallMonitor
@@ -111,12 +112,7 @@ struct HealthEndpointTests {
             let second = monitor(port: port, address: address)
             #expect(second.healthPort == nil && second.isRunning)
             // The reporter reports it, a moment later.
-            func isReported() -> Bool {
-                second.health.problems.contains { $0.code == .healthEndpointUnavailable }
-            }
-            let deadline = MonotonicInstant.now + .seconds(60)
-            while !isReported(), MonotonicInstant.now < deadline { sched_yield() }
-            #expect(isReported())
+            waitUntil { second.health.problems.contains { $0.code == .healthEndpointUnavailable } }
             second.stop()
         }
     }
@@ -129,14 +125,12 @@ struct HealthEndpointTests {
         func isPaused() -> Bool { paused.health.problems.contains { $0.code == .paused } }
         paused.pause()
         // The watchdog pauses a moment later.
-        let deadline = MonotonicInstant.now + .seconds(60)
-        while !isPaused(), MonotonicInstant.now < deadline { sched_yield() }
-        #expect(isPaused() && paused.health.state == .degraded)
+        waitUntil(isPaused)
+        #expect(paused.health.state == .degraded)
         let probed = try answer(on: try #require(paused.healthPort))
         #expect(probed.hasPrefix("HTTP/1.1 200 ") && probed.contains("1 of 1 are paused"), "\(probed)")
         paused.resume()
-        while isPaused(), MonotonicInstant.now < deadline { sched_yield() }
-        #expect(!isPaused())
+        waitUntil { !isPaused() }
         paused.stop()
         #expect(paused.health.problems.map(\.code) == [.stopped])
 

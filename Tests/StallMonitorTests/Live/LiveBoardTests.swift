@@ -3,6 +3,7 @@ import RunLoopKit
 import StallDetection
 import StallReports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import StackCapture
@@ -155,15 +156,13 @@ struct LiveBoardTests {
         let parts = EngineParts(StallMonitor.Configuration(directory: directory.path))
         let reporter = try MonitorThread(name: "stall-reporter") { Reporter(parts) { _ in }.run() }
         parts.startRecording()
-        // These time limits only end a hang.
-        let deadline = MonotonicInstant.now + .seconds(60)
-        while try !hasRecord(), MonotonicInstant.now < deadline { usleep(1_000) }
+        try waitUntil(hasRecord)
         let stall = stall(1)
         parts.live.begin(stall)
         parts.live.end(1, stall.span, as: .recovered)
         if hasTime { parts.notices.add(.began(stall)) } else { parts.writer.giveUp(at: .now) }
         parts.notices.add(.ended(1, stall.span, nil, .recovered))
-        while !hasTime, parts.writer.status.unmade == 0, MonotonicInstant.now < deadline { usleep(1_000) }
+        if !hasTime { waitUntil { parts.writer.status.unmade > 0 } }
         parts.end(reporter, by: .now + .seconds(60))
         #expect(try hasRecord() != hasTime)
     }

@@ -112,7 +112,7 @@ extension LockScene {
                 ready()
                 _ = SlowGlobal.value
             }
-            while SlowGlobal.begun.load(ordering: .relaxed) < min(number, SlowGlobal.count) { usleep(1_000) }
+            waitUntil { SlowGlobal.begun.load(ordering: .relaxed) >= min(number, SlowGlobal.count) }
             return owner
         },
         wait: { _ = SlowGlobal.value }
@@ -129,7 +129,7 @@ extension LockScene {
                 ready()
                 lock_run_dispatch_once(gate)
             }
-            while !lock_once_has_begun(gate) { usleep(1_000) }
+            waitUntil { lock_once_has_begun(gate) }
             return owner
         },
         wait: { lock_run_dispatch_once(onceGate.load(ordering: .relaxed)) }

@@ -205,7 +205,7 @@ struct LockStallTests {
             _ = pair.stallInReceive(2_000)
             lock_release(lock)
         }
-        while StackCapturer.sighting(ofThread: owner)?.systemCall?.name != "recvfrom" { sched_yield() }
+        waitUntil { StackCapturer.sighting(ofThread: owner)?.systemCall?.name == "recvfrom" }
         let report = try report(of: {
             lock_take(lock)
             lock_release(lock)
@@ -268,7 +268,7 @@ struct LockStallTests {
         let owner = try #require(ending.loop.thread).id
         ending.loop.perform { _ = holdQueue(gate) {} }
         // The worker is at the gate before it is asked to stop.
-        while StackCapturer.sighting(ofThread: owner)?.systemCall?.name != "read" { sched_yield() }
+        waitUntil { StackCapturer.sighting(ofThread: owner)?.systemCall?.name == "read" }
         ending.stop()
         let report = try report(of: { ending.join() }) { gate_open(gate) }
         #expect(report.cause.lock?.kind == .workerEnd && report.cause.lock?.owner?.id == owner, "\(report.cause)")

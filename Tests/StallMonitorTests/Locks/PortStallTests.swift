@@ -35,11 +35,7 @@ struct PortStallTests {
     private func ask(_ remote: RemotePort, on asking: WorkerThread, in mode: EventRunLoop.Mode) throws {
         asking.loop.perform { _ = try? remote.request(PortMessage(), receiveTimeout: nil, mode: mode) }
         let thread = try #require(asking.loop.thread).id
-        let deadline = MonotonicInstant.now + .seconds(60)
-        while asking.loop.currentMode != mode || !isInEpoll(thread) {
-            try #require(MonotonicInstant.now < deadline, "it does not wait for a reply")
-            sched_yield()
-        }
+        waitUntil { asking.loop.currentMode == mode && isInEpoll(thread) }
     }
 
     /// Occupies the thread until the gate opens, by the time that this returns: its loop serves no port meanwhile.
@@ -186,7 +182,7 @@ struct PortStallTests {
                 ? asking.loop.currentMode == inner && isInEpoll(thread)
                 : StackCapturer.sighting(ofThread: thread)?.systemCall?.name == "read"
         }
-        while !isThere() { sched_yield() }
+        waitUntil(isThere)
         let report = try report(of: { _ = try? asking.loop.performAndWait { 1 } }) {
             gate_open(gate)
             port.invalidate()
