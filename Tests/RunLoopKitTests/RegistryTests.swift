@@ -1,6 +1,7 @@
 import Glibc
 import LoopTestSupport
 import RunLoopKit
+import TestSupport
 import Testing
 
 /// R1 to R3.
@@ -123,12 +124,12 @@ struct RegistryTests {
         #expect(loop.currentMode == nil)
     }
 
-    @Test("R3: calls from many threads while the loop's thread ends do no harm")
+    @Test("R3: calls from another thread while the loop's thread ends, and after its end, do no harm")
     func endUnderFire() async {
         for _ in 0..<200 {
             let box = Box<EventRunLoop?>(nil)
             let source = EventSource { _ in }
-            let done = Box(false)
+            let (done, rounds) = (Box(false), Counter())
             let caller = TestThread {
                 while !done.value {
                     guard let loop = box.value else { continue }
@@ -137,12 +138,16 @@ struct RegistryTests {
                     source.signalAndWake()
                     loop.perform {}
                     loop.remove(source, from: .common)
+                    rounds.increment()
                 }
             }
             TestThread {
                 box.value = .current
                 EventRunLoop.current.run(for: .milliseconds(1))
             }.join()
+            // The round that the end met, and a whole one after it.
+            let before = rounds.value
+            waitUntil { rounds.value >= before + 2 }
             done.value = true
             caller.join()
         }

@@ -3,6 +3,7 @@ import Glibc
 import StackCapture
 import Symbolication
 import Synchronization
+import TestSupport
 import Testing
 
 extension CaptureTests {
@@ -179,7 +180,7 @@ extension CaptureTests {
             for _ in 0..<200 {
                 let before = stall.rounds
                 _ = try capturer.capture(stall).get()
-                while stall.rounds == before {}
+                waitUntil { stall.rounds != before }
             }
         }
 

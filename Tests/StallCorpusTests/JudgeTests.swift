@@ -5,14 +5,7 @@ import Testing
 
 @Suite("How the corpus judges a report")
 struct JudgeTests {
-    private let stall = Scenario.stall(
-        "made-up",
-        .locks,
-        on: .worker,
-        [.blocked],
-        culprit: "waitForIt",
-        owner: "holder"
-    ) { _ in }
+    private let stall = Made.scenario
     private let lookAlike = Scenario.lookAlike("quiet", .traffic, on: .worker) { _ in }
 
     @Test("A complete report passes, and its ends are measured")
@@ -102,14 +95,7 @@ struct JudgeTests {
 
 @Suite("The sums of the corpus")
 struct FiguresTests {
-    private let stall = Scenario.stall(
-        "made-up",
-        .locks,
-        on: .worker,
-        [.blocked],
-        culprit: "waitForIt",
-        owner: "holder"
-    ) { _ in }
+    private let stall = Made.scenario
     private let quiet = Scenario.lookAlike("quiet", .traffic) { _ in }
 
     private func outcomes(_ reports: StallReport?...) -> [Outcome] {

@@ -2,7 +2,7 @@ import StallReports
 
 @testable import StallCorpus
 
-/// Synthetic receipts and reports. Times are milliseconds since a fixed time.
+/// A synthetic scenario, its receipts and its reports. Times are milliseconds since a fixed time.
 enum Made {
     static func time(_ milliseconds: Int64) -> Timestamp {
         Timestamp(seconds: 1_700_000_000, nanoseconds: milliseconds * 1_000_000)
@@ -22,6 +22,15 @@ enum Made {
     static func receipt(_ start: Int64, _ end: Int64, runDelay: Int64 = 0) -> Receipt {
         Receipt(stalls: [span(start, end, runDelay: runDelay)])
     }
+
+    static let scenario = Scenario.stall(
+        "made-up",
+        .locks,
+        on: .worker,
+        [.blocked],
+        culprit: "waitForIt",
+        owner: "holder"
+    ) { _ in }
 
     static func report(
         _ start: Int64,

@@ -197,20 +197,6 @@ struct CatalogTests {
         #expect(try directory.reader.catalog().repeats(of: first) == nil)
     }
 
-    @Test("counts of hostile files saturate")
-    func joined() {
-        let most = StallReport.Repeats(
-            count: .max,
-            report: nil,
-            firstAt: Sample.start,
-            lastAt: Sample.start,
-            totalNs: .max,
-            longestNs: .max
-        )
-        #expect(most.joined(by: most) == most)
-        #expect([Int64.max, .max].saturatingSum() == .max && [Int64.min, .min].saturatingSum() == .min)
-    }
-
     @Test("a resting process writes nothing, but counts as watched until now while it lives")
     func watchedUntilNow() throws {
         var file: LiveRecordFile? = try liveFile(ULID(rawValue: 1))
