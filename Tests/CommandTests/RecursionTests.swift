@@ -24,7 +24,7 @@ struct RecursionTests {
         )
     }
 
-    @Test("so is mutual recursion of several functions")
+    @Test("mutual recursion of several functions is printed once, with its count")
     func cycle() {
         let names = Array(repeating: ["parse", "value", "list"], count: 5).flatMap { $0 } + ["parse", "main"]
         #expect(

@@ -106,7 +106,7 @@ struct DescriptorTests {
         #expect(code == .descriptorInUse)
     }
 
-    @Test("Also while the first source's callout has run the loop; the first one continues")
+    @Test("Also in the first source's callout, after a nested run, a second source of a descriptor is refused")
     func watchedTwiceInsideCallout() async throws {
         let pipe = try Pipe()
         pipe.write("x")

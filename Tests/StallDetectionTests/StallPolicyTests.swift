@@ -229,13 +229,13 @@ struct StallPolicyTests {
         #expect(run.summary == ["repeated 0–580", "blocked 600–1000", "repeated 1020–1600"])
     }
 
-    @Test("Stalls that are already reported do not form a row")
+    @Test("Turns that are reported as blocked do not form a row of repeated stalls")
     func blockedTurnsAreNoRow() {
         let run = KindsRun(KindsRun.Step.turns(7, of: 300, pause: 20) + [.rest(500)])
         #expect(run.stalls.map(\.category) == Array(repeating: .blocked, count: 7) && run.disorder == 0)
     }
 
-    @Test("Neither do congested turns")
+    @Test("Turns that are reported as congested do not form a row of repeated stalls")
     func congestedTurnsAreNoRow() {
         let turn = KindsRun.Step.turn(Array(repeating: 10, count: 40))
         let run = KindsRun((0..<7).flatMap { _ in [turn, .rest(20)] } + [.rest(500)])

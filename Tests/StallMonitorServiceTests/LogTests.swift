@@ -71,7 +71,7 @@ struct LogTests {
         #expect(lines.all.first?.metadata["stall.verdict"] == "waiting")
     }
 
-    @Test("A stall that is no longer watched has not recovered")
+    @Test("A stall that is no longer watched is not logged as recovered")
     func abandoned() {
         log()(.ended(report(.abandoned)))
         #expect(lines.all.map(\.text) == ["event loop stalled, no longer watched"])

@@ -88,7 +88,7 @@ struct AwaitTests {
     }
 
     @Test(
-        "So they are in a stripped program with its symbol file; without the program, with a line nearby"
+        "In a stripped program with its symbol file they are, too; without the program, with a line nearby"
     )
     func stripped() throws {
         let built = try Built(["-O"])
@@ -105,7 +105,7 @@ struct AwaitTests {
     }
 
     #if arch(x86_64)
-        @Test("So they are if a compiler's adapter is inlined at the await")
+        @Test("They are named with that line also if a compiler's adapter is inlined at the await")
         func adapter() throws {
             let frames = try Built(["-O"], source: Self.adapted, part: "5outer").resolve().frames
                 .filter { $0.symbol?.contains("_TR") == true }

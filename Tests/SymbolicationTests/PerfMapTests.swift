@@ -123,12 +123,17 @@ struct PerfMapTests {
         #expect(PerfMap(parsing: Array(text.utf8), limit: 4).sizeIfCut == nil)
     }
 
-    @Test("Ten thousand overlapping entries do not make a lookup slow")
+    @Test("Of very many entries that begin before an address only the nearest thousand are tried")
     func overlapping() {
-        let text = (0..<20_000).map { "\(String($0, radix: 16)) ffffff f\($0)\n" }.joined()
-        let map = map(text)
-        // It does not matter which of them is returned, but it must not search all of them for each address.
-        for address in UInt(30_000)..<32_000 { #expect(map.function(at: address) != nil) }
+        let all = map((0..<20_000).map { "\(String($0, radix: 16)) ffffff f\($0)\n" }.joined())
+        // It does not matter which of them is returned.
+        for address in UInt(30_000)..<32_000 { #expect(all.function(at: address) != nil) }
+        // The one around the address comes first, the others end before it.
+        let limit = PerfMap.limits.steps
+        for (others, name) in [(limit - 1, "around"), (limit, nil)] as [(Int, String?)] {
+            let text = (1...others).map { "\(String($0 * 2, radix: 16)) 1 before\n" }.joined()
+            #expect(map("0 ffffff around\n" + text).function(at: 0xffff)?.name == name)
+        }
     }
 }
 
@@ -160,7 +165,7 @@ struct PerfMapFileTests {
     @Test("The process's own file is accepted")
     func own() { #expect(with { write() } == "made" && name() == nil) }
 
-    @Test("A link, a pipe, a directory, a file with two names or one that others can write to is not")
+    @Test("A link, a pipe, a directory, a file with two names or one that others can write to is not accepted")
     func hostile() throws {
         let other = "/tmp/other-\(getpid()).map"
         defer { unsafe unlink(other) }
@@ -174,7 +179,7 @@ struct PerfMapFileTests {
         unsafe rmdir(path)
     }
 
-    @Test("Another user's file is not", .enabled(if: getuid() == 0, "needs root"))
+    @Test("Another user's file is not accepted", .enabled(if: getuid() == 0, "needs root"))
     func othersFile() {
         let name = with {
             write()

@@ -43,7 +43,7 @@ struct LastResortTests {
         #expect(wasKept && !isKept)
     }
 
-    @Test("also if the kernel's account of the thread cannot be read")
+    @Test("it does so also if the kernel's account of the thread cannot be read")
     func withoutEvidence() {
         var test = RoundUnderTest()
         let loop = QuietLoop()

@@ -113,7 +113,7 @@ struct LiveBoardTests {
         #expect(board.open.keys.sorted() == [1, 3] && board.take()?.released == [2])
     }
 
-    @Test("A stall that is no longer watched has not recovered")
+    @Test("A stall that is no longer watched is not recorded as recovered")
     func abandoned() {
         let states: [StallState] = [.recovered, .abandoned, .terminated]
         for (number, state) in zip(1..., states) {

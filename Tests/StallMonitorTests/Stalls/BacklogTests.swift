@@ -50,7 +50,7 @@ struct BacklogTests {
         #expect(backlog.dropped == ["samples": 3])
     }
 
-    @Test("Then whole stalls are dropped, oldest first; never a beginning or an end alone")
+    @Test("After the samples whole stalls are dropped, oldest first; never a beginning or an end alone")
     func wholeStalls() {
         var backlog = Backlog<Message>(capacity: 4, maxBytes: 10_000)
         // The reader already knows of 0; 1 is ongoing.
