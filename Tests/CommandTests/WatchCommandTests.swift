@@ -14,6 +14,14 @@ struct WatchCommandTests {
         try WatchRunning(arguments, directory: fixture.path)
     }
 
+    /// A loop, and the command after it has found it.
+    private func watchedLoop() throws -> (LoopTarget, WatchRunning) {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        return (target, watch)
+    }
+
     /// A stall and what the report of it must say.
     private struct Act: Sendable {
         var order: String
@@ -28,20 +36,8 @@ struct WatchCommandTests {
             Act(order: "compute 150"),
             Act(order: "sleep 350", kind: .blocked, culprit: "sleep_until", isOneCall: true),
             Act(order: "sleep 150"),
-            Act(
-                order: "call read_pipe 350",
-                kind: .blocked,
-                culprit: "call_read_pipe",
-                isOneCall: true,
-                waits: true
-            ),
-            Act(
-                order: "call sem_wait 350",
-                kind: .blocked,
-                culprit: "call_sem_wait",
-                isOneCall: true,
-                waits: true
-            ),
+            Act(order: "call read_pipe 350", kind: .blocked, culprit: "call_read_pipe", isOneCall: true),
+            Act(order: "call sem_wait 350", kind: .blocked, culprit: "call_sem_wait", isOneCall: true),
             Act(order: "short 350", kind: .blocked, culprit: "sleep_shortly_until"),
             Act(order: "nested 350", kind: .blocked, culprit: "turn_inner_loop_until"),
             Act(order: "poll0 350", kind: .blocked, culprit: "poll_without_waiting_until", waits: false),
@@ -88,9 +84,7 @@ struct WatchCommandTests {
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func kinds() throws {
-        let target = try LoopTarget()
-        let watch = try watch("\(target.pid)")
-        try watch.waitForLoops(1)
+        let (target, watch) = try watchedLoop()
         let played = try play(Act.all, target)
         #expect(try target.counts().cut == 0)
         // A wait that a signal stops returns early by itself: signal(7).
@@ -175,9 +169,7 @@ struct WatchCommandTests {
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func repeated() throws {
-        let target = try LoopTarget()
-        let watch = try watch("\(target.pid)")
-        try watch.waitForLoops(1)
+        let (target, watch) = try watchedLoop()
         for order in ["turns 600", "long 250"] {
             _ = try target.stall(order)
             usleep(400_000)
@@ -200,9 +192,7 @@ struct WatchCommandTests {
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func counted() throws {
-        let target = try LoopTarget()
-        let watch = try watch("\(target.pid)")
-        try watch.waitForLoops(1)
+        let (target, watch) = try watchedLoop()
         for _ in 0..<4 {
             _ = try target.stall("sleep 350")
             usleep(110_000)
@@ -283,9 +273,7 @@ struct WatchCommandTests {
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func exec() throws {
-        let target = try LoopTarget()
-        let watch = try watch("\(target.pid)")
-        try watch.waitForLoops(1)
+        let (target, watch) = try watchedLoop()
         // Computes for longer than the threshold before it has a loop: that does not belong to the old program.
         try target.tell("exec 600")
         #expect(try target.answer() == ["READY"])
@@ -309,9 +297,7 @@ struct WatchCommandTests {
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func leftLoop() throws {
-        let target = try LoopTarget()
-        let watch = try watch("\(target.pid)")
-        try watch.waitForLoops(1)
+        let (target, watch) = try watchedLoop()
         _ = try target.stall("leave 600")
         #expect(try watch.finish().isEmpty)
     }
@@ -394,9 +380,7 @@ struct WatchCommandTests {
         .repeatedWhenLate(by: .milliseconds(40))
     )
     func lockOwner() throws {
-        let target = try LoopTarget()
-        let watch = try watch("\(target.pid)")
-        try watch.waitForLoops(1)
+        let (target, watch) = try watchedLoop()
         _ = try target.stall("lock 500")
         usleep(150_000)
         let report = try #require(try watch.finish().first)
