@@ -30,13 +30,8 @@ struct AsyncCallersTests {
         #expect(status == 0, "\(output)")
     }
 
-    /// On a separate thread, because the fixture takes long.
     private func run(_ arguments: [String]) async throws -> (Int32, String) {
-        try await withCheckedThrowingContinuation { continuation in
-            Thread.detachNewThread {
-                continuation.resume(with: Result { try Self.runBlocking(arguments) })
-            }
-        }
+        try await onThread { try Self.runBlocking(arguments) }
     }
 
     private static func runBlocking(_ arguments: [String]) throws -> (Int32, String) {

@@ -101,13 +101,10 @@ struct TrialTests {
 private enum Trial {
     static let program = URL.built("capture-trials").path
 
-    /// Waits without blocking one of Swift's threads, of which there are few.
     static func run(_ command: [String]) async throws -> (status: Int32, output: String) {
-        try await withCheckedThrowingContinuation { continuation in
-            Thread.detachNewThread {
-                unblockSignals()
-                continuation.resume(with: Result { try runBlocking(command) })
-            }
+        try await onThread {
+            unblockSignals()
+            return try runBlocking(command)
         }
     }
 

@@ -16,9 +16,7 @@ struct LoopHostRun {
     init(_ scene: String) async throws {
         // In memory: on a busy machine a disk can take longer than the monitor waits for it.
         let directory = "/dev/shm/loop-host-\(UUID())"
-        (lines, status) = try await withCheckedThrowingContinuation { continuation in
-            Thread.detachNewThread { continuation.resume(with: Result { try Self.play(scene, directory) }) }
-        }
+        (lines, status) = try await onThread { try Self.play(scene, directory) }
         self.directory = directory
     }
 

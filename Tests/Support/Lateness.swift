@@ -112,3 +112,10 @@ package func startThread(_ body: @escaping @Sendable () -> Void) {
     precondition(error == 0, "the machine has no thread for a test")
     pthread_detach(thread)
 }
+
+/// Does blocking work on a separate thread: the threads that tests run on are few.
+package func onThread<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
+    try await withCheckedThrowingContinuation { continuation in
+        startThread { continuation.resume(with: Swift.Result { try work() }) }
+    }
+}

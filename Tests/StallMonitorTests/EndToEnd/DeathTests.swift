@@ -266,21 +266,14 @@ struct DeathTests {
 
     /// Everything that the fixture prints.
     private func run(_ arguments: String...) async throws -> String {
-        let process = Process()
-        (process.executableURL, process.arguments) = (MortalProcess.executable, arguments)
-        let output = Pipe()
-        process.standardOutput = output
-        return try await withCheckedThrowingContinuation { continuation in
-            Thread {
-                do {
-                    try process.run()
-                    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-                    process.waitUntilExit()
-                    continuation.resume(returning: text)
-                } catch {
-                    continuation.resume(throwing: error)
-                }
-            }.start()
+        try await onThread {
+            let (process, output) = (Process(), Pipe())
+            (process.executableURL, process.arguments) = (MortalProcess.executable, arguments)
+            process.standardOutput = output
+            try process.run()
+            let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+            process.waitUntilExit()
+            return text
         }
     }
 }

@@ -79,13 +79,6 @@ extension StallMonitor.Configuration {
     }
 }
 
-/// Does blocking work on a separate thread: the threads that tests run on are few.
-func onThread<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
-    try await withCheckedThrowingContinuation { continuation in
-        startThread { continuation.resume(with: Swift.Result { try work() }) }
-    }
-}
-
 // The stalls, each in a function whose name must be found. They end with work, so that none of their calls is a tail
 // call.
 
