@@ -116,6 +116,24 @@ struct ListAndShowTests {
     }
 
     @Test(
+        "reports that could not be written are mentioned: without them, a stall looks like none",
+        arguments: ["list", "faults"]
+    )
+    func lost(command: String) throws {
+        var run = Sample.run()
+        run.lostWrites = 3
+        try fixture.store.write(run)
+        let note =
+            "stall-monitor: 3 reports could not be written, or not completely; 'stall-monitor doctor' says more\n"
+        let none = try CommandRun(command, fixture.path)
+        #expect(none.status == 0 && none.errors == "stall-monitor: no stalls\n" + note)
+        try fixture.store.write(Sample.report())
+        #expect(try CommandRun(command, fixture.path).errors == note)
+        #expect(try CommandRun(command, fixture.path, "--format", "json").errors.isEmpty)
+        #expect(try !CommandRun(command, fixture.path, "--since", "2026-11-20").errors.contains(note))
+    }
+
+    @Test(
         "a directory with stalls was written by a monitor, even if its run records are gone",
         arguments: ["list", "faults"]
     )

@@ -69,6 +69,7 @@ struct ListCommand: ParsableCommand {
             }
             noteCountedOnly(overview, chosen, names)
             noteLongJobs(overview, chosen)
+            chosen.lostNote(overview.runs).map { Output.note($0) }
         }
         try ReportSources.report(failures)
     }

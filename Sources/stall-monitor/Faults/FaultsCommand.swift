@@ -71,6 +71,7 @@ struct FaultsCommand: ParsableCommand {
                 try write(document.faults, found.document.faults)
             }
         }
+        if format == .text, let note = found.lostNote { Output.note(note) }
         if found.isCut {
             let limit = CollectorCopy.faultLimit
             Output.note("the collector sends at most \(limit) faults, and may have more: --since chooses fewer")
@@ -85,6 +86,8 @@ struct FaultsCommand: ParsableCommand {
     private struct Found {
         var document: FaultDocument
         var emptyNote: String
+        /// Nil if no report is missing, or for a collector.
+        var lostNote: String?
         var failures: [ReportError] = []
         /// Whether a part of a collector's store did not answer.
         var isPartial = false
@@ -106,6 +109,7 @@ struct FaultsCommand: ParsableCommand {
         return Found(
             document: survey.document(survey.faults(by: sort)),
             emptyNote: survey.emptyNote,
+            lostNote: survey.lostNote,
             failures: survey.failures
         )
     }
@@ -211,6 +215,8 @@ struct FaultSurvey {
     func document(_ faults: [Fault]) -> FaultDocument {
         FaultDocument(at: .now(), since: tally.span.start, until: tally.span.end, watchedNs: watchedNs, faults: faults)
     }
+
+    var lostNote: String? { selection.lostNote(contents.runs) }
 
     var emptyNote: String {
         failures.isEmpty

@@ -50,6 +50,13 @@ struct StallSelection: Hashable {
         return (isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)") + note
     }
 
+    /// The note if reports are missing because their monitors could not write them: without it, none would look like no stall.
+    func lostNote(_ runs: [RunRecord]) -> String? {
+        let lost = runs.filter { includes($0) }.map { max(0, $0.lostWrites) }.saturatingSum()
+        guard lost > 0 else { return nil }
+        return "\(quantity(lost, "report")) could not be written, or not completely; 'stall-monitor doctor' says more"
+    }
+
     /// - Parameter names: Aliases of faults. Without them only the stall's own aliases are used.
     func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
         includesFigures(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
