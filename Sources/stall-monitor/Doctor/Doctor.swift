@@ -41,7 +41,7 @@ struct Doctor {
                 .problem(
                     "directory",
                     facts.directoryError ?? "the report directory cannot be read",
-                    fix: "Give the directory that the server writes to, or set STALL_MONITOR_DIRECTORY."
+                    fix: "Give the server's directory, as a user who may read it, or set STALL_MONITOR_DIRECTORY."
                 )
             ]
         }
@@ -163,7 +163,7 @@ extension Doctor {
         return .problem(
             "files",
             "\(quantity(directory.unreadable, "file")) cannot be read",
-            fix: "'stall-monitor list' names each with its reason."
+            fix: "'stall-monitor list \(directory.path)' names each with its reason."
         )
     }
 
@@ -256,7 +256,7 @@ extension Doctor {
         let others = directory.versions.subtracting([facts.version]).sorted().prefix(4)
             .map { VisibleText.of($0, limit: 40) }
         guard !others.isEmpty else {
-            return .ok("versions", "command and monitors: \(facts.version)")
+            return .ok("versions", "command\(directory.runs > 0 ? " and monitors" : ""): \(facts.version)")
         }
         return .note(
             "versions",
