@@ -56,6 +56,25 @@ struct ListAndShowTests {
         #expect(!later.errors.contains("only counted"))
     }
 
+    @Test("list: long jobs are noted for the latest three task pools, with their host if there are several")
+    func longJobs() throws {
+        for index in 1...5 {
+            var (run, pool) = (Sample.run(), RunRecord.Watched(type: .taskPool, label: "tasks"))
+            pool.turnDurations = .init(count: 9, p50Ns: 1_000, p99Ns: 1_000, maxNs: 700_000_000)
+            (run.host.name, run.watched) = ("web\(index)", [pool])
+            try fixture.store.write(run)
+        }
+        func notes(_ options: String...) throws -> [String] {
+            let run = try CommandRun(arguments: ["list", fixture.path] + options)
+            return run.errors.split(separator: "\n").filter { $0.contains("jobs") }.map(String.init)
+        }
+        let all = try notes()
+        #expect(all.first == "stall-monitor: task pools of earlier runs had long jobs, too")
+        let latest = (3...5).map { "stall-monitor: tasks of process 4711 on web\($0): 9 jobs, the longest 700ms" }
+        #expect(Array(all.dropFirst()) == latest)
+        #expect(try notes("--host", "web2") == ["stall-monitor: tasks of process 4711: 9 jobs, the longest 700ms"])
+    }
+
     @Test("list --sort: the most important comes last; JSON has the same order")
     func sorted() throws {
         var reports = (0..<3).map { _ in Sample.report(id: .make()) }

@@ -132,6 +132,8 @@ struct PoolRenderingTests {
         )
         let note = "3 of 1240 jobs took longer than 100ms, the longest 700ms in Orders.confirm(_:)"
         #expect(table().notes == ["medium-priority tasks of process 4711: \(note)"])
+        let named = JobTable(pools: [.init(processID: 4711, watched: watched, host: "web1")])
+        #expect(named.notes == ["medium-priority tasks of process 4711 on web1: \(note)"])
         for width in [60, 80, 120] { #expect(table(width: width).lines.allSatisfy { $0.plain.count <= width }) }
         watched.turnDurations?.maxNs = 249_999_999
         #expect(table().notes.isEmpty)

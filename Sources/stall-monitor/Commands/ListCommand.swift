@@ -103,14 +103,22 @@ struct ListCommand: ParsableCommand {
         return failures
     }
 
-    /// Long jobs beside free workers are not stalls and are not in any report.
+    /// Long jobs beside free workers are not stalls and are not in any report. The latest runs are noted: there may be a hundred.
     private func noteLongJobs(_ overview: ReportReader.Overview, _ chosen: StallSelection) {
         let runs = overview.runs.filter { chosen.includes($0) }
-        let pools = runs.flatMap { run in
-            run.watched.filter { $0.type == .taskPool }.map { JobTable.Pool(processID: run.process.pid, watched: $0) }
+        let isOfSeveralHosts = Set(runs.lazy.map(\.host.name)).count > 1
+        let pools = runs.reversed().flatMap { run in
+            run.watched.filter { $0.type == .taskPool }.map {
+                JobTable.Pool(processID: run.process.pid, watched: $0, host: isOfSeveralHosts ? run.host.name : nil)
+            }
         }
-        for note in JobTable(pools: pools).notes { Output.note(note) }
+        let notes = JobTable(pools: pools).notes
+        let shown = notes.prefix(Self.mostLongJobs)
+        if shown.count < notes.count { Output.note("task pools of earlier runs had long jobs, too") }
+        for note in shown.reversed() { Output.note(note) }
     }
+
+    private static let mostLongJobs = 3
 
     /// Notes faults that have no report here, so that they are not silently missing.
     private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection, _ names: FaultNames?) {

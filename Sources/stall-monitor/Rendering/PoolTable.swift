@@ -67,6 +67,8 @@ struct JobTable {
     struct Pool {
         var processID: Int32
         var watched: RunRecord.Watched
+        /// For notes about processes of several hosts.
+        var host: String?
     }
 
     let pools: [Pool]
@@ -113,8 +115,9 @@ struct JobTable {
             let some = pool.watched.jobLengths == nil ? "" : "\(count) of "
             let verb = pool.watched.jobLengths == nil ? "" : " took longer than 100ms"
             let place = pool.watched.longestJob.map { " in \($0)" } ?? ""
+            let host = pool.host.map { " on \($0)" } ?? ""
             return
-                "\(pool.watched.label) of process \(pool.processID): \(some)\(lengths.count) jobs\(verb), the longest "
+                "\(pool.watched.label) of process \(pool.processID)\(host): \(some)\(lengths.count) jobs\(verb), the longest "
                 + DurationText(nanoseconds: lengths.maxNs).short + place
         }
     }
