@@ -161,6 +161,10 @@ enum StallSet: Hashable {
     /// The side's own directory; for a choice, the directories to search.
     func places(or sources: ReportSources) throws -> ReportSources {
         guard case .directory(let path) = self else { return sources }
+        // `diff 1.4 1.5`
+        if !path.contains("/"), !OutputFile.exists(path) {
+            throw CommandFailure("\(path): there is no such directory or file; stalls are chosen as in release=\(path)")
+        }
         return try ReportSources([path], covering: [.everything])
     }
 
