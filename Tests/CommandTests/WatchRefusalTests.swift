@@ -75,6 +75,10 @@ struct WatchRefusalTests {
         let other = try CommandRun(tool: "/usr/bin/setpriv", nobody + command + ["\(own.pid)"])
         #expect(other.status == 1 && other.errors.contains(": other_user: "), "\(other.errors)")
         #expect(other.errors.split(separator: "\n").count == 1)
+        let name = TargetProcess.executable.lastPathComponent
+        let named = try CommandRun(tool: "/usr/bin/setpriv", nobody + command + ["--name", name])
+        #expect(named.status == 1, "\(named.errors)")
+        #expect(named.errors.split(separator: "\n").count { $0.contains("process \(own.pid): ") } == 1)
         let setpriv = URL(filePath: "/usr/bin/setpriv")
         let started = nobody + [TargetProcess.executable.path, "protected"]
         let hidden = try TargetProcess(arguments: started, executable: setpriv)

@@ -83,11 +83,13 @@ struct WatchRun {
             } catch {
                 let failure = CommandFailure("process \(id): \(error)")
                 guard toleratesSome else { throw failure }
-                Output.note(failure.message)
                 failures.append(failure)
             }
         }
-        if failures.count == processes.count, let failure = failures.last { throw failure }
+        // The last of them is the command's own failure if nothing is left to watch.
+        let failure = failures.count == processes.count ? failures.popLast() : nil
+        for failure in failures { Output.note(failure.message) }
+        if let failure { throw failure }
     }
 
     /// Watches until nothing is left to watch, or a signal arrives.
