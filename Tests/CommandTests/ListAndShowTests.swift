@@ -241,8 +241,10 @@ struct ListAndShowTests {
         }
     }
 
-    @Test("without a directory: ./stall-reports")
+    @Test("without a directory: ./stall-reports; if there is none, how to give another one")
     func defaultDirectory() throws {
+        let none = try CommandRun("list", directory: fixture.root)
+        #expect(none.status == 1 && none.errors.contains("or set $STALL_MONITOR_DIRECTORY"), "\(none.errors)")
         try ReportDirectory(path: fixture.root + "/stall-reports").write(Sample.report())
         let run = try CommandRun("list", directory: fixture.root)
         #expect(run.output.contains("shop.Cart.total()"))

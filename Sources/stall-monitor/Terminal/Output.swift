@@ -118,7 +118,11 @@ struct CommandFailure: Error, Hashable, CustomStringConvertible {
 
     /// A long path is cut so that the reason stays visible.
     init(_ error: ReportError) {
-        self.init((error.path.map { VisibleText.of($0, limit: 500) + ": " } ?? "") + error.description)
+        let isDefault = error.code == .missingDirectory && error.path == "./stall-reports"
+        self.init(
+            (error.path.map { VisibleText.of($0, limit: 500) + ": " } ?? "") + error.description
+                + (isDefault ? "; otherwise give the directory, or set $STALL_MONITOR_DIRECTORY" : "")
+        )
     }
 
     var description: String { message }
