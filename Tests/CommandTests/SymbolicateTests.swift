@@ -38,6 +38,8 @@ struct SymbolicateTests {
         #expect(run.output.contains("nothing to add"))
         #expect(run.errors.contains("cut off"))
         #expect(try CommandRun("symbolicate", fixture.root + "/none").status == 1)
+        let empty = try CommandRun("symbolicate", fixture.root)
+        #expect(empty.status == 0 && empty.output.isEmpty && empty.errors == "stall-monitor: no stalls\n")
     }
 
     @Test("a file with the same path from another build is not used; this is reported once")

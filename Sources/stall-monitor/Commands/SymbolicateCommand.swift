@@ -56,7 +56,9 @@ struct SymbolicateCommand: ParsableCommand {
             naming: naming,
             isOfOne: place.only != nil
         )
-        for id in try place.ids() { try prints ? work.write(id) : work.amend(id) }
+        let ids = try place.ids()
+        if ids.isEmpty { Output.note("no stalls") }
+        for id in ids { try prints ? work.write(id) : work.amend(id) }
         work.noteProblems()
         if work.hasFailed { throw ExitCode.failure }
     }
