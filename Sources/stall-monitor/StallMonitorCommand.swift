@@ -40,6 +40,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
         ]
     )
     static func main() async {
+        SignalSources.endOnQuit()
         let given = Array(CommandLine.arguments.dropFirst())
         do {
             try RawArguments.check()

@@ -103,6 +103,16 @@ struct TailTests {
         #expect(try tail.errorLine() == nil, "it is named once")
     }
 
+    @Test("-f ends with Ctrl-\\, without a word of a crash")
+    func quits() throws {
+        try fixture.store.write(Sample.report())
+        let tail = try RunningCommand("tail", "-f", fixture.path, "--format", "json")
+        #expect(try tail.line() != nil)
+        tail.send(SIGQUIT)
+        #expect(try tail.errorLine() == nil)
+        #expect(tail.status() == 128 + SIGQUIT)
+    }
+
     @Test("-f follows a new directory once it can, if no descriptor was left for that when the directory appeared")
     func withoutDescriptors() throws {
         let stores = ["a", "b"].map { ReportDirectory(path: "\(fixture.path)/\($0)") }

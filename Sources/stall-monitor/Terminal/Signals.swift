@@ -28,6 +28,11 @@ final class SignalSources: @unchecked Sendable {
         for _ in sources { _ = registered.wait(timeout: .now() + .seconds(5)) }
     }
 
+    /// Ctrl-\ ends a command that does not handle it: Swift's runtime would take it for a crash, write a backtrace, and go on.
+    static func endOnQuit() {
+        if !isIgnored(SIGQUIT) { signal(SIGQUIT, SIG_DFL) }
+    }
+
     private static func isIgnored(_ number: Int32) -> Bool {
         var action = sigaction()
         guard unsafe sigaction(number, nil, &action) == 0 else { return false }
