@@ -69,6 +69,13 @@ struct RenderingTests {
         let figures =
             "CPU 0s, waiting for a CPU 81µs, otherwise waiting 250ms, in a window of 250ms; 4 major faults"
         #expect(brief.contains(figures), "\(brief)")
+        var report = Sample.report()
+        report.cause.evidence?.majorFaults = 1
+        report.suppressed = 1
+        let one = StallBrief(report: report).lines.map(\.plain).joined(separator: "\n")
+        #expect(one.contains("; 1 major fault") && !one.contains("1 major faults"), "\(one)")
+        #expect(one.contains(", 1 more stall was only counted"), "\(one)")
+        #expect(StallPage(report: report).lines.contains { $0.plain.hasSuffix(", 1 major fault") })
     }
 
     @Test("show: the page of a stall")
