@@ -122,7 +122,7 @@ extension Doubt: CustomStringConvertible {
         case .noRun:
             "no run record: nothing says that a monitor ran; start one in the process under test"
         case .watchedNothing(let run):
-            "run \(run): the monitor watched for less than a second; let the process run longer and end in order, watch its loop, or look for a full disk"
+            "run \(run): the monitor watched for less than a second; let the process run longer and end in order, watch its loop (from outside only event loops and task pools can be watched), or look for a full disk"
         case .justStarted(let run):
             "run \(run): it has watched for less than a second, and goes on; judge later, or let it watch its loop"
         case .endUnknown(let run, let since):
@@ -130,11 +130,11 @@ extension Doubt: CustomStringConvertible {
         case .disarmed(let run):
             "run \(run): the monitor switched itself off; its run record says why"
         case .missingReports(let run, let count):
-            "run \(run): \(count) of its reports are missing; look for a full disk or files that cannot be read, or raise the directory's limits"
+            "run \(run): \(count) of its reports \(count == 1 ? "is" : "are") missing; look for a full disk or files that cannot be read, or raise the directory's limits"
         case .unaccounted(let run, let count):
-            "run \(run): \(count) stalls were only counted, and nothing says of which faults, or how long they lasted; report more of them (repeats in the configuration), or mend the faults that are known"
+            "run \(run): \(quantity(count, "stall")) \(count == 1 ? "was" : "were") only counted, and nothing says of which faults, or how long they lasted; report more of them (repeats in the configuration), or mend the faults that are known"
         case .unplaced(let run, let count):
-            "run \(run): \(count) stalls were only counted, and nothing tells whether they are among those asked for; ask for fewer conditions, report more of them (repeats in the configuration), or update a monitor that does not note their label, type and kind"
+            "run \(run): \(quantity(count, "stall")) \(count == 1 ? "was" : "were") only counted, and nothing tells whether they are among those asked for; ask for fewer conditions, report more of them (repeats in the configuration), or update a monitor that does not note their label, type and kind"
         case .underWay(let stall):
             "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
         case .ambiguous(let prefix):

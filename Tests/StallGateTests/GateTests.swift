@@ -270,6 +270,9 @@ struct GateTests {
         var run = Sample.run()
         (run.state, run.writing) = (.running, .init(waiting: 2))
         #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
+        for (count, words) in [(1, "1 of its reports is missing;"), (2, "2 of its reports are missing;")] {
+            #expect(Doubt.missingReports(run: run.id, count: Int64(count)).description.contains(words))
+        }
         (run.state, run.processEnd) = (.terminated, .init(cause: .killedOrCrashed, summary: "Killed."))
         #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
         run.stalls = ["blocked": 2]
