@@ -54,6 +54,15 @@ struct ListAndShowTests {
         #expect(list.errors.contains("only counted: \(fault) ×37 since 2026-11-18T11:06:41Z"))
         let later = try CommandRun("list", fixture.path, "--since", "2026-11-18T11:06:50Z")
         #expect(!later.errors.contains("only counted"))
+        run.repeated = try (10..<35).map { number in
+            let other = try #require(Fingerprint(rawValue: "v2:00000000000000\(number)"))
+            return .init(fingerprint: other, repeats: Sample.repeats(of: .make(), count: 2))
+        }
+        try fixture.store.write(run)
+        let lines = try CommandRun("list", fixture.path).errors.split(separator: "\n")
+        let many = lines.filter { $0.contains("only counted") }
+        #expect(many.count == 21 && many[0].contains("only counted: 5 more; "), "\(many)")
+        #expect(many.last?.contains("v2:0000000000000010 ") == true, "\(many)")
     }
 
     @Test("list: long jobs are noted for the latest three task pools, with their host if there are several")

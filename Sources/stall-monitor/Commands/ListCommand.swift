@@ -125,14 +125,22 @@ struct ListCommand: ParsableCommand {
         let counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
         let ids = Set(overview.stalls.lazy.map(\.id).filter { counted.contains($0) })
         let traits = FaultTraits(overview.stalls, for: chosen)
-        let faults = overview.runs.filter { chosen.includes($0) }.flatMap { $0.repeated ?? [] }.filter { fault in
+        let runs = overview.runs.filter { chosen.includes($0) }
+        // The newest last, as in the list; a run has up to a hundred, the newest first, and a directory has a hundred runs.
+        let faults = runs.flatMap { ($0.repeated ?? []).reversed() }.filter { fault in
             fault.repeats.report.map(ids.contains) != true && fault.isIncluded(in: chosen, names: names, traits: traits)
         }
-        for fault in faults {
+        let shown = faults.suffix(Self.mostCountedOnly)
+        if shown.count < faults.count {
+            Output.note("only counted: \(faults.count - shown.count) more; 'stall-monitor faults' includes them")
+        }
+        for fault in shown {
             let loop = fault.label.map { " on \($0)" } ?? ""
             Output.note("only counted: \(fault.fingerprint)\(loop) \(fault.repeats.whole)")
         }
     }
+
+    private static let mostCountedOnly = 20
 }
 
 extension ListOrder: ExpressibleByArgument {}
