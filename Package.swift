@@ -103,7 +103,8 @@ let libraries = targets([
     "LoopTestSupport": ["RunLoopKit", "RunLoopPorts"],
 ]) { .target(name: $0, dependencies: $1) }
 // A lock's memory (`Cell`).
-libraries.first { $0.name == "Locking" }?.swiftSettings = swift + ["RawLayout", "BuiltinModule"].map { SwiftSetting.enableExperimentalFeature($0) }
+libraries.first { $0.name == "Locking" }?.swiftSettings =
+    swift + ["RawLayout", "BuiltinModule"].map { SwiftSetting.enableExperimentalFeature($0) }
 // Its demangler; the Swift runtime needs it anyway.
 libraries.first { $0.name == "Symbolication" }?.linkerSettings = [.linkedLibrary("stdc++")]
 

@@ -1,7 +1,7 @@
 import Foundation
 import StallExport
 package import StallReading
-import StallReports
+package import StallReports
 
 /// Follows report directories and sends their contents to a receiver: each version of a report at least once.
 ///
@@ -65,7 +65,7 @@ package final class Shipper {
     }
 
     /// Sends until it is cancelled or, if so configured, until everything was sent.
-    package func run() throws -> ShippingTotals {
+    package func run() throws(ReportError) -> ShippingTotals {
         do throws(ReportError) {
             while try goOn() {}
         } catch let error where error.code == .cancelled {

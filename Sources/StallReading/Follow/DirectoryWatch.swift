@@ -26,13 +26,14 @@ struct DirectoryWatch: ~Copyable {
 
     private let path: String
     private let inotify: Inotify
-    private var target = Target.nothing
+    private var target: Target
 
     var descriptor: Int32 { inotify.descriptor }
 
     init(path: String) throws(ReportError) {
-        self.path = path
+        // First what can fail: if it does, Swift 6.2 destroys twice what has been initialized before.
         inotify = try Inotify()
+        (self.path, target) = (path, .nothing)
     }
 
     /// Starts watching, or starts again. Returns whether the directory exists.

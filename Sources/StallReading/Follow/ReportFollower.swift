@@ -64,13 +64,22 @@ public struct ReportFollower: ~Copyable {
         // A file system's clock is some milliseconds behind, and may be that of another machine.
         let begin = (start ?? .now()).advanced(byNanoseconds: -2_000_000_000)
         let isThere = try watch.arm()
-        self.start = includesPast ? nil : begin
-        reader = ReportReader(path: path, liveness: liveness)
-        self.cancellation = cancellation
-        self.watch = watch
+        let reader = ReportReader(path: path, liveness: liveness)
+        self.init(reader, watch, from: includesPast ? nil : begin, cancellation)
         guard isThere else { return }
         if includesPast { note([.appeared]) } else { noteOngoing() }
         if !includesPast, start != nil { readAll() }
+    }
+
+    /// Of its own, because an initializer that initializes the properties cannot call a mutating method in Swift 6.2.
+    private init(
+        _ reader: ReportReader,
+        _ watch: consuming DirectoryWatch,
+        from start: Timestamp?,
+        _ cancellation: Cancellation
+    ) {
+        (self.reader, self.start, self.cancellation) = (reader, start, cancellation)
+        self.watch = watch
     }
 
     private mutating func noteOngoing() {

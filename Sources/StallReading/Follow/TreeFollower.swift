@@ -39,12 +39,16 @@ package struct TreeFollower: ~Copyable {
     /// - Parameter includesPast: If false, files that exist at the start are skipped, as by ``ReportFollower``.
     /// - Throws: If no descriptor is left, or none of the paths can become a report directory.
     package init(_ paths: [String], includesPast: Bool = true, cancellation: Cancellation) throws(ReportError) {
-        given = paths
-        self.cancellation = cancellation
+        self.init(given: paths, cancellation)
         let now = Timestamp.now()
         look(includesPast: includesPast)
         if !includesPast, failures.contains(where: { $0.code == .io }) { start = now }
         if followers.isEmpty, let first = failures.first { throw first }
+    }
+
+    /// Of its own, because an initializer that initializes the properties cannot call a mutating method in Swift 6.2.
+    private init(given: [String], _ cancellation: Cancellation) {
+        (self.given, self.cancellation) = (given, cancellation)
     }
 
     /// The directories that are followed.

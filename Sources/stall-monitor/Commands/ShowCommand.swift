@@ -126,7 +126,7 @@ struct ShowCommand: ParsableCommand {
         if full {
             var page = StallPage(report: report, repeats: brief.repeats, showsAllFrames: true)
             page.width = terminal.width
-            lines += [""] + page.lines.flatMap { $0.wrapped(to: terminal.width, hanging: 14) }
+            lines += [""] + page.lines.wrapped(to: terminal.width, hanging: 14)
         }
         try screen.write(lines, on: terminal)
     }

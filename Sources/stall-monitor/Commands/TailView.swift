@@ -168,7 +168,7 @@ struct TailView {
         case .json: try Output.writeJSON(report)
         case .text:
             let lines = StallLine.lines(report, isFirst: known == nil)
-            try Output.write(lines.flatMap { $0.wrapped(to: terminal.width, hanging: 4) }, on: terminal)
+            try Output.write(lines.wrapped(to: terminal.width, hanging: 4), on: terminal)
         }
     }
 

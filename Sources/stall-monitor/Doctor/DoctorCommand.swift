@@ -43,7 +43,7 @@ struct DoctorCommand: ParsableCommand {
         case .text:
             let terminal = screen.terminal()
             let lines = groups.flatMap { Self.lines($0.directory, $0.findings) }
-            try screen.write(lines.flatMap { $0.wrapped(to: terminal.width, hanging: 11) }, on: terminal)
+            try screen.write(lines.wrapped(to: terminal.width, hanging: 11), on: terminal)
         case .json:
             let findings = groups.flatMap { group in
                 group.findings.map { finding in

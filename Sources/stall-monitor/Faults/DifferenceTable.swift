@@ -17,8 +17,8 @@ struct DifferenceTable {
     var width: Int?
 
     var lines: [StyledText] {
-        (head + [""]).flatMap { $0.wrapped(to: width, hanging: 8) } + rows
-            + ([summary] + notes).flatMap { $0.wrapped(to: width, hanging: 2) }
+        (head + [""]).wrapped(to: width, hanging: 8) + rows
+            + ([summary] + notes).wrapped(to: width, hanging: 2)
     }
 
     private var head: [StyledText] {

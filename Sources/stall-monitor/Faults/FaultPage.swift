@@ -12,10 +12,12 @@ struct FaultPage {
     var style = PageStyle()
 
     var lines: [StyledText] {
-        ([headline, ""] + rows.map { "\(StyledText($0, .dim).padded(to: 10))\($1)" } + [""]).flatMap {
-            $0.wrapped(to: style.width, hanging: 10)
-        }
-            + stacks.flatMap { $0.wrapped(to: style.width, hanging: 12) } + days + [""] + reports
+        var lines = [headline, ""]
+        lines += rows.map { "\(StyledText($0, .dim).padded(to: 10))\($1)" }
+        lines = (lines + [""]).wrapped(to: style.width, hanging: 10)
+        lines += stacks.wrapped(to: style.width, hanging: 12)
+        lines += days
+        return lines + [""] + reports
     }
 
     private var headline: StyledText {
@@ -93,7 +95,7 @@ struct FaultPage {
         let older = fault.reports - Int64(evidence.recent.count)
         let rest = "… \(quantity(older, "older one")): stall-monitor list --fingerprint \(fault.fingerprint)"
         let more: [StyledText] = older > 0 ? ["\(rest, .dim)"] : []
-        return table.lines(width: style.width) + more.flatMap { $0.wrapped(to: style.width, hanging: 2) }
+        return table.lines(width: style.width) + more.wrapped(to: style.width, hanging: 2)
     }
 }
 

@@ -23,12 +23,13 @@ struct StallBrief {
     var style = PageStyle()
 
     var lines: [StyledText] {
-        let stacks = stackLines
+        var lines = ([headline, ""] + rows.flatMap(row) + [""]).wrapped(to: style.width, hanging: 10)
+        var stacks = stackLines
         // Tables and flame graphs end with an empty line.
-        let isApart = stacks.last.map(\.plain.isEmpty) ?? true
-        return ([headline, ""] + rows.flatMap(row) + [""]).flatMap { $0.wrapped(to: style.width, hanging: 10) }
-            + (stacks + (isApart ? [] : [""])).flatMap { $0.wrapped(to: style.width, hanging: 12) }
-            + context.flatMap(row).flatMap { $0.wrapped(to: style.width, hanging: 10) }
+        if let last = stacks.last, !last.plain.isEmpty { stacks.append("") }
+        lines += stacks.wrapped(to: style.width, hanging: 12)
+        lines += context.flatMap(row).wrapped(to: style.width, hanging: 10)
+        return lines
     }
 
     /// `612ms warning stall of main in shop 1.2: waiting, recovered 3d ago`

@@ -12,7 +12,9 @@ struct StallPage {
     var width: Int?
 
     var lines: [StyledText] {
-        title + [""] + facts + [""] + workers + stacks + modules + cost
+        var lines = title + [""] + facts + [""]
+        lines += workers + stacks
+        return lines + modules + cost
     }
 
     private var title: [StyledText] {
@@ -48,7 +50,7 @@ struct StallPage {
     private var stacksInOrder: [StallReport.Stack] {
         let owners = report.stacks.filter { $0.role == .lockOwner }
         let others = report.stacks.filter { $0.role != .lockOwner }
-        return others.prefix(1) + owners + others.dropFirst()
+        return Array(others.prefix(1)) + owners + Array(others.dropFirst())
     }
 
     private var modules: [StyledText] {

@@ -14,8 +14,10 @@ struct SamplePage {
     private static let threadLimit = 8
 
     var lines: [StyledText] {
-        (title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + (showsCost ? cost : []))
-            .flatMap { $0.wrapped(to: width, hanging: 8) }
+        var lines = title + [""] + document.stacks.prefix(Self.limit).flatMap(lines(of:))
+        lines += rest + failures
+        if showsCost { lines += cost }
+        return lines.wrapped(to: width, hanging: 8)
     }
 
     private var isCounted: Bool { document.intervalNs != nil }

@@ -178,6 +178,11 @@ extension Character {
     }
 }
 
+extension [StyledText] {
+    /// Each line as ``StyledText/wrapped(to:hanging:)``.
+    func wrapped(to width: Int?, hanging: Int) -> [StyledText] { flatMap { $0.wrapped(to: width, hanging: hanging) } }
+}
+
 extension String {
     /// Columns of all characters. Every ASCII character here is printable and takes one column.
     var terminalWidth: Int {
