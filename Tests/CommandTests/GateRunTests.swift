@@ -91,6 +91,14 @@ struct GateRunTests {
         #expect(found.stalls.isEmpty && (found.runs.first?.dismissed?["startup"] ?? 0) >= 1, "\(found.runs)")
     }
 
+    @Test("if nothing could be watched, it says what the threads did instead")
+    func withoutLoop() throws {
+        let run = try gate(["--", "/bin/sleep", "8"])
+        #expect(run.status == 1 && run.errors.contains("cannot judge: "), "\(run.errors)")
+        #expect(run.errors.contains("no event loop was found in process "), "\(run.errors)")
+        #expect(run.errors.contains("(sleep) so far: its threads are in clock_nanosleep"), "\(run.errors)")
+    }
+
     @Test("a program without a monitor is watched from outside", .needsBreakpoints)
     func outside() throws {
         let python = try #require(Python.asyncio, "there is no Python")

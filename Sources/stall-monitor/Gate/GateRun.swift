@@ -136,6 +136,7 @@ struct GateRun {
     private let reporter: OutsideReporter
     private let start = MonotonicInstant.now
     private let grace: Duration
+    private let notes = WatchedNothing()
     /// Reports of the command's own monitors, and of the watcher outside.
     private let (own, outside): (ReportReader, ReportReader)
 
@@ -156,12 +157,7 @@ struct GateRun {
         reporter = try OutsideReporter(.init(directory: outside.path, rule: rule)) { event in
             if case .fault(let error) = event { Output.note(error.message) }
         }
-        watcher = ProcessWatch(watching, reporter) { note in
-            switch note {
-            case .unarmed, .crowded: Output.note(WatchView.words(note))
-            default: break
-            }
-        }
+        watcher = ProcessWatch(watching, reporter) { [notes] in notes.add($0) }
     }
 
     /// Waits until the command ends or is interrupted.
@@ -178,6 +174,7 @@ struct GateRun {
             if let status {
                 if !hasOwn { watcher.end() }
                 reporter.close()
+                if !hasOwn { notes.show() }
                 return isInterrupted ? .interrupted : .ended(status)
             }
             rounds += 1
@@ -204,6 +201,30 @@ struct GateRun {
 
     /// The reports to judge: those of the command's own monitors if there are any, otherwise those of the watcher outside.
     func overview() throws(ReportError) -> ReportReader.Overview { try (hasOwnMonitor ? own : outside).overview() }
+}
+
+/// What the watcher outside says of processes in which it finds nothing to watch. Shown only if it found nothing in any of them: beside a
+/// server, a shell without a loop is no news. Confined to the watcher's thread.
+private final class WatchedNothing {
+    private var lines: [String] = []
+    private var hasFound = false
+    private static let mostLines = 4
+
+    func add(_ note: WatchNote) {
+        switch note {
+        case .unarmed, .crowded: Output.note(WatchView.words(note))
+        case .foundLoop, .foundPool: hasFound = true
+        case .noLoop, .namelessPools, .sharedDescriptor, .refused, .unreadable: lines.append(WatchView.words(note))
+        default: break
+        }
+    }
+
+    func show() {
+        guard !hasFound else { return }
+        lines.prefix(Self.mostLines).forEach(Output.note)
+        let more = lines.count - Self.mostLines
+        if more > 0 { Output.note("\(quantity(more, "more such note")) \(more == 1 ? "is" : "are") left out") }
+    }
 }
 
 /// A folder with one subfolder per run.
