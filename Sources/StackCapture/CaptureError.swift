@@ -1,3 +1,5 @@
+import Glibc
+
 /// Why there is no stack. A failed capture leaves target and capturer unchanged; the next one may succeed.
 public struct CaptureError: Error, Sendable, Hashable {
     /// What went wrong.
@@ -111,6 +113,12 @@ extension CaptureError: CustomStringConvertible {
     public var description: String {
         guard let underlying else { return "\(code.name): \(code.advice)" }
         return "\(code.name): \(code.advice) (errno \(underlying))"
+    }
+
+    /// The same for people: without the code, and with the errno's text only where the code does not say what is wrong.
+    package var sentence: String {
+        guard code == .systemCallFailed, let underlying else { return code.advice }
+        return unsafe "a system call failed: \(String(cString: strerror(underlying)))"
     }
 }
 

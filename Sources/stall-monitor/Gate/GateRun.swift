@@ -193,7 +193,7 @@ struct GateRun {
         do throws(CaptureError) {
             try watcher.add(child.processID)
         } catch {
-            Output.note("the command was started, but cannot be watched from outside: \(error)")
+            Output.note(error.words(ofStarted: "the command"))
         }
     }
 

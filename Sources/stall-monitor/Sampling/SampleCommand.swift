@@ -128,7 +128,7 @@ struct SampleCommand: ParsableCommand {
             if ending == .interrupted { throw ExitCode(pause.exitCode) }
             try finish(run, processID, ending)
         } catch let error as CaptureError {
-            throw CommandFailure("process \(processID): \(error)")
+            throw CommandFailure("process \(processID): \(error.sentence)")
         }
     }
 

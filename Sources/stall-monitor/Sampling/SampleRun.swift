@@ -120,7 +120,7 @@ struct SampleRun {
             tally.add(stack, names.calls(of: stack), of: capture.thread)
             captured += 1
         case .failure(let error):
-            let message = error.code == .notStopped ? "\(error) (\(remedy))" : error.description
+            let message = error.code == .notStopped ? "\(error.sentence) (\(remedy))" : error.sentence
             tally.add(error, message, of: capture.thread)
             if firstFailure == nil { firstFailure = "thread \(capture.thread.threadID): \(message)" }
         }

@@ -70,7 +70,7 @@ struct WatchRun {
             do throws(CaptureError) {
                 try watcher.add(child.processID)
             } catch {
-                Output.note("\(options.command[0]) was started, but cannot be watched: \(error)")
+                Output.note(error.words(ofStarted: options.command[0]))
             }
         }
     }
@@ -81,7 +81,7 @@ struct WatchRun {
             do throws(CaptureError) {
                 try watcher.add(id)
             } catch {
-                let failure = CommandFailure("process \(id): \(error)")
+                let failure = CommandFailure("process \(id): \(error.sentence)")
                 guard toleratesSome else { throw failure }
                 failures.append(failure)
             }
@@ -139,6 +139,14 @@ extension StartedCommand {
         } catch {
             throw CommandFailure("\(command[0]): \(error)")
         }
+    }
+}
+
+extension CaptureError {
+    /// Why a command that has just been started is not watched. One that has ended is a zombie, because we are its parent.
+    func words(ofStarted command: String) -> String {
+        if code == .zombie || code == .noSuchProcess { return "\(command) ended before it could be watched" }
+        return "\(command) was started, but cannot be watched: \(sentence)"
     }
 }
 
@@ -257,7 +265,8 @@ final class WatchView: Sendable {
                 + "system calls of this loop are reported as stalls; with hardware breakpoints it could be judged, see 'stall-monitor watch --help'"
         case .newProgram(let id, let name): "process \(id) runs another program: \(name)"
         case .ended(let id, let name): "process \(id) (\(name)) has ended"
-        case .refused(let id, let error): "process \(id) is a child of a watched one, and cannot be watched: \(error)"
+        case .refused(let id, let error):
+            "process \(id) is a child of a watched one, and cannot be watched: \(error.sentence)"
         case .unreadable(let id, let name):
             "process \(id) (\(name)) can no longer be watched: it runs as another user now, does not let others read it, or, with "
                 + "ptrace_scope 1, is no longer a descendant of this command; root can watch it"
