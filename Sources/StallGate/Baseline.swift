@@ -24,6 +24,13 @@ public struct Baseline: Codable, Hashable, Sendable {
             build = path.contains("debug") ? "debug" : path.contains("release") ? "release" : nil
         }
 
+        /// The environment of the latest run that watched anything: the record of a watcher that found nothing is of the watcher itself, and
+        /// says nothing of the code.
+        package init?(of runs: [RunRecord]) {
+            guard let run = runs.last(where: { $0.watchedTotalNs > 0 }) ?? runs.last else { return nil }
+            self.init(run)
+        }
+
         /// For display.
         public var description: String {
             let processors = cpus.map { quantity($0, "processor") } ?? "unknown processors"
@@ -88,7 +95,7 @@ extension Baseline {
     }
 
     init?(_ overview: ReportReader.Overview, at moment: Timestamp, _ occurrences: some Sequence<Occurrence>) {
-        guard let last = overview.runs.last else { return nil }
+        guard let environment = Environment(of: overview.runs) else { return nil }
         let watched = overview.runs.map(\.watchedTotalNs).saturatingSum()
         let names = FaultNames(overview.stalls)
         var faults: [Fingerprint: Fault] = [:]
@@ -108,7 +115,7 @@ extension Baseline {
             fault.add(occurrence)
             faults[name] = fault
         }
-        (schema, recordedAt, environment) = (Self.currentSchema, moment, Environment(last))
+        (schema, recordedAt, self.environment) = (Self.currentSchema, moment, environment)
         (runs, watchedNs) = (overview.runs.count, watched)
         self.faults = faults.values.sorted { $0.fingerprint.rawValue < $1.fingerprint.rawValue }
     }

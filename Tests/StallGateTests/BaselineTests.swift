@@ -75,6 +75,15 @@ struct BaselineTests {
         )
     }
 
+    @Test("a run that watched nothing does not decide of which machine and build the runs are")
+    func emptyRun() throws {
+        let (whole, empty) = (Self.run(), Self.run(minutes: 0, build: "debug"))
+        let both = try #require(Baseline(Self.overview([], [whole, empty]), at: Sample.start))
+        #expect(both.environment == Baseline.Environment(whole))
+        let alone = try #require(Baseline(Self.overview([], [empty]), at: Sample.start))
+        #expect(alone.environment == Baseline.Environment(empty))
+    }
+
     @Test("stalls for lack of a CPU are listed separately; many of them make the result inconclusive")
     func starved() throws {
         let before = try baseline(Self.stalls(20))

@@ -97,7 +97,9 @@ struct DifferenceTable {
                 "Starved of CPU, so caused by the machine and not compared: \(quantity(earlier, "stall")) before, \(later) after."
             )
         }
-        if before.set.environment != after.set.environment {
+        // The record of a watcher that watched nothing is of the watcher itself.
+        let haveWatched = before.set.watchedNs > 0 && after.set.watchedNs > 0
+        if haveWatched, before.set.environment != after.set.environment {
             notes.append("The sides come from different machines or builds, which alone can cause such differences.")
         }
         return notes

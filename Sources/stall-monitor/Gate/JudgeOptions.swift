@@ -46,7 +46,7 @@ struct JudgeOptions: ParsableArguments {
         choosing: [Doubt] = [],
         against other: Baseline? = nil
     ) throws -> GateResult {
-        let environment = overviews.lazy.flatMap(\.runs).last.map { Baseline.Environment($0) }
+        let environment = Baseline.Environment(of: overviews.flatMap(\.runs))
         let file = try baselineFile(for: environment)
         let budget = try budget.read(isBaselined: file != nil || other != nil)
         var baseline = file?.baseline ?? other
