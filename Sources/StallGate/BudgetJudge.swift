@@ -77,7 +77,7 @@ struct BudgetJudge {
         let tooLong = group.filter { $0.longestNs > most }
         if let longest = tooLong.map(\.longestNs).max() {
             let message =
-                "\(quantity(tooLong.count, "stall")) too long, the longest \(DurationText(nanoseconds: longest))"
+                "\(quantity(tooLong.count, "stall")) too long, the longest \(Figure.length(longest, beside: most))"
             add(.stallLength, rule, "\(message), \(DurationText(nanoseconds: most)) permitted", tooLong)
         }
         guard rule.severity == .error else { return }
@@ -165,6 +165,12 @@ package enum Figure {
     }
 
     package static func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
+
+    /// Exact if it would look like the limit that it exceeds, perhaps by a microsecond.
+    static func length(_ nanoseconds: Int64, beside limit: Int64?) -> String {
+        let text = length(nanoseconds)
+        return limit.map { length($0) } == text ? DurationText(nanoseconds: nanoseconds).description : text
+    }
 
     /// How likely chance is: `p = 0.02`.
     package static func chance(_ probability: Double) -> String {

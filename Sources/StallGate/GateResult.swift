@@ -120,17 +120,15 @@ extension GateResult {
             let shown = Set(tooLong.map(\.id))
             let shownFaults = Set(tooLongCountedOnly)
             let others = counted.lazy.filter { !shown.contains($0.id) }
-            lines += others.prefix(Self.mostLines).map { "  stall: \(Self.line($0))" }
-            let left = counted.count - shown.count - Self.mostLines
-            if left > 0 { lines.append("  … \(left) more stalls; 'stall-monitor list' shows all") }
+            lines += self.lines(others).map { "  stall: \($0)" }
             lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
-        lines += Self.lines(allowed).map { "  allowed: \($0)" }
+        lines += self.lines(allowed).map { "  allowed: \($0)" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// The largest number of lines about stalls: nobody reads a million lines.
+    /// The largest number of lines about faults: nobody reads a million lines.
     private static let mostLines = 10_000
 
     var headline: String {
@@ -175,28 +173,34 @@ extension GateResult {
         budget.allowances.contains { $0.fault == allowance } ? "allowance of" : "--allow"
     }
 
-    /// The stalls that lasted too long, a line each.
+    /// The stalls that lasted too long, a line for each fault.
     var tooLongLines: [String] {
         let most = budget.maxDurationNs.map { ", \(DurationText(nanoseconds: $0)) permitted" } ?? ""
-        return Self.lines(tooLong, ending: most) + tooLongCountedOnly.map { Self.line($0) + most }
+        return lines(tooLong, limitNs: budget.maxDurationNs, ending: most)
+            + tooLongCountedOnly.map { Self.line($0, limitNs: budget.maxDurationNs) + most }
     }
 
-    /// A line for each of the first stalls, and one that says how many are left out.
-    static func lines(_ stalls: [StallOutline], ending: String = "") -> [String] {
-        let left = stalls.count - mostLines
-        return stalls.prefix(mostLines).map { line($0) + ending }
-            + (left > 0 ? ["… \(left) more stalls; 'stall-monitor list' shows all"] : [])
+    /// A line for each fault of the stalls, the longest first, and one that says how many are left out.
+    func lines(_ stalls: some Sequence<StallOutline>, limitNs: Int64? = nil, ending: String = "") -> [String] {
+        var (faults, known): ([Fingerprint: FaultSum], [Fingerprint: Fingerprint]) = ([:], [:])
+        for stall in stalls {
+            let name =
+                known[stall.fingerprint] ?? names.all(of: stall.fingerprint).min { $0.rawValue < $1.rawValue }
+                ?? stall.fingerprint
+            known[stall.fingerprint] = name
+            faults[name, default: FaultSum(stall)].add(stall)
+        }
+        let sorted = faults.values.sorted { ($1.longestNs, $0.longest.id) < ($0.longestNs, $1.longest.id) }
+        let left = sorted.count - Self.mostLines
+        return sorted.prefix(Self.mostLines).map { $0.line(limitNs: limitNs) + ending }
+            + (left > 0 ? ["… \(quantity(left, "more fault")); 'stall-monitor faults' shows all"] : [])
     }
 
-    /// One stall on one line, with its exact duration: a budget may be exceeded by a microsecond. A plus if its end was not
-    /// seen.
-    static func line(_ report: StallOutline) -> String {
-        let seenToEnd = report.state == .recovered
-        let length = "\(DurationText(nanoseconds: report.durationNs))\(seenToEnd ? "" : "+")"
-        let culprit = VisibleText.of(report.culpritName ?? "unknown code", limit: 160)
-        return "\(report.id) \(length) in \(culprit) on \(VisibleText.of(report.label, limit: 80)) "
-            + "(\(VisibleText.of(report.verdict.canonical.rawValue, limit: 40)), \(report.fingerprint))"
-            + (report.repeats.map { ", before it \(counted($0))" } ?? "")
+    /// One stall on one line.
+    static func line(_ stall: StallOutline) -> String {
+        var sum = FaultSum(stall)
+        sum.add(stall)
+        return sum.line()
     }
 
     /// A run that its process did not close, and how the process ended.
@@ -206,13 +210,47 @@ extension GateResult {
     }
 
     /// The stalls of a fault that were only counted.
-    static func line(_ fault: RunRecord.Repeated) -> String {
+    static func line(_ fault: RunRecord.Repeated, limitNs: Int64? = nil) -> String {
         let report = fault.repeats.report.map { ", like \($0)" } ?? ""
         let loop = fault.label.map { " on \(VisibleText.of($0, limit: 80))" } ?? ""
-        return "\(counted(fault.repeats))\(loop) (\(fault.fingerprint))\(report)"
+        let counted = FaultSum.counted(fault.repeats.count, fault.repeats.longestNs, limitNs)
+        return "\(counted)\(loop) (\(fault.fingerprint))\(report)"
+    }
+}
+
+/// Stalls of one fault, for one line.
+struct FaultSum {
+    private(set) var longest: StallOutline
+    private var stalls = 0
+    private var countedOnly = 0
+    private var longestCountedNs: Int64 = 0
+
+    /// - Parameter first: One of its stalls, which is not added by this.
+    init(_ first: StallOutline) { longest = first }
+
+    mutating func add(_ stall: StallOutline) {
+        stalls += 1
+        if stall.durationNs > longest.durationNs { longest = stall }
+        guard let repeats = stall.repeats else { return }
+        countedOnly = countedOnly.addingSaturated(max(0, repeats.count))
+        longestCountedNs = max(longestCountedNs, repeats.longestNs)
     }
 
-    private static func counted(_ repeats: StallReport.Repeats) -> String {
-        "\(repeats.count) only counted, the longest \(DurationText(nanoseconds: repeats.longestNs))"
+    /// That of the longest stall, which may only have been counted.
+    var longestNs: Int64 { max(longest.durationNs, longestCountedNs) }
+
+    /// The longest of the stalls, and how many there are. A plus if its end was not seen.
+    func line(limitNs: Int64? = nil) -> String {
+        let length = Figure.length(longest.durationNs, beside: limitNs) + (longest.state == .recovered ? "" : "+")
+        let culprit = VisibleText.of(longest.culpritName ?? "unknown code", limit: 160)
+        let counted = Self.counted(countedOnly, longestCountedNs, limitNs)
+        return "\(longest.id) \(length) in \(culprit) on \(VisibleText.of(longest.label, limit: 80)) "
+            + "(\(VisibleText.of(longest.verdict.canonical.rawValue, limit: 40)), \(longest.fingerprint))"
+            + (stalls > 1 ? ", the longest of \(stalls)" : "")
+            + (countedOnly > 0 ? ", \(stalls > 1 ? "besides" : "before it") \(counted)" : "")
+    }
+
+    static func counted(_ count: Int, _ longestNs: Int64, _ limitNs: Int64?) -> String {
+        "\(count) only counted, the longest \(Figure.length(longestNs, beside: limitNs))"
     }
 }

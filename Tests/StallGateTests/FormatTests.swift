@@ -92,12 +92,14 @@ struct FormatTests {
         #expect(try !Xmllint("<a>&b</a>").isWellFormed)
     }
 
-    @Test("Of very many stalls, text and JUnit show the first ten thousand, and how many there are")
+    @Test("Of very many faults, text and JUnit show the first ten thousand, and how many there are")
     func manyStalls() {
         var contents = clean
-        contents.reports = (0..<10_003).map { Sample.report(id: ULID(rawValue: UInt128($0))) }
+        contents.reports = (0..<10_003).map {
+            Sample.report(id: ULID(rawValue: UInt128($0)), fingerprint: String(format: "v1:%016x", $0))
+        }
         let result = Gate.judge(.success(contents), by: Budget(maxStalls: 0, maxDurationNs: 500_000_000))
-        let more = "… 3 more stalls; 'stall-monitor list' shows all\n"
+        let more = "… 3 more faults; 'stall-monitor faults' shows all\n"
         #expect(result.text.contains(more) && result.text.split(separator: "\n").count < 10_010)
         // For the number of stalls and for their length.
         #expect(result.junit().split(separator: "\n").count < 20_030)

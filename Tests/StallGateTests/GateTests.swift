@@ -298,9 +298,33 @@ struct GateTests {
         #expect(judge([], runs: [Sample.run()], Budget(maxStalls: 0)).cutShort.isEmpty)
     }
 
-    @Test("thousands of stalls over both budgets are each listed once")
+    @Test("the stalls of a fault are one line with the longest; a length that looks like its limit is exact")
+    func oneLine() {
+        var reports = [300, 900, 700].map { Sample.report(ms: $0) }
+        reports[0].repeats = .init(
+            count: 4,
+            report: nil,
+            firstAt: Sample.start,
+            lastAt: Sample.start,
+            totalNs: 1,
+            longestNs: 250_123_456
+        )
+        let fault = "in shop.Cart.total() on main (on_cpu, v1:0123456789abcdef), the longest of"
+        let counted = judge(reports, Budget(maxStalls: 0)).text
+        let sum = "\(fault) 3, besides 4 only counted, the longest 250ms"
+        #expect(counted.hasSuffix("  stall: \(reports[1].id) 900ms \(sum)\n"), "\(counted)")
+        let both = judge(reports, Budget(maxStalls: 0, maxDurationNs: 500_000_000)).text
+        #expect(both.contains("  over budget: \(reports[1].id) 900ms \(fault) 2, 500ms permitted\n  stall: "))
+        reports[1].durationNs += 1
+        let barely = judge(reports, Budget(maxDurationNs: 900_000_000)).text
+        #expect(barely.contains("  over budget: \(reports[1].id) 900.000001ms in "))
+    }
+
+    @Test("thousands of faults over both budgets are each listed once")
     func many() {
-        let reports = (0..<20_000).map { Sample.report(ms: $0 % 2 == 0 ? 300 : 900) }
+        let reports = (0..<20_000).map {
+            Sample.report(fingerprint: "v1:\(String((1 << 60) + $0, radix: 16))", ms: $0 % 2 == 0 ? 300 : 900)
+        }
         let text = judge(reports, Budget(maxStalls: 0, maxDurationNs: 500_000_000)).text
         let lines = text.split(separator: "\n")
         #expect(lines.count { $0.hasPrefix("  over budget: ") } == 10_001)
