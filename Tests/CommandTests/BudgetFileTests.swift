@@ -39,6 +39,16 @@ struct BudgetFileTests {
         #expect(ended.status == 2 && ended.output.contains("ended on 2020-01-01"))
     }
 
+    @Test("the budget file that 'gate --help' shows can be used")
+    func help() throws {
+        let help = try CommandRun("gate", "--help", environment: ["COLUMNS": "80"]).output.components(separatedBy: "\n")
+        let first = try #require(help.firstIndex(of: "BUDGET FILE")) + 1
+        let yaml = help[first...].prefix { !$0.isEmpty }.map { String($0.dropFirst(2)) + "\n" }.joined()
+        let run = try gate(yaml)
+        #expect(yaml.contains("maxStalls: 0") && run.errors.isEmpty, "\(run.errors)")
+        #expect(run.output.contains("budget the shop's main loop: nothing that it is for was watched"), "\(run.output)")
+    }
+
     @Test(
         "a mistake is reported with file, line, key and what to write: exit code 1",
         arguments: [

@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-SECTIONS = {"EXAMPLES", "FORMATS", "KEYS", "EXIT CODES"}
+SECTIONS = {"EXAMPLES", "BUDGET FILE", "FORMATS", "KEYS", "EXIT CODES"}
 
 
 def escaped(text):

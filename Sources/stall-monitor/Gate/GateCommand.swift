@@ -15,6 +15,19 @@ struct GateCommand: ParsableCommand {
               stall-monitor gate run --repeat 5 -- ./load-test.sh
               stall-monitor gate baseline record ./stall-reports
 
+            BUDGET FILE
+              budgets:
+                - name: the shop's main loop
+                  match: {service: shop, label: main}
+                  maxStalls: 0
+                - name: everything else
+                  maxDuration: 500ms
+
+            It is ./stall-budget.yaml, or given by --budget. Each stall is judged by the first budget that matches it. A match may \
+            also name a type, verdict and fingerprint. Limits are maxStalls, maxPerHour, maxDuration, maxBlockedPercent, \
+            maxTurnP99 and maxTurn; with 'severity: warning' they do not change the exit code, with 'severity: off' nothing is \
+            judged. 'allowances' is a list of known faults, each with fingerprint, reason, owner and expires (a day).
+
             Exit code 0: within budget, and no worse than the baseline. 1: cannot judge. 2: over budget, or worse than the baseline. \
             3: inconclusive. 64: wrong usage.
             """,
