@@ -28,7 +28,11 @@ struct StallMonitorCommand: AsyncParsableCommand {
               2   gate: over budget, or worse than the baseline
               3   gate: inconclusive
               64  wrong usage
+              129 its terminal has gone (SIGHUP)
               130 ended by Ctrl-C
+              131 ended by Ctrl-\\
+              141 the reader of its output has gone, as in '| head'
+              143 ended by SIGTERM, after which watch and ship exit with 0
               watch -- COMMAND exits with the command's status, and so does gate run
               if the command fails
             """,

@@ -31,6 +31,8 @@ struct HelpTests {
         let lines = try help(subcommand)
         let first = try #require(lines.firstIndex { ["EXIT CODES", "KEYS", "FORMATS"].contains($0) }) + 1
         let list = lines[first...].prefix { !$0.isEmpty }
+        let codes = subcommand.isEmpty ? [0, 1, 2, 3, 64, 129, 130, 131, 141, 143] : []
+        for code in codes { #expect(list.contains { $0.hasPrefix("  \(code) ") }, "\(code)") }
         #expect(list.count > 4 && list.allSatisfy { $0.hasPrefix("  ") }, "\(list)")
     }
 
