@@ -62,6 +62,13 @@ struct WatchRefusalTests {
         #expect(run.status == 64, "\(run.errors)")
     }
 
+    @Test("It says whether there is too little or too much to watch")
+    func ways() throws {
+        #expect(try CommandRun("watch").errors.contains("give one of: numbers of processes, "))
+        let both = try watch("1", "--", "/bin/true")
+        #expect(both.status == 64 && both.errors.contains("give only one of: numbers of processes, "), "\(both.errors)")
+    }
+
     @Test(
         "Another user's process is distinguished from one that refuses tracing",
         .enabled(

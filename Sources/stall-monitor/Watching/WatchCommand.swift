@@ -118,7 +118,9 @@ struct WatchCommand: ParsableCommand {
         }
         let ways = [!processIDs.isEmpty, name != nil, !command.isEmpty].count { $0 }
         guard ways == 1 else {
-            throw ValidationError("give one of: numbers of processes, --name, or a command after '--'")
+            throw ValidationError(
+                "give \(ways == 0 ? "one" : "only one") of: numbers of processes, --name, or a command after '--'"
+            )
         }
         if processIDs.contains(where: { $0 <= 0 }) { throw ValidationError("a process id is 1 or higher") }
         if name?.isEmpty == true { throw ValidationError("the name is empty") }
