@@ -80,6 +80,9 @@ struct PoolRenderingTests {
             for part in parts { #expect(line.contains(part), "\(line)") }
         }
         #expect(lines[1].contains("shop.Orders.confir"))
+        let narrow = try table(report(), width: 40)
+        #expect(narrow[0].hasPrefix("  WORKER ") && narrow[0].contains("  AT") && !narrow[0].contains("TASK"))
+        #expect(narrow.allSatisfy { $0.count <= 40 } && narrow[1].contains("shop.Orders."), "\(narrow)")
         var page = StallPage(report: report())
         page.width = width
         let text = page.lines.map(\.plain)
@@ -135,6 +138,11 @@ struct PoolRenderingTests {
         let named = JobTable(pools: [.init(processID: 4711, watched: watched, host: "web1")])
         #expect(named.notes == ["medium-priority tasks of process 4711 on web1: \(note)"])
         for width in [60, 80, 120] { #expect(table(width: width).lines.allSatisfy { $0.plain.count <= width }) }
+        #expect(
+            table(width: 38).lines.map(\.plain) == [
+                "TASK POOL  JOBS  LONGEST  IN", "medium-p…  1240  700ms    Orders.conf…",
+            ]
+        )
         watched.turnDurations?.maxNs = 249_999_999
         #expect(table().notes.isEmpty)
         watched.turnDurations?.maxNs = .max

@@ -26,8 +26,8 @@ struct PoolTable {
     var lines: [StyledText] {
         guard !pool.workers.isEmpty else { return [] }
         var table = TextTable([
-            .init(title: "WORKER", minimum: 14), .init(title: "IN JOB"), .init(title: "TASK"),
-            .init(title: "VERDICT", minimum: 8), .init(title: "AT", minimum: 20),
+            .init(title: "WORKER", minimum: 14), .init(title: "IN JOB", rank: 3), .init(title: "TASK", rank: 1),
+            .init(title: "VERDICT", minimum: 8, rank: 2), .init(title: "AT", minimum: 20),
         ])
         for worker in pool.workers.prefix(Self.limit) { table.append(cells(worker)) }
         let left = pool.workers.count - Self.limit
@@ -84,8 +84,9 @@ struct JobTable {
         let shown = pools.filter { $0.watched.turnDurations != nil }.prefix(Self.limit)
         guard !shown.isEmpty else { return [] }
         var table = TextTable([
-            .init(title: "TASK POOL", minimum: 9), .init(title: "PID"), .init(title: "JOBS"), .init(title: "P50"),
-            .init(title: "P99"), .init(title: "LONGEST"), .init(title: "IN", minimum: 12),
+            .init(title: "TASK POOL", minimum: 9), .init(title: "PID", rank: 2), .init(title: "JOBS", rank: 4),
+            .init(title: "P50", rank: 1), .init(title: "P99", rank: 3), .init(title: "LONGEST"),
+            .init(title: "IN", minimum: 12, rank: 5),
         ])
         for pool in shown {
             guard let lengths = pool.watched.turnDurations else { continue }

@@ -44,10 +44,10 @@ struct StallList {
 
     private func columns(_ hasRepeats: Bool) -> [TextTable.Column] {
         let columns: [TextTable.Column] = [
-            .init(title: "ID"), .init(title: "STARTED", rank: 2), .init(title: "AGE", rank: 5),
+            .init(title: "ID"), .init(title: "STARTED", rank: 2), .init(title: "AGE", rank: 7),
             .init(title: "STATE", minimum: 9, rank: 6), .init(title: "DURATION"),
             .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 7, rank: 8),
-            .init(title: "CULPRIT", minimum: 20), .init(title: "LABEL", minimum: 5, rank: 7),
+            .init(title: "CULPRIT", minimum: 20), .init(title: "LABEL", minimum: 5, rank: 5),
             .init(title: "FAULT", rank: 4),
         ]
         let shown = columns.filter { width != nil || $0.title != "AGE" }
