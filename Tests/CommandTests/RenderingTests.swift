@@ -75,6 +75,7 @@ struct RenderingTests {
         let one = StallBrief(report: report).lines.map(\.plain).joined(separator: "\n")
         #expect(one.contains("; 1 major fault") && !one.contains("1 major faults"), "\(one)")
         #expect(one.contains(", 1 more stall was only counted"), "\(one)")
+        #expect(Sample.repeats(of: report.id, count: 1).whole == "×1 at 2026-11-18T11:06:41Z, 590ms")
         #expect(StallPage(report: report).lines.contains { $0.plain.hasSuffix(", 1 major fault") })
     }
 
@@ -355,6 +356,14 @@ struct TextTableTests {
         var table = TextTable([.init(title: "A"), .init(title: "B", rank: 1), .init(title: "C", rank: 2)])
         table.append(["aaaa", "bbbb", ""])
         #expect(table.lines(width: 11).map(\.plain) == ["A     B", "aaaa  bbbb"])
+        var hiding = TextTable([
+            .init(title: "A"), .init(title: "B", rank: 1, hidesEmpty: true), .init(title: "C", rank: 2),
+        ])
+        hiding.append(["aaaa", "", ""])
+        #expect(hiding.lines(width: 80).map(\.plain) == ["A     C", "aaaa  "])
+        #expect(hiding.lines(width: nil).map(\.plain) == ["A     B  C", "aaaa     "])
+        hiding.append(["aaaa", "b", ""])
+        #expect(hiding.lines(width: 80).map(\.plain) == ["A     B  C", "aaaa     ", "aaaa  b  "])
         table.append(["aaaa", "bbbb", "c"])
         #expect(table.lines(width: 11).map(\.plain) == ["A     C", "aaaa  ", "aaaa  c"])
     }

@@ -83,7 +83,7 @@ struct FaultPage {
             .init(title: "REPORT"), .init(title: "STARTED", rank: 3), .init(title: "DURATION"),
             .init(title: "STATE", rank: 1),
             .init(title: "VERDICT", rank: 4), .init(title: "HOST", minimum: 6),
-            .init(title: "RELEASE", minimum: 7, rank: 2),
+            .init(title: "RELEASE", minimum: 7, rank: 2, hidesEmpty: true),
         ])
         for stall in evidence.recent.reversed() {
             table.append([
@@ -95,7 +95,7 @@ struct FaultPage {
         let older = fault.reports - Int64(evidence.recent.count)
         let rest = "… \(quantity(older, "older one")): stall-monitor list --fingerprint \(fault.fingerprint)"
         let more: [StyledText] = older > 0 ? ["\(rest, .dim)"] : []
-        return table.lines(width: style.width) + more.wrapped(to: style.width, hanging: 2)
+        return table.lines(width: style.width ?? .max) + more.wrapped(to: style.width, hanging: 2)
     }
 }
 

@@ -14,7 +14,7 @@ struct FaultTable {
             .init(title: "WORST", rank: 7), .init(title: "SHARE", rank: 4), .init(title: "LAST SEEN", rank: 6),
             .init(title: "FIRST", rank: 1), .init(title: "TREND", rank: 3), .init(title: "VERDICT", rank: 8),
             .init(title: "CULPRIT", minimum: 24), .init(title: "SERVICE", minimum: 7, rank: 0),
-            .init(title: "HOSTS", minimum: 7, rank: 2), .init(title: "RELEASES", minimum: 8, rank: 5),
+            .init(title: "HOSTS", minimum: 7, rank: 2), .init(title: "RELEASES", minimum: 8, rank: 5, hidesEmpty: true),
         ])
         for fault in faults { table.append(cells(fault)) }
         return table.lines(width: width)

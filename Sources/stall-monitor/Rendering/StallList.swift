@@ -108,12 +108,14 @@ extension StallReport.Repeats {
     /// `×37 since 2026-01-31T12:00:00Z`
     var dated: String { "×\(count) since \(firstAt.toSeconds)" }
 
+    /// Of a single one `×1 at 2026-01-31T12:00:00Z, 590ms`; of several
     /// `×37 since 2026-01-31T12:00:00Z, the last at 2026-01-31T12:09:31Z, 14.1s together, the longest 590ms`
     var whole: String {
-        """
-        \(dated), the last at \(lastAt.toSeconds), \(DurationText(nanoseconds: totalNs).short) together, \
-        the longest \(DurationText(nanoseconds: longestNs).short)
-        """
+        if count == 1 { return "×1 at \(firstAt.toSeconds), \(DurationText(nanoseconds: longestNs).short)" }
+        return """
+            \(dated), the last at \(lastAt.toSeconds), \(DurationText(nanoseconds: totalNs).short) together, \
+            the longest \(DurationText(nanoseconds: longestNs).short)
+            """
     }
 }
 

@@ -6,6 +6,8 @@ struct TextTable {
         var minimum: Int?
         /// If the columns do not fit even at their minimum widths, those with the lowest ranks are left out. Nil: never left out.
         var rank: Int?
+        /// Whether a column with a rank is left out if no row has a value for it, even if there is room. Output for programs keeps it.
+        var hidesEmpty = false
     }
 
     let columns: [Column]
@@ -63,7 +65,7 @@ struct TableLayout {
         return line.truncated(to: limit ?? .max)
     }
 
-    /// Leaves out columns until the rest fits at minimum width. Then shrinks columns as needed, those of low rank first.
+    /// Leaves out needless columns, and others until the rest fits at minimum width. Then shrinks columns as needed, those of low rank first.
     private static func shrunk(
         _ widths: [Int],
         _ columns: [TextTable.Column],
@@ -76,7 +78,8 @@ struct TableLayout {
         }
         for index in order where ranks[index] != nil {
             let narrowest = zip(widths, columns).map { width, column in width.map { min($0, column.minimum ?? $0) } }
-            if surplus(narrowest, limit) <= 0 { break }
+            let isNeedless = columns[index].hidesEmpty && ranks[index] == -1
+            if !isNeedless, surplus(narrowest, limit) <= 0 { continue }
             widths[index] = nil
         }
         for index in order {
