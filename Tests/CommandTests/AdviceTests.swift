@@ -111,7 +111,7 @@ struct StackTreeTests {
         report.stacks = stacks
         var tree = StackTree()
         tree.add(report)
-        return StackTreeListing(tree: tree, showsAllFrames: full).lines.map { line in
+        return StackTreeListing(tree: tree, style: PageStyle(showsAllFrames: full)).lines.map { line in
             line.plain.split(separator: " ").joined(separator: " ")
         }
     }

@@ -48,6 +48,8 @@ struct RenderingTests {
         }
         #expect(report(PageStyle())?.hasSuffix("  --full shows all of it") == true)
         #expect(report(PageStyle(showsAllFrames: true)) == "Report  \(Sample.report().id)")
+        let other = report(PageStyle(fullHint: "'show ID --full'"))
+        #expect(other?.hasSuffix("  'show ID --full' shows all of it") == true)
     }
 
     @Test("show --full: the short page has no stack that the details show; it has a tree of several, and a flame graph")

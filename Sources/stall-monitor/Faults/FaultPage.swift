@@ -62,7 +62,7 @@ struct FaultPage {
     private var stacks: [StyledText] {
         let count = quantity(evidence.treeReports, "report")
         if style.showsFlame { return FlameChart(tree: evidence.tree, title: count, style: style).lines + [""] }
-        let listing = StackTreeListing(tree: evidence.tree, showsAllFrames: style.showsAllFrames).lines
+        let listing = StackTreeListing(tree: evidence.tree, style: style).lines
         guard !listing.isEmpty else { return ["No stack was captured.", ""] }
         return ["\("Stacks", .bold) of \(count) by blocked time, outermost call first" as StyledText] + listing + [""]
     }

@@ -8,6 +8,8 @@ struct StackListing {
     /// Whether the stalled threads are workers of a task pool.
     var isOfPool = false
     var showsAllFrames = false
+    /// What shows all frames.
+    var fullHint = "--full"
 
     /// The largest number of frames printed for one stack.
     static let limit = 1024
@@ -41,7 +43,7 @@ struct StackListing {
         while let frame = rest.first {
             let folded = rest.prefix { !isShown($0, of: async) }.count
             if folded > 1 {
-                lines.append("       \("… \(folded) library functions await (--full shows them)", .dim)")
+                lines.append("       \("… \(folded) library functions await (\(fullHint) shows them)", .dim)")
             } else {
                 lines.append(awaitingLine(frame))
             }
@@ -118,7 +120,7 @@ struct StackListing {
 
     private func line(_ part: Part) -> StyledText {
         switch part {
-        case .folded(let count): return "       \("… \(count) library frames (--full shows them)", .dim)"
+        case .folded(let count): return "       \("… \(count) library frames (\(fullHint) shows them)", .dim)"
         case .repeated(let recursion): return "       \("↑ repeated \(recursion.count) times", .dim)"
         case .cut(let count): return "       \("… \(count) more frames (--format json shows them)", .dim)"
         case .leftOut(let count): return "       \("… \(Self.grouped(count)) frames left out …", .dim)"

@@ -93,7 +93,7 @@ extension StackTree {
 /// A tree of stacks as lines: the share, then the call, indented where paths branch.
 struct StackTreeListing {
     let tree: StackTree
-    var showsAllFrames = false
+    var style = PageStyle()
 
     private static let lineLimit = 200
     /// Paths with a smaller share are counted but not shown.
@@ -114,8 +114,10 @@ struct StackTreeListing {
                 return lines + ["          \("… more calls (--format json has them)", .dim)"]
             }
             var visit = visit
-            let folded = showsAllFrames ? 0 : fold(&visit)
-            if folded > 0 { lines.append(text(visit, nil, "\("… \(folded) library calls (--full shows them)", .dim)")) }
+            let folded = style.showsAllFrames ? 0 : fold(&visit)
+            if folded > 0 {
+                lines.append(text(visit, nil, "\("… \(folded) library calls (\(style.fullHint) shows them)", .dim)"))
+            }
             let node = tree.nodes[visit.node]
             lines.append(text(visit, Double(node.weight) / total, Self.call(node)))
             let depth = node.children.count > 1 ? visit.depth + 1 : visit.depth

@@ -8,6 +8,8 @@ struct PageStyle {
     /// Show the stacks as a flame graph.
     var showsFlame = false
     var hasColours = false
+    /// What shows all frames, for the lines that stand for some of them.
+    var fullHint = "--full"
     /// The terminal's width. Nil: unlimited.
     var width: Int?
 }
@@ -109,7 +111,7 @@ struct StallBrief {
         let head =
             "\("Stacks", .bold) of thread \(report.thread.numberAndName), \(samples) samples, outermost call first"
             as StyledText
-        return [head] + StackTreeListing(tree: tree, showsAllFrames: style.showsAllFrames).lines + [""] + owners
+        return [head] + StackTreeListing(tree: tree, style: style).lines + [""] + owners
     }
 
     private var owners: [StyledText] {
@@ -121,14 +123,19 @@ struct StallBrief {
     }
 
     private func listing(_ stack: StallReport.Stack) -> [StyledText] {
-        StackListing(stack: stack, modules: report.modules, isOfPool: report.pool != nil).lines
+        StackListing(
+            stack: stack,
+            modules: report.modules,
+            isOfPool: report.pool != nil,
+            fullHint: style.fullHint
+        ).lines
     }
 
     private var context: [(String, StyledText)] {
         let executable = report.process.executable.map { " \($0)" } ?? ""
         let process: StyledText =
             "\(report.process.pid)\(executable) on \(report.host.name), thread \(report.thread.numberAndName)"
-        let hint: StyledText = isPart ? "" : "  \("--full shows all of it", .dim)"
+        let hint: StyledText = isPart ? "" : "  \("\(style.fullHint) shows all of it", .dim)"
         let rows: [(String, StyledText?)] = [
             ("When", "\(report.startedAt.toMilliseconds)"), ("Process", process), ("Work", facts.labels),
             ("Data", facts.metadata), ("Trace", facts.trace), ("Fault", "\(fault)"), ("Report", "\(report.id)\(hint)"),
