@@ -43,6 +43,16 @@ struct WatchRefusalTests {
         #expect(!FileManager.default.fileExists(atPath: started))
     }
 
+    @Test(
+        "Where no directory can be made, it says so, and why",
+        arguments: ["/proc/none", "/proc/none/reports", "/dev/null/x"]
+    )
+    func noPlace(_ path: String) throws {
+        let run = try CommandRun("watch", "--reports", path, "--", "/bin/true")
+        #expect(run.status == 1 && run.errors.contains(": the report directory cannot be made: "), "\(run.errors)")
+        #expect(run.errors.contains("; give another one with --reports"), "\(run.errors)")
+    }
+
     @Test("No process with the name: one line, and 1")
     func noName() throws {
         let run = try watch("--name", "no-such-program-*")

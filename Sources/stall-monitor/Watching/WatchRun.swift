@@ -46,7 +46,7 @@ struct WatchRun {
         )
         self.view = view
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
-        try ReportDirectory(path: options.directory).prepare()
+        try Self.makeDirectory(options.directory)
         reporter = try OutsideReporter(.init(directory: options.directory, rule: rule)) { view.show($0) }
         watcher = ProcessWatch(watching, reporter) { view.show($0) }
         do {
@@ -54,6 +54,19 @@ struct WatchRun {
         } catch {
             close(isQuiet: true)
             throw error
+        }
+    }
+
+    /// Makes the report directory, or says why it cannot be made: a reader's advice, to start a monitored process, is of no use here.
+    private static func makeDirectory(_ path: String) throws {
+        do throws(ReportError) {
+            try ReportDirectory(path: path).prepare()
+        } catch {
+            guard [.missingDirectory, .notADirectory].contains(error.code) else { throw error }
+            throw CommandFailure(
+                "\(error.path ?? path): the report directory cannot be made: \(errorText(error.errorNumber ?? ENOENT)); "
+                    + "give another one with --reports"
+            )
         }
     }
 
