@@ -2,6 +2,8 @@ import Foundation
 import StallReports
 import Testing
 
+@testable import stall_monitor
+
 @Suite("symbolicate", .timeLimit(.minutes(10)))
 struct SymbolicateTests {
     @Test("it says for each report what it found, and once what is missing; exit code 0")
@@ -40,6 +42,17 @@ struct SymbolicateTests {
         #expect(try CommandRun("symbolicate", fixture.root + "/none").status == 1)
         let empty = try CommandRun("symbolicate", fixture.root)
         #expect(empty.status == 0 && empty.output.isEmpty && empty.errors == "stall-monitor: no stalls\n")
+    }
+
+    @Test("what refuses the drafts of all reports is said once, of the directory")
+    func drafts() {
+        let errors = (0..<3).map { _ in
+            ReportError(.permissionDenied, path: "/r/.draft-\(ULID.make())", errorNumber: EACCES)
+        }
+        let told = Set(errors.map { SymbolicationWork.ofDirectory($0, "/r") })
+        #expect(told == [ReportError(.permissionDenied, path: "/r", errorNumber: EACCES)])
+        let other = ReportError(.torn, path: "/r/stall.json")
+        #expect(SymbolicationWork.ofDirectory(other, "/r") == other)
     }
 
     @Test("a file with the same path from another build is not used; this is reported once")

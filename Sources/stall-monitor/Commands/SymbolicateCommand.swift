@@ -93,6 +93,7 @@ struct SymbolicationWork {
     let isOfOne: Bool
     private(set) var hasFailed = false
     private var problems: [SymbolProblem] = []
+    private var told: Set<ReportError> = []
 
     init(directory: ReportDirectory, naming: ReportNaming, isOfOne: Bool) {
         (self.directory, self.naming, self.isOfOne) = (directory, naming, isOfOne)
@@ -133,7 +134,14 @@ struct SymbolicationWork {
         // The report was deleted meanwhile to make room for a newer one.
         if error.code == .missingFile, !isOfOne { return }
         hasFailed = true
-        Output.note(error)
+        let error = Self.ofDirectory(error, directory.path)
+        if told.insert(error).inserted { Output.note(error) }
+    }
+
+    /// A report is written as a draft beside it. What refuses a draft is the directory's: it refuses every other one, too.
+    static func ofDirectory(_ error: ReportError, _ path: String) -> ReportError {
+        guard let file = error.path, fileName(ofPath: file).hasPrefix(".draft-") else { return error }
+        return ReportError(error.code, path: path, detail: error.detail, errorNumber: error.errorNumber)
     }
 
     /// Each problem once, however many reports have it.
