@@ -217,6 +217,25 @@ struct DoctorTests {
         }
     }
 
+    @Test("of several directories only what is not in order is shown, and how many are")
+    func several() {
+        let (well, open) = (findings { _ in }, findings { $0.directory?.mode = 0o755 })
+        let page = DoctorCommand.page([(nil, well), ("/a", well), ("/b", open), ("/c", well)]).map(\.plain)
+        #expect(page.filter { $0.hasPrefix("Reports in ") } == ["Reports in /b"] && page.last == "2 directories are ok")
+        #expect(page.count { $0.hasPrefix("  ok ") } == well.count && page.count { $0.hasPrefix("  note ") } == 1)
+        let one = DoctorCommand.page([(nil, well), ("/a", well)]).map(\.plain)
+        #expect(one.count { $0.hasPrefix("  ok ") } == 2 * well.count && one.contains("Reports in /a"))
+    }
+
+    @Test("a path in a fix is one word for the shell")
+    func quoting() {
+        let fixes = ["/srv/a-b_1.2", "/srv/it's here"].map { path in
+            findings { $0.directory = .init(path: path, mode: 0o777, freeBytes: 1 << 40, runs: 1, versions: ["1"]) }
+                .compactMap(\.fix)
+        }
+        #expect(fixes == [["chmod go-w /srv/a-b_1.2"], [#"chmod go-w '/srv/it'\''s here'"#]])
+    }
+
     @Test("the command: exit code 0 without problems, 1 for a missing directory; JSON agrees")
     func command() throws {
         let fixture = try ReportsFixture()

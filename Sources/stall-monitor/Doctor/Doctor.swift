@@ -117,6 +117,17 @@ struct Doctor {
     }
 }
 
+extension String {
+    /// As one word of a shell's command.
+    fileprivate var shellWord: String {
+        let isPlain = utf8.allSatisfy { byte in
+            UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte
+                || "/._-+:=,@%".utf8.contains(byte)
+        }
+        return isPlain ? self : "'\(replacing("'", with: #"'\''"#))'"
+    }
+}
+
 extension Doctor {
     private typealias Directory = DoctorFacts.DirectoryFacts
 
@@ -126,14 +137,14 @@ extension Doctor {
             return .problem(
                 "mode",
                 "others can write to the directory (mode \(mode)): reports could be forged or removed",
-                fix: "chmod go-w \(directory.path)"
+                fix: "chmod go-w \(directory.path.shellWord)"
             )
         }
         if directory.mode & 0o077 != 0 {
             return .note(
                 "mode",
                 "others can read the directory (mode \(mode)); reports contain paths, peers and function names",
-                fix: "chmod 700 \(directory.path), unless this is intended"
+                fix: "chmod 700 \(directory.path.shellWord), unless this is intended"
             )
         }
         return .ok("mode", "mode \(mode)\(directory.isOurs ? "" : ", of another user")")
@@ -163,7 +174,7 @@ extension Doctor {
         return .problem(
             "files",
             "\(quantity(directory.unreadable, "file")) cannot be read",
-            fix: "'stall-monitor list \(directory.path)' names each with its reason."
+            fix: "Each is named with its reason by: stall-monitor list \(directory.path.shellWord)"
         )
     }
 

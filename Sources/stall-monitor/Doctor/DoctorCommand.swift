@@ -37,13 +37,12 @@ struct DoctorCommand: ParsableCommand {
     func run() throws {
         let sources = reports.sources
         let machine = DoctorFacts.machine(version: StallMonitorCommand.configuration.version)
-        var groups: [(directory: String?, findings: [DoctorFinding])] = [(nil, Doctor(facts: machine).machine)]
+        var groups: [Group] = [(nil, Doctor(facts: machine).machine)]
         for path in sources.paths { groups.append((path, Doctor(facts: machine.withDirectory(path)).reports)) }
         switch format {
         case .text:
             let terminal = screen.terminal()
-            let lines = groups.flatMap { Self.lines($0.directory, $0.findings) }
-            try screen.write(lines.wrapped(to: terminal.width, hanging: 11), on: terminal)
+            try screen.write(Self.page(groups).wrapped(to: terminal.width, hanging: 11), on: terminal)
         case .json:
             let findings = groups.flatMap { group in
                 group.findings.map { finding in
@@ -56,6 +55,21 @@ struct DoctorCommand: ParsableCommand {
         }
         try ReportSources.report(sources.hidden)
         if groups.contains(where: { $0.findings.contains { $0.level == .problem } }) { throw ExitCode.failure }
+    }
+
+    /// What was found in a directory, or about the machine.
+    typealias Group = (directory: String?, findings: [DoctorFinding])
+
+    /// Of several directories only what is not in order, and how many are: otherwise each has the same ten lines.
+    static func page(_ groups: [Group]) -> [StyledText] {
+        let areSeveral = groups.count { $0.directory != nil } > 1
+        var (text, well): ([StyledText], Int) = ([], 0)
+        for (directory, findings) in groups {
+            let isShort = areSeveral && directory != nil
+            let shown = isShort ? findings.filter { $0.level != .ok } : findings
+            if shown.isEmpty { well += 1 } else { text += lines(directory, shown) }
+        }
+        return well == 0 ? text : text + ["\(well == 1 ? "1 directory is" : "\(well) directories are") ok"]
     }
 
     static func lines(_ directory: String?, _ findings: [DoctorFinding]) -> [StyledText] {
