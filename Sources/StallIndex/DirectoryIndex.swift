@@ -36,6 +36,17 @@ final class DirectoryIndex: OutlineIndex, Sendable {
         var done: @Sendable () -> Void = {}
         /// One sentence.
         var tell: @Sendable (String) -> Void = { _ in }
+        private let refusals = Refusals()
+
+        private final class Refusals: Sendable {
+            let reasons = Mutex(Set<String>())
+        }
+
+        /// Says why an index cannot be used. Each reason once: a full disk is that of the other directories' indexes, too.
+        func refuse(_ directory: String, _ reason: String) {
+            guard refusals.reasons.withLock({ $0.insert(reason).inserted }) else { return }
+            tell("the index of \(directory), and perhaps others, cannot be used now (\(reason)); everything is read")
+        }
     }
 
     init(path: String, use: IndexedReports.Use, folder: IndexFolder?, notes: Notes) {

@@ -67,7 +67,7 @@ final class IndexStore {
             IndexFolder.remove(path)
         case .unusable(let text):
             isUnusable = true
-            notes.tell("the index of \(directory) cannot be used now (\(text)); everything is read")
+            notes.refuse(directory, text)
         case .removed: break
         }
     }

@@ -139,6 +139,16 @@ struct IndexTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == names)
     }
 
+    @Test("Why indexes cannot be used is said once, however many directories there are")
+    func refusals() {
+        let told = Told()
+        let notes = DirectoryIndex.Notes(tell: { told.add($0) })
+        for directory in ["/a", "/b", "/c"] { notes.refuse(directory, "database or disk is full") }
+        notes.refuse("/c", "database is locked")
+        #expect(told.all.count == 2, "\(told.all)")
+        #expect(told.all[0].contains("/a, and perhaps others, cannot be used now (database or disk is full)"))
+    }
+
     @Test("An index that another process has made again meanwhile is used, neither called damaged nor removed")
     func madeAgain() throws {
         let directory = try IndexedDirectory(reports: 200)
