@@ -25,6 +25,15 @@ struct ListAndShowTests {
         #expect(run.status == 0 && run.errors.isEmpty)
     }
 
+    @Test("list: given a file of a report directory, it names the directory to give")
+    func fileOfDirectory() throws {
+        let run = Sample.run()
+        try fixture.store.write(run)
+        let list = try CommandRun("list", "\(fixture.path)/\(ReportFileName(.run, run.id))")
+        #expect(list.status == 1 && list.errors.contains(": a directory is expected, "), "\(list.errors)")
+        #expect(list.errors.hasSuffix("; give \(fixture.path)\n"), "\(list.errors)")
+    }
+
     @Test("list and show: counted-only stalls appear with the report that they repeat")
     func repeats() throws {
         let (first, second) = (Sample.report(), Sample.report(id: .make()))

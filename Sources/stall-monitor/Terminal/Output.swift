@@ -118,6 +118,14 @@ struct CommandFailure: Error, Hashable, CustomStringConvertible {
 
     /// A long path is cut so that the reason stays visible.
     init(_ error: ReportError) {
+        if error.code == .notADirectory, let path = error.path, ReportFileName(fileName(ofPath: path)) != nil,
+            let folder = OpenDirectory.parent(of: path)
+        {
+            self.init(
+                "\(VisibleText.of(path, limit: 500)): a directory is expected, and this is a file in one; give \(folder)"
+            )
+            return
+        }
         let isDefault = error.code == .missingDirectory && error.path == "./stall-reports"
         self.init(
             (error.path.map { VisibleText.of($0, limit: 500) + ": " } ?? "") + error.description
