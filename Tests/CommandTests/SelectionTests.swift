@@ -24,6 +24,18 @@ struct SelectionTests {
         #expect(StallSelection.everything.isEverything && includes { _ in })
     }
 
+    @Test("no stalls: the first four of the processes that are still watched are named, and how many others there are")
+    func stillWatching() {
+        let runs = (1...1_000).map { number in
+            var run = Sample.run()
+            (run.state, run.process.pid) = (.running, Int32(number))
+            return run
+        }
+        let note = { StallSelection.everything.nothingFound(among: 0, Array(runs.prefix($0))) }
+        #expect(note(4) == "no stalls; still watching: process 1, 2, 3, 4")
+        #expect(note(1_000) == "no stalls; still watching: process 1, 2, 3, 4 and 996 more")
+    }
+
     @Test("a run of 'watch' can contain stalls of any service")
     func watcher() {
         var run = Sample.run()

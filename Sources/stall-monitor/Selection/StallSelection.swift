@@ -46,7 +46,9 @@ struct StallSelection: Hashable {
                 : "no stalls, and no monitor has ever written here; is this the right directory?"
         }
         let running = runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
-        let note = running.isEmpty ? "" : "; still watching: process \(running.joined(separator: ", "))"
+        let others = running.count > 4 ? " and \(running.count - 4) more" : ""
+        let some = running.prefix(4).joined(separator: ", ") + others
+        let note = running.isEmpty ? "" : "; still watching: process \(some)"
         return (isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)") + note
     }
 
