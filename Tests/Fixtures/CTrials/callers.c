@@ -18,7 +18,7 @@ struct trial_caller {
     _Atomic uint64_t calls, cut_short;
 };
 
-static int64_t call_once(trial_caller *caller) {
+static int64_t one_call(trial_caller *caller) {
     struct pollfd wanted = {caller->file[2], POLLIN, 0};
     struct epoll_event event;
     struct timespec time = {0, 1000}, none = {0, 0};
@@ -41,7 +41,7 @@ static void *trial_caller_main(void *context) {
     prctl(PR_SET_TIMERSLACK, 1);
     atomic_store(&caller->started, true);
     for (uint64_t next = trial_now_ns(); !atomic_load_explicit(&caller->released, memory_order_relaxed);) {
-        if (call_once(caller) < 0 && errno == EINTR)
+        if (one_call(caller) < 0 && errno == EINTR)
             caller->cut_short++;
         caller->calls++;
         next += caller->period_ns;

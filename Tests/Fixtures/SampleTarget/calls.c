@@ -491,7 +491,7 @@ int block_in(const char *name, double time) {
     return 64;
 }
 
-bool call_once(const char *name, double time) {
+bool make_one_call(const char *name, double time) {
     seconds = time;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         if (strcmp(calls[i].name, name) != 0)

@@ -295,7 +295,7 @@ static void stall(const char *name, unsigned long length) {
 
 static void block(const char *name, unsigned long length) {
     uint64_t begin = now_ns();
-    bool is_whole = call_once(name, (double)length / 1000);
+    bool is_whole = make_one_call(name, (double)length / 1000);
     cut += !is_whole;
     printf("DID %s %llu %llu %s\n", name, (unsigned long long)begin, (unsigned long long)now_ns(), is_whole ? "WHOLE" : "CUT");
 }

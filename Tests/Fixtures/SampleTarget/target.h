@@ -8,7 +8,7 @@ int block_in(const char *name, double seconds);
 void list_calls(void);
 
 /// Makes the call. \returns whether it returned as it does undisturbed; false for an unknown name.
-bool call_once(const char *name, double seconds);
+bool make_one_call(const char *name, double seconds);
 
 /// Runs an event loop that is controlled by standard input: see loop.c. First computes for the given time.
 int turn_loop_after(unsigned long milliseconds);
