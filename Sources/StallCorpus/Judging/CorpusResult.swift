@@ -107,7 +107,7 @@ extension Share {
 extension CorpusResult {
     /// The confusion matrices, the figures, and a paragraph for each scenario that failed.
     package var text: String {
-        let parts = [
+        let parts: [[String]] = [
             ["VERDICTS (made: down, reported: across)"] + ConfusionMatrix.verdicts(outcomes).lines,
             ["KINDS"] + ConfusionMatrix.kinds(outcomes).lines,
             ["FIGURES"] + figureLines,

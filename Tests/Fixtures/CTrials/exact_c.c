@@ -231,8 +231,8 @@ SCENE scene_alternate_stack(void) {
     done = 0;
 }
 
-static void callee(void) { work(3000); }
 #if defined(__x86_64__)
+static void callee(void) { work(3000); }
 // push %rbp; mov %rsp, %rbp; call *%rdi; pop %rbp; ret
 static const unsigned char calling_code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
 __attribute__((noinline)) static void run_made(bool ends_page) {

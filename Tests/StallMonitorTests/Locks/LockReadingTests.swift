@@ -116,7 +116,7 @@ struct LockReadingTests {
             #expect(KnownWait(call, self.memory([:])) == nil)
         }
         #expect(KnownWait(try self.call("ppoll", 0x1000, 2, 0), memory([0x1008: portWords(.room)])) == nil)
-        #expect(KnownWait(try self.call("read", 0x1000, 0x2000, 1), memory([0x2000 - 48: portWords(.reply)])) == nil)
+        #expect(KnownWait(try self.call("read", 0x1000, 0x2000, 1), memory([0x1fd0: portWords(.reply)])) == nil)
     }
 
     @Test("A port is named by its name and, if that is another one, its process")
