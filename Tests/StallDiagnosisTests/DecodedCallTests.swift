@@ -41,7 +41,8 @@ import Testing
             #expect(words(decode(45, [5, 0x1000, 10, 0x4002])) == "fd=5 len=10 flags=MSG_PEEK|MSG_NOSIGNAL")
             #expect(words(decode(72, [5, 7])) == "fd=5 cmd=F_SETLKW")
             #expect(
-                words(decode(202, [0x10, UInt(128 | 9), 2])) == "uaddr=0x10 op=FUTEX_WAIT_BITSET|FUTEX_PRIVATE_FLAG val=2"
+                words(decode(202, [0x10, UInt(128 | 9), 2]))
+                    == "uaddr=0x10 op=FUTEX_WAIT_BITSET|FUTEX_PRIVATE_FLAG val=2"
             )
             #expect(words(decode(61, [4711, 0, UInt(1 | 0x4000_0000)])) == "pid=4711 options=WNOHANG|__WALL")
             #expect(words(decode(232, [9, 0, 64, UInt(bitPattern: -1)])) == "epfd=9 maxevents=64 timeout=none")
