@@ -257,7 +257,7 @@ struct CollectorTests {
 
     @Test("A query for too many records is refused before the first is sent")
     func tooManyRecords() async throws {
-        try await Client.withServer(SlowStore(), CollectorOptions()) { client in
+        try await Client.withServer(StubStore(counted: .max), CollectorOptions()) { client in
             try await client.execute(uri: "/api/v1/records", method: .get) {
                 #expect($0.status == .contentTooLarge)
                 #expect(String(decoding: $0.body, as: UTF8.self).contains("ask for a shorter time"))

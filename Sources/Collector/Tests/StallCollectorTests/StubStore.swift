@@ -17,6 +17,8 @@ struct StubStore: StallStore {
     var arrived: [(place: Int64, stall: StoredStall)] = []
     /// The maximum number of reports, each of this many bytes.
     var reportBytes: Int?
+    /// How many records each query finds.
+    var counted = 1
     /// Teams for whose names it has an error.
     var failingTeams: Set<String> = []
 
@@ -42,7 +44,7 @@ struct StubStore: StallStore {
         return (0..<min(limit, 4)).map { _ in StoredReport(place: .init(startedAt: now, id: .make()), json: json) }
     }
     func runs(_: StallQuery, after _: ULID?, limit _: Int) -> [StoredRun] { [] }
-    func count(_: StallQuery, limit _: Int) -> Int { 1 }
+    func count(_: StallQuery, limit: Int) -> Int { min(counted, limit) }
     func fault(_: Fingerprint, _: StallQuery) -> Fault? { nil }
     func stalls(
         _: StallQuery,
