@@ -24,7 +24,8 @@ extension StallMonitor.Configuration {
     // Only with the package's trait `YAML`, so that servers without it do not build a YAML parser.
     extension StallMonitor.Configuration {
         /// Reads environment variables and `file` (YAML). A variable takes precedence over the file, and the file over the defaults.
-        /// A key of the file's section that the monitor does not know, usually a misspelt one, is named on standard error.
+        /// A key of the file's section that the monitor does not know, usually a misspelt one, is named on standard error; so is a misspelt
+        /// variable.
         ///
         /// - Parameter file: The path. The file may be missing.
         /// - Throws: The parser's error, or the error for a value of the wrong form or out of range.

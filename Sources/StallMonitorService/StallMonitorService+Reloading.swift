@@ -65,7 +65,7 @@ extension StallMonitorService {
         /// The same with environment variables and a YAML file: a variable takes precedence over the file, and the file over the
         /// defaults.
         ///
-        /// A key of the file's section that the monitor does not know, usually a misspelt one, is logged once.
+        /// A key of the file's section that the monitor does not know, usually a misspelt one, is logged once; so is a misspelt variable.
         ///
         /// - Parameters:
         ///   - file: The path. The file may be missing, and may be created later.

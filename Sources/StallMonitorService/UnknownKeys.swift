@@ -1,34 +1,62 @@
 #if YAML
+    import FoundationEssentials
     import StallReports
     import Synchronization
     import Yams
 
-    /// The keys of a configuration file that the monitor does not know. Usually they are misspelt, and so have no effect.
+    /// The keys of a configuration file and the environment variables that the monitor does not know. Usually they are misspelt, and so
+    /// have no effect.
     ///
-    /// The library that reads the file answers for the keys that it is asked for, and lists none.
+    /// The library that reads the values answers for the keys that it is asked for, and lists none.
     final class UnknownKeys: Sendable {
         private let file: String
+        private let variables: [String]
         private let found = Mutex<Set<String>>([])
 
-        init(file: String) { self.file = file }
+        init(file: String, environment: [String: String] = ProcessInfo.processInfo.environment) {
+            self.file = file
+            variables = environment.keys.filter { $0.hasPrefix(Self.prefix) }
+                .map { String($0.dropFirst(Self.prefix.count)) }.sorted()
+        }
 
-        /// Reads the file. Returns the keys that it did not have before, in its order, each with the nearest known one: `tick (did you mean
-        /// tickMilliseconds?)`. A file that cannot be read has none: whoever reads its values says so.
+        /// Reads the file. Returns what was not found before, first the file's keys in its order, each with the nearest known one: `tick (did
+        /// you mean tickMilliseconds?)`. A file that cannot be read has none: whoever reads its values says so.
         func findNew() -> [String] {
+            let unknown = unknownKeys + unknownVariables
+            let new = found.withLock { found in unknown.filter { found.insert($0.name).inserted } }
+            return new.map { VisibleText.of($0.name, limit: 100) + ($0.meant.map { " (did you mean \($0)?)" } ?? "") }
+        }
+
+        private var unknownKeys: [(name: String, meant: String?)] {
             guard let text = readFile(file, limit: 1 << 20), let root = try? Yams.compose(yaml: text) else { return [] }
             let known = ConfigurationOption.all.map(\.key)
-            let unknown = Self.keys(in: root, prefix: "").filter { $0.hasPrefix(Self.section) }
+            return Self.keys(in: root, prefix: "").filter { $0.hasPrefix(Self.section) }
                 .map { String($0.dropFirst(Self.section.count)) }
                 // The name of a group whose keys are all commented out.
                 .filter { key in !known.contains { $0 == key || $0.hasPrefix(key + ".") } }
-            let new = found.withLock { found in unknown.filter { found.insert($0).inserted } }
-            return new.map { key in
-                VisibleText.of(key, limit: 100)
-                    + (nearestName(to: key, among: known).map { " (did you mean \($0)?)" } ?? "")
+                .map { ($0, nearestName(to: $0, among: known)) }
+        }
+
+        /// Only those whose name is near a known one: others use the prefix too, such as the command, and Kubernetes for a service that is
+        /// called stall-monitor.
+        private var unknownVariables: [(name: String, meant: String?)] {
+            let known = ConfigurationOption.all.map { Self.variable(of: $0.key) }
+            return variables.filter { !known.contains($0) }
+                .compactMap { name in
+                    nearestName(to: name, among: known).map { (Self.prefix + name, Self.prefix + $0) }
+                }
+        }
+
+        /// The environment variable of a key, without the prefix: `LIMITS_REPORTS` of `limits.reports`.
+        static func variable(of key: String) -> String {
+            key.reduce(into: "") { name, letter in
+                name += letter.isUppercase ? "_" : ""
+                name += letter == "." ? "_" : letter.uppercased()
             }
         }
 
         private static let section = "stallMonitor."
+        private static let prefix = "STALL_MONITOR_"
 
         /// The keys of all values, their parts separated by dots.
         private static func keys(in node: Node, prefix: String) -> [String] {

@@ -91,6 +91,31 @@ struct ReloadTests {
         }
     }
 
+    @Test("A misspelt environment variable is found; those of keys, of the command and of Kubernetes are not")
+    func misspeltVariable() throws {
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let known = ConfigurationOption.all.map { "STALL_MONITOR_" + UnknownKeys.variable(of: $0.key) }
+        #expect(known.contains("STALL_MONITOR_COST_PROCESSOR_PERCENT"))
+        let others = ["STALL_MONITOR_TOKEN", "STALL_MONITOR_TOKEN_FILE", "STALL_MONITOR_CONFIG", "TICK_MILISECONDS"]
+        let kubernetes = [
+            "SERVICE_HOST", "SERVICE_PORT", "PORT", "PORT_80_TCP", "PORT_80_TCP_ADDR", "PORT_80_TCP_PROTO",
+        ]
+        .map { "STALL_MONITOR_" + $0 }
+        let names = known + others + kubernetes + ["STALL_MONITOR_TICK_MILISECONDS"]
+        let keys = UnknownKeys(file: file.path, environment: Dictionary(uniqueKeysWithValues: names.map { ($0, "1") }))
+        #expect(keys.findNew() == ["STALL_MONITOR_TICK_MILISECONDS (did you mean STALL_MONITOR_TICK_MILLISECONDS?)"])
+        #expect(keys.findNew().isEmpty)
+    }
+
+    @Test("Each key is read from the variable whose name is known", arguments: ConfigurationOption.all.map(\.key))
+    func variable(of key: String) {
+        let provider = EnvironmentVariablesProvider(environmentVariables: [
+            "STALL_MONITOR_" + UnknownKeys.variable(of: key): "7"
+        ])
+        let config = ConfigReader(provider: provider).scoped(to: "stallMonitor")
+        #expect(config.string(forKey: ConfigKey(key.split(separator: ".").map(String.init))) == "7")
+    }
+
     @Test("A setting that cannot change is named, with what to do")
     func restart() async throws {
         try write("  captureSignal: 27\n")
