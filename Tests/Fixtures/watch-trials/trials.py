@@ -161,4 +161,6 @@ for part, whole in (("told", "stalls"), ("kind right", "told"), ("culprit right"
 print(f"  false alarms   {sums['false alarms']}; wrong {sums['wrong']}, excused {sums['excused']}, right {sums['right']}")
 if skipped:
     print(f"NOT TRIED: {'; '.join(skipped)}")
+if not any(sums[result] for result in ("right", "wrong", "excused")):
+    sys.exit("trials: nothing was tried: ONLY and ORDERS name none of the programs and orders, or what they need is missing")
 sys.exit(1 if failures else 0)
