@@ -1,6 +1,6 @@
 import CPeers
 
-/// Every workload, with all peers that support it. The first subject is ours; the ratios are relative to it.
+/// Every workload, with all peers that support it. Ours is the first.
 enum Catalogue {
     static let ours = "RunLoopKit"
     static let foundation = "Foundation"

@@ -35,4 +35,9 @@ struct WorkloadResult {
     func times(of subject: String) -> Times? {
         workload.subjects.firstIndex { $0.name == subject }.map { times[$0] }
     }
+
+    /// A subject's median divided by ours. Nil if ours is not part of the workload, or was not chosen.
+    func ratioToOurs(_ index: Int) -> Double? {
+        times(of: Catalogue.ours).map { times[index].wall.median / $0.wall.median }
+    }
 }

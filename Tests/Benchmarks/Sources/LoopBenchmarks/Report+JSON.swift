@@ -9,7 +9,8 @@ extension Report {
     private struct Entry: Encodable {
         var workload, cores, subject, operation: String
         var operations, rounds: Int
-        var medianNs, p99Ns, bestNs, cpuNs, ratioToOurs: Double
+        var medianNs, p99Ns, bestNs, cpuNs: Double
+        var ratioToOurs: Double?
     }
 
     private struct Judged: Encodable {
@@ -40,7 +41,7 @@ extension Report {
                 p99Ns: time.wall.p99,
                 bestNs: time.wall.best,
                 cpuNs: time.cpu.median,
-                ratioToOurs: time.wall.median / result.times[0].wall.median
+                ratioToOurs: result.ratioToOurs(index)
             )
         }
     }

@@ -25,7 +25,8 @@ extension Report {
         }
         var head = pad("", 30)
         for result in columns {
-            head += " | " + left("\(result.cores), ns", 10) + left("p99", 10) + left("best", 10) + left("× ours", 8)
+            head += " | " + left("\(result.cores), ns", 10) + ["p99", "best", "cpu"].map { left($0, 10) }.joined()
+            head += left("× ours", 8)
         }
         let rows = workload.subjects.indices.map { index in
             columns.reduce(pad(workload.subjects[index].name, 30)) { $0 + " | " + cells(of: $1, index) }
@@ -50,7 +51,7 @@ extension Report {
     private func cells(of result: WorkloadResult, _ index: Int) -> String {
         let (wall, cpu) = (result.times[index].wall, result.times[index].cpu)
         let figures = [wall.median, wall.p99, wall.best, cpu.median].map { left(number($0), 10) }.joined()
-        return figures + left(String(format: "%.2f", wall.median / result.times[0].wall.median), 8)
+        return figures + left(result.ratioToOurs(index).map { String(format: "%.2f", $0) } ?? "", 8)
     }
 
     private var goalTable: String {
