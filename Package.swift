@@ -84,8 +84,8 @@ let libraries = targets([
         "StallReports", "Symbolication",
     ],
     "StallMonitorService": [
-        "RunLoopKit", "StallMonitor", "StallReports", "Configuration", "CoreMetrics", "Logging", "ServiceLifecycle",
-        "SystemPackage", "Tracing", "Yams",
+        "RunLoopKit", "StallDetection", "StallMonitor", "StallReports", "Configuration", "CoreMetrics", "Logging",
+        "ServiceLifecycle", "SystemPackage", "Tracing", "Yams",
     ],
     // Loops of other makes. Linking it makes the program's waits pass through it.
     "StallMonitorLoops": ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"],
@@ -188,17 +188,18 @@ let tests = targets([
         "StallReading", "StallReports", "TestSupport", "loop-host", "pool-host", "shutdown-host",
     ],
     "StallMonitorServiceTests": [
-        "RunLoopKit", "StallMonitor", "StallMonitorService", "StallReading", "StallReports", "TestSupport",
-        "Configuration",
-        "CoreMetrics", "InMemoryTracing", "Logging", "MetricsTestKit", "Tracing", "service-host",
+        "RunLoopKit", "StallDetection", "StallMonitor", "StallMonitorService", "StallReading", "StallReports",
+        "TestSupport", "Configuration", "CoreMetrics", "InMemoryTracing", "Logging", "MetricsTestKit", "Tracing",
+        "service-host",
     ],
     "ProcessWatchTests": [
-        "CProcessWatch", "CRunLoopShims", "ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports",
-        "TestSupport",
+        "CProcessWatch", "CRunLoopShims", "ProcessWatch", "RunLoopKit", "StackCapture", "StallDetection",
+        "StallMonitor", "StallReports", "TestSupport",
     ],
     "StallCorpusTests": ["StallCorpus", "StallReports", "TestSupport", "stall-corpus"],
     "CommandTests": [
-        "ProcessWatch", "StallGate", "StallReading", "StallReports", "StallShipping", "TestSupport", "WebRequests",
+        "ProcessWatch", "RunLoopKit", "StackCapture", "StallExport", "StallGate", "StallMonitor", "StallReading",
+        "StallReports", "StallShipping", "Symbolication", "TestSupport", "WebRequests",
         "pool-target", "reader-fuzz", "report-flood", "sample-target", "stall-corpus", "stall-monitor",
     ],
 ]) { .testTarget(name: $0, dependencies: $1) }
