@@ -14,7 +14,10 @@ struct HookedJobs {
         guard let variant = arguments.first, variants.contains(variant) else { return try compare(arguments) }
         arguments.removeFirst()
         let monitor = variant == "watched" ? StallMonitor.start(.init(directory: directory), watching: .taskPool) : nil
-        defer { monitor?.stop() }
+        defer {
+            monitor?.stop()
+            try? FileManager.default.removeItem(atPath: directory)
+        }
         await PoolJobs.run(arguments, workers: ProcessInfo.processInfo.activeProcessorCount)
     }
 

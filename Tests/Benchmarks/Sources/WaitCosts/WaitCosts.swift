@@ -1,5 +1,6 @@
 import CWaits
 import Dispatch
+import Foundation
 import Glibc
 import StallMonitor
 import StallMonitorLoops
@@ -19,7 +20,9 @@ struct WaitCosts {
         print("state             call                     plain ns  hooked ns  more ns")
         measure("no monitor", [WAIT_LOOK, WAIT_TURN, WAIT_READY, WAIT_DISPATCH])
         let queue = DispatchQueue(label: "another")
-        let monitor = StallMonitor.start(.init(directory: directory), watching: [.everyLoop, .queue(queue)])
+        let reports = directory
+        defer { try? FileManager.default.removeItem(atPath: reports) }
+        let monitor = StallMonitor.start(.init(directory: reports), watching: [.everyLoop, .queue(queue)])
         // The loop is found at its second wait, and registered a moment later.
         _ = wait_cost(WAIT_READY, false, 10)
         usleep(100_000)
@@ -57,8 +60,10 @@ struct WaitCosts {
             }.joined()
     }
 
+    /// A new one, of this run only.
     private static var directory: String {
         var template = Array("/tmp/wait-costs.XXXXXX".utf8CString)
-        return unsafe mkdtemp(&template).map { unsafe String(cString: $0) } ?? "/tmp"
+        guard let path = unsafe mkdtemp(&template) else { fatalError("mkdtemp: errno \(errno)") }
+        return unsafe String(cString: path)
     }
 }
