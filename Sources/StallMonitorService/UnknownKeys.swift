@@ -30,11 +30,11 @@
         private var unknownKeys: [(name: String, meant: String?)] {
             guard let text = readFile(file, limit: 1 << 20), let root = try? Yams.compose(yaml: text) else { return [] }
             let known = ConfigurationOption.all.map(\.key)
-            return Self.keys(in: root, prefix: "").filter { $0.hasPrefix(Self.section) }
-                .map { String($0.dropFirst(Self.section.count)) }
-                // The name of a group whose keys are all commented out.
-                .filter { key in !known.contains { $0 == key || $0.hasPrefix(key + ".") } }
-                .map { ($0, nearestName(to: $0, among: known)) }
+            return Self.keys(in: root, prefix: "").filter { $0.key.hasPrefix(Self.section) }
+                .map { (key: String($0.key.dropFirst(Self.section.count)), hasValue: $0.hasValue) }
+                // A group whose keys are all commented out has no value. With one (`repeated: false`) it is taken for a key.
+                .filter { key, hasValue in !known.contains { $0 == key || !hasValue && $0.hasPrefix(key + ".") } }
+                .map { ($0.key, nearestName(to: $0.key, among: known)) }
         }
 
         /// Only those whose name is near a known one: others use the prefix too, such as the command, and Kubernetes for a service that is
@@ -58,9 +58,9 @@
         private static let section = "stallMonitor."
         private static let prefix = "STALL_MONITOR_"
 
-        /// The keys of all values, their parts separated by dots.
-        private static func keys(in node: Node, prefix: String) -> [String] {
-            guard let mapping = node.mapping else { return [prefix] }
+        /// All keys, their parts separated by dots.
+        private static func keys(in node: Node, prefix: String) -> [(key: String, hasValue: Bool)] {
+            guard let mapping = node.mapping else { return [(prefix, node.null == nil)] }
             return mapping.flatMap { name, value in
                 keys(in: value, prefix: (prefix.isEmpty ? "" : prefix + ".") + (name.string ?? ""))
             }

@@ -217,6 +217,30 @@ struct ConfigurationTests {
         #expect(read.memory == .init() && read.cost == .init())
     }
 
+    @Test("A group that is given a value in place of its keys is an unknown key; one without a value is not")
+    func groupWithValue() throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "stall-monitor-groups-\(UUID()).yaml")
+        defer { try? FileManager.default.removeItem(at: file) }
+        let text = """
+            stallMonitor:
+              repeated: false
+              health: 8081
+              service: [shop]
+              limits:
+              memory: ~
+              ticks: 3
+            """
+        try Data(text.utf8).write(to: file)
+        let unknown = UnknownKeys(file: file.path)
+        #expect(
+            unknown.findNew() == [
+                "repeated (did you mean repeated.enabled?)", "health (did you mean health.port?)",
+                "service (did you mean service.name?)",
+            ]
+        )
+        #expect(unknown.findNew().isEmpty)
+    }
+
     @Test("A file is read; a missing one counts as empty; a broken one is an error")
     func files() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "stall-monitor-config-\(UUID())")
