@@ -139,11 +139,13 @@ struct TestScope: Sendable {
     var ended: Timestamp?
 
     /// The part of a stall that overlaps with the scope, in nanoseconds. A stall that is not over lasts at least until the scope's
-    /// end: scopes are judged when all stalls that ended before are reported.
+    /// end: scopes are judged when all stalls that ended before are reported. It is at most the stall's length without excluded time,
+    /// because it is not known when that was.
     func overlap(with stall: StallReport) -> Int64 {
         let knownEnd = stall.startedAt.advanced(byNanoseconds: stall.lengthNs)
         let stallEnd = stall.endedAt == nil ? max(ended ?? knownEnd, knownEnd) : knownEnd
-        return min(stallEnd, ended ?? stallEnd).nanoseconds(since: max(stall.startedAt, began))
+        let overlap = min(stallEnd, ended ?? stallEnd).nanoseconds(since: max(stall.startedAt, began))
+        return min(overlap, stallEnd.nanoseconds(since: stall.startedAt) - (stall.excludedNs ?? 0))
     }
 
     /// Whether the scope's task was stalled.
@@ -185,7 +187,7 @@ struct TestScope: Sendable {
 }
 
 extension StallReport {
-    /// From start to end, including excluded time: the overlap is computed from it.
+    /// From start to end, including excluded time.
     fileprivate var lengthNs: Int64 { durationNs.addingReportingOverflow(excludedNs ?? 0).partialValue }
 
     fileprivate var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }

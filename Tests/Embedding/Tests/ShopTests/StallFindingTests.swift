@@ -54,6 +54,18 @@ import Testing
         #expect(scope(1, "a()", task: 7).overlap(with: stall()) == 400_000_000)
     }
 
+    @Test func passesWithoutExcludedTime() {
+        var stall = stall(task: 7)
+        (stall.durationNs, stall.excludedNs) = (60_000_000, 340_000_000)
+        #expect(scope(1, "a()", task: 7).overlap(with: stall) == 60_000_000)
+        #expect(findings(stall) == [nil, nil])
+        // The part in the scope may be all that counts of the stall.
+        (stall.startedAt, stall.durationNs) = (Timestamp(seconds: 99, nanoseconds: 800_000_000), 160_000_000)
+        #expect(scope(1, "a()", task: 7).overlap(with: stall) == 160_000_000)
+        stall.endedAt = nil
+        #expect(scope(1, "a()", task: 7).overlap(with: stall) == 860_000_000)
+    }
+
     @Test func passesToItsFunctionWhereTheTaskIsAnother() {
         #expect(findings(stall(task: 99, function: "closure #1 in Suite.a()")) == [.own, nil])
     }
