@@ -8,10 +8,10 @@ public import StallMonitor
 ///     let stalls = StallMonitorService(logger: logger)
 ///     try await ServiceGroup(services: [stalls, server], gracefulShutdownSignals: [.sigterm], logger: logger).run()
 ///
-/// The first service in the list ends last, so stalls while the others shut down are reported too. It watches from its
-/// initializer on, so stalls during the start are reported. When it ends (by a signal, by cancellation, or because another
-/// service failed), it waits until its reports are written, for at most 5 s. A stall that is still ongoing is closed as
-/// `abandoned`.
+/// The first service in the list ends last, so stalls while the others shut down are reported too. Only services that send logs,
+/// metrics or spans belong before it, because its last ones come at its end. It watches from its initializer on, so stalls during
+/// the start are reported. When it ends (by a signal, by cancellation, or because another service failed), it waits until its
+/// reports are written, for at most 5 s. A stall that is still ongoing is closed as `abandoned`.
 public struct StallMonitorService: Service {
     /// The monitor, for `health`, `events()`, `watch(_:)` and `expectSlow(for:_:)`.
     public let monitor: StallMonitor
