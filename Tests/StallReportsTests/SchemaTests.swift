@@ -42,6 +42,18 @@ struct SchemaTests {
         #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == runs.map { _ in "ok" })
     }
 
+    @Test("every key that is written is described")
+    func describedKeys() throws {
+        var outside = Sample.recovered()
+        outside.watcher = .current()
+        outside.stacks[0].loop = 0
+        let reports = try [outside, Sample.starved()].map { try $0.json() }
+        #expect(try verdicts(schema: "stall-report", reports, allowsOtherKeys: false) == ["ok", "ok"])
+        var run = Sample.run()
+        run.targets = [.current()]
+        #expect(try verdicts(schema: "stall-run", [run.json()], allowsOtherKeys: false) == ["ok"])
+    }
+
     @Test("broken reports are rejected, each at its broken place")
     func brokenReports() throws {
         let cases: [(old: String, new: String, place: String)] = [
@@ -84,12 +96,16 @@ struct SchemaTests {
     }
 
     /// For each document "ok", or "invalid: " and the key of the first invalid value.
-    private func verdicts(schema: String, _ documents: [[UInt8]]) throws -> [String] {
+    private func verdicts(
+        schema: String,
+        _ documents: [[UInt8]],
+        allowsOtherKeys: Bool = true
+    ) throws -> [String] {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
         let validator = Process()
         validator.executableURL = URL(filePath: "/usr/bin/python3")
-        validator.arguments = ["-c", Self.script, root.path + "/config/\(schema).schema.json"]
+        validator.arguments = ["-c", Self.script, root.path + "/config/\(schema).schema.json", "\(allowsOtherKeys)"]
         let (input, output) = (Pipe(), Pipe())
         (validator.standardInput, validator.standardOutput) = (input, output)
         try validator.run()
@@ -108,7 +124,14 @@ struct SchemaTests {
             from jsonschema import Draft202012Validator as Validator
         except ImportError:
             sys.exit(9)
+        def close(part):
+            if isinstance(part, dict):
+                if "properties" in part: part.setdefault("additionalProperties", False)
+                part = list(part.values())
+            if isinstance(part, list):
+                for each in part: close(each)
         schema = json.load(open(sys.argv[1]))
+        if sys.argv[2] == "false": close(schema)
         Validator.check_schema(schema)
         for line in sys.stdin:
             errors = sorted(Validator(schema).iter_errors(json.loads(line)), key=lambda e: [str(p) for p in e.absolute_path])
