@@ -116,6 +116,21 @@
             #expect(table.takeContexts(ofStall: stall.id) == nil)
         }
 
+        @Test("No request waits for a long job's thread: other workers serve it")
+        func longJob() {
+            WorkTable.addReader()
+            defer { WorkTable.removeReader() }
+            let request = tracer.startSpan("request", context: .topLevel)
+            let key = WorkKey.task(UInt32.max - 41)
+            WorkTable.current.begin(WorkNote(context: TracedWork(context: request.context)), as: key)
+            defer { WorkTable.current.end(key) }
+            let waiting = { (kind: StallKind) in
+                let stall = report { ($0.kind, $0.thread.id) = (kind, LoopThread.current().id) }
+                return StalledWork(of: stall, at: .now).waiting.count
+            }
+            #expect(waiting(.blocked) == 1 && waiting(.longJob) == 0)
+        }
+
         @Test("A task's context is found by the task, also without an argument")
         func ofTask() async throws {
             WorkTable.addReader()

@@ -66,6 +66,8 @@ struct StalledWork: Sendable {
         let marks = table.marks(of: keys, at: time)
         labels = marks.compactMap(\.note.label).prefix(Self.limits.labels).map { $0.cut(toBytes: Self.limits.bytes) }
         context = marks.last { $0.note.context != nil }?.note.context
+        // Beside a long job, other workers go on with what had begun on its thread.
+        guard report.kind != .longJob else { return }
         let thread = Int32(truncatingIfNeeded: report.thread.id)
         let others = table.contexts(begunOn: thread, besides: Set(keys), before: time)
         waiting = Array(others.prefix(Self.limits.contexts))
