@@ -207,7 +207,8 @@ extension StallMonitor.Configuration {
     public struct HealthOptions: Hashable, Sendable {
         /// 0 to 65535. 0: a free port, which ``StallMonitor/healthPort`` returns.
         public var port: Int
-        /// A numeric address of this machine. `127.0.0.1` is reached from this machine only, `0.0.0.0` and `::` from everywhere.
+        /// A numeric address of this machine. `127.0.0.1` is reached from this machine only, in a container or pod only from within;
+        /// `0.0.0.0` and `::` from everywhere.
         public var address: String
         /// How long a stall must last to make the answer a failure, 1 s to one hour. A supervisor should not restart the server
         /// for less.
