@@ -28,14 +28,28 @@ extension StallMonitor.Configuration {
         /// variable.
         ///
         /// - Parameter file: The path. The file may be missing.
-        /// - Throws: The parser's error, or the error for a value of the wrong form or out of range.
+        /// - Throws: An error that names the file and says why it cannot be used, or the error for a value of the wrong form or out of range.
         public static func load(file: String = "config/stall-monitor.yaml") async throws -> Self {
             let reader = ConfigReader(providers: [
                 EnvironmentVariablesProvider(),
-                try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true),
+                try await UnusableFile.naming(file) {
+                    try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true)
+                },
             ])
             StandardError.warn(ofUnknownKeys: UnknownKeys(file: file).findNew())
             return try await Self(config: reader.scoped(to: "stallMonitor"))
+        }
+    }
+
+    /// A configuration file that cannot be read, or is not YAML. The parser's error does not say which file that was.
+    struct UnusableFile: Error, CustomStringConvertible {
+        let file: String
+        let reason: any Error
+
+        var description: String { "\(file) cannot be used as a configuration file: \(reason)" }
+
+        static func naming<Provider>(_ file: String, _ open: () async throws -> Provider) async throws -> Provider {
+            do { return try await open() } catch { throw Self(file: file, reason: error) }
         }
     }
 #endif

@@ -5,6 +5,7 @@ public import StallMonitor
 import Synchronization
 
 #if YAML
+    import FoundationEssentials
     import SystemPackage
 #endif
 
@@ -68,9 +69,9 @@ extension StallMonitorService {
         /// A key of the file's section that the monitor does not know, usually a misspelt one, is logged once; so is a misspelt variable.
         ///
         /// - Parameters:
-        ///   - file: The path. The file may be missing, and may be created later.
+        ///   - file: The path. The file may be missing, which is logged, and may be created later.
         ///   - pause: The time between two looks at the file, 10 ms to one day. SIGHUP causes a look at once.
-        /// - Throws: The parser's error, or the errors of `Configuration(config:)`.
+        /// - Throws: An error that names the file and says why it cannot be used, or the errors of `Configuration(config:)`.
         public init(
             file: String,
             checkedEvery pause: Duration = .seconds(15),
@@ -82,11 +83,16 @@ extension StallMonitorService {
             onEvent: (@Sendable (StallEvent) -> Void)? = nil
         ) async throws {
             let pause = Self.interval(pause, atLeast: .milliseconds(10))
-            let provider = try await ReloadingFileProvider<YAMLSnapshot>(
-                filePath: FilePath(file),
-                allowMissing: true,
-                pollInterval: pause
-            )
+            let provider = try await UnusableFile.naming(file) {
+                try await ReloadingFileProvider<YAMLSnapshot>(
+                    filePath: FilePath(file),
+                    allowMissing: true,
+                    pollInterval: pause
+                )
+            }
+            if !FileManager.default.fileExists(atPath: file) {
+                logger?.notice("stall monitor's configuration file does not exist yet", metadata: ["file": "\(file)"])
+            }
             let config = ConfigReader(providers: [EnvironmentVariablesProvider(), provider])
             let source = ConfigurationSource(
                 config: config.scoped(to: "stallMonitor"),

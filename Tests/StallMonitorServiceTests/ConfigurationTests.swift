@@ -252,7 +252,10 @@ struct ConfigurationTests {
         try Data("stallMonitor:\n  ticks: 9\n".utf8).write(to: file)
         #expect(try await StallMonitor.Configuration.load(file: file.path).rule.ticks == 9)
         try Data("stallMonitor: [".utf8).write(to: file)
-        await #expect(throws: (any Error).self) { try await StallMonitor.Configuration.load(file: file.path) }
+        let error = await #expect(throws: (any Error).self) {
+            try await StallMonitor.Configuration.load(file: file.path)
+        }
+        #expect(error.map { "\($0)".hasPrefix("\(file.path) cannot be used as a configuration file: ") } == true)
     }
 }
 

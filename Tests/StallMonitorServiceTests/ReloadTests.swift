@@ -116,6 +116,15 @@ struct ReloadTests {
         #expect(config.string(forKey: ConfigKey(key.split(separator: ".").map(String.init))) == "7")
     }
 
+    @Test("A file that does not exist is logged with its path: usually the path is misspelt")
+    func missing() async throws {
+        defer { try? FileManager.default.removeItem(at: directory) }
+        _ = try await StallMonitorService(file: file.path, logger: logger, customize: { $0.enabled = false })
+        let line = configurationLines.first
+        #expect(line?.text == "stall monitor's configuration file does not exist yet" && line?.level == .notice)
+        #expect(line?.metadata["file"] == "\(file.path)")
+    }
+
     @Test("A setting that cannot change is named, with what to do")
     func restart() async throws {
         try write("  captureSignal: 27\n")
