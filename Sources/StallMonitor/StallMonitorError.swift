@@ -55,7 +55,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         /// The server's details did not arrive in time, so reports lack them. Reports are still written.
         public static let detailsMissing = Code(
             "details_missing",
-            "The server's closure for a stall's details did not return within 0.1 s. It must neither wait nor lock."
+            "The server's closure for a stall's details, or its tracer, did not return within 0.1 s. They must neither wait nor lock."
         )
         /// A value of the configuration is too small or too large. The nearest allowed value is used instead.
         public static let configurationOutOfRange = Code(
