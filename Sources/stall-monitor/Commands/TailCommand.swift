@@ -1,4 +1,5 @@
 import ArgumentParser
+import StallReading
 import StallReports
 
 struct TailCommand: ParsableCommand {
@@ -60,5 +61,184 @@ struct TailCommand: ParsableCommand {
             try view.showPast(catalog, &failures)
             try ReportSources.report(failures)
         }
+    }
+}
+
+/// The output of `tail`: past stalls, new ones, and changes of ongoing ones.
+struct TailView {
+    let selection: StallSelection
+    /// The most past stalls to show.
+    let limit: Int
+    let format: OutputFormat
+    let terminal: Terminal
+    /// Aliases of faults, read when `tail` began.
+    private var names: FaultNames?
+    private var shown: [ULID: Shown] = [:]
+    private var culprits: [ULID: String] = [:]
+    /// Ongoing stalls, as last reported.
+    private var growing: [ULID: StallReport] = [:]
+    private var growth = TransientLine()
+    private var repeatLines = RepeatLines()
+
+    private struct Shown: Equatable {
+        var state: StallState
+        var severity: Severity
+
+        init(_ report: StallReport) { (state, severity) = (report.state, report.severity) }
+    }
+
+    init(selection: StallSelection, limit: Int, format: OutputFormat, terminal: Terminal) {
+        (self.selection, self.limit, self.format) = (selection, limit, format)
+        self.terminal = terminal
+    }
+
+    /// Shows the latest stalls up to the limit. Reads no more reports than needed.
+    mutating func showPast(_ catalog: Catalogs, _ failures: inout [ReportError]) throws {
+        names = catalog.faultNames(for: selection)
+        let wanted = latest(catalog, reach: .max, &failures)
+        if wanted.isEmpty, limit > 0, failures.isEmpty { Output.note(catalog.nothingFound(by: selection)) }
+        try wanted.forEach { try show($0) }
+    }
+
+    /// Returns them oldest first.
+    ///
+    /// - Parameter reach: The largest number of stalls to examine, beginning with the newest.
+    private func latest(_ catalog: Catalogs, reach: Int, _ failures: inout [ReportError]) -> [StallReport] {
+        var wanted: [StallReport] = []
+        for id in catalog.stalls.suffix(reach).reversed() where wanted.count < limit {
+            do throws(ReportError) {
+                let isWanted =
+                    selection.isEverything ? true : selection.includes(try catalog.outline(id), names: names)
+                if isWanted { wanted.append(try catalog.report(id)) }
+            } catch {
+                if error.code != .missingFile { failures.append(error) }
+            }
+        }
+        return wanted.reversed()
+    }
+
+    /// Never returns normally: it ends with an error or with the process.
+    mutating func follow(_ paths: [String]) throws {
+        // It starts before anything is read, so that stalls written meanwhile count as new.
+        var follower = try TreeFollower(paths, includesPast: false, cancellation: Cancellation())
+        try showLatest(ReportSources(paths), &follower)
+        try takeOngoing(&follower)
+        while true {
+            var event = try follower.next(timeout: .zero)
+            if event == nil {
+                // Shows the longest ongoing stall while nothing new arrives.
+                showGrowth()
+                event = try follower.next(timeout: .seconds(60))
+                growth.clear()
+            }
+            if let event { try show(event) }
+        }
+    }
+
+    /// The largest number of past stalls to examine, so that following soon begins in a directory with very many.
+    private static let reach = 10_000
+
+    /// Shows the latest past stalls up to the limit.
+    private mutating func showLatest(_ sources: ReportSources, _ follower: inout TreeFollower) throws {
+        guard let catalog = try? sources.catalogs() else { return }
+        names = catalog.faultNames(for: selection)
+        // The follower names the directories that it cannot follow or search.
+        let (directories, hidden) = (follower.directories, sources.hidden)
+        var failures = catalog.failures.filter { failure in
+            !hidden.contains(failure) && directories.contains { failure.path?.hasPrefix($0 + "/") ?? true }
+        }
+        let reach = selection.since == nil ? Self.reach : .max
+        let past = latest(catalog, reach: reach, &failures)
+        for report in past {
+            try show(report)
+            if report.state == .ongoing { follower.note(report) }
+        }
+        failures.forEach { Output.note($0) }
+        if past.count < limit, limit != .max, catalog.stalls.count > reach {
+            Output.note("searched the latest \(reach) stalls only; 'stall-monitor list' searches all")
+        }
+    }
+
+    /// Notes which directories are missing. Adds their ongoing stalls that were not shown, so that their end is shown.
+    private mutating func takeOngoing(_ follower: inout TreeFollower) throws {
+        var present: Set<String> = []
+        while let event = try follower.next(timeout: .zero) {
+            switch event {
+            case .event(.directoryAppeared, let directory): present.insert(directory)
+            case .event(.report(let report), _) where report.state == .ongoing && shown[report.id] == nil:
+                guard selection.includes(report, names: names) else { continue }
+                (shown[report.id], growing[report.id]) = (Shown(report), report)
+                culprits[report.id] = report.culpritText
+            default: try show(event)
+            }
+        }
+        for path in follower.directories where !present.contains(path) {
+            Output.note("waiting for the report directory \(path) to appear")
+        }
+    }
+
+    private mutating func show(_ event: TreeFollower.Event) throws {
+        switch event {
+        case .event(let event, let directory): try show(event, directory)
+        case .failure(let error): Output.note(error)
+        }
+    }
+
+    private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
+        forgetOldest()
+        switch event {
+        case .report(let report), .grown(let report): if selection.includes(report, names: names) { try show(report) }
+        case .failure(let error): Output.note(error)
+        case .directoryAppeared: Output.note("the report directory \(path) has appeared")
+        case .directoryGone:
+            growing = [:]
+            Output.note("the report directory \(path) is gone; waiting for it to return")
+        case .run(let run):
+            guard format == .text, let run = run.chosen(by: selection, names: names) else { break }
+            learnCulprits(of: run, path)
+            try Output.write(repeatLines.lines(run, culprits: culprits), on: terminal)
+        }
+    }
+
+    /// Learns the culprits of faults whose report was not shown.
+    private mutating func learnCulprits(of run: RunRecord, _ path: String) {
+        for fault in run.repeated ?? [] {
+            guard let report = fault.repeats.report, culprits[report] == nil else { continue }
+            let known = try? ReportReader(path: path).report(report)
+            culprits[report] = known?.culpritText ?? "\(fault.fingerprint)"
+        }
+    }
+
+    /// The largest number of reports remembered: `tail -f` may run for months.
+    private static let remembered = 100_000
+
+    /// Forgets the older half if there are too many. Ids are sorted by time, and a report is hardly changed long after its stall.
+    private mutating func forgetOldest() {
+        guard max(shown.count, culprits.count) > Self.remembered else { return }
+        let ids = Set(shown.keys).union(culprits.keys).sorted()
+        let oldest = ids[ids.count / 2]
+        shown = shown.filter { $0.key >= oldest }
+        culprits = culprits.filter { $0.key >= oldest }
+    }
+
+    /// Shows a report unless only its length has changed; a higher severity counts as a change.
+    private mutating func show(_ report: StallReport) throws {
+        culprits[report.id] = report.culpritText
+        growing[report.id] = report.state == .ongoing ? report : nil
+        let known = shown.updateValue(Shown(report), forKey: report.id)
+        guard known != Shown(report) else { return }
+        switch format {
+        case .json: try Output.writeJSON(report)
+        case .text:
+            let lines = StallLine.lines(report, isFirst: known == nil)
+            try Output.write(lines.wrapped(to: terminal.width, hanging: 4), on: terminal)
+        }
+    }
+
+    /// Shows the longest ongoing stall on a terminal, and how many others there are.
+    private mutating func showGrowth() {
+        guard let longest = growing.values.max(by: { $0.durationNs < $1.durationNs }) else { return }
+        let others: StyledText = growing.count == 1 ? "" : "  and \(growing.count - 1) more"
+        growth.show(StallLine.growth(of: longest) + others)
     }
 }
