@@ -1,4 +1,6 @@
 import Glibc
+import StallReports
+import Synchronization
 
 /// Whether to colour.
 enum ColourChoice: String, CaseIterable {
@@ -90,5 +92,138 @@ enum EnvironmentVariable {
     static func value(_ name: String) -> String? {
         guard let value = unsafe getenv(name), unsafe value.pointee != 0 else { return nil }
         return unsafe String(cString: value)
+    }
+}
+
+/// The terminal in raw mode: keys arrive one by one without echo, and the previous screen is restored
+/// at the end, also by `exit`. Signals must be turned into an exit.
+enum RawTerminal {
+    private struct State {
+        var isEntered = false
+        /// The previous settings. Nil while they are unchanged.
+        var settings: termios?
+    }
+
+    private static let state = Mutex(State())
+
+    /// Whether keys can be read: standard input may be redirected.
+    static var hasKeys: Bool { isatty(STDIN_FILENO) == 1 }
+
+    private static let enterScreen = "\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J"
+    private static let leaveScreen = "\u{1B}[?25h\u{1B}[?1049l"
+
+    /// Ctrl-C remains a signal. Ctrl-Z and Ctrl-\ do nothing, because the shell would get the terminal in raw mode.
+    static func enter() throws(CommandFailure) {
+        atexit { RawTerminal.leave() }
+        state.withLock { $0.isEntered = true }
+        if hasKeys {
+            var settings = termios()
+            guard unsafe tcgetattr(STDIN_FILENO, &settings) == 0 else {
+                throw CommandFailure("the terminal's settings cannot be read: \(ReportError(.io, errorNumber: errno))")
+            }
+            let known = settings
+            state.withLock { $0.settings = known }
+            settings.c_lflag &= ~tcflag_t(ICANON | ECHO)
+            unsafe withUnsafeMutableBytes(of: &settings.c_cc) { keys in
+                // 0 disables the key (_POSIX_VDISABLE on Linux).
+                for key in [VSUSP, VQUIT] { unsafe keys[Int(key)] = 0 }
+                unsafe keys[Int(VMIN)] = 0
+                unsafe keys[Int(VTIME)] = 0
+            }
+            _ = unsafe tcsetattr(STDIN_FILENO, TCSANOW, &settings)
+        }
+        try Output.write(enterScreen)
+    }
+
+    /// Restores the terminal. A second call does nothing.
+    static func leave() {
+        let known = state.withLock { state in
+            defer { state = State() }
+            return state
+        }
+        guard known.isEntered else { return }
+        // If the terminal has gone (EIO), nothing needs to be restored.
+        _ = Output.writeAll(Array(leaveScreen.utf8), to: STDOUT_FILENO)
+        guard var settings = known.settings else { return }
+        _ = unsafe tcsetattr(STDIN_FILENO, TCSANOW, &settings)
+    }
+
+    /// Returns what was typed, without waiting. Nil if the terminal has gone.
+    static func read() -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: 256)
+        let count = unsafe bytes.withUnsafeMutableBytes { unsafe Glibc.read(STDIN_FILENO, $0.baseAddress, $0.count) }
+        if count < 0 { return errno == EAGAIN || errno == EINTR ? [] : nil }
+        // One that has gone is no terminal any more. At others, somebody else may have read the key.
+        if count == 0 { return hasKeys ? [] : nil }
+        return Array(bytes[..<count])
+    }
+}
+
+/// A key that this command's screens use.
+enum KeyPress: Hashable {
+    case up, down, pageUp, pageDown, home, end, enter, escape
+    case character(Character)
+}
+
+/// Converts bytes from a terminal into keys. One read may contain many keys, and an incomplete one. Pure.
+struct KeyDecoder {
+    private var pending: [UInt8] = []
+
+    /// No known sequence is longer.
+    private static let longest = 8
+    private static let escape: UInt8 = 0x1B
+
+    /// Whether an incomplete sequence is pending; a lone Escape is one too.
+    var isWaiting: Bool { !pending.isEmpty }
+
+    /// Returns the completed keys.
+    mutating func take(_ bytes: [UInt8]) -> [KeyPress] {
+        var keys: [KeyPress] = []
+        for byte in bytes {
+            if !pending.isEmpty, byte == Self.escape { keys += settle() }
+            pending.append(byte)
+            guard Self.isComplete(pending) || pending.count >= Self.longest else { continue }
+            Self.key(pending).map { keys.append($0) }
+            pending = []
+        }
+        return keys
+    }
+
+    /// Call after a pause in the input: a pending Escape was the Escape key.
+    mutating func settle() -> [KeyPress] {
+        defer { pending = [] }
+        return pending == [Self.escape] ? [.escape] : []
+    }
+
+    /// A sequence begins with Escape and `[` or `O`, and ends with a letter or `~` (ECMA-48, 5.4).
+    private static func isComplete(_ bytes: [UInt8]) -> Bool {
+        guard bytes[0] == escape else { return true }
+        switch bytes.count {
+        case 1: return false
+        case 2: return bytes[1] != UInt8(ascii: "[") && bytes[1] != UInt8(ascii: "O")
+        default: return (0x40...0x7E).contains(bytes[bytes.count - 1])
+        }
+    }
+
+    private static func key(_ bytes: [UInt8]) -> KeyPress? {
+        guard bytes[0] == escape else { return plain(bytes[0]) }
+        return switch String(decoding: bytes.dropFirst(2), as: UTF8.self) {
+        case "A": .up
+        case "B": .down
+        case "5~": .pageUp
+        case "6~": .pageDown
+        case "H", "1~", "7~": .home
+        case "F", "4~", "8~": .end
+        default: nil
+        }
+    }
+
+    private static func plain(_ byte: UInt8) -> KeyPress? {
+        switch byte {
+        case 0x0D, 0x0A: .enter
+        case 0x7F, 0x08: .escape
+        case 0x20...0x7E: .character(Character(Unicode.Scalar(byte)))
+        default: nil
+        }
     }
 }
