@@ -162,14 +162,9 @@ struct OptionValues: Sendable {
     /// Accepted, but not listed.
     private var former: [String] = []
 
-    static let types = OptionValues(
-        [WatchedType.runLoop, .eventLoop, .taskPool, .queue].map(\.rawValue)
-    )
+    static let types = OptionValues(WatchedType.known.map(\.rawValue))
     static let kinds = OptionValues([StallKind.blocked, .repeated, .congested, .longJob].map(\.rawValue))
-    static let verdicts = OptionValues(
-        [Verdict.onCPU, .waiting, .deadlock, .starved, .diskWait, .paused, .unknown].map(\.rawValue),
-        former: [Verdict.blocked.rawValue]
-    )
+    static let verdicts = OptionValues(Verdict.known.map(\.rawValue), former: [Verdict.blocked.rawValue])
     static let severities = OptionValues([Severity.warning, .error, .critical].map(\.rawValue))
     static let states = OptionValues([StallState.ongoing, .recovered, .terminated, .abandoned].map(\.rawValue))
 

@@ -71,18 +71,14 @@ extension BudgetLimits {
 }
 
 extension BudgetRule.Scope {
-    private static let types = [WatchedType.runLoop, .eventLoop, .taskPool, .queue].map(\.rawValue)
-    private static let verdicts = [
-        "on_cpu", "waiting", "blocked", "deadlock", "starved", "disk_wait", "paused", "unknown",
-    ]
-
     fileprivate init(_ entry: YAMLEntry) throws(CommandFailure) {
         let keys = try entry.keys(["service", "label", "type", "verdict", "fingerprint"])
         self.init()
         service = try keys["service"]?.text()
         label = try keys["label"]?.text()
-        type = (try keys["type"]?.choice(of: Self.types)).map { WatchedType(rawValue: $0) }
-        verdict = (try keys["verdict"]?.choice(of: Self.verdicts)).map { Verdict(rawValue: $0) }
+        type = (try keys["type"]?.choice(of: WatchedType.known.map(\.rawValue))).map { WatchedType(rawValue: $0) }
+        let verdicts = Verdict.known + [.blocked]
+        verdict = (try keys["verdict"]?.choice(of: verdicts.map(\.rawValue))).map { Verdict(rawValue: $0) }
         fingerprint = try keys["fingerprint"]?.fingerprint()
     }
 }

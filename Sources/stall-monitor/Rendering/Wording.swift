@@ -1,7 +1,7 @@
 import StallReading
 import StallReports
 
-// Words shared by list, tail and show.
+// Words that lists and pages show, and that options and budget files accept.
 
 extension [(String, StyledText?)] {
     /// The rows of a page that have a value.
@@ -40,6 +40,9 @@ extension StallReport.Thread {
 }
 
 extension Verdict {
+    /// Those of this version's reports, by the names that are shown to users.
+    static let known: [Verdict] = [.onCPU, .waiting, .deadlock, .starved, .diskWait, .paused, .unknown]
+
     var style: StyledText.Style? {
         switch canonical {
         case .deadlock: .red
@@ -52,6 +55,11 @@ extension Verdict {
 
     /// The verdict as shown to users.
     var styled: StyledText { StyledText(canonical.rawValue, style, limit: 40) }
+}
+
+extension WatchedType {
+    /// Those of this version's reports.
+    static let known: [WatchedType] = [.runLoop, .eventLoop, .taskPool, .queue]
 }
 
 extension Severity {
