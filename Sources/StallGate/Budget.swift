@@ -114,7 +114,7 @@ public struct BudgetRule: Hashable, Sendable {
 extension BudgetRule.Scope {
     func fits(_ occurrence: Occurrence, _ names: FaultNames) -> Bool {
         fits(service: occurrence.service, label: occurrence.label, type: occurrence.type)
-            && (verdict.map { wanted in occurrence.verdict.map { $0.isSame(as: wanted) } ?? false } ?? true)
+            && (verdict.map { occurrence.verdict?.canonical == $0.canonical } ?? true)
             && (fingerprint.map { names.all(of: occurrence.fingerprint).contains(where: $0.matches) } ?? true)
     }
 
@@ -222,11 +222,4 @@ package func matchesPattern<Element: Equatable>(
         }
     }
     return pattern[wanted...].allSatisfy { $0 == star }
-}
-
-extension StallReports.Verdict {
-    /// The first reports used `blocked` for what is now `waiting`.
-    func isSame(as other: Self) -> Bool { word == other.word }
-
-    private var word: String { rawValue == "waiting" ? "blocked" : rawValue }
 }
