@@ -67,7 +67,7 @@ extension Fault {
     }
 
     /// Adds the figures of a stall: the part of ``add(_:in:)`` that differs from stall to stall.
-    package mutating func add(figuresOf stall: StallOutline, in span: TimeSpan) {
+    mutating func add(figuresOf stall: StallOutline, in span: TimeSpan) {
         add(
             count: 1,
             totalNs: stall.durationNs,
@@ -86,7 +86,7 @@ extension Fault {
     }
 
     /// Sets what the latest stall shows: the part of ``add(_:in:)`` for which only the latest stall counts.
-    package mutating func show(_ stall: StallOutline) {
+    mutating func show(_ stall: StallOutline) {
         guard latest.map({ $0 < stall.id }) ?? true else { return }
         (latest, culprit, place) = (stall.id, stall.culpritText, stall.culprit?.place)
     }
@@ -94,7 +94,7 @@ extension Fault {
     /// Adds the names of a stall: the part of ``add(_:in:)`` that is the same for all stalls with the same traits and origin.
     ///
     /// - Parameter times: The number of these stalls.
-    package mutating func add(namesOf stall: StallOutline, times: Int64) {
+    mutating func add(namesOf stall: StallOutline, times: Int64) {
         for alias in [stall.fingerprint] + (stall.aliases ?? []) where alias != fingerprint && !aliases.contains(alias)
         {
             if aliases.count < Self.nameLimit { aliases.append(alias) }

@@ -144,3 +144,80 @@ public struct Trend: Hashable, Codable, Sendable {
         try container.encode(direction, forKey: .direction)
     }
 }
+
+/// Sums stalls by fault, one at a time: memory grows with the faults, not with the stalls.
+package struct FaultTally {
+    package let span: TimeSpan
+    private var faults: [Fault] = []
+    private var indices: [Fingerprint: Int] = [:]
+    /// Groups of stalls with equal names, each with its fault, in the order of arrival.
+    private var groups: [(fault: Int, first: StallOutline, count: Int64)] = []
+    private var groupIndices: [Group: Int] = [:]
+    /// The latest stall of each fault. Nil if its stalls were only counted.
+    private var latest: [StallOutline?] = []
+
+    private struct Group: Hashable {
+        let traits: Shared<OutlineTraits>.Identity
+        let origin: Shared<OutlineOrigin>.Identity
+    }
+
+    package init(span: TimeSpan) { self.span = span }
+
+    package mutating func add(_ stall: StallOutline) {
+        let key = Group(traits: .init(stall.traits), origin: .init(stall.origin))
+        let group = groupIndices[key] ?? newGroup(key, stall)
+        groups[group].count += 1
+        let fault = groups[group].fault
+        faults[fault].add(figuresOf: stall, in: span)
+        if latest[fault].map({ $0.id < stall.id }) ?? true { latest[fault] = stall }
+    }
+
+    private mutating func newGroup(_ key: Group, _ stall: StallOutline) -> Int {
+        let fault = index(of: stall.fingerprint, from: stall.startedAt, to: stall.startedAt)
+        groups.append((fault, stall, 0))
+        groupIndices[key] = groups.count - 1
+        return groups.count - 1
+    }
+
+    private mutating func index(of fingerprint: Fingerprint, from first: Timestamp, to last: Timestamp) -> Int {
+        if let index = indices[fingerprint] { return index }
+        faults.append(Fault(fingerprint: fingerprint, firstAt: first, lastAt: last))
+        latest.append(nil)
+        indices[fingerprint] = faults.count - 1
+        return faults.count - 1
+    }
+
+    /// Adds stalls that were only counted and have no report.
+    package mutating func add(_ repeated: RunRecord.Repeated) {
+        let repeats = repeated.repeats
+        faults[index(of: repeated.fingerprint, from: repeats.firstAt, to: repeats.lastAt)].add(repeats, in: span)
+    }
+
+    /// The faults with the names of all their stalls, and the culprit of the latest one.
+    private var named: [Fault] {
+        var faults = faults
+        for group in groups { faults[group.fault].add(namesOf: group.first, times: group.count) }
+        for (fault, stall) in latest.enumerated() { stall.map { faults[fault].show($0) } }
+        return faults
+    }
+
+    /// All faults, with aliases merged.
+    ///
+    /// - Parameter watchedNs: The watched time in nanoseconds; 0 if unknown.
+    package func all(watchedNs: Int64, by order: FaultOrder) -> [Fault] {
+        let faults = named
+        let names = FaultNames(pairs: faults.map { ($0.fingerprint, $0.aliases) })
+        var merged: [Set<Fingerprint>: Fault] = [:]
+        for fault in faults.sorted(by: { $0.fingerprint.rawValue < $1.fingerprint.rawValue }) {
+            let group = names.all(of: fault.fingerprint)
+            if merged[group] == nil { merged[group] = fault } else { merged[group]?.add(fault) }
+        }
+        return merged.map { group, fault in
+            var fault = fault
+            fault.aliases = group.subtracting([fault.fingerprint]).sorted { $0.rawValue < $1.rawValue }
+            fault.share = watchedNs > 0 ? min(1, Double(fault.totalNs) / Double(watchedNs)) : nil
+            return fault
+        }
+        .sorted(by: order.isBefore)
+    }
+}
