@@ -1,0 +1,137 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Logging
+import NIOCore
+import Synchronization
+
+extension JSONEncoder {
+    /// For all JSON that the collector writes: with sorted keys, and with slashes as they are.
+    static func plain() -> JSONEncoder {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return encoder
+    }
+}
+
+enum JSONAnswer {
+    static func make(_ value: some Encodable, status: HTTPResponse.Status = .ok) throws -> Response {
+        bytes(
+            [UInt8](try JSONEncoder.plain().encode(value)) + [UInt8(ascii: "\n")],
+            type: "application/json",
+            status: status
+        )
+    }
+
+    /// - Parameter client: Is served until all is sent. Nil: not limited.
+    static func bytes(
+        _ bytes: [UInt8],
+        type: String,
+        status: HTTPResponse.Status = .ok,
+        headers: HTTPFields = [:],
+        to client: ClientLimit.Client? = nil
+    ) -> Response {
+        var fields = headers
+        fields[.contentType] = type
+        return Response(status: status, headers: fields, body: body(bytes, client))
+    }
+
+    /// In bytes. A peer has a time limit for each piece, so large answers are sent in several pieces.
+    static let pieceBytes = 256 << 10
+
+    private static func body(_ bytes: [UInt8], _ client: ClientLimit.Client?) -> ResponseBody {
+        guard bytes.count > pieceBytes else { return ResponseBody(byteBuffer: ByteBuffer(bytes: bytes)) }
+        return ResponseBody(contentLength: bytes.count) { writer in
+            defer { withExtendedLifetime(client) {} }
+            try await write(ByteBuffer(bytes: bytes), to: &writer)
+            try await writer.finish(nil)
+        }
+    }
+
+    /// Writes it in pieces.
+    static func write(_ buffer: ByteBuffer, to writer: inout any ResponseBodyWriter) async throws {
+        var rest = buffer
+        while let piece = rest.readSlice(length: min(rest.readableBytes, pieceBytes)), piece.readableBytes > 0 {
+            try await writer.write(piece)
+        }
+    }
+}
+
+/// Why a request fails: `{"message":"…"}`, with a status that says who has to act.
+struct Refusal: HTTPResponseError, CustomStringConvertible {
+    let status: HTTPResponse.Status
+    let description: String
+    let headers: HTTPFields
+
+    init(_ status: HTTPResponse.Status, _ description: String, _ headers: HTTPFields = [:]) {
+        (self.status, self.description, self.headers) = (status, description, headers)
+    }
+
+    private struct Message: Encodable { var message: String }
+
+    func response(from request: Request, context: some RequestContext) throws -> Response {
+        var response = try JSONAnswer.make(Message(message: description), status: status)
+        response.headers.append(contentsOf: headers)
+        // The rest of the body is not read. ``ConnectionGuard`` closes the connection after the answer.
+        if status.kind == .clientError { response.headers[.connection] = "close" }
+        return response
+    }
+}
+
+/// Why the collector cannot start, and what to do about it.
+public struct CollectorError: Error, Hashable, CustomStringConvertible {
+    /// The reason and the remedy, for a terminal or a log.
+    public let description: String
+    /// Creates one with this description.
+    public init(_ description: String) { self.description = description }
+}
+
+/// Answers 503 if the store fails, and logs the reason.
+struct StoreFailures: RouterMiddleware {
+    func handle(
+        _ request: Request,
+        context: CollectorContext,
+        next: (Request, CollectorContext) async throws -> Response
+    ) async throws -> Response {
+        do {
+            return try await next(request, context)
+        } catch let error as any HTTPResponseError {
+            throw error
+        } catch let error as CancellationError {
+            throw error
+        } catch {
+            context.logger.error("the store does not answer", metadata: ["error": "\(error)"])
+            throw Refusal(.serviceUnavailable, "the store does not answer just now", [.retryAfter: "5"])
+        }
+    }
+}
+
+/// Admits a limited number of clients at a time. Any thread.
+final class ClientLimit: Sendable {
+    private let most: Int
+    /// What a client is told if there are too many.
+    private let reason: String
+    private let present = Atomic(0)
+
+    init(_ most: Int, _ reason: String) { (self.most, self.reason) = (most, reason) }
+
+    /// Keep it as long as the client is served.
+    ///
+    /// - Throws: If there are too many already.
+    func admit() throws(Refusal) -> Client {
+        guard present.wrappingAdd(1, ordering: .relaxed).newValue <= most else {
+            present.wrappingSubtract(1, ordering: .relaxed)
+            throw Refusal(.tooManyRequests, reason, [.retryAfter: "10"])
+        }
+        return Client(of: self)
+    }
+
+    /// An admitted client. It also leaves if its answer is never begun.
+    final class Client: Sendable {
+        private let limit: ClientLimit
+
+        fileprivate init(of limit: ClientLimit) { self.limit = limit }
+
+        deinit { limit.present.wrappingSubtract(1, ordering: .relaxed) }
+    }
+}
