@@ -1,5 +1,116 @@
-import StallReports
+public import StallReports
 public import StallStore
+
+// Alerts, and what alert rules search for: monitors that became silent, and faults that are new.
+
+extension ClickHouseStore {
+    /// Reads one row of a server.
+    public func check() async throws { _ = try await ask(["max(number)"], "FROM \(table("migration"))") }
+
+    /// Reads the times of all run records.
+    public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [SilentRun] {
+        let since = max(since.sinceEpoch, 0)
+        let runs = try await ask(
+            ["service", "release", "host", "toInt64(updated)", "started", "running"],
+            "FROM \(table("run")) FINAL WHERE team = \(SQLLiteral.text(team)) AND day >= \(Hours.day(since)) AND updated > \(since)"
+        ).map { row in
+            KnownRun(
+                SilentRun(
+                    service: row.text(0),
+                    release: row.text(1),
+                    host: row.text(2),
+                    updatedAt: Timestamp(sinceEpoch: try row.number(3))
+                ),
+                startedAt: Timestamp(sinceEpoch: try row.number(4)),
+                isRunning: try row.number(5) != 0
+            )
+        }
+        return KnownRun.silent(runs, before: before)
+    }
+
+    /// Finds new faults by when each service and release first had each fault.
+    public func newFaults(
+        team: String,
+        services: [String],
+        since: Timestamp,
+        novelty: Novelty,
+        limit: Int
+    ) async throws -> [NewFault] {
+        let end = max(since, Timestamp.now()).advanced(byNanoseconds: Hours.dayNs)
+        var query = StallQuery(team: team, since: Timestamp(seconds: 0), until: end)
+        query.services = services
+        let known = KnownFaults(try await FaultQuestion(self, query).firsts())
+        let found = novelty == .service ? known.newInService(since) : known.newInRelease(since)
+        let sorted = found.sorted {
+            ($0.firstAt, $0.fingerprint.rawValue) < ($1.firstAt, $1.fingerprint.rawValue)
+        }
+        return Array(sorted.prefix(max(0, limit)))
+    }
+}
+
+/// When each service and release had each fault for the first time.
+struct KnownFaults {
+    struct First: Hashable, Sendable {
+        var fingerprint: Fingerprint
+        var service: String
+        var release: String
+        var firstAt: Timestamp
+    }
+
+    private let firsts: [First]
+
+    init(_ firsts: [First]) { self.firsts = firsts }
+
+    /// New faults of services that have older stalls.
+    func newInService(_ since: Timestamp) -> [NewFault] {
+        let old = Set(firsts.filter { $0.firstAt < since }.map(\.service))
+        var found: [ServiceFault: First] = [:]
+        for first in firsts where old.contains(first.service) {
+            let key = ServiceFault(service: first.service, fingerprint: first.fingerprint)
+            if found[key].map({ first.firstAt < $0.firstAt }) ?? true { found[key] = first }
+        }
+        return found.values.filter { $0.firstAt >= since }.map {
+            NewFault(fingerprint: $0.fingerprint, service: $0.service, firstAt: $0.firstAt)
+        }
+    }
+
+    /// New faults of releases whose previous release did not have the fault.
+    func newInRelease(_ since: Timestamp) -> [NewFault] {
+        let previous = previousReleases
+        let known = Set(
+            firsts.map { ReleaseFault(service: $0.service, release: $0.release, fingerprint: $0.fingerprint) }
+        )
+        return firsts.filter { first in
+            guard first.firstAt >= since, let before = previous[first.service]?[first.release] else { return false }
+            let key = ReleaseFault(service: first.service, release: before, fingerprint: first.fingerprint)
+            return !known.contains(key)
+        }.map { NewFault(fingerprint: $0.fingerprint, service: $0.service, release: $0.release, firstAt: $0.firstAt) }
+    }
+
+    /// The previous release of each release, by service. Releases are in the order of their first stalls.
+    private var previousReleases: [String: [String: String]] {
+        var begun: [String: [String: Timestamp]] = [:]
+        for first in firsts where !first.release.isEmpty {
+            let known = begun[first.service]?[first.release]
+            begun[first.service, default: [:]][first.release] = known.map { min($0, first.firstAt) } ?? first.firstAt
+        }
+        return begun.mapValues { releases in
+            let order = releases.sorted { ($0.value, $0.key) < ($1.value, $1.key) }.map(\.key)
+            return Dictionary(zip(order.dropFirst(), order), uniquingKeysWith: { first, _ in first })
+        }
+    }
+
+    private struct ServiceFault: Hashable {
+        var service: String
+        var fingerprint: Fingerprint
+    }
+
+    private struct ReleaseFault: Hashable {
+        var service: String
+        var release: String
+        var fingerprint: Fingerprint
+    }
+}
 
 extension ClickHouseStore {
     /// Reads all alerts that are not removed.
