@@ -1,6 +1,9 @@
 import Foundation
+import Glibc
 import StallReports
 import Testing
+
+@testable import stall_monitor
 
 /// The output of `--help` for each subcommand, on a terminal of 80 columns.
 @Suite("--help", .timeLimit(.minutes(10)))
@@ -108,5 +111,114 @@ struct NoReportsTests {
         let missing = try CommandRun("top", "--once", fixture.root + "/none")
         #expect(missing.status == 1 && missing.output == "")
         #expect(missing.errors.contains("there is no such report directory"))
+    }
+}
+
+@Suite("Manual pages", .timeLimit(.minutes(5)))
+struct ManPageTests {
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().path
+
+    private func pages(in folder: String) throws -> [String] {
+        let make =
+            "'\(CommandRun.executable.path)' --experimental-dump-help | python3 '\(Self.root)/config/man/pages.py' '\(folder)' 1"
+        let run = try CommandRun(tool: "/bin/sh", ["-c", make])
+        #expect(run.status == 0, "\(run.errors)")
+        return run.output.split(separator: "\n").map(String.init)
+    }
+
+    @Test("each subcommand has one, with its options, examples and exit codes")
+    func complete() throws {
+        let fixture = try ReportsFixture()
+        let pages = try pages(in: fixture.root)
+        for subcommand in HelpTests.subcommands where !subcommand.contains(" ") {
+            let page = fixture.root + "/stall-monitor-\(subcommand).1"
+            #expect(pages.contains(page))
+            let text = try String(contentsOfFile: page, encoding: .utf8)
+            for part in [".SH NAME\n", ".SH EXIT STATUS\nExit code 0", ".SH \"EXAMPLES\"\n"] {
+                #expect(text.contains(part), "\(subcommand): \(part)")
+            }
+        }
+        let show = try String(contentsOfFile: fixture.root + "/stall-monitor-show.1", encoding: .utf8)
+        #expect(show.contains("\\fB\\-\\-no\\-pager\\fR\nDo not show long output"))
+        #expect(show.contains("\\fB\\-\\-index\\fR, \\fB\\-\\-no\\-index\\fR\nRead each report once"))
+        let gate = try String(contentsOfFile: fixture.root + "/stall-monitor-gate.1", encoding: .utf8)
+        #expect(gate.contains(".SH \"GATE BASELINE RECORD\"\n") && gate.contains("\nExit code 0: recorded."))
+    }
+
+    @Test(
+        "man gives no warnings",
+        .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/man"), "man is not installed")
+    )
+    func warnings() throws {
+        let fixture = try ReportsFixture()
+        for page in try pages(in: fixture.root) {
+            let command =
+                "LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings --encoding=UTF-8 --troff-device=utf8 --ditroff --local-file '\(page)' >/dev/null"
+            let run = try CommandRun(tool: "/bin/sh", ["-c", command])
+            #expect(run.status == 0 && run.errors.isEmpty, "\(page): \(run.errors)")
+        }
+    }
+}
+
+@Suite("Completion")
+struct CompletionTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    /// The completions that the command offers for the last of the words, as the shells' scripts ask for them.
+    private func offered(_ words: [String], for argument: [String], environment: [String: String] = [:]) throws -> Set<
+        String
+    > {
+        let index = words.count - 1
+        let asked = ["---completion"] + argument + ["\(index)", "\(words[index].count)"] + words
+        let run = try CommandRun(arguments: asked, environment: environment.merging(["SAP_SHELL": "bash"]) { $1 })
+        #expect(run.status == 0, "\(run.errors)")
+        return Set(run.output.split(separator: "\n").map(String.init))
+    }
+
+    @Test("show completes ids, faults and 'latest' from the directory on the line, or from the default one")
+    func stalls() throws {
+        let report = Sample.report(id: .make())
+        try fixture.store.write(report)
+        let id = String(report.id.description.prefix(8))
+        let fault = ShortFingerprints.prefix(of: report.fingerprint)
+        let place = ["STALL_MONITOR_DIRECTORY": fixture.path]
+        let argument = ["show", "--", "positional@0"]
+        #expect(
+            try offered(["stall-monitor", "show", ""], for: argument, environment: place) == ["latest", id, fault]
+        )
+        #expect(try offered(["stall-monitor", "show", "la"], for: argument, environment: place) == ["latest"])
+        let named = ["stall-monitor", "show", fixture.path, String(fault.prefix(4))]
+        #expect(try offered(named, for: argument) == [fault])
+        #expect(
+            try offered(
+                ["stall-monitor", "show", ""],
+                for: argument,
+                environment: ["STALL_MONITOR_DIRECTORY": "/none"]
+            ) == ["latest"]
+        )
+    }
+
+    @Test("names are completed from the reports; a name that a shell would split is not offered")
+    func names() throws {
+        try fixture.store.write(Sample.report(id: .make()))
+        var hostile = Sample.report(id: .make())
+        hostile.host.name = "$(reboot)"
+        try fixture.store.write(hostile)
+        let found = try offered(
+            ["stall-monitor", "list", "--host", ""],
+            for: ["list", "--", "--host"],
+            environment: ["STALL_MONITOR_DIRECTORY": fixture.path]
+        )
+        #expect(found == ["web1"])
+        #expect(Completions.offered(["a b", "-f", "a\nb", "", "ok", "OK1", "ok"], "o") == ["ok", "OK1"])
+    }
+
+    @Test("sample completes process ids")
+    func processes() throws {
+        let found = try offered(["stall-monitor", "sample", ""], for: ["sample", "--", "positional@0"])
+        #expect(found.contains("\(getpid())") && found.allSatisfy { Int32($0) != nil })
     }
 }
