@@ -1,6 +1,8 @@
 import Glibc
 import StallReading
-import StallReports
+import Testing
+
+@testable import StallReports
 
 /// A directory for one test, removed with this object. `path` is the location of the store, which does not exist yet. In memory: on a
 /// busy machine some tests would wait for the disk for minutes.
@@ -67,5 +69,71 @@ final class TemporaryDirectory: Sendable {
             if name != "." && name != ".." { names.append(name) }
         }
         return names.sorted()
+    }
+}
+
+/// A small file system for the test, in memory. Needs root, like the tests' set-up.
+final class MountedDisk {
+    let path: String
+
+    init(at path: String, options: String) throws {
+        self.path = path
+        unsafe mkdir(path, 0o700)
+        let readOnly = options == "ro"
+        let flags = readOnly ? UInt(MS_RDONLY) : 0
+        guard unsafe mount("tmpfs", path, "tmpfs", flags, readOnly ? nil : options) == 0 else {
+            throw ReportError(.permissionDenied, path: path, detail: "this test mounts a file system: run it as root")
+        }
+    }
+
+    /// Whether this process may mount: root may, but not in every container.
+    static let isPermitted: Bool = {
+        let directory = TemporaryDirectory()
+        return (try? MountedDisk(at: directory.root + "/try", options: "size=64k")) != nil
+    }()
+
+    deinit { unsafe umount2(path, Int32(MNT_DETACH)) }
+}
+
+/// A child that waits until it is killed.
+final class ChildProcess {
+    let pid: pid_t
+
+    init() throws {
+        var pid: pid_t = 0
+        let name = unsafe strdup("sleep")
+        let argument = unsafe strdup("600")
+        defer {
+            unsafe free(name)
+            unsafe free(argument)
+        }
+        var arguments: [UnsafeMutablePointer<CChar>?] = unsafe [name, argument, nil]
+        let status = unsafe posix_spawn(&pid, "/bin/sleep", nil, nil, &arguments, environ)
+        try #require(status == 0)
+        self.pid = pid
+    }
+
+    /// The identity as the child would record it.
+    func identity() throws -> ProcessIdentity {
+        let stat = try #require(ProcessStat(pid: pid))
+        return ProcessIdentity(
+            pid: pid,
+            startTicks: stat.startTicks,
+            pidNamespace: ProcessIdentity.currentPIDNamespace()
+        )
+    }
+
+    /// Returns when the child is dead and not yet reaped.
+    func killLeavingZombie() {
+        kill(pid, SIGKILL)
+        var info = unsafe siginfo_t()
+        unsafe waitid(P_PID, id_t(pid), &info, WEXITED | WNOWAIT)
+    }
+
+    func reap() { waitpid(pid, nil, 0) }
+
+    deinit {
+        kill(pid, SIGKILL)
+        reap()
     }
 }
