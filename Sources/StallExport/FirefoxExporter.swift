@@ -7,12 +7,12 @@ struct FirefoxExporter: ReportExporter {
     private var order: [Track] = []
     private var libraries = Libraries()
     /// The processes' numbers in the profile.
-    private var numbers: [TraceEventExporter.Process: String] = [:]
+    private var numbers: [ProcessKey: String] = [:]
     /// How many processes have one number.
     private var uses: [Int32: Int] = [:]
 
     private struct Track: Hashable {
-        let process: TraceEventExporter.Process
+        let process: ProcessKey
         let label: String
     }
 
@@ -29,7 +29,7 @@ struct FirefoxExporter: ReportExporter {
     }
 
     /// The Profiler merges processes with the same number, but every container has a process 1.
-    private mutating func number(of process: TraceEventExporter.Process) -> String {
+    private mutating func number(of process: ProcessKey) -> String {
         if let known = numbers[process] { return known }
         let others = uses[process.pid, default: 0]
         uses[process.pid] = others + 1

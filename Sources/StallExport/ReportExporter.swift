@@ -78,6 +78,25 @@ public enum ExportFormat: String, CaseIterable, Sendable {
     }
 }
 
+/// Tells the processes of all reports apart. Every container has a process 1, and process numbers are reused after a restart.
+struct ProcessKey: Hashable {
+    var host: String
+    var bootID: String?
+    var pidNamespace: UInt64?
+    var pid: Int32
+    var startTicks: UInt64?
+    /// Only if the process's start is not known: one process may have had several monitors.
+    var run: ULID?
+
+    init(_ report: StallReport) {
+        (host, bootID) = (report.host.name, report.host.bootID)
+        (pidNamespace, pid, startTicks) = (
+            report.process.pidNamespace, report.process.pid, report.process.startTicks
+        )
+        run = startTicks == nil ? report.run : nil
+    }
+}
+
 /// Full reports, one per line.
 struct ReportLineExporter: ReportExporter {
     func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try report.json() }

@@ -5,7 +5,7 @@ struct TraceEventExporter: ReportExporter {
     /// More than one for loops with one label: viewers drop a bar that begins inside another and ends after it.
     private var tracks: [Track: [Lane]] = [:]
     private var laneCount = 0
-    private var processes: [Process: Int] = [:]
+    private var processes: [ProcessKey: Int] = [:]
     private var separator = ""
 
     private struct Track: Hashable {
@@ -23,31 +23,12 @@ struct TraceEventExporter: ReportExporter {
     /// Of one label. A hostile directory may need any number.
     private static let laneLimit = 64
 
-    /// Every container has a process 1, and process numbers are reused after a restart.
-    struct Process: Hashable {
-        var host: String
-        var bootID: String?
-        var pidNamespace: UInt64?
-        var pid: Int32
-        var startTicks: UInt64?
-        /// Only if the process's start is not known: one process may have had several monitors.
-        var run: ULID?
-
-        init(_ report: StallReport) {
-            (host, bootID) = (report.host.name, report.host.bootID)
-            (pidNamespace, pid, startTicks) = (
-                report.process.pidNamespace, report.process.pid, report.process.startTicks
-            )
-            run = startTicks == nil ? report.run : nil
-        }
-    }
-
     func begin(_ runs: [RunRecord]) -> [UInt8] { Array(#"{"displayTimeUnit":"ms","traceEvents":["#.utf8) }
 
     mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8] {
         var events: [Event] = []
-        let process = processes[Process(report)] ?? processes.count + 1
-        if processes.updateValue(process, forKey: Process(report)) == nil {
+        let process = processes[ProcessKey(report)] ?? processes.count + 1
+        if processes.updateValue(process, forKey: ProcessKey(report)) == nil {
             events.append(Self.naming("process_name", Self.name(of: report), process: process, track: 0))
         }
         let track = Track(process: process, label: report.watched.label)
