@@ -26,27 +26,27 @@ struct IngestLimitTests {
         #expect(budget.usedBytes == 0)
     }
 
-    @Test("At most its width passes the gate at a time, all get their turn, and too many waiting are turned away")
-    func gate() async throws {
-        let (gate, barrier) = (Gate(width: 2, waitingLimit: 3), Barrier())
+    @Test("At most as many tasks as its width pass at a time, all get their turn, and too many waiting are turned away")
+    func tasks() async throws {
+        let (limit, barrier) = (TaskLimit(width: 2, waitingLimit: 3), Barrier())
         let passed = try await withThrowingTaskGroup(of: Int.self) { group in
             for number in 0..<5 {
                 group.addTask {
-                    try await gate.pass {
+                    try await limit.pass {
                         await barrier.pass()
                         return number
                     }
                 }
             }
-            while await gate.waitingCount < 3 { await Task.yield() }
+            while await limit.waitingCount < 3 { await Task.yield() }
             while await barrier.arrived < 2 { await Task.yield() }
-            await #expect(throws: Gate.Crowded.self) { try await gate.pass {} }
+            await #expect(throws: TaskLimit.Crowded.self) { try await limit.pass {} }
             #expect(await barrier.arrived == 2)
             await barrier.open()
             return try await group.reduce(into: Set<Int>()) { $0.insert($1) }
         }
         #expect(passed == [0, 1, 2, 3, 4])
-        try await gate.pass {}
+        try await limit.pass {}
     }
 
     @Test("Lines are the same whether compressed or not, however they are split into pieces", arguments: [false, true])

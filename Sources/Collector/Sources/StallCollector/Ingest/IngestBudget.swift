@@ -61,7 +61,7 @@ final class IngestBudget: Sendable {
 }
 
 /// Admits a few tasks at a time, to limit their temporary memory.
-actor Gate {
+actor TaskLimit {
     struct Crowded: Error {}
 
     private let width: Int

@@ -10,7 +10,7 @@ struct IngestRoutes {
     let queue: IngestQueue
     let budget: IngestBudget
     /// Limits how many requests are decompressed and parsed at a time.
-    let gate: Gate
+    let parsers: TaskLimit
     /// Limits by token.
     let rates = RateLimiter<Int>()
     let limits: IngestLimits
@@ -27,7 +27,7 @@ struct IngestRoutes {
     ) {
         queue = IngestQueue(store, maximumBytes: limits.waitingBytes)
         budget = IngestBudget(limits.waitingBytes)
-        gate = Gate(width: limits.parsers, waitingLimit: limits.waitingParsers)
+        parsers = TaskLimit(width: limits.parsers, waitingLimit: limits.waitingParsers)
         (self.limits, self.retention, self.metrics, self.audit) = (limits, retention, metrics, audit)
     }
 
@@ -105,10 +105,10 @@ struct IngestRoutes {
         _ share: IngestBudget.Share
     ) async throws -> BodyParser.Parsed {
         do {
-            return try await gate.pass { [limits] in
+            return try await parsers.pass { [limits] in
                 try await BodyParser.parse(body, format, isPacked: isPacked, limits, team: caller.team, share)
             }
-        } catch is Gate.Crowded {
+        } catch is TaskLimit.Crowded {
             throw overload("its turn")
         } catch is BodyParser.OutOfMemory {
             throw overload("memory")
