@@ -23,8 +23,8 @@ package struct TreeFollower: ~Copyable {
     /// Directories of which a failure was reported.
     private var reported: Set<String> = []
     private var nextLook = ContinuousClock.now
-    /// When it began, if files of before are skipped and not everything could be searched or followed at once: what is found later may have
-    /// been there.
+    /// When it began, if files that existed then are skipped and a directory could not be searched or followed at first: of what is found
+    /// later, files that were written before are skipped, too. Otherwise nil: all that is found later is returned.
     private var start: Timestamp?
     /// The follower that is asked first, and how many consecutive events came from it.
     private var position = 0
