@@ -127,4 +127,13 @@ package struct ObservedProcess: Hashable, Sendable {
     /// The directory that shows its memory and descriptors, even after its first thread has ended.
     package var livingDirectory: String { otherID.map { ProcessIdentity.directory(of: $0) } ?? "/proc/self" }
     package var processID: Int32 { otherID ?? getpid() }
+
+    /// Whether the numbers of processes and threads in its memory mean the same here: they are those of its own pid namespace
+    /// (pid_namespaces(7)). Up to two system calls.
+    package var sharesOurNumbers: Bool { otherID == nil || namespace == Self.own.namespace }
+
+    private var namespace: ino_t? {
+        var status = stat()
+        return unsafe stat(livingDirectory + "/ns/pid", &status) == 0 ? status.st_ino : nil
+    }
 }

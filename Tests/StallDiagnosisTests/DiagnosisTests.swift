@@ -104,6 +104,16 @@ struct DiagnosisTests {
         #expect(!diagnose(window(cpu: 245), state: "R").summary.contains("samples"))
     }
 
+    @Test("The process that is waited for is named only if its number means the same here")
+    func awaitedProcess() {
+        let wait = call("wait4", [UInt(getpid()), 0, 0, 0, 0, 0])
+        #expect(WaitSite(wait, state: "S") { _, _ in nil }.process?.pid == getpid())
+        // The namespace of a process that is not there is not ours.
+        let other = WaitSite(wait, state: "S", of: ObservedProcess(otherID: .max)) { _, _ in nil }
+        #expect(other.process == nil && other.decoded.argument("pid") == "\(getpid())")
+        #expect(Diagnosis.purpose(other, []) == "The thread waited for a child process to end in wait4(2).")
+    }
+
     @Test("A call that continues after a signal is reported by its name on the stack, with its arguments")
     func continuedCall() {
         var time = [UInt8](repeating: 0, count: 16)

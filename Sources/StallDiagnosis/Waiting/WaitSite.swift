@@ -10,7 +10,7 @@ package struct WaitSite: Hashable, Sendable {
     package var decoded: DecodedCall
     /// What the call's descriptors referred to.
     package var descriptors: [DescriptorReading]
-    /// The process for whose end it waits.
+    /// The process for whose end it waits. Nil if its number means another one here: see ``ObservedProcess/sharesOurNumbers``.
     package var process: StallReport.ProcessName?
     /// For a call that was restarted after a signal, under a name that does not show which call it is: the possible calls.
     package var continued: [WaitSite] = []
@@ -29,7 +29,7 @@ package struct WaitSite: Hashable, Sendable {
         self.state = state
         decoded = DecodedCall(call, read: read)
         descriptors = decoded.descriptors.map { DescriptorReading.read($0, of: observed) }
-        process = awaitedProcess.map(StallReport.ProcessName.named)
+        process = awaitedProcess.flatMap { observed.sharesOurNumbers ? .named($0) : nil }
         guard call.name == "restart_syscall" else { return }
         // The kernel leaves the arguments in the registers.
         continued = Self.continuing.map {

@@ -139,6 +139,8 @@ struct LockMemory {
     let words: (_ address: UInt, _ count: Int) -> [UInt32]?
     /// Whether this process has a thread with that number.
     let hasThread: (Int32) -> Bool
+    /// Whether it is known of every number. If not, a number without a thread proves nothing.
+    var knowsThreads = true
     /// Offset of the thread number in glibc's descriptor, in bytes from the value of pthread_self. Nil if unknown.
     var threadNumberOffset: UInt?
 

@@ -69,7 +69,9 @@ struct LockReading: Hashable, Sendable {
         let isThere = memory.hasThread(mutex.owner)
         if isThere { hold(mutex.kind, mutex.owner, .mutexOwner, memory) }
         // A number that is not a thread's may be any data.
-        if !isThere, mutex.users == 1, !mutex.isShared { (kind, goneOwner) = (mutex.kind, mutex.owner) }
+        if !isThere, memory.knowsThreads, mutex.users == 1, !mutex.isShared {
+            (kind, goneOwner) = (mutex.kind, mutex.owner)
+        }
         return isThere || goneOwner != nil
     }
 
@@ -92,7 +94,7 @@ struct LockReading: Hashable, Sendable {
         } else if let lock = GlibcReadWriteLock(ofFutex: wait, memory) {
             address = lock.address
             hold(.readWriteLock, lock.writer, .writer, memory)
-            if owner == nil, lock.writer > 0, !lock.isShared { goneOwner = lock.writer }
+            if owner == nil, memory.knowsThreads, lock.writer > 0, !lock.isShared { goneOwner = lock.writer }
         } else if !wait.isPrivate, word == wait.expected, joined > 0, memory.hasThread(joined) {
             // A joined thread's number, which the kernel clears when the thread ends, with a wake-up that is not private.
             hold(.threadJoin, joined, .joinedThread, memory)

@@ -202,12 +202,12 @@ extension LockProbe {
     /// Searches among the threads of another process. Its running threads are stopped briefly while their stacks are copied.
     init(of process: OutsideProcess) {
         let observed = process.observed
-        // The numbers in its memory belong to its own pid namespace. If that is not ours, they mean nothing here.
-        let isInOurNamespace = Self.namespace(of: .own) == Self.namespace(of: observed)
+        let knowsThreads = observed.sharesOurNumbers
         var memory = LockMemory(
             words: { address, count in process.read(address, count * 4).map(Self.words) },
-            hasThread: { unsafe isInOurNamespace && access("\(observed.directory)/task/\($0)", F_OK) == 0 }
+            hasThread: { unsafe knowsThreads && access("\(observed.directory)/task/\($0)", F_OK) == 0 }
         )
+        memory.knowsThreads = knowsThreads
         // The result counts only if it is the number of a thread.
         memory.threadNumberOffset = GlibcThread.numberOffset
         self.memory = memory
@@ -215,11 +215,6 @@ extension LockProbe {
         sighting = { process.sampler.sighting(ofThread: $0) }
         evidence = { .read(threadID: $0, of: observed) }
         site = { call, state in WaitSite(call, state: state, of: observed) { process.read($0, $1) } }
-    }
-
-    private static func namespace(of process: ObservedProcess) -> ino_t? {
-        var status = stat()
-        return unsafe stat("\(process.livingDirectory)/ns/pid", &status) == 0 ? status.st_ino : nil
     }
 
     private static func words(_ bytes: [UInt8]) -> [UInt32] {

@@ -180,6 +180,19 @@ struct LockReadingTests {
         #expect(reading.owner == (isWritten ? owner : nil) && reading.knownBy == (isWritten ? .writer : nil))
     }
 
+    @Test("An owner that is no thread has ended; in another pid namespace its number says nothing")
+    func goneOwner() throws {
+        let mutex: [UInt32] = [2, 0, UInt32(owner), 1, 0, 0, 0, 0, 0, 0]
+        let lock: [UInt32] = [0xb, 0, 3, 1, 0, 0, UInt32(owner), 0, 0, 0, 0, 0, 0, 0]
+        for (words, futex) in [(mutex, try wait(0x1000, 0x80, 2)), (lock, try wait(0x1008, 0x189, 3))] {
+            var memory = memory([0x1000: words], threads: [waiter])
+            #expect(LockReading(futex, waiter: waiter, memory).goneOwner == owner)
+            memory.knowsThreads = false
+            let reading = LockReading(futex, waiter: waiter, memory)
+            #expect(reading.goneOwner == nil && reading.owner == nil)
+        }
+    }
+
     @Test("A joined thread is the one whose id is in a futex that is not private")
     func join() throws {
         let memory = memory([0x1990: [UInt32(owner)]])
