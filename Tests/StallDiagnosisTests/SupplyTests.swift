@@ -48,6 +48,20 @@ struct SupplyTests {
         #expect(found.pressure == nil)
     }
 
+    @Test("A group that no mount shows has no counts, unless it is our own: the mount is that of our own container")
+    func otherContainer() {
+        let mounts = "9 8 0:1 / /c ro - cgroup2 cgroup rw\n7 8 0:2 /docker/a /v1 ro - cgroup cgroup rw,freezer\n"
+        let membership = "4:freezer:/docker/b\n0::/../other.scope\n"
+        let limit = ["/c/cpu.max": "20000 100000\n"]
+        let other = SupplyFiles(cgroup: membership, mounts: mounts, isOurs: false) { limit[$0] }
+        #expect(other == SupplyFiles())
+        let own = SupplyFiles(cgroup: membership, mounts: mounts) { limit[$0] }
+        #expect(own.limited == [.init(statistics: "/c/cpu.stat", quotaPercent: 20)] && own.freezer.freezer == "/v1")
+        // What a mount includes is shown for any process.
+        let neighbour = SupplyFiles(cgroup: "0::/shop\n", mounts: mounts, isOurs: false) { limit[$0] }
+        #expect(neighbour.limited == own.limited && neighbour.pressure == "/c/shop/cpu.pressure")
+    }
+
     @Test("Version 1 without a limit says -1")
     func unlimited() {
         let contents = ["/c/cpu.cfs_quota_us": "-1\n", "/c/cpu.cfs_period_us": "100000\n"]

@@ -74,11 +74,12 @@ package struct SupplyFiles: Hashable, Sendable {
     private static let groupLimit = 4
 
     /// - Parameters:
-    ///   - cgroup: The text of `/proc/self/cgroup`.
+    ///   - cgroup: The text of `/proc/PID/cgroup`.
     ///   - mounts: The text of `/proc/self/mountinfo`.
+    ///   - isOurs: Whether this process is in the same cgroups: see ``CgroupDirectories``.
     ///   - read: Returns the text of a small file.
-    package init(cgroup: String, mounts: String, read: (String) -> String?) {
-        let directories = CgroupDirectories(membership: cgroup, mounts: mounts)
+    package init(cgroup: String, mounts: String, isOurs: Bool = true, read: (String) -> String?) {
+        let directories = CgroupDirectories(membership: cgroup, mounts: mounts, isOurs: isOurs)
         let unified = directories.unified
         if let groups = directories.ofController("cpu") {
             limited = Self.limited(groups) { Self.quotaOfVersion1(in: $0, read) }
@@ -127,18 +128,20 @@ struct CgroupDirectories {
     /// Its group in each hierarchy, by the hierarchy's controllers. Version 2 names none: its key is empty.
     private var paths: [Substring: Substring] = [:]
     private let mounts: [MountTable.Mount]
+    private let isOurs: Bool
 
     /// - Parameters:
     ///   - membership: The text of `/proc/PID/cgroup`: lines such as `1:cpu,cpuacct:/path`, and for version 2 `0::/path`.
-    ///   - mounts: The text of `/proc/PID/mountinfo`.
-    init(membership: String, mounts: String) {
+    ///   - mounts: The text of `/proc/self/mountinfo`.
+    ///   - isOurs: Whether this process is in the same groups. If not, a group that no mount includes is another container's.
+    init(membership: String, mounts: String, isOurs: Bool = true) {
         for line in membership.split(separator: "\n") {
             let parts = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
             guard parts.count == 3 else { continue }
             let controllers = parts[1].split(separator: ",", omittingEmptySubsequences: false)
             for controller in controllers { paths[controller] = parts[2] }
         }
-        self.mounts = MountTable(mounts).mounts
+        (self.mounts, self.isOurs) = (MountTable(mounts).mounts, isOurs)
     }
 
     /// Version 2: the group's directory, then those of the groups around it, as far as they are mounted. Nil if the hierarchy is not.
@@ -152,12 +155,12 @@ struct CgroupDirectories {
         return directories(to: paths[name[...]], in: hierarchy)
     }
 
-    /// Uses the mount that includes the path; otherwise any of them, because in a container the mount may begin at another directory
-    /// than the path.
+    /// Uses the mount that includes the path; otherwise, for our own group, any of them, because in a container the mount may begin at
+    /// another directory than the path.
     private func directories(to path: Substring?, in mounts: [MountTable.Mount]) -> [String]? {
-        guard let path, let mount = mounts.first(where: { $0.relative(path) != nil }) ?? mounts.first else {
-            return nil
-        }
+        guard let path,
+            let mount = mounts.first(where: { $0.relative(path) != nil }) ?? (isOurs ? mounts.first : nil)
+        else { return nil }
         let parts = (mount.relative(path) ?? "").split(separator: "/")
         return (0...parts.count).reversed().map { count in
             ([mount.point] + parts.prefix(count).map(String.init)).joined(separator: "/")

@@ -137,7 +137,8 @@ package final class SupplyLocation: Sendable {
         guard let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22) else { return }
         // Where no cgroups are mounted the file is empty, and the machine's own counts remain.
         let cgroup = readSmallFile(process.livingDirectory + "/cgroup") ?? ""
-        let located = SupplyFiles(cgroup: cgroup, mounts: mounts, read: readSmallFile)
+        let isOurs = process == .own || cgroup == readSmallFile("/proc/self/cgroup")
+        let located = SupplyFiles(cgroup: cgroup, mounts: mounts, isOurs: isOurs, read: readSmallFile)
         files.withLock { $0 = located }
     }
 }
