@@ -57,6 +57,16 @@ struct LockSummary {
         return stacks.filter { $0.role != .lockOwner || owners.contains($0.thread.id) }
     }
 
+    /// Without the locks if the thread was asleep elsewhere for longer: it waited for the first one too, but that is not the cause.
+    ///
+    /// - Parameter longest: Where it was asleep for longest.
+    func relevant(to cause: StallReport.Cause, _ longest: WaitSite?) -> LockSummary {
+        guard cause.verdict == .blocked, cycle.isEmpty, let longest, !finding.isWait(at: longest) else { return self }
+        var summary = self
+        summary.waits = []
+        return summary
+    }
+
     /// The cause with the locks: a cycle is a deadlock; otherwise the thread waits for the first lock.
     func cause(from cause: StallReport.Cause) -> StallReport.Cause {
         var cause = cause
@@ -66,7 +76,7 @@ struct LockSummary {
         if !cycle.isEmpty {
             cause.cycle = Array(cycle)
             (cause.verdict, cause.summary) = (.deadlock, deadlock)
-        } else if cause.verdict == .blocked {
+        } else if cause.verdict == .blocked, !waits.isEmpty {
             cause.summary = sentence
         }
         return cause
@@ -178,6 +188,19 @@ extension StallReport.LockWait {
         }
         if keepsOwner { lock.abandonedBy = wait.reading.goneOwner }
         self.init(thread: .init(wait.threadID, wait.evidence), lock: lock)
+    }
+}
+
+extension LockFinding {
+    /// Whether the first thread's wait is at that place. Conditions and rwlocks have several words at which threads wait.
+    fileprivate func isWait(at site: WaitSite) -> Bool {
+        switch waits.first?.known {
+        case .futex(let futex):
+            let address = site.call.arguments.first ?? 0
+            return max(address, futex.address) - min(address, futex.address) <= 12
+        case .port: return site.call.name?.contains("poll") == true
+        case nil: return false
+        }
     }
 }
 

@@ -220,12 +220,13 @@ extension StallCase {
         let findings = findings
         return findings.lock(of: stacks.thread.id).map { lock in
             LockSummary(lock, stacks.named.stacks, processID: processID) { findings.descriptors(of: $0) }
+                .relevant(to: cause, stacks.waits(of: stacks.thread.id).longestCall)
         }
     }
 
     /// The cause with the locks that the thread waited for. Without locks, the names on its stack show what it waited for.
     fileprivate func cause(with locks: LockSummary?) -> StallReport.Cause {
-        if let locks { return locks.cause(from: cause) }
+        if let locks, !locks.waits.isEmpty { return locks.cause(from: cause) }
         var cause = cause
         guard let found = findings.named, cause.verdict == .blocked else { return cause }
         cause.summary = found.sentence(stacks.waits(of: stacks.thread.id).longestCall)

@@ -9,7 +9,7 @@ extension StallReport {
         public var systemCall: SystemCall?
         /// The measurements. Nil if nothing was measured.
         public var evidence: Evidence?
-        /// The lock or other thread for which the thread waited. Nil if it did not wait in futex(2).
+        /// The lock or other thread for which the thread waited. Nil if it did not wait in futex(2), or waited elsewhere for longer.
         public var lock: Lock?
         /// The waits from the stalled thread on, if the lock's owner waits for a lock in turn. Each one's owner is the next
         /// one's thread.

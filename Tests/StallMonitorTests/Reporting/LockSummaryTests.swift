@@ -122,6 +122,31 @@ struct LockSummaryTests {
         #expect(report.stacks.map(\.thread.id) == [1])
     }
 
+    @Test("A lock is no cause if the thread was asleep elsewhere for longer, unless it is a deadlock")
+    func longerWait() throws {
+        let stacks = [stack(1, .stalled, "pthread_mutex_lock"), stack(2, .lockOwner, "pthread_mutex_lock")]
+        let finding = LockFinding(waits: [try wait(1, for: 2)], owners: [owner(2)])
+        let blocked = StallReport.Cause(verdict: .blocked, summary: "The thread waited in read(2).")
+        func site(_ name: String, _ first: UInt) throws -> WaitSite {
+            let number = try #require(SystemCall.numbers(of: [name]).first)
+            let call = SystemCall(number: number, arguments: [first, 0x80, 2, 0, 0, 0])
+            return WaitSite(call, state: "S") { _, _ in nil }
+        }
+        for elsewhere in [try site("read", 5), try site("futex", 0x2000)] {
+            let summary = LockSummary(finding, stacks).relevant(to: blocked, elsewhere)
+            #expect(summary.cause(from: blocked) == blocked && summary.kept(stacks).map(\.thread.id) == [1])
+            let computing = StallReport.Cause(verdict: .onCPU)
+            #expect(LockSummary(finding, stacks).relevant(to: computing, elsewhere).waits.count == 1)
+            let circle = LockFinding(waits: [try wait(1, for: 2), try wait(2, for: 1)], owners: [owner(2)], closing: 0)
+            let deadlock = LockSummary(circle, stacks).relevant(to: blocked, elsewhere).cause(from: blocked)
+            #expect(deadlock.verdict == .deadlock)
+        }
+        // A condition's waiters wait at one of two words.
+        for same in [try site("futex", 0x1000), try site("futex", 0x1004), nil] {
+            #expect(LockSummary(finding, stacks).relevant(to: blocked, same).waits.count == 1)
+        }
+    }
+
     @Test("A cause other than a wait keeps its sentence; the lock is reported as well")
     func otherVerdict() throws {
         var other = report(
