@@ -195,8 +195,9 @@ struct PerfMapCache: Sendable {
         let now = ContinuousClock.now
         if map != nil, let isValidUntil, now < isValidUntil { return map }
         guard let source = PerfMap.Source(of: process) else {
-            (stamp, map) = (nil, nil)
-            return nil
+            // The file of a process that has ended cannot be reached any more, but its stacks may get their names only now.
+            if process.executable != nil { (stamp, map) = (nil, nil) }
+            return map
         }
         if source.stamp != stamp { (stamp, map) = (source.stamp, source.read()) }
         isValidUntil = .now + max(.seconds(1), (.now - now) * 19)

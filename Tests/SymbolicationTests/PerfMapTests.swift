@@ -179,6 +179,27 @@ struct PerfMapFileTests {
         unsafe rmdir(path)
     }
 
+    @Test("A process that has ended keeps the names that were read")
+    func ended() throws {
+        let child = Process()
+        child.executableURL = URL(filePath: "/bin/sleep")
+        child.arguments = ["600"]
+        try child.run()
+        defer { child.terminate() }
+        let path = "/tmp/perf-\(child.processIdentifier).map"
+        unsafe unlink(path)
+        write(to: path)
+        defer { unsafe unlink(path) }
+        let symbolicator = Symbolicator(processID: child.processIdentifier)
+        let place = ResolvableAddress(address: 0x1001, kind: .exact)
+        try #require(symbolicator.resolve([place]).frames.first?.function == "made")
+        child.terminate()
+        child.waitUntilExit()
+        // Until then the file is not looked at again.
+        Thread.sleep(forTimeInterval: 1.1)
+        #expect(symbolicator.resolve([place]).frames.first?.function == "made")
+    }
+
     @Test("Another user's file is not accepted", .enabled(if: getuid() == 0, "needs root"))
     func othersFile() {
         let name = with {
