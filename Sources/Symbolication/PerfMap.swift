@@ -189,10 +189,13 @@ struct PerfMapCache: Sendable {
     private var stamp: FileStamp?
     private var map: PerfMap?
     private var isValidUntil: ContinuousClock.Instant?
+    /// Whether the process runs another program now, which writes a file of its own.
+    var isFinal = false
 
     /// Nil for a process without a file.
     mutating func map(of process: ProcessDirectory) -> PerfMap? {
         let now = ContinuousClock.now
+        if isFinal { return map }
         if map != nil, let isValidUntil, now < isValidUntil { return map }
         guard let source = PerfMap.Source(of: process) else {
             // The file of a process that has ended cannot be reached any more, but its stacks may get their names only now.

@@ -1,16 +1,16 @@
 import Glibc
 
 /// What the addresses of a process are resolved with: where its modules are, and their first pages. Of a process that has ended,
-/// this is what was remembered.
+/// or runs another program now, this is what was remembered.
 struct ProcessImage: ~Copyable {
     let map: ModuleMap
     let memory: ProcessMemory
     private let remembered: RememberedModules
 
     init(of process: ProcessDirectory, remembered: RememberedModules = RememberedModules()) {
-        let now = ModuleMap(of: process)
+        let now = remembered.isFinal ? ModuleMap(parsing: []) : ModuleMap(of: process)
         map = now.mappings.isEmpty ? remembered.map : now
-        memory = ProcessMemory(of: process)
+        memory = ProcessMemory(of: remembered.isFinal ? nil : process)
         self.remembered = remembered
     }
 
@@ -31,10 +31,12 @@ struct RememberedModules: Sendable {
     fileprivate(set) var map = ModuleMap(parsing: [])
     fileprivate(set) var modules: [ModuleMap.Mapping: ModuleImage] = [:]
     fileprivate var vdso: [UInt8]?
+    /// Whether the process runs another program now, so that no more can be learned of this one.
+    var isFinal = false
 
     /// Reads the process only if it has not seen the modules of all addresses yet.
     mutating func add(_ addresses: [UInt], of process: ProcessDirectory) {
-        guard !addresses.allSatisfy(knows) else { return }
+        guard !isFinal, !addresses.allSatisfy(knows) else { return }
         let image = ProcessImage(of: process, remembered: self)
         map = image.map
         for mapping in addresses.compactMap(map.headerMapping) where modules[mapping] == nil {
@@ -53,8 +55,10 @@ struct RememberedModules: Sendable {
 struct ProcessMemory: ~Copyable {
     private let file: Int32
 
-    /// Without `/proc`, or if the other process's memory may not be read, nothing can be read.
-    init(of process: ProcessDirectory) { file = unsafe open(process.path + "/mem", O_RDONLY | O_CLOEXEC) }
+    /// Without `/proc`, without a process, or if the other process's memory may not be read, nothing can be read.
+    init(of process: ProcessDirectory?) {
+        file = process.map { unsafe open($0.path + "/mem", O_RDONLY | O_CLOEXEC) } ?? -1
+    }
 
     deinit {
         if file >= 0 { close(file) }

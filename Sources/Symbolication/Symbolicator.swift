@@ -49,6 +49,13 @@ public final class Symbolicator: Sendable {
         remembered.withLock { $0.add(addresses, of: process) }
     }
 
+    /// The process runs another program now, whose modules may be at the same addresses: from now on only what is remembered of this one
+    /// counts.
+    package func noteReplaced() {
+        remembered.withLock { $0.isFinal = true }
+        perfMap.withLock { $0.isFinal = true }
+    }
+
     /// Symbolicates addresses of this process with the modules loaded now: frames in a module that was unloaded get no name.
     ///
     /// - Parameter budget: Frames beyond it get module and offset only, and a problem reports that.

@@ -188,6 +188,29 @@ struct OtherProcessTests {
         throw NotReused()
     }
 
+    @Test("Of a process that runs another program now, what was remembered of the former one still has its names")
+    func replaced() throws {
+        let (shell, input) = (Process(), Pipe())
+        (shell.executableURL, shell.arguments) = (URL(filePath: "/bin/sh"), ["-c", "read line; exec sleep 600"])
+        shell.standardInput = input
+        try shell.run()
+        defer { end(shell) }
+        let number = shell.processIdentifier
+        let directory = ProcessDirectory(processID: number)
+        waitUntil { directory.executable.map { $0 != ProcessDirectory.own.executable } == true }
+        let former = try #require(directory.executable)
+        let mapping = ModuleMap(of: directory).mappings.first { $0.path == former && $0.fileOffset > 0 }
+        let address = try #require(mapping?.range.lowerBound)
+        let (told, untold) = (Symbolicator(processID: number), Symbolicator(processID: number))
+        for symbolicator in [told, untold] { symbolicator.remember([address]) }
+        try input.fileHandleForWriting.write(contentsOf: Data("\n".utf8))
+        waitUntil { directory.executable.map { $0 != former } == true }
+        told.noteReplaced()
+        let sought = [ResolvableAddress(address: address, kind: .exact)]
+        #expect(told.resolve(sought).modules.map(\.path) == [former])
+        #expect(untold.resolve(sought).modules.map(\.path) != [former])
+    }
+
     @Test(
         "A later process with the same number gives no names",
         .enabled(if: unsafe access(Self.latestNumber, W_OK) == 0, "needs a writable ns_last_pid")

@@ -171,12 +171,15 @@ final class WatchedProcess {
     /// Replaces the program: the process runs another one now, so the old loops are gone.
     private func replace(by now: ProcessFiles.Program) {
         let old = context()
+        let opened = try? Self.open(processID, options)
+        // Before their stalls end: their stacks get their names again then.
+        if opened != nil { process.noteReplaced() }
         for thread in threads.values { thread.loop?.release(as: .recovered, old) }
         pools?.release(as: .recovered, old)
         pools = nil
         (threads, program, ticks) = ([:], now, 1)
         (hasToldMissing, hasToldRefusal, hasToldCrowded) = (false, false, false)
-        if let opened = try? Self.open(processID, options) { process = opened }
+        if let opened { process = opened }
         reporter.note(process)
         tell(.newProgram(processID: processID, name: name))
     }

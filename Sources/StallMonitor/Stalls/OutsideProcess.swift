@@ -95,6 +95,9 @@ package final class OutsideProcess: Sendable {
         symbolicator.remember(stack.addresses)
     }
 
+    /// The process runs another program now. Stacks of this one keep their names.
+    package func noteReplaced() { symbolicator.noteReplaced() }
+
     /// Takes the stack of a thread that may own a lock.
     fileprivate func captureOwner(_ threadID: Int32) -> Result<CapturedStack, CaptureError> {
         let stack = sampler.capture(threadID: threadID)
