@@ -17,11 +17,11 @@ struct ProcessFilesTests {
         try #require(handle >= 0)
         defer { close(handle) }
         let (before, own) = (ProcessFiles(processID: child.processID), ProcessFiles(processID: getpid()))
-        #expect(!before.hasEnded(by: handle) && !before.hasEnded(by: nil))
+        #expect(!before.hasEnded(by: handle) && !before.hasEnded(by: nil) && !before.isEnding)
         kill(child.processID, SIGKILL)
         // It is ended when nobody has taken its status yet.
         waitUntil { before.hasEnded(by: nil) }
-        #expect(before.hasEnded(by: handle))
+        #expect(before.hasEnded(by: handle) && before.isEnding)
         waitUntil { child.takeStatus() != nil }
         // This process, in place of one that was given the number again.
         #expect(own.hasEnded(by: handle) && !own.hasEnded(by: nil))

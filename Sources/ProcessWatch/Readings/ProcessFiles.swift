@@ -46,6 +46,16 @@ struct ProcessFiles: Hashable, Sendable {
         var stack: String
     }
 
+    /// Whether it is about to end: none of its threads has a program any more. Its first thread stays until its memory is free, which takes
+    /// seconds if that is much.
+    var isEnding: Bool {
+        guard let threads else { return false }
+        return threads.allSatisfy { thread in
+            var byte: CChar = 0
+            return unsafe readlink("\(directory)/task/\(thread)/exe", &byte, 1) < 0 && errno == ENOENT
+        }
+    }
+
     /// Whether it has ended. Its number may belong to another process since then.
     ///
     /// - Parameter handle: Becomes readable when it ends. Without one, only the number is asked for.

@@ -143,7 +143,8 @@ package final class ProcessWatch {
             do throws(CaptureError) {
                 try add(child)
             } catch {
-                guard error.code != .noSuchProcess, error.code != .zombie else { continue }
+                // It has ended, or is about to.
+                guard ![.noSuchProcess, .zombie, .threadGone].contains(error.code) else { continue }
                 refused.insert(child)
                 tell(.refused(processID: child, error: error))
             }

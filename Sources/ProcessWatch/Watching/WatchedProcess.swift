@@ -109,8 +109,8 @@ final class WatchedProcess {
             case .nothing: break
             case .foundLoop: foundLoop(thread, context)
             case .ended:
-                // If the process has ended, so have all its threads, wherever they were: that is no turn.
-                if hasEnded { return false }
+                // If the process ends, so do all its threads, wherever they were: that is no turn.
+                if hasEnded || files.isEnding { return false }
                 if thread.files.areRefused {
                     giveUp()
                     return true
