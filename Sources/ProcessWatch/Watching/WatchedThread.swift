@@ -52,6 +52,8 @@ final class WatchedThread {
         let reading = LoopFinder.Reading(position: position, schedule: schedule, time: time)
         let found = search.note(reading) { context.process.isOfLoop($0, files) }
         guard let place = found else { return .nothing }
+        // It may have got its name after it was first seen.
+        files.readNameAgain()
         loop = ObservedLoop(threadID: threadID, label: name, place: place, at: time, context)
         return .foundLoop
     }
