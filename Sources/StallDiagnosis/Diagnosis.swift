@@ -27,7 +27,9 @@ package struct Diagnosis: Hashable, Sendable {
         let isRemote = descriptors.first?.isRemote == true
         let verdict = Self.verdict(window, state, waits, isRemote: isRemote)
         self.verdict = verdict
-        let site = isRemote ? waits.longestCall : waits.longestCall(forDisk: verdict == .diskWait)
+        // The kernel may have counted waits for a disk in calls whose samples do not show them.
+        let isAnyCall = isRemote || (verdict == .diskWait && waits.disk == .zero)
+        let site = isAnyCall ? waits.longestCall : waits.longestCall(forDisk: verdict == .diskWait)
         self.site = site
         self.summary =
             verdict == .unknown && !wasSeen

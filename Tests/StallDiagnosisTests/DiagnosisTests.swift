@@ -318,6 +318,9 @@ struct MixedEvidenceTests {
     func delayAccounting() {
         let diagnosis = Diagnosis(window: window(blockIO: 150), state: "S", waits: waits(("pread64", "S", 200)))
         #expect(diagnosis.verdict == .diskWait)
+        #expect(diagnosis.summary == "The thread waited for a disk in pread64(2).", "\(diagnosis.summary)")
+        let inFaults = Diagnosis(window: window(blockIO: 150), state: "S", waits: waits((nil, "S", 200)))
+        #expect(inFaults.summary == "The thread waited for a disk, in page faults.")
         #expect(
             Diagnosis(window: window(blockIO: 50), state: "S", waits: waits(("pread64", "S", 200))).verdict == .blocked
         )
