@@ -112,6 +112,16 @@ struct WorkerThreadTests {
         }
     }
 
+    @Test("R2: a worker whose thread ends inside a callback has ended, and is joined")
+    func endsInCallback() async throws {
+        let worker = try WorkerThread(name: "callback")
+        let wasJoined = await onLoopThread { _ in
+            worker.loop.perform { pthread_exit(nil) }
+            return worker.join(timeout: .seconds(60))
+        }
+        #expect(wasJoined && worker.hasEnded && worker.loop.thread == nil)
+    }
+
     @Test("A worker can stop itself, and can release the last reference to its handle")
     func fromItself() async throws {
         let worker = Box<WorkerThread?>(try WorkerThread(name: "itself"))

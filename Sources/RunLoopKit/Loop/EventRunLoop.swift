@@ -41,6 +41,8 @@ public final class EventRunLoop: Sendable {
     let owner: ForkSafeMutex<Owner>
     /// The fork generation in which the loop's thread was last seen.
     let generation = Atomic<UInt32>(run_loop_generation())
+    /// Opens when the loop has ended with its thread.
+    let ended: Latch
     /// Nil for a main thread that was not seen when this library was loaded: see `LoopThread.main()`.
     let pthread: pthread_t?
 
@@ -62,6 +64,7 @@ public final class EventRunLoop: Sendable {
         owner = ForkSafeMutex(Owner(thread: thread, name: name))
         jobs = JobQueue(wake: wake)
         pinned = PinnedExecutor(jobs: jobs)
+        ended = Latch(.workerEnd, openedBy: thread?.id)
         pthread = main ? LoopThread.mainPthread : pthread_self()
     }
 
@@ -128,6 +131,7 @@ public final class EventRunLoop: Sendable {
         beforeWaiting.close()
         owner.withLock { $0.thread = nil }
         heartbeat.end()
+        ended.open()
     }
 }
 

@@ -33,27 +33,21 @@ final class Latch: Sendable {
         let reason: UInt32
         let markLow = UInt32(truncatingIfNeeded: WaitPoint.mark)
         let markHigh = UInt32(truncatingIfNeeded: WaitPoint.mark >> 32)
-        let thread: Atomic<Int32>
+        let thread: Int32
     }
 
     private let reason: WaitPoint.Reason
-    /// In a cell, because the kernel waits on its address. All fields that change are accessed atomically only, by any thread.
+    /// In a cell, because the kernel waits on its address. Only its state changes, which is accessed atomically, by any thread.
     private nonisolated(unsafe) let point: Cell<Point>
 
-    /// - Parameter thread: The kernel's id of the thread that will open it. Nil if it is not known yet.
+    /// - Parameter thread: The kernel's id of the thread that will open it. Nil if it is not known.
     init(_ reason: WaitPoint.Reason, openedBy thread: Int32? = nil) {
         self.reason = reason
-        unsafe point = Cell(Point(reason: reason.rawValue, thread: Atomic(thread ?? 0)))
+        unsafe point = Cell(Point(reason: reason.rawValue, thread: thread ?? 0))
     }
 
     /// Acquiring: if it is true, what was done before ``open()`` is visible.
     var isOpen: Bool { unsafe point.address.pointee.state.load(ordering: .acquiring) == Latch.open }
-
-    /// Records that the calling thread will open it.
-    func adopt() {
-        // Relaxed: no other memory depends on it.
-        unsafe point.address.pointee.thread.store(run_loop_current_tid(), ordering: .relaxed)
-    }
 
     func open() {
         unsafe point.address.pointee.state.store(Latch.open, ordering: .releasing)

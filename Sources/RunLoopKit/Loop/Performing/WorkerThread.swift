@@ -57,7 +57,7 @@ public final class WorkerThread: Sendable {
     @discardableResult
     public func join(timeout: Duration? = nil, file: StaticString = #fileID, line: UInt = #line) -> Bool {
         require(!loop.isOnOwnThread, "A worker cannot wait for its own end.", file: file, line: line)
-        guard life.ended.wait(until: .after(timeout)) else { return false }
+        guard loop.ended.wait(until: .after(timeout)) else { return false }
         // The loop has ended, and the thread is about to. Under the lock, so that all joining threads return after that.
         handle.withLock { thread in
             if let ended = thread.take() { pthread_join(ended, nil) }
@@ -66,7 +66,7 @@ public final class WorkerThread: Sendable {
     }
 
     /// Whether the loop and its thread have ended.
-    public var hasEnded: Bool { life.ended.isOpen }
+    public var hasEnded: Bool { loop.ended.isOpen }
 
     /// The kernel refuses longer names (pthread_setname_np(3)). Cut between Unicode scalars, because programs that show it read
     /// UTF-8.
@@ -103,7 +103,6 @@ private final class WorkerLife: Sendable {
     private let requests = Atomic<UInt8>(0)
     private let loop = ForkSafeMutex<EventRunLoop?>(nil)
     private let started = Latch(.workerStart)
-    let ended = Latch(.workerEnd)
     /// Keeps the default mode from being empty, and ends a run of it when signalled.
     private let stopper = EventSource { _ in EventRunLoop.current.stop() }
 
@@ -128,17 +127,15 @@ private final class WorkerLife: Sendable {
     /// The body of the thread.
     func live() {
         let loop = EventRunLoop.current
-        ended.adopt()
         loop.add(stopper)
         loop.add(observer(signalling: stopper), to: .common)
         self.loop.withLock { $0 = loop }
         started.open()
         while !isRequested(Request.stop) { loop.run() }
         if isRequested(Request.drain) { loop.run(for: .zero) }
-        // Now, instead of with the thread's other data, so that `ended` includes it.
+        // Before the thread's other data, which the loop's last callbacks may use.
         LoopRegistry.endExisting()
         self.loop.withLock { $0 = nil }
-        ended.open()
     }
 
     /// A nested run may have consumed the signal that was also meant for the outer runs.
