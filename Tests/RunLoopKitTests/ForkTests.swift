@@ -34,6 +34,12 @@ struct ForkTests {
         #expect(try scenario("ports") == ["connected: 1"] + child + parent)
     }
 
+    @Test("R3: a worker of the parent counts as ended in the child, which does not wait for it; the parent's goes on")
+    func workerHandle() throws {
+        let child = ["ended: true, joined: true", "child: exit 0"]
+        #expect(try scenario("worker-handle") == child + ["parent's: true, answer 1", "joined: true"])
+    }
+
     @Test("R12: a fork in a callout returns twice, and both loops continue")
     func inCallout() throws {
         #expect(try scenario("in-callout") == ["in the child: 5", "child: exit 0", "in the parent: 5"])

@@ -322,6 +322,20 @@ func contention() {
     }
 }
 
+/// A worker of the parent has no thread in the child, which does not wait for it.
+func workerHandle() throws {
+    var worker: WorkerThread? = try WorkerThread(name: "parent's")
+    inChild {
+        worker?.stop()
+        say("ended: \(worker?.hasEnded == true), joined: \(worker?.join() == true)")
+        worker = nil
+    }
+    let answer = try worker?.loop.performAndWait { 1 }
+    say("parent's: \(worker?.hasEnded == false), answer \(answer ?? 0)")
+    worker?.stop()
+    say("joined: \(worker?.join() == true)")
+}
+
 /// The child invalidates its copies of the parent's ports: the parent's name, listener and connections are kept.
 func portsInherited() throws {
     var path = Array("/tmp/fork-XXXXXX".utf8CString)
@@ -357,6 +371,7 @@ case "main": mainForks()
 case "source-inherited": sourceInherited()
 case "in-callout": forkInCallout()
 case "ports": try portsInherited()
+case "worker-handle": try workerHandle()
 case "main-queue": mainQueueAfter()
 case "daemon": daemon()
 case "close-in-child": closeInChild()

@@ -13,6 +13,8 @@ import Synchronization
 ///
 /// When the last reference is released, the worker is stopped without a drain, and no thread waits for it. Its own thread does
 /// not hold a reference.
+///
+/// In a forked child the parent's workers have no thread: they count as ended. (A worker that has called fork itself goes on there.)
 public final class WorkerThread: Sendable {
     /// The loop. It ends with the thread.
     public let loop: EventRunLoop
@@ -37,6 +39,7 @@ public final class WorkerThread: Sendable {
     }
 
     deinit {
+        if loop.isOfParent { return }
         life.stop(draining: false)
         if let thread = handle.withLock({ $0.take() }) { pthread_detach(thread) }
     }
@@ -47,7 +50,9 @@ public final class WorkerThread: Sendable {
     ///
     /// - Parameter draining: Makes one more pass, which does what is then queued for the default mode: blocks, requests,
     ///   signalled sources. It also takes effect if the worker was stopped before and is still running.
-    public func stop(draining: Bool = false) { life.stop(draining: draining) }
+    public func stop(draining: Bool = false) {
+        if !loop.isOfParent { life.stop(draining: draining) }
+    }
 
     /// Waits until the thread has ended. Traps if called from the worker itself. Does not stop it.
     ///
@@ -57,6 +62,7 @@ public final class WorkerThread: Sendable {
     @discardableResult
     public func join(timeout: Duration? = nil, file: StaticString = #fileID, line: UInt = #line) -> Bool {
         require(!loop.isOnOwnThread, "A worker cannot wait for its own end.", file: file, line: line)
+        if loop.isOfParent { return true }
         guard loop.ended.wait(until: .after(timeout)) else { return false }
         // The loop has ended, and the thread is about to. Under the lock, so that all joining threads return after that.
         handle.withLock { thread in
@@ -66,7 +72,7 @@ public final class WorkerThread: Sendable {
     }
 
     /// Whether the loop and its thread have ended.
-    public var hasEnded: Bool { loop.ended.isOpen }
+    public var hasEnded: Bool { loop.ended.isOpen || loop.isOfParent }
 
     /// The kernel refuses longer names (pthread_setname_np(3)). Cut between Unicode scalars, because programs that show it read
     /// UTF-8.
