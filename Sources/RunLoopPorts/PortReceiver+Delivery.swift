@@ -63,6 +63,6 @@ extension PortReceiver {
         _ = state.withLock { $0.watched.removeValue(forKey: watched.socket.descriptor) }
         watched.socket.hangUp()
         watched.source.invalidate()
-        options?.onDrop?(PortPeer(run_loop_peer()), .outOfDescriptors)
+        options?.onDrop?(PortPeer(watched.socket.peer), .outOfDescriptors)
     }
 }

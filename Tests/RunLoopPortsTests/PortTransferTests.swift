@@ -185,6 +185,35 @@ struct PortTransferTests {
         }
     }
 
+    @Test("R54: the drop of a connection that a mode refuses after a nested run names the peer")
+    func refusedAfterNestedRun() async throws {
+        try await onLoop { loop in
+            let peers = Box<[PortPeer]>([])
+            var options = LocalPort.Options()
+            options.onDrop = { peer, reason in
+                #expect(reason == .outOfDescriptors)
+                peers.value.append(peer)
+            }
+            let (ours, theirs) = try MessageSocket.pair()
+            let port = LocalPort(options: options) { message in
+                guard message.id == 1 else { return }
+                try? ours.send(PortMessage(id: 2), kind: .message, timeout: .zero, to: nil)
+                // It passes the other connection over, which leaves the mode until this call ends.
+                loop.run(for: .zero)
+                // The mode then refuses the connection: its descriptor is watched there already.
+                try? loop.add(DescriptorSource(descriptor: theirs.descriptor) { _, _ in })
+            }
+            try port.receiver.adopt(theirs)
+            try loop.add(port)
+            let remote = try RemotePort(to: port)
+            try remote.send(PortMessage(id: 1))
+            loop.run { !peers.value.isEmpty }
+            #expect(peers.value == [PortPeer(processID: getpid(), userID: geteuid(), groupID: getegid())])
+            withExtendedLifetime(remote) {}
+            port.invalidate()
+        }
+    }
+
     @Test("R54: a loop that was about to deliver when another thread has invalidated the port delivers nothing")
     func deliveryAfterClose() throws {
         let calls = Counter()
