@@ -32,8 +32,8 @@ public final class LoopTrace: Sendable {
     private let ring: TransitionRing
 
     /// - Parameters:
-    /// - capacity: The number of transitions kept, the latest ones. A number below 1 traps.
-    /// - sink: See ``textLines(to:)`` and ``jsonLines(to:)``.
+    ///   - capacity: The number of transitions kept, the latest ones. A number below 1 traps.
+    ///   - sink: See ``textLines(to:)`` and ``jsonLines(to:)``.
     public init(
         of loop: EventRunLoop,
         capacity: Int = 4096,
