@@ -24,6 +24,15 @@ struct ModeTests {
         #expect(modes == [.default])
     }
 
+    @Test("R6: a source that a mode cannot take as it becomes common is left out, with a warning")
+    func leftOut() throws {
+        let program = try Fixture.directory() + "/RunLoopFixture"
+        // The pipe is a descriptor that can be watched.
+        let run = try Fixture.run(command: "{ : | timeout 60 '\(program)' common-mode-refuses 2>&1; }")
+        let warning = "RunLoopKit: a descriptor source was left out of a mode that became common"
+        #expect(run.lines == [warning, "left out: true"])
+    }
+
     @Test("R6: an item in common is in every common mode, present and future; removing it reverses that")
     func commonItems() async {
         let (added, removed) = await onLoopThread { loop in

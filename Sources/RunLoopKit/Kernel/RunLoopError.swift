@@ -109,6 +109,7 @@ enum LoopWarning: UInt32 {
     case mainQueueUnwatched
     case mainQueueForked
     case loopOfParent
+    case notInCommonMode
 
     init(_ error: RunLoopError) {
         switch error.code {
@@ -142,6 +143,7 @@ enum LoopWarning: UInt32 {
         case .mainQueueUnwatched: "the main queue cannot be watched: it is served late"
         case .mainQueueForked: "the main queue is not served in a forked child"
         case .loopOfParent: "a call was ignored: the loop's thread is the parent's"
+        case .notInCommonMode: "a descriptor source was left out of a mode that became common"
         }
     }
 }

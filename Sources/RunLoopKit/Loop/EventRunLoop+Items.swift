@@ -50,15 +50,29 @@ extension EventRunLoop {
 
     /// Adds a mode to the common set permanently, and adds to the mode the items of ``Mode/common`` (R5, R6). Takes effect at once,
     /// even on a loop that sleeps in the mode. Any thread.
+    ///
+    /// A descriptor source that the mode cannot take, for example because another source watches the descriptor there, is left out, with
+    /// one warning on stderr.
     public func addCommonMode(_ mode: Mode) {
         guard mode != .common else { return }
         if isOfParent { return LoopWarning.loopOfParent.make() }
-        let added: (target: LoopMode, entered: [any LoopItem])? = table.withLock { table in
+        let added: (target: LoopMode, entered: [any LoopItem], isComplete: Bool)? = table.withLock { table in
             let target = table.mode(mode)
             guard !target.isCommon.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
-            return (target, table.commonItems.filter { item in (try? item.attach(to: target, of: self)) ?? false })
+            var entered: [any LoopItem] = []
+            var isComplete = true
+            for item in table.commonItems {
+                do throws(RunLoopError) {
+                    if try item.attach(to: target, of: self) { entered.append(item) }
+                } catch {
+                    // An item that is being invalidated at this moment is not missed.
+                    isComplete = isComplete && error.code == .itemInvalid
+                }
+            }
+            return (target, entered, isComplete)
         }
         guard let added else { return }
+        if !added.isComplete { LoopWarning.notInCommonMode.make() }
         for item in added.entered { item.didAttach(to: added.target, of: self) }
         blocks.modesChanged()
         requests.modesChanged()

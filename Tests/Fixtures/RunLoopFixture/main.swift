@@ -363,6 +363,16 @@ func noDescriptors() {
     say("\(loop.run(for: .seconds(60)))")
 }
 
+/// A mode with a source for a descriptor cannot take the common modes' source for it.
+func commonModeRefuses() throws {
+    let loop = EventRunLoop.current
+    let common = DescriptorSource(descriptor: 0) { _, _ in }
+    try loop.add(common, to: .common)
+    try loop.add(DescriptorSource(descriptor: 0) { _, _ in }, to: "late")
+    loop.addCommonMode("late")
+    say("left out: \(!loop.contains(common, in: "late") && loop.contains(common))")
+}
+
 /// R2: the descriptors that remain of threads with loops.
 func threads() {
     burst()
@@ -420,6 +430,7 @@ case "workers": workers()
 case "worker-stack": workerStack()
 case "threads": threads()
 case "no-descriptors": noDescriptors()
+case "common-mode-refuses": try commonModeRefuses()
 case "clock-steps": clockSteps()
 case "no-clock-descriptor": noClockDescriptor()
 case "idle": idle()
