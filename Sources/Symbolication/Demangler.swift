@@ -26,6 +26,21 @@ public enum Demangler {
     }
 
     private static func demangleSwift(_ symbol: String) -> String? {
+        initialization(symbol) { runtimeName($0) } ?? runtimeName(symbol)
+    }
+
+    /// The code that gives a global or static variable its value, at its first use. The runtime's demanglers write the variable without its
+    /// type and module, so that nobody could tell whose code it is. Nil for other symbols.
+    ///
+    /// - Parameter demangle: Demangles the variable's own symbol.
+    static func initialization(_ symbol: String, _ demangle: (String) -> String?) -> String? {
+        // The mangled names of both end alike, but for the variable's type, which the former does not have: any type will do.
+        let (ending, type) = ("_WZ", " : Swift.Int")
+        guard symbol.hasSuffix(ending), let name = demangle(symbol.dropLast(ending.count) + "Sivp") else { return nil }
+        return "one-time initialization function for " + (name.hasSuffix(type) ? name.dropLast(type.count) : name[...])
+    }
+
+    private static func runtimeName(_ symbol: String) -> String? {
         var symbol = symbol
         let result = symbol.withUTF8 { utf8 in
             unsafe swiftDemangle(utf8.baseAddress, utf8.count, nil, nil, 0)

@@ -115,7 +115,7 @@ enum ShortName {
     /// As the runtime writes its own backtraces: without modules and types, with argument labels. Nil if it is not a Swift
     /// symbol. `closure #1 in Server.run(_:)`
     static func swift(_ symbol: String) -> String? {
-        guard let name = backtraceName(symbol) else { return nil }
+        guard let name = Demangler.initialization(symbol, backtraceName) ?? backtraceName(symbol) else { return nil }
         let plain = name.hasPrefix("specialized ") ? String(name.dropFirst("specialized ".count)) : name
         // One body for several functions, named after one of them: it is not known which of them was called.
         let merged = symbol.hasSuffix("Tm") ? "merged " : ""

@@ -8,6 +8,9 @@ struct DemanglerTests {
         "names are demangled by their language",
         arguments: [
             ("$s4main3fooyyF", "main.foo() -> ()"),
+            ("$s4Shop4PageV6shared_WZ", "one-time initialization function for Shop.Page.shared"),
+            ("$s4Shop6prices_WZ", "one-time initialization function for Shop.prices"),
+            ("$sbroken_WZ", "$sbroken_WZ"),
             ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back(int const&)"),
             ("_ZN4shop4load17h0123456789abcdefE", "shop::load"),
             ("_ZN4shop4load17h0123456789abcdefE.llvm.42", "shop::load"),
@@ -131,6 +134,7 @@ struct DemanglerTests {
                 "closure #1 in spinInClosure(until:)"
             ),
             ("$s10RunLoopKit05EventaB0C3runyyFTm", "merged EventRunLoop.run()"),
+            ("$s4Shop4PageV6shared_WZ", "one-time initialization function for Page.shared"),
             (Self.propagated, "apply<A>(_:to:) with closure #1 in spinInClosure(until:)"),
             ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector::push_back"),
             ("read", "read"),

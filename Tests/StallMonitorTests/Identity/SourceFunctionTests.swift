@@ -44,6 +44,18 @@ struct SourceFunctionTests {
         for other in others { #expect(SourceFunction(symbol: other).name == SourceFunction(symbol: symbol).name) }
     }
 
+    @Test("The initial value of a global or static variable is the code of the variable's module")
+    func initialValue() {
+        for symbol in ["$s4Shop4PageV6shared_WZ", "$s4Shop6prices_WZ"] {
+            let function = SourceFunction(symbol: symbol)
+            #expect(function.swiftModule == "Shop" && !function.isMadeUp && !function.isMerged)
+        }
+        #expect(
+            SourceFunction(symbol: "$s4Shop4PageV6shared_WZ").name
+                != SourceFunction(symbol: "$s4Shop4CartV6shared_WZ").name
+        )
+    }
+
     @Test("Overloads, accessors, closures and methods of other types are different functions")
     func different() {
         let symbols = [
