@@ -59,18 +59,29 @@ extension GateResult {
     }
 
     private struct BudgetPart: Encodable {
-        let maxStalls: Int?
-        let maxDurationNs: Int64?
+        let limits: BudgetLimits
         let allowed: [String]
 
-        init(_ budget: Budget) {
-            (maxStalls, maxDurationNs) = (budget.maxStalls, budget.maxDurationNs)
-            allowed = budget.allowed.map(\.description)
+        init(_ budget: Budget) { (limits, allowed) = (budget.limits, budget.allowed.map(\.description)) }
+
+        func encode(to encoder: any Encoder) throws {
+            var keys = encoder.container(keyedBy: CodingKeys.self)
+            try keys.encodeIfPresent(limits.maxStalls, forKey: .maxStalls)
+            try keys.encodeIfPresent(limits.maxPerHour, forKey: .maxPerHour)
+            try keys.encodeIfPresent(limits.maxDurationNs, forKey: .maxDurationNs)
+            try keys.encodeIfPresent(limits.maxBlockedPercent, forKey: .maxBlockedPercent)
+            try keys.encodeIfPresent(limits.maxTurnP99Ns, forKey: .maxTurnP99Ns)
+            try keys.encodeIfPresent(limits.maxTurnNs, forKey: .maxTurnNs)
+            try keys.encode(allowed, forKey: .allowed)
         }
 
         private enum CodingKeys: String, CodingKey {
             case maxStalls = "max_stalls"
+            case maxPerHour = "max_per_hour"
             case maxDurationNs = "max_duration_ns"
+            case maxBlockedPercent = "max_blocked_percent"
+            case maxTurnP99Ns = "max_turn_p99_ns"
+            case maxTurnNs = "max_turn_ns"
             case allowed
         }
     }

@@ -52,6 +52,20 @@ struct FormatTests {
         #expect((object["doubts"] as? [[String: Any]])?.first?["code"] as? String == "torn")
     }
 
+    @Test("JSON has every limit of the budget that is set, and no other")
+    func limits() throws {
+        func keys(_ budget: Budget) throws -> Set<String> {
+            let json = try Gate.judge(.success(ReportReader.Contents()), by: budget).json()
+            let object = try JSONSerialization.jsonObject(with: Data(json)) as? [String: Any]
+            return Set(try #require(object?["budget"] as? [String: Any]).keys)
+        }
+        var budget = Budget(maxStalls: 1, maxDurationNs: 2)
+        #expect(try keys(budget) == ["allowed", "max_stalls", "max_duration_ns"])
+        (budget.limits.maxPerHour, budget.limits.maxBlockedPercent) = (3, 4)
+        (budget.limits.maxTurnP99Ns, budget.limits.maxTurnNs) = (5, 6)
+        #expect(try keys(budget).count == 7)
+    }
+
     @Test("SARIF: each result has a location, without which GitHub rejects the file; the others are notifications")
     func sarif() throws {
         func run(_ result: GateResult) throws -> (results: [[String: Any]], notifications: [String]) {
