@@ -78,6 +78,7 @@ struct LockProbe {
         by deadline: MonotonicInstant
     ) -> (wait: LockFinding.Wait, owner: LockFinding.Owner?)? {
         var last: LockFinding.Wait?
+        var changedHands = false
         for _ in 0..<Self.tries where last == nil || MonotonicInstant.now < deadline {
             guard var wait = wait(of: threadID, in: known) else { return nil }
             guard let number = wait.reading.owner else { return (wait, nil) }
@@ -87,7 +88,9 @@ struct LockProbe {
             // The order matters: the lock was read again while the thread was still asleep.
             let after = sighting(threadID)
             if again == wait.reading, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
-            (wait.reading.owner, wait.reading.knownBy, wait.changedHands) = (nil, nil, true)
+            // Otherwise only the waiting thread has moved.
+            changedHands = changedHands || again?.owner != number
+            (wait.reading.owner, wait.reading.knownBy, wait.changedHands) = (nil, nil, changedHands)
             last = wait
         }
         return last.flatMap { wait in
