@@ -124,7 +124,10 @@ package struct RepetitionPolicy: Sendable {
     /// The present turn up to now, if it is already long and belongs to the row.
     package func turnUnderWay(_ look: LoopSample) -> BusyTurn? {
         guard let since = look.busySince, since >= floor ?? since, look.time - since > rule.longTurn else { return nil }
-        if let row, since - row.last.end > rule.pause(after: row.last) { return nil }
+        if let row {
+            // A turn that ended while the loop was read is already in the row.
+            guard since > row.last.start, since - row.last.end <= rule.pause(after: row.last) else { return nil }
+        }
         return BusyTurn(start: since, end: look.time)
     }
 

@@ -215,6 +215,25 @@ struct StallPolicyTests {
         #expect(run.summary == ["repeated 0–2100"])
     }
 
+    @Test("A turn that ends while the loop is read, and is seen both as present and as ended, counts once")
+    func turnThatEndsInALook() {
+        var policy = StallPolicy(rule: StallRule())
+        for number in 1...5 {
+            let start = KindsRun.start + .milliseconds(100 * number)
+            let look = LoopSample(
+                time: start + .milliseconds(79),
+                pulse: .init(phase: .beforeSources, modeIndex: 0, turn: UInt64(number)),
+                turnStart: start,
+                callouts: UInt64(number),
+                calloutsAtTurn: UInt64(number - 1),
+                busySince: start,
+                turns: [BusyTurn(start: start, end: start + .milliseconds(80))]
+            )
+            #expect(policy.decideAndConfirm(look).map(\.category) == (number == 5 ? [.repeated] : []))
+            #expect(policy.present(at: look)?.count == number)
+        }
+    }
+
     @Test("Turns without a rest between them form a row, too")
     func withoutRest() {
         let run = KindsRun((0..<6).map { _ in .turn([80]) } + [.rest(500)])
