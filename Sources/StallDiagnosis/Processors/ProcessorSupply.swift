@@ -111,12 +111,17 @@ package struct SupplyWindow: Hashable, Sendable {
 /// The files with the counts of the process's cgroup, once they were searched. The search takes locks of the kernel that others
 /// may hold for long, so the reporter searches; the watchdog only uses the result.
 package final class SupplyLocation: Sendable {
-    private let files = Mutex<SupplyFiles?>(nil)
+    private let files: Mutex<SupplyFiles?>
     private let lastSearch = Atomic<UInt64>(0)
     private let process: ObservedProcess
 
-    /// - Parameter process: The process of the cgroup.
-    package init(of process: ObservedProcess = .own) { self.process = process }
+    /// - Parameters:
+    ///   - process: The process of the cgroup.
+    ///   - found: The result before the first search. For tests.
+    package init(of process: ObservedProcess = .own, found: SupplyFiles? = nil) {
+        self.process = process
+        files = Mutex(found)
+    }
 
     /// The files found so far. Nil before the first search.
     package var found: SupplyFiles? { files.withLock { $0 } }

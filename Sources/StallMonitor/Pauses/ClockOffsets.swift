@@ -174,6 +174,12 @@ struct FreezeMeter {
         ahead = .zero
     }
 
+    /// Makes the freezes so far count towards no later absence.
+    mutating func forget() {
+        // Where the kernel does not count freezes there is nothing to read.
+        if known != nil { begin() }
+    }
+
     /// Begins counting once the group is known.
     mutating func settle() {
         if group == nil { begin() }

@@ -21,7 +21,7 @@ struct Absence: Hashable, Sendable {
 /// A pause that begins and ends while every loop is at rest is not noticed; no loop can stall in it.
 ///
 /// Confined to the watchdog's thread. A look costs four clock readings, one small file of /proc and one file for each limited
-/// group of the process; an idle process costs nothing.
+/// group of the process; the end of a parked wait one more file where the kernel counts freezes; an idle process costs nothing.
 struct SelfCheck {
     /// All time that was missed so far, and the latest reason.
     private(set) var missed = Duration.zero
@@ -83,6 +83,8 @@ struct SelfCheck {
         let before = account
         // While the watchdog was parked, a limit can only have held back other threads of the group.
         throttling.begin(at: time)
+        // A freeze before the departure has kept nobody from running since.
+        if time - (departure ?? time) <= tick { freezer.forget() }
         let absences = wake(due: departure ?? time, at: time, tick: tick)
         account = .read()
         guard let before, let account else { return (time, absences) }

@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import RunLoopKit
 import StallReports
@@ -69,6 +70,26 @@ struct SelfCheckTests {
             ]
         )
         #expect(selfCheck.missed > .seconds(5) && selfCheck.missed <= .seconds(10))
+    }
+
+    @Test("A freeze while the watchdog was parked is not the reason for a later delay; one after that is")
+    func freezeWhileParked() throws {
+        let directory = TemporaryDirectory()
+        func noteFrozen(seconds: Int) throws {
+            let text = "frozen_usec \(seconds * 1_000_000)\n"
+            try text.write(toFile: directory.path + "/cgroup.stat.local", atomically: true, encoding: .utf8)
+        }
+        var files = SupplyFiles()
+        files.freezer.unified = directory.path
+        try noteFrozen(seconds: 0)
+        let (now, tick) = (MonotonicInstant.now, Duration.milliseconds(50))
+        var selfCheck = SelfCheck(at: now, SupplyLocation(found: files))
+        try noteFrozen(seconds: 3_600)
+        let woken = selfCheck.unpark(departure: now, at: now + .milliseconds(1), tick: tick)
+        #expect(woken.absences.isEmpty)
+        #expect(selfCheck.wake(due: now, at: now + .seconds(100), tick: tick).map(\.kind) == [.stopped])
+        try noteFrozen(seconds: 3_700)
+        #expect(selfCheck.wake(due: now + .seconds(100), at: now + .seconds(200), tick: tick).map(\.kind) == [.frozen])
     }
 
     @Test("Time in which the watchdog computed, or waited for a CPU, was not missed")
