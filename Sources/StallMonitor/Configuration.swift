@@ -138,9 +138,9 @@ extension StallMonitor {
 /// Which stalls get their own report, and which are only counted: in the run record, and in the next report of the same fault.
 ///
 /// All stalls with the same fingerprint are one fault. Its first stall is reported; those in the window after that are counted.
-/// While the fault continues, each window is twice as long as the one before; after a window without the fault the first length
-/// is used again. A stall that is more severe than all reported ones of its fault, or twice as long as the longest, is reported
-/// anyway.
+/// While the fault continues, each window is twice as long as the one before; once it has not occurred for two windows, the
+/// first length is used again. A stall that is more severe than all reported ones of its fault, or twice as long as the longest,
+/// is reported anyway.
 public struct RepeatRule: Hashable, Sendable {
     /// How long after a report further stalls of the fault are only counted. Zero: every stall is reported.
     public var window: Duration
