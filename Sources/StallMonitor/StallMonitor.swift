@@ -158,10 +158,14 @@ public final class StallMonitor: Sendable {
     ///         if case .ended(let report) = event { … }
     ///     }
     ///
-    /// Any thread. Each call returns a separate sequence for one iteration; leaving the `for` loop ends it.
+    /// Any thread. Each call returns a separate sequence for one iteration; leaving the `for` loop ends it. In a fork's child it is
+    /// empty.
     ///
     /// - Parameter newest: How many events are kept for a slow reader. Beyond that the oldest are dropped. At least 1.
-    public func events(keeping newest: Int = 256) -> AsyncStream<StallEvent> { feed.makeStream(keeping: newest) }
+    public func events(keeping newest: Int = 256) -> AsyncStream<StallEvent> {
+        // There the lock of the feed may be held forever, and nothing would end the sequence.
+        generation.isCurrent ? feed.makeStream(keeping: newest) : AsyncStream { $0.finish() }
+    }
 
     /// Whether the monitor looks for stalls; also true while it is paused. False in a fork's child. Any thread.
     public var isRunning: Bool {
