@@ -73,12 +73,14 @@ package struct RepetitionPolicy: Sendable {
         // A late watchdog may have been stopped together with the loop, so what it missed does not count.
         if let time = look.hasExcludedTime ? look.time : taken { ignore(until: time) }
         if taken != nil { return close() }
+        var ended = StallDecision.none
         for turn in look.turns where turn.start >= floor ?? turn.start && turn.end - turn.start > rule.longTurn {
-            let ended = endRow(before: turn.start)
+            // The stall ends with the first row that does.
+            let end = endRow(before: turn.start)
+            if end != .none { ended = end }
             if row == nil { row = Row(turn) } else { row?.add(turn) }
-            guard ended == .none else { return ended }
         }
-        return judge(look)
+        return ended == .none ? judge(look) : ended
     }
 
     /// Ends the row if a turn that begins at `start` does not belong to it.

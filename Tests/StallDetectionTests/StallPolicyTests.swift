@@ -197,6 +197,23 @@ struct StallPolicyTests {
         #expect(KindsRun(KindsRun.Step.turns(100, of: 50, pause: 1)).stalls.isEmpty)
     }
 
+    @Test("If a row ends and long turns follow before the next look, all of them are in the next row")
+    func turnsAfterARow() {
+        var policy = StallPolicy(rule: StallRule())
+        func at(_ milliseconds: Int) -> MonotonicInstant { KindsRun.start + .milliseconds(milliseconds) }
+        func look(at time: Int, _ turns: [Int]) -> LoopSample {
+            LoopSample(
+                time: at(time),
+                pulse: .init(phase: .waiting, modeIndex: 0, turn: UInt64(time)),
+                turns: turns.map { BusyTurn(start: at($0), end: at($0 + 80)) }
+            )
+        }
+        #expect(policy.decideAndConfirm(look(at: 490, [0, 100, 200, 300, 400])).map(\.category) == [.repeated])
+        #expect(policy.decideAndConfirm(look(at: 1_300, [1_000, 1_100, 1_200])).map(\.endsStall) == [true])
+        #expect(policy.repeated?.row?.count == 3)
+        #expect(policy.decideAndConfirm(look(at: 1_490, [1_300, 1_400])).map(\.category) == [.repeated])
+    }
+
     @Test("A short turn in between does not end the row; a pause does")
     func shortTurnBetween() {
         let pair: [KindsRun.Step] = [.turn([80]), .rest(5), .turn([1]), .rest(5)]
