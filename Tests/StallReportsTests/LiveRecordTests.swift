@@ -84,6 +84,15 @@ struct LiveRecordTests {
         #expect(directory.names.isEmpty)
     }
 
+    @Test("a stall of a task pool, which has no turns, is read without one")
+    func poolWithoutTurn() throws {
+        let file = try makeFile()
+        var pool = stall()
+        pool.watched = .init(type: .taskPool, label: "workers")
+        try file.write(pool, to: 0)
+        #expect(try processes().first?.record.stalls == [pool])
+    }
+
     @Test("a label that is too long is cut between characters; a path that is too long is left out")
     func longTexts() throws {
         var process = ProcessIdentity.current()

@@ -183,11 +183,14 @@ extension LiveRecordLayout {
 
     private static func watched(in block: FixedBytes) -> StallReport.Watched {
         let activity = block.text(at: 152, count: 24)
+        let type = WatchedType(rawValue: block.text(at: 136, count: 16))
+        // A task pool has no turns. Those of a loop of another process are not known.
+        let hasTurn = type != .taskPool && block.integer(at: 116, as: Int32.self) <= 0
         return .init(
-            type: WatchedType(rawValue: block.text(at: 136, count: 16)),
+            type: type,
             label: block.text(at: 176, count: labelSize),
             activity: activity.isEmpty ? nil : activity,
-            turn: block.integer(at: 116, as: Int32.self) > 0 ? nil : block.integer(at: 88)
+            turn: hasTurn ? block.integer(at: 88) : nil
         )
     }
 }
