@@ -84,6 +84,15 @@ struct LiveRecordTests {
         #expect(directory.names.isEmpty)
     }
 
+    @Test("the rule of a row of turns is read with their number")
+    func ruleForTurns() throws {
+        let file = try makeFile()
+        var row = stall()
+        row.rule = .init(name: .repeated, tickNs: 50_000_000, ticks: 1, turns: 5)
+        try file.write(row, to: 0)
+        #expect(try processes().first?.record.stalls == [row])
+    }
+
     @Test("a stall of a task pool, which has no turns, is read without one")
     func poolWithoutTurn() throws {
         let file = try makeFile()

@@ -9,7 +9,8 @@
 ///     512   the writer, JSON
 ///     4096  places: state u32 (0 free, 1 ongoing, 2 recovered), thread i32, report u128, started u64 (monotonic), started i64,
 ///           detected i64, last seen u64 (monotonic), last seen i64, length i64, least i64, most i64, turn u64, tick i64, ticks u32,
-///           system call i32 (−1: none), watch u32, process i32 (0: the writer), rule 16 bytes, type 16, activity 24, label 56; checksum at 248
+///           system call i32 (−1: none), watch u32, process i32 (0: the writer), rule 16 bytes, type 16, activity 24, label 56,
+///           turns of the rule u32 (0: none); checksum at 248
 enum LiveRecordLayout {
     static let magic = Array("STALLIVE".utf8)
     static let version: UInt32 = 1
@@ -140,6 +141,7 @@ extension LiveRecordLayout {
         block.set(stall.watched.type.rawValue, at: 136, count: 16)
         block.set(stall.watched.activity ?? "", at: 152, count: 24)
         block.set(stall.watched.label, at: 176, count: labelSize)
+        block.set(UInt32(clamping: stall.rule.turns ?? 0), at: 232)
         block.seal(at: 248)
         return block.bytes
     }
@@ -155,6 +157,7 @@ extension LiveRecordLayout {
         guard state <= 2, lengths.allSatisfy({ $0 >= 0 }) else { return .failure(ReportError(.malformed)) }
         let (thread, call) = (block.integer(at: 4, as: Int32.self), block.integer(at: 108, as: Int32.self))
         let process = block.integer(at: 116, as: Int32.self)
+        let turns = Int(block.integer(at: 232, as: UInt32.self))
         return .success(
             LiveStall(
                 report: ULID(rawValue: block.integer(at: 8)),
@@ -162,7 +165,8 @@ extension LiveRecordLayout {
                 rule: .init(
                     name: StallKind(rawValue: block.text(at: 120, count: 16)),
                     tickNs: max(1, block.integer(at: 96)),
-                    ticks: max(1, Int(block.integer(at: 104, as: UInt32.self)))
+                    ticks: max(1, Int(block.integer(at: 104, as: UInt32.self))),
+                    turns: turns > 0 ? turns : nil
                 ),
                 watched: watched(in: block),
                 watch: Int(block.integer(at: 112, as: UInt32.self)),
