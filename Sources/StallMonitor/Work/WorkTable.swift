@@ -114,8 +114,11 @@ package final class WorkTable: Sendable {
     {
         shards.flatMap { shard in
             shard.contents.withLock { contents in
-                contents.open.filter { !keys.contains($0.key) }.values.compactMap { marks in
-                    marks.last { $0.thread == thread && $0.since <= time && $0.note.context != nil }?.note.context
+                // Without a copy of the table: the server's threads wait for this lock.
+                contents.open.compactMap { key, marks in
+                    if keys.contains(key) { return nil }
+                    let mark = marks.last { $0.thread == thread && $0.since <= time && $0.note.context != nil }
+                    return mark?.note.context
                 }
             }
         }
