@@ -75,8 +75,8 @@ public struct LiveRecord: Codable, Hashable, Sendable {
         public var unplaced: Int
         /// The status passed to exit(3), once it was called.
         public var exitStatus: Int32?
-        /// The number of processes of the cgroup that the kernel killed for lack of memory, up to a second ago. Nil if it is
-        /// not known.
+        /// The number of processes of the cgroup that the kernel killed for lack of memory, up to a second before `updatedAt`.
+        /// Nil if it is not known.
         public var memoryKills: UInt64?
         /// The number of reports that the disk refused and that wait in memory. The live record, whose disk space is allocated,
         /// can report them.
