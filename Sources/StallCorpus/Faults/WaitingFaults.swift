@@ -11,6 +11,11 @@ func sleepInHandler(_ duration: Duration) -> Int {
     return Int(result) + 1
 }
 
+enum SlowValue {
+    /// Whoever uses it first waits for it.
+    static let shared = Int(usleep(UInt32(Stage.usualLength / .microseconds(1)))) + 1
+}
+
 @inline(never)
 func readFromPipe(_ input: Int32) -> Int {
     var byte: UInt8 = 0

@@ -136,7 +136,8 @@ extension StallFinding {
         self.found = found
         isKindRight = expected.kinds.contains(report.kind)
         isVerdictRight = verdicts.contains(report.cause.verdict)
-        isCulpritRight = expected.culprits.contains { found.culprit?.contains("\($0)(") == true }
+        // A function, or the initial value of a variable.
+        isCulpritRight = expected.culprits.contains { found.culprit == $0 || found.culprit?.contains("\($0)(") == true }
         isOwnerRight = expected.owner.map { $0 == found.owner }
         let (start, end) = report.errors(against: span)
         if expected.bounds != .none { startErrorMs = start }

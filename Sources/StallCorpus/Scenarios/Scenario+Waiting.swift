@@ -14,6 +14,9 @@ extension Scenario {
         waiting("sleep-main-actor", on: .mainActor, culprit: "sleepInHandler") { stage in
             stage.stall { sleepInHandler(Stage.usualLength) }
         },
+        waiting("static-value", on: .worker, culprit: "one-time initialization function for SlowValue.shared") {
+            $0.stall { SlowValue.shared }
+        },
         waiting("read-pipe", on: .worker, culprit: "readFromPipe") { stage in
             let pipe = try Descriptors.pipe()
             stage.afterwards { pipe.writeByte() }
