@@ -36,7 +36,9 @@ public enum Demangler {
     static func initialization(_ symbol: String, _ demangle: (String) -> String?) -> String? {
         // The mangled names of both end alike, but for the variable's type, which the former does not have: any type will do.
         let (ending, type) = ("_WZ", " : Swift.Int")
-        guard symbol.hasSuffix(ending), let name = demangle(symbol.dropLast(ending.count) + "Sivp") else { return nil }
+        guard symbol.hasSuffix(ending) else { return nil }
+        let variable = String(symbol.dropLast(ending.count) + "Sivp")
+        guard let name = demangle(variable), name != variable else { return nil }
         return "one-time initialization function for " + (name.hasSuffix(type) ? name.dropLast(type.count) : name[...])
     }
 

@@ -185,7 +185,8 @@ struct PerfMapFileTests {
         child.executableURL = URL(filePath: "/bin/sleep")
         child.arguments = ["600"]
         try child.run()
-        defer { child.terminate() }
+        // Foundation's child has the signals of a Dispatch thread, which blocks SIGTERM.
+        defer { kill(child.processIdentifier, SIGKILL) }
         let path = "/tmp/perf-\(child.processIdentifier).map"
         unsafe unlink(path)
         write(to: path)
@@ -193,7 +194,7 @@ struct PerfMapFileTests {
         let symbolicator = Symbolicator(processID: child.processIdentifier)
         let place = ResolvableAddress(address: 0x1001, kind: .exact)
         try #require(symbolicator.resolve([place]).frames.first?.function == "made")
-        child.terminate()
+        kill(child.processIdentifier, SIGKILL)
         child.waitUntilExit()
         // Until then the file is not looked at again.
         Thread.sleep(forTimeInterval: 1.1)
