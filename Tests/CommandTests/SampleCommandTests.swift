@@ -214,7 +214,8 @@ struct SampleCommandTests {
         let target = try TargetProcess("threads", "1")
         let sample = "'\(CommandRun.executable.path)' sample \(target.processID) --for 1h --format json"
         let run = try RunningCommand("-c", "trap '' HUP; exec \(sample)", executable: URL(filePath: "/bin/sh"))
-        while !Self.handles(SIGINT, run.pid), run.isRunning { usleep(1000) }
+        // The shell handles SIGINT, too, but not this one.
+        while !Self.handles(SIGTERM, run.pid), run.isRunning { usleep(1000) }
         run.send(SIGHUP)
         run.send(SIGINT)
         #expect(try run.line()?.contains(#""ended":"interrupted""#) == true)
