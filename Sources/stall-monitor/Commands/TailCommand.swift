@@ -164,7 +164,8 @@ struct TailView {
         var present: Set<String> = []
         while let event = try follower.next(timeout: .zero) {
             switch event {
-            case .event(.directoryAppeared, let directory): present.insert(directory)
+            // The first time it was there already.
+            case .event(.directoryAppeared, let directory) where present.insert(directory).inserted: break
             case .event(.report(let report), _) where report.state == .ongoing && shown[report.id] == nil:
                 guard selection.includes(report, names: names) else { continue }
                 (shown[report.id], growing[report.id]) = (Shown(report), report)
