@@ -86,8 +86,9 @@ struct ReloadTests {
             #expect(line?.text == "stall monitor ignores unknown keys of its configuration" && line?.level == .warning)
             #expect(keys(line) == "tickMiliseconds (did you mean tickMilliseconds?)")
             try write("  tickMiliseconds: 20\n  ticks: 9\n  limits:\n    raports: 5\n")
-            #expect(keys(try await self.line(after: 1)) == "ticks")
-            #expect(keys(try await self.line(after: 2)) == "limits.raports (did you mean limits.reports?)")
+            // The service reads its values once more as it begins, and looks for keys after that: maybe in the new file already.
+            let later = [keys(try await self.line(after: 1)), keys(try await self.line(after: 2))]
+            #expect(Set(later) == ["ticks", "limits.raports (did you mean limits.reports?)"])
         }
     }
 
