@@ -90,8 +90,7 @@ struct SymbolicatorTests {
 
     @Test("in a stripped plugin they have module and offset; in another one at its place, no stale name")
     func plugins() throws {
-        let folder = NSTemporaryDirectory() + "symbols-\(UUID().uuidString)"
-        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let folder = try Self.newFolder()
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let symbolicator = Symbolicator()
         for (name, flags, expected) in [
@@ -111,6 +110,26 @@ struct SymbolicatorTests {
         }
     }
 
+    @Test("the source file of C code has its whole path, also below the directory in which the compiler ran")
+    func wholePath() throws {
+        let folder = try Self.newFolder()
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let path = try #require(try compile("near", ["-g"], in: folder))
+        let opened = unsafe dlopen(path, RTLD_NOW)
+        let handle = try unsafe #require(opened)
+        defer { unsafe _ = dlclose(handle) }
+        typealias Entry = @convention(c) () -> UInt
+        let entry = unsafe unsafeBitCast(dlsym(handle, "entry"), to: Entry.self)
+        let result = Symbolicator().resolve([ResolvableAddress(address: entry(), isReturnAddress: false)])
+        #expect(result.frames[0].location?.file == folder + "/plugin.c")
+    }
+
+    private static func newFolder() throws -> String {
+        let folder = NSTemporaryDirectory() + "symbols-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        return folder
+    }
+
     /// A library with a hidden function, and a function that returns its address.
     private func compile(_ name: String, _ flags: [String], in folder: String) throws -> String? {
         let source = """
@@ -121,6 +140,7 @@ struct SymbolicatorTests {
         try source.write(toFile: folder + "/plugin.c", atomically: true, encoding: .utf8)
         let compiler = Process()
         compiler.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        compiler.currentDirectoryURL = URL(filePath: folder)
         compiler.arguments = ["clang", "-shared", "-fPIC", "-o", folder + "/plugin.so", folder + "/plugin.c"] + flags
         try compiler.run()
         compiler.waitUntilExit()

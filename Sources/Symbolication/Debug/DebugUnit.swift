@@ -12,6 +12,8 @@
         /// Sorted by address. Nil until they are read.
         private var functions: [Function]?
         private var lineCount = 0
+        /// To which relative names of source files refer.
+        private var directory = ""
 
         private struct Function {
             var low: UInt64
@@ -26,7 +28,8 @@
         }
 
         var byteCount: Int {
-            Self.cost + (functions?.count ?? 0) * MemoryLayout<Function>.stride + lineCount * Self.lineCost
+            Self.cost + directory.utf8.count + (functions?.count ?? 0) * MemoryLayout<Function>.stride
+                + lineCount * Self.lineCost
         }
 
         /// libdw's structure for a line, and its place in the list of them.
@@ -48,8 +51,9 @@
         }
 
         private mutating func readLines(_ reader: DebugReader, _ section: Range<Int>?) throws(SymbolProblem) {
-            // libdw prefixes them to the file names.
-            for name in [DW_AT_comp_dir, DW_AT_name] { unsafe _ = try reader.text(Int(name), of: entry) }
+            // libdw reads both, and prefixes the directory to some file names.
+            unsafe _ = try reader.text(Int(DW_AT_name), of: entry)
+            directory = unsafe try reader.text(Int(DW_AT_comp_dir), of: entry) ?? ""
             if let section, let offset = unsafe reader.number(Int(DW_AT_stmt_list), of: entry), offset < section.count {
                 let start = section.lowerBound + offset
                 let claimed = try reader.image.endOfContribution(at: start, reader.allowance) ?? start
@@ -197,7 +201,7 @@
             var (number, column): (Int32, Int32) = (0, 0)
             unsafe _ = dwarf_lineno(line, &number)
             unsafe _ = dwarf_linecol(line, &column)
-            return unsafe SourcePosition(dwarf_linesrc(line, nil, nil), Int(number), Int(column))
+            return unsafe SourcePosition(dwarf_linesrc(line, nil, nil), in: directory, Int(number), Int(column))
         }
 
         /// The side of an address on which a line is searched.
@@ -249,17 +253,20 @@
             else { return nil }
             let line = unsafe reader.number(Int(DW_AT_call_line), of: inlined) ?? 0
             let column = unsafe reader.number(Int(DW_AT_call_column), of: inlined) ?? 0
-            return unsafe SourcePosition(dwarf_filesrc(files, file, nil, nil), line, column)
+            return unsafe SourcePosition(dwarf_filesrc(files, file, nil, nil), in: directory, line, column)
         }
     }
 
     extension SourcePosition {
         /// Nil for compiler-generated code, which has line 0 or a file name that says so.
-        fileprivate init?(_ file: UnsafePointer<CChar>?, _ line: Int, _ column: Int) {
+        fileprivate init?(_ file: UnsafePointer<CChar>?, in directory: String, _ line: Int, _ column: Int) {
             guard let file = unsafe file, line > 0 else { return nil }
             let path = unsafe String(cString: file)
             guard !path.hasSuffix("<compiler-generated>") else { return nil }
-            self.init(file: path, line: line, column: column > 0 ? column : nil)
+            // Clang shortens the names of files below the directory in which it was started: with SwiftPM, of all C code of the package. Some
+            // distributions remove the directory's name, so that both are relative.
+            let isBelow = !path.hasPrefix("/") && directory.hasPrefix("/")
+            self.init(file: isBelow ? "\(directory)/\(path)" : path, line: line, column: column > 0 ? column : nil)
         }
     }
 #endif
