@@ -39,10 +39,11 @@ struct EveryLoopTests {
                 "\(watched)"
             )
             #expect(run.lines.allSatisfy { !$0.hasPrefix("fault") }, "\(run.lines)")
+            // Two are in the program's own C code.
             let functions = [
                 "epoll": "sleepInEpoll", "pwait2": "sleepInPwait2", "poll": "sleepInPoll", "select": "sleepInSelect",
-                "nested": "waitInNestedLoop", "client": "askPeer", "many": "sleepAmongMany", "asking": "sleepInAsking",
-                "heights": "sleepInHeights",
+                "nested": "event_nested_loop", "client": "event_ask", "many": "sleepAmongMany",
+                "asking": "sleepInAsking", "heights": "sleepInHeights",
             ]
             for (label, function) in functions {
                 let report = try contents.report(label)
