@@ -72,7 +72,7 @@ extension Scenario {
             on: .worker,
             [.blocked],
             culprit: "sleepInHandler",
-            or: "waitForEvents",
+            or: "corpus_wait_for_events",
             count: 2
         ) { stage in
             EventRunLoop.main.perform { stage.mark(of: .mainLoop) { waitForEvents(Stage.usualLength) } }
@@ -85,7 +85,7 @@ extension Scenario {
             on: .mainLoop,
             [.blocked],
             culprit: "sleepInHandler",
-            or: "waitForEvents",
+            or: "corpus_wait_for_events",
             count: 2
         ) { stage in
             stage.stall { sleepInHandler(Stage.usualLength) }

@@ -61,7 +61,7 @@ extension Scenario {
             let pair = try Descriptors.socketPair(type: SOCK_DGRAM)
             stage.stall { resolveName(pair.first, patience: Stage.usualLength) }
         },
-        waiting("own-epoll", on: .worker, culprit: "waitForEvents") { stage in
+        waiting("own-epoll", on: .worker, culprit: "corpus_wait_for_events") { stage in
             stage.stall { waitForEvents(Stage.usualLength) }
         },
     ]
