@@ -186,7 +186,7 @@ struct PerfMapFileTests {
         child.arguments = ["600"]
         try child.run()
         // Foundation's child has the signals of a Dispatch thread, which blocks SIGTERM.
-        defer { kill(child.processIdentifier, SIGKILL) }
+        defer { if child.isRunning { kill(child.processIdentifier, SIGKILL) } }
         let path = "/tmp/perf-\(child.processIdentifier).map"
         unsafe unlink(path)
         write(to: path)
