@@ -181,8 +181,11 @@ struct WaitingStallTests {
         while !said.contains("held"), case let data = output.fileHandleForReading.availableData, !data.isEmpty {
             said += String(decoding: data, as: UTF8.self)
         }
-        let report = try await report { _ = SQLiteLibrary.stallInWriting(to: path, milliseconds: 1_500) }
-        try input.fileHandleForWriting.close()
+        // However late the machine is, the database is locked until the owner is known.
+        let release: @Sendable () -> Void = { [writing = input.fileHandleForWriting] in try? writing.close() }
+        let report = try await report(whenBegun: release) {
+            _ = SQLiteLibrary.stallInWriting(to: path, milliseconds: 60_000)
+        }
         owner.waitUntilExit()
         #expect(report.cause.verdict == .blocked, "\(report.cause)")
         #expect(
