@@ -106,7 +106,7 @@ enum SourceOrigin: Hashable {
     case system
 
     init(_ file: String) {
-        if Self.checkouts.contains(where: file.contains) {
+        if Self.belowHome(file).contains("/checkouts/") || Self.packages.contains(where: file.contains) {
             self = .checkout
         } else if !file.hasPrefix("/") || Self.isOfSystem(file) || Self.isOurs(file) {
             self = .system
@@ -115,10 +115,20 @@ enum SourceOrigin: Hashable {
         }
     }
 
-    private static let checkouts = [
-        "/checkouts/", "/SourcePackages/", "/vcpkg_installed/", "/.conan", "cargo/registry/src/", "/node_modules/",
-        "/site-packages/", "/dist-packages/", "/lib/python3.",
+    private static let packages = [
+        "/SourcePackages/", "/vcpkg_installed/", "/.conan", "cargo/registry/src/", "/node_modules/", "/site-packages/",
+        "/dist-packages/", "/lib/python3.",
     ]
+
+    /// The path without the home directory: SwiftPM has its `checkouts` elsewhere, and people their own projects in `~/checkouts`.
+    private static func belowHome(_ file: String) -> Substring {
+        let names = file.split(separator: "/", maxSplits: 2)
+        switch names.first {
+        case "root": return file.dropFirst("/root/".count)
+        case "home", "Users": return names.count > 2 ? names[2] : ""
+        default: return file[...]
+        }
+    }
 
     /// The last one is the directory in which Swift's own toolchains are built.
     private static let systems = ["/usr/", "/opt/rh/", "/nix/store/", "/rustc/", "/lib/", "/home/build-user/"]

@@ -174,6 +174,17 @@ struct OwnCodeTests {
     }
 
     @Test(
+        "A project that is kept in ~/checkouts is no package checkout; its dependencies are",
+        arguments: ["/home/ada/", "/Users/ada/", "/root/"]
+    )
+    func projectInCheckouts(_ home: String) {
+        #expect(SourceOrigin("\(home)checkouts/shop/Sources/Shop/A.swift") == .project)
+        #expect(SourceOrigin("\(home)checkouts/shop/.build/checkouts/dates/Sources/Dates/A.swift") == .checkout)
+        #expect(SourceOrigin("\(home).build/checkouts/dates/Sources/Dates/A.swift") == .checkout)
+        #expect(SourceOrigin("\(home)node_modules/dates/a.js") == .checkout)
+    }
+
+    @Test(
         "A star matches any text",
         arguments: [
             ("*/a/*", "/x/a/b", true), ("*/a/*", "/x/ab/b", false), ("a*", "abc", true), ("a*c*e", "abcde", true),
