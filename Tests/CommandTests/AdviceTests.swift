@@ -93,6 +93,21 @@ struct AdviceTests {
         #expect(Advice.ruleName(for: report) == "starved")
     }
 
+    @Test(
+        "SQLite sleeps because the database is busy, also if its functions have no names",
+        arguments: [
+            ("clock_nanosleep", "/usr/lib/libsqlite3.so.0.8.6", "sqlite_busy"),
+            ("fcntl", "/usr/lib/libsqlite3.so.0.8.6", "file_lock"), ("clock_nanosleep", "/srv/shop", "sleep"),
+        ]
+    )
+    func sleepOfLibrary(call: String, caller: String, rule: String) {
+        var report = Case(rule: rule, verdict: .blocked, call: call).report
+        report.modules.append(.init(path: caller, loadBase: 0x3000))
+        report.stacks[0].frames[2].module = 2
+        report.stacks[0].frames[2].function = nil
+        #expect(Advice.ruleName(for: report) == rule)
+    }
+
     @Test("a verdict that this version does not know gets no advice")
     func later() { #expect(Advice.of(Case(rule: "", verdict: Verdict(rawValue: "haunted")).report) == nil) }
 }

@@ -15,6 +15,9 @@ public struct Advice: Hashable, Sendable {
         var calls: [String] = []
         /// Substrings of the name of a function on the stalled thread's stack.
         var functions: [String] = []
+        /// How the file names of libraries begin that sleep for this reason only. They hold where `functions` would, had the library's
+        /// functions names.
+        var sleepers: [String] = []
         var locks: [LockKind] = []
         /// The kind of descriptor on which the call waited.
         var descriptors: [DescriptorKind] = []
@@ -47,18 +50,25 @@ extension Advice.Rule {
             let found = (cause.systemCall?.descriptors ?? []).map(\.kind)
             guard found.contains(where: descriptors.contains) else { return false }
         }
-        return functions.isEmpty || isOnStack(report)
+        guard !functions.isEmpty else { return true }
+        let stalled = report.stacks.filter { $0.role == .stalled }
+        guard let stack = stalled.max(by: { $0.count < $1.count }) else { return false }
+        return isOn(stack) || isSleep(on: stack, of: report)
     }
 
-    /// Checks the most frequent stack of the stalled thread.
-    private func isOnStack(_ report: StallReport) -> Bool {
-        guard let stack = report.stacks.filter({ $0.role == .stalled }).max(by: { $0.count < $1.count }) else {
-            return false
-        }
-        return stack.frames.prefix(256).contains { frame in
+    private func isOn(_ stack: StallReport.Stack) -> Bool {
+        stack.frames.prefix(256).contains { frame in
             let name = frame.function ?? frame.symbol ?? ""
             return functions.contains { name.contains($0) }
         }
+    }
+
+    /// Whether one of the sleepers has called the C library to sleep.
+    private func isSleep(on stack: StallReport.Stack, of report: StallReport) -> Bool {
+        guard report.cause.systemCall?.name?.hasSuffix("nanosleep") == true else { return false }
+        let files = stack.frames.lazy.map { fileName(ofPath: report.modules.module(of: $0)?.path ?? "") }
+        let caller = files.first { !$0.hasPrefix("libc.so") && !$0.hasPrefix("libc-") }
+        return caller.map { sleepers.contains(where: $0.hasPrefix) } ?? false
     }
 }
 
@@ -71,6 +81,7 @@ extension Advice {
             name: "sqlite_busy",
             verdicts: waits,
             functions: ["sqliteDefaultBusyCallback", "btreeInvokeBusyHandler", "sqlite3InvokeBusyHandler"],
+            sleepers: ["libsqlite3"],
             likely: "SQLite's busy handler sleeps here until another connection releases the database.",
             remedy:
                 "Use the database on a thread of its own, keep write transactions short, and turn on write-ahead logging (PRAGMA journal_mode=WAL)."
