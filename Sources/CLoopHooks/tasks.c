@@ -43,19 +43,31 @@ struct context {
     uintptr_t resume_parent;
 };
 
-/// The runtime's code.
+/// The runtime's code. Empty if it is part of the program's.
 static code_range runtime;
 
+// A program that contains the runtime and libdispatch (-static-stdlib) is linked with the option --wrap=dispatch_async_f, because no dynamic loader
+// chooses between definitions there. All calls then go to __wrap_dispatch_async_f, and libdispatch's function is __real_dispatch_async_f. Without
+// the option, that name is null.
+extern void __real_dispatch_async_f(void *queue, void *context, work work_) __attribute__((weak));
+extern const char *dispatch_queue_get_label(void *queue) __attribute__((weak));
+static void hook_dispatch_async_f(void *queue, void *context, work work_);
+
+void __wrap_dispatch_async_f(void *queue, void *context, work work_) { hook_dispatch_async_f(queue, context, work_); }
+
+/// Whether the program contains libdispatch, and is linked with the option. In other programs with the option, the name leads to the definition
+/// below.
+static bool is_wrapped(void) { return __real_dispatch_async_f && __real_dispatch_async_f != hook_dispatch_async_f; }
+
 static void find_next(void) {
-    async found = (async)dlsym(RTLD_NEXT, "dispatch_async_f");
-    const char *(*label)(void *) = (const char *(*)(void *))dlsym(RTLD_DEFAULT, "dispatch_queue_get_label");
-    atomic_store_explicit(&label_of, label, memory_order_relaxed);
+    async found = is_wrapped() ? __real_dispatch_async_f : (async)dlsym(RTLD_NEXT, "dispatch_async_f");
+    atomic_store_explicit(&label_of, &dispatch_queue_get_label, memory_order_relaxed);
     if (found) { atomic_store_explicit(&next, found, memory_order_release); }
 }
 
 __attribute__((constructor(101))) static void begin(void) {
     find_next();
-    code_around(dlsym(RTLD_DEFAULT, "swift_task_create"), &runtime);
+    if (!is_wrapped()) { code_around(dlsym(RTLD_DEFAULT, "swift_task_create"), &runtime); }
     // libdispatch also determines this only once, at the start of the process.
     cpu_set_t allowed;
     long configured = sysconf(_SC_NPROCESSORS_CONF);
@@ -90,11 +102,13 @@ void task_hooks_arm(bool armed) { atomic_store_explicit(&is_armed, armed, memory
 // called the job.
 
 /// The functions in which a job begins. A job that continues in a function of the runtime (a sleep, a continuation) soon returns to the function
-/// that awaits that, which may belong to a library. So these are the first functions outside the runtime. A new task has none.
+/// that awaits that, which may belong to a library. So these are the first functions outside the runtime. A new task has none. If the runtime's
+/// code is not known, its functions are among them, and a sleep has several.
 static inline __attribute__((always_inline)) void find_functions(const char *job, uintptr_t functions[TASK_POOL_FUNCTIONS]) {
     enum { FARTHEST = 6 };
     functions[0] = *(const uintptr_t *)(job + FUNCTION_OFFSET);
-    if (!code_has(&runtime, functions[0]) || *(const uint8_t *)(job + KIND_OFFSET) != KIND_TASK) { return; }
+    bool is_outside = !is_wrapped() && !code_has(&runtime, functions[0]);
+    if (is_outside || *(const uint8_t *)(job + KIND_OFFSET) != KIND_TASK) { return; }
     // The contexts of the awaiting functions exist until the task continues.
     const struct context *context = *(struct context *const *)(job + CONTEXT_OFFSET);
     int count = 1;
@@ -209,5 +223,5 @@ static void hook_dispatch_async_f(void *queue, void *context, work work_) {
 extern __typeof__(hook_dispatch_async_f) dispatch_async_f __attribute__((weak, alias("hook_dispatch_async_f")));
 #endif
 
-// The definition that the dynamic loader has chosen for the runtime.
-bool task_hooks_are_called(void) { return dlsym(RTLD_DEFAULT, "dispatch_async_f") == (void *)&hook_dispatch_async_f; }
+// The definition that the linker, or the dynamic loader, has chosen for the runtime.
+bool task_hooks_are_called(void) { return is_wrapped() || dlsym(RTLD_DEFAULT, "dispatch_async_f") == (void *)&hook_dispatch_async_f; }

@@ -14,7 +14,7 @@ static const uint64_t NO_STAMP = 0, WANTED_STAMP = 1;
 struct place {
     _Alignas(LINE) _Atomic(int32_t) thread;  ///< 0: free.
     _Atomic(uint64_t) since;                 ///< 0: no job, or one that is just beginning or ending.
-    _Atomic(uintptr_t) functions[TASK_POOL_FUNCTIONS];
+    _Atomic(uintptr_t) functions[TASK_POOL_FUNCTIONS];  ///< The first 0 ends them: what follows is of earlier jobs.
     _Atomic(uint64_t) longest;
     _Atomic(uintptr_t) longest_functions[TASK_POOL_FUNCTIONS];
     _Alignas(LINE) _Atomic(uint64_t) lengths[TASK_POOL_CLASSES];
@@ -170,7 +170,9 @@ int32_t task_pool_begin(task_pool *pool, const uintptr_t *functions) {
     struct place *place = &pool->place[number];
     uint64_t time = now();
     for (int index = 0; index < TASK_POOL_FUNCTIONS; index++) {
-        atomic_store_explicit(&place->functions[index], functions ? functions[index] : 0, memory_order_relaxed);
+        uintptr_t function = functions ? functions[index] : 0;
+        atomic_store_explicit(&place->functions[index], function, memory_order_relaxed);
+        if (!function) { break; }
     }
     stamp(pool, time);
     // Dekker's pattern with `task_pool_request_wake`. Here: change the word, read the request. There: set the request, read the

@@ -80,8 +80,8 @@ final class TaskPools: LoopDiscovery {
 
     private static let notCalled = """
         The jobs that Swift's runtime submits to libdispatch do not reach StallMonitorLoops: the runtime is linked into the program \
-        (-static-stdlib), a sanitizer has taken its place, or StallMonitorLoops was loaded with dlopen(3). 'stall-monitor watch' finds the \
-        pool's stalls from outside.
+        (-static-stdlib) without the linker's option --wrap=dispatch_async_f, a sanitizer has taken its place, or StallMonitorLoops was \
+        loaded with dlopen(3). 'stall-monitor watch' finds the pool's stalls from outside.
         """
 }
 

@@ -68,8 +68,8 @@ extension WatchSelection {
     ///
     /// The main actor is not included: it belongs to the main loop. Neither are the server's own executors: see ``WatchSelection/pools(_:)``.
     ///
-    /// If the pools cannot be watched (in a program linked with `-static-stdlib`, or under the thread sanitizer), the monitor reports
-    /// `taskPoolNotFound` once.
+    /// If the pools cannot be watched (in a program linked with `-static-stdlib` and without `--wrap=dispatch_async_f`, or under the thread
+    /// sanitizer), the monitor reports `taskPoolNotFound` once.
     public static var taskPool: WatchSelection { .found(by: TaskPools.shared) }
 
     /// The loops of ``WatchSelection/everyLoop``, which include the main loop, and the task pool.

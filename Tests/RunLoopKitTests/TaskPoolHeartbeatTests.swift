@@ -120,7 +120,9 @@ struct TaskPoolHeartbeatTests {
         let place = try unsafe #require(pool.place)
         #expect(pool.jobLengths.lengths.count == 0 && pool.jobLengths.longestFunctions == [])
         for function in [0x100, 0x200, 0x300] as [UInt] {
-            let job = unsafe task_pool_begin(place, [function, 0, function + 1, 0])
+            // One after the other at the same place: the first has more functions than the others.
+            let third: UInt = function == 0x100 ? function + 2 : 0
+            let job = unsafe task_pool_begin(place, [function, function + 1, third, 0])
             // For a loaded machine: a multiple of the time that the others can take without a delay.
             if function == 0x200 { usleep(300_000) }
             unsafe task_pool_end(place, job)

@@ -31,6 +31,27 @@ struct StaticProgramTests {
         #expect(try Self.run("FoundationRuns", Self.foundation().flags + ["-lFoundation"]) == ["DONE"])
     }
 
+    @Test(
+        "A program that contains libdispatch has its jobs counted if it is linked with --wrap=dispatch_async_f",
+        .enabled(if: clang != nil, "there is no clang on the PATH"),
+        .enabled(if: staticFolder != nil, "the toolchain has no static libraries")
+    )
+    func jobs() throws {
+        let folder = try #require(Self.staticFolder)
+        let inside = ["\(folder)/libdispatch.a", "\(folder)/libBlocksRuntime.a", "-lstdc++"]
+        let beside = try Self.foundation().flags
+        let option = ["-Wl,--wrap=dispatch_async_f"]
+        #expect(try Self.run("StaticPool", inside + option) == ["10 submitted, 10 begun"])
+        #expect(try Self.run("StaticPool", inside) == ["NOT CALLED", "0 submitted, 0 begun"])
+        #expect(try Self.run("StaticPool", beside) == ["10 submitted, 10 begun"])
+        #expect(try Self.run("StaticPool", beside + option) == ["10 submitted, 10 begun"])
+    }
+
+    /// Where the toolchain has Swift's libraries for linking them into programs.
+    private static let staticFolder = (try? foundation()).map { library, _ in
+        URL(filePath: library).deletingLastPathComponent().path.replacing("/swift/linux", with: "/swift_static/linux")
+    }.flatMap { FileManager.default.fileExists(atPath: "\($0)/libdispatch.a") ? $0 : nil }
+
     /// Foundation's library, and the linker's flags with which a program finds its folder. Dispatch is there from the start, as in every program of
     /// Swift's.
     private static func foundation() throws -> (library: String, flags: [String]) {

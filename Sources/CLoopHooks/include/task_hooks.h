@@ -15,8 +15,8 @@
 /// The number of priorities with a name in Swift. Tasks of other priorities run on other queues, and are not watched.
 enum { TASK_HOOKS_PRIORITIES = 5 };
 
-/// Whether the runtime's calls reach these functions. False if the runtime or libdispatch is linked into the program (`-static-stdlib`), or
-/// this library was loaded with dlopen(3). Any thread.
+/// Whether the runtime's calls reach these functions. False if the runtime or libdispatch is linked into the program (`-static-stdlib`) without
+/// the linker's option `--wrap=dispatch_async_f`, or if this library was loaded with dlopen(3). Any thread.
 bool task_hooks_are_called(void);
 
 /// Sets the pool in which the jobs of a priority begin and end. Once for each priority, before the first `task_hooks_arm`.

@@ -19,7 +19,7 @@
 enum { TASK_POOL_CLASSES = 224 };
 
 /// The greatest number of functions kept for one job.
-enum { TASK_POOL_FUNCTIONS = 4 };
+enum { TASK_POOL_FUNCTIONS = 8 };
 
 typedef struct task_pool task_pool;
 
@@ -50,8 +50,7 @@ uint32_t task_pool_width(const task_pool *pool);
 /// Begins a job on the calling thread. Returns its place for `task_pool_end`; negative if there was no place left: the job is
 /// not counted.
 ///
-/// \param functions  where it begins, then the functions that await it, TASK_POOL_FUNCTIONS of them; 0 for an unknown one, null
-/// for none.
+/// \param functions  where it begins, then the functions that await it, TASK_POOL_FUNCTIONS in all, or fewer before a 0; null for none.
 int32_t task_pool_begin(task_pool *pool, const uintptr_t *_Nullable functions);
 /// Ends the job. On the same thread.
 void task_pool_end(task_pool *pool, int32_t place);

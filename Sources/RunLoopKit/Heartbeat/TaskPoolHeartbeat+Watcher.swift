@@ -74,7 +74,7 @@ extension TaskPoolHeartbeat {
             }
         }
         guard longest > 0 else { return (TurnHistogram(), []) }
-        return (TurnHistogram(counts: counts, longest: longest), functions.filter { $0 != 0 })
+        return (TurnHistogram(counts: counts, longest: longest), Array(functions.prefix { $0 != 0 }))
     }
 
     /// Whether ``end()`` was called. Any thread.

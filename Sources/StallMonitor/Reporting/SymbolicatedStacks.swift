@@ -179,12 +179,9 @@ struct StallSymbols {
             frame.moduleIndex.flatMap { found.modules.indices.contains($0) ? found.modules[$0] : nil }
         }
         let own = named.first { ownCode.isOwn($0, module: module($0), executable: run.process.executable ?? "") }
-        // Parts of the runtime are compiled into the executable, as copies for the types that they are used with.
-        let isRuntime = { (frame: SymbolicatedFrame) in
-            ["Swift", "_Concurrency"].contains(frame.swiftModule)
-                || module(frame)?.path.contains("/libswift_Concurrency") == true
-        }
-        let other = named.first { !isRuntime($0) }
+        // Jobs begin in functions of Swift modules or of the runtime, which has some in other languages. Parts of the runtime are in the executable,
+        // as copies for the types that they are used with, or all of it is.
+        let other = named.first { ![nil, "Swift", "_Concurrency"].contains($0.swiftModule) }
         return (own ?? other).flatMap { $0.symbol.map(Demangler.shortName) ?? $0.function }
     }
 }
