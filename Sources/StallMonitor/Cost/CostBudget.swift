@@ -171,8 +171,8 @@ struct TimeCredit: Sendable {
 }
 
 extension StallMonitor {
-    /// What the monitor may cost the process it watches. Above the limit it takes fewer samples, then no stacks at all, until the
-    /// cost has fallen. Stalls are still found and reported.
+    /// What the monitor may cost the process it watches. When half of a burst is used up it takes fewer samples, when all of it is
+    /// no stacks at all, until enough is available again. Stalls are still found and reported.
     ///
     /// The processor time of captures, of finding names and of writing counts, and so does the time for which watched threads
     /// were held. Looks do not count: there is at most one per tick, and without them nothing is found.
