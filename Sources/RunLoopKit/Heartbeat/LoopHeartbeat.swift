@@ -6,8 +6,8 @@ public import Synchronization
 /// The loop's thread writes one atomic word at each transition; any thread can read it, wait-free. Any event loop can own a
 /// heartbeat: create one, call ``publish(_:modeIndex:)`` at least around each wait, and ``end()`` when the thread ends.
 ///
-/// Cost of a transition: one store and one relaxed load. A departure from rest costs one additional sequentially consistent
-/// store and load. While a watcher is attached, the beginning of a turn, a departure from rest and an arrival at rest also read
+/// Cost of a transition: one store and two relaxed loads. At a departure from rest the store is sequentially consistent, and one
+/// more load follows. While a watcher is attached, the beginning of a turn, a departure from rest and an arrival at rest also read
 /// the clock.
 public final class LoopHeartbeat: Sendable {
     /// Written by the loop's thread alone.
