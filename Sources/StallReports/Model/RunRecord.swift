@@ -47,7 +47,8 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var suppressed: Int64
     /// The same by reason. Nil if there are none.
     public var suppressedBy: [String: Int64]?
-    /// The stalls that were only counted and are in no report yet, by fault, the latest first: 100 faults at most. Nil if there are none.
+    /// The stalls that were only counted and are in no report yet, by fault, loop and kind, the latest first: 100 entries at most.
+    /// Nil if there are none.
     public var repeated: [Repeated]?
     /// The number of captures that were discarded because the loop had moved on, and of stalls that were over before a capture.
     public var raced: Int64
