@@ -175,7 +175,7 @@ extension StallMonitor {
     /// no stacks at all, until enough is available again. Stalls are still found and reported.
     ///
     /// The processor time of captures, of finding names and of writing counts, and so does the time for which watched threads
-    /// were held. Looks do not count: there is at most one per tick, and without them nothing is found.
+    /// were held. Looks do not count: there is at most one per tick and one at each threshold, and without them nothing is found.
     public struct CostLimits: Hashable, Sendable {
         /// The share of one processor that may be used in the long run: 0.01 is 1 %.
         public var processorShare: Double
