@@ -37,11 +37,11 @@ struct RunMetric {
             one("suppressed_stalls", "Stalls that were counted and not reported.", run.suppressed),
             one("captures", "Stacks taken.", run.cost.captures),
             one("capture_failures", "Captures that failed.", run.captureFailures),
-            one("lost_reports", "Reports that did not come to the disk.", run.lostWrites),
+            one("lost_reports", "Reports that could not be written.", run.lostWrites),
             RunMetric("turns", "Turns that a watched loop finished.", turns),
             RunMetric(
                 "watched",
-                "How long somebody looked.",
+                "How long a loop was watched.",
                 isSeconds: true,
                 loops.map { Point(labels: $0.labels, count: $0.watched.watchedNs) }
             ),

@@ -13,7 +13,7 @@ final class AuditLog: Sendable {
         var action: String
         var team: String?
         var peer: String?
-        /// An HTTP status code, or the action's result.
+        /// 202 for what was accepted, also of log records (which are answered by 200), a refusal's status code, or the action's result.
         var outcome: String
         var accepted: Int?
         var refused: Int?
