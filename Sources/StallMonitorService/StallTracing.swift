@@ -21,7 +21,8 @@
     /// | `stall.id`, `stall.kind`, `stall.verdict`, `stall.state`, `stall.fingerprint` | the report's |
     /// | `stall.watched.type`, `stall.watched.label`, `stall.labels` | the stalled thing, and the server's names for the work |
     ///
-    /// The event `exception`, at the time of detection, has `exception.type` (the verdict), `exception.message` and `exception.stacktrace`.
+    /// The event `exception`, at the time of detection, has `exception.type` (`stall.` and the verdict), `exception.message`
+    /// and `exception.stacktrace`.
     /// Stalls that are only counted (see `RepeatRule`) have no span.
     public struct StallTracing: Sendable {
         private let tracer: (any Tracer)?

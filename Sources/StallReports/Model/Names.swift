@@ -7,9 +7,9 @@ public struct StallKind: OpenName {
 
     /// The loop was busy and made no transition for the whole threshold.
     public static let blocked = StallKind(rawValue: "blocked")
-    /// Several busy spans in a row, each longer than a tick.
+    /// Several turns in a row, each longer than a number of ticks (one by default).
     public static let repeated = StallKind(rawValue: "repeated")
-    /// A turn full of short callbacks that does not reach its sleep.
+    /// A turn full of short callouts, in which the loop neither sleeps nor polls for new events.
     public static let congested = StallKind(rawValue: "congested")
     /// One job of a task pool that took long, while other workers may have been free: reported only on request, and not a stall
     /// of the pool.
@@ -41,7 +41,7 @@ public struct Severity: OpenName {
     /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// Under one second, by the monitor's default.
+    /// Under one second.
     public static let warning = Severity(rawValue: "warning")
     /// From one second on.
     public static let error = Severity(rawValue: "error")

@@ -154,10 +154,9 @@ extension RunRecord {
         public var watching: Int?
         /// The number of turns, or for a task pool of jobs that began. Nil if they are not counted.
         public var turns: UInt64?
-        /// The durations of all turns that ended while it was watched. For a task pool: of its jobs since the process started. Nil if there were
-        /// none.
+        /// The durations of all turns that ended while it was watched; for a task pool, of its jobs. Nil if there were none.
         public var turnDurations: TurnDurations?
-        /// For a task pool: the number of jobs by duration, shortest first, since the process started. Nil if there were none.
+        /// For a task pool: the number of jobs by duration, shortest first, while it was watched. Nil if there were none.
         public var jobLengths: [LengthCount]?
         /// For a task pool: the function in which its longest job began, or continued after an `await`. Nil if it is not known, or no job was
         /// long.

@@ -153,7 +153,8 @@ extension StallReport {
         }
     }
 
-    /// The frame to check first: the own function that was on the stack for the longest time, and among equals the innermost.
+    /// The frame to check first: the own function that was on the stack for the longest time, and among equals the innermost. Without an own
+    /// function it is a library's, or any that has a name.
     public struct Culprit: Codable, Hashable, Sendable {
         /// The demangled name in that frame. Nil if it has no name.
         public var function: String?

@@ -5,9 +5,9 @@ extension StallReport {
     public struct Rule: Codable, Hashable, Sendable {
         /// Equal to the report's `kind`.
         public var name: StallKind
-        /// Nanoseconds between two samples of the loop.
+        /// Nanoseconds between two looks at the loop.
         public var tickNs: Int64
-        /// The number of consecutive samples that make a stall; for `repeated`, the number of ticks that each turn exceeds.
+        /// The number of consecutive ticks that make a stall; for `repeated`, the number of ticks that each turn exceeds.
         public var ticks: Int
         /// For `repeated`: the number of consecutive such turns that make a stall.
         public var turns: Int?
@@ -26,7 +26,7 @@ extension StallReport {
 
     /// The watched loop, as it was at detection.
     public struct Watched: Codable, Hashable, Sendable {
-        /// `runLoop`, or `eventLoop` for a loop that was found by its waits.
+        /// What was watched: a loop, a task pool or a queue.
         public var type: WatchedType
         /// The name under which it was registered.
         public var label: String
@@ -36,8 +36,8 @@ extension StallReport {
         public var activity: String?
         /// The number of turns finished since the loop began. Nil for a task pool.
         public var turn: UInt64?
-        /// Turn durations since the watch began (for a task pool: of its jobs, since it began), including finished turns of the
-        /// stall. Nil before the first turn.
+        /// The durations of all turns since the watch began, including finished turns of the stall; for a task pool, of all its jobs that were
+        /// counted, also before the watch. Nil before the first one.
         public var turnDurations: TurnDurations?
 
         /// Creates a loop: by default a run loop without mode, activity and turns.

@@ -45,7 +45,7 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var watcher: ProcessIdentity?
     /// The run record of the same monitor.
     public var run: ULID?
-    /// The loop that was stalled, or the task pool that had no free worker.
+    /// The loop or the queue that was stalled, or the task pool that had no free worker.
     public var watched: Watched
     /// Nil for a stall that is one turn without progress.
     public var busy: BusyTime?
@@ -59,7 +59,7 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var cause: Cause
     /// The stalled thread's stacks come first.
     public var stacks: [Stack]
-    /// Nil if nothing was captured, or no frame has a name.
+    /// Nil if nothing was captured, or no frame is own or has a name.
     public var culprit: Culprit?
     /// The modules to which the frames' `module` refers.
     public var modules: [Module]
@@ -77,7 +77,7 @@ public struct StallReport: Codable, Hashable, Sendable {
     /// The server's names for the stalled work, the outermost first: see `withStallLabel` of StallMonitor. For a task pool, the names of all
     /// its workers' work. Nil if it has no name.
     public var labels: [String]?
-    /// Known only to the server: the monitor leaves it nil.
+    /// From the server: see `StallDetails` of StallMonitor, and `withStallContext` of StallMonitorService. Nil without them.
     public var trace: Trace?
     /// Data that the server adds.
     public var metadata: [String: String]
