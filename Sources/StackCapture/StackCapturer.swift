@@ -9,7 +9,7 @@ import Synchronization
 /// thread that runs gets a signal and copies its own stack in the handler. In both cases the thread continues before the copy
 /// is unwound.
 ///
-/// Normally there is one capturer per process, made before the first stall: it takes about 1.7 MiB and a signal number.
+/// Normally there is one capturer per process, made before the first stall: it takes about 1.9 MiB and a signal number.
 public final class StackCapturer: Sendable {
     /// Serialises captures: there is one set of buffers and one signal request.
     let session: Mutex<Session>
@@ -86,7 +86,7 @@ public final class StackCapturer: Sendable {
     /// hundredths of a second.
     ///
     /// Nothing is allocated until all stacks are copied: any of the threads may hold malloc's lock. Sleeping threads come first
-    /// and are not affected; running ones get a signal each, and have 10 ms to answer.
+    /// and are not affected; running ones get a signal each, and each has its share of the remaining time to answer, at least 10 ms.
     ///
     /// - Parameters:
     ///   - excluded: Threads to leave out, for example the caller's own kind.

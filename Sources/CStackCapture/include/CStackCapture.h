@@ -58,7 +58,7 @@ typedef struct stackcap_outcome {
 
 // Opening and closing
 
-/// Allocates everything a session will ever need (about 1.7 MiB, of which 128 KiB are populated) and installs the handler with SA_SIGINFO |
+/// Allocates everything a session will ever need (about 1.9 MiB, of which 128 KiB are populated) and installs the handler with SA_SIGINFO |
 /// SA_RESTART | SA_ONSTACK; the last two are those of the previous handler, if there was one. Signals that are not this
 /// session's are forwarded to that handler, with the mask that it asked for.
 ///

@@ -19,7 +19,7 @@ extern "C" {
 
 typedef struct stackcap_process stackcap_process;
 
-/// Opens the process's files in /proc and reads its mappings. About 1.7 MiB. The target is not affected.
+/// Opens the process's files in /proc and reads its mappings. About 1.9 MiB. The target is not affected.
 /// \param read_through_file reads memory through /proc/PID/mem even if process_vm_readv works.
 /// \returns STACKCAP_GONE, STACKCAP_REFUSED, STACKCAP_OTHER_ARCHITECTURE; STACKCAP_FAILED with ENOMEM and similar errors.
 stackcap_outcome stackcap_process_open(pid_t process, bool read_through_file,
