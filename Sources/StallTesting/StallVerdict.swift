@@ -84,8 +84,9 @@ package struct StallVerdict {
     package var text: String {
         let known = max(stall.durationNs, scope.overlap(with: stall))
         let (length, limit) = (DurationText(nanoseconds: known / 1_000_000 * 1_000_000), scope.limit.nanoseconds)
-        let thing = stall.watched.type == .taskPool ? "All workers of \(stall.watched.label)" : stall.watched.label
-        var text = "\(thing) stood still for \(length), longer than \(DurationText(nanoseconds: limit))"
+        let label = stall.watched.label
+        let subject = stall.watched.type == .taskPool ? "All workers of \(label) were" : "\(label) was"
+        var text = "\(subject) stalled for \(length), longer than \(DurationText(nanoseconds: limit))"
         if let name = stall.culpritName { text += ", in \(name)" }
         text += ". \(stall.cause.summary)"
         switch finding {
@@ -93,10 +94,11 @@ package struct StallVerdict {
         case .machine:
             text += " That is the machine's fault: without its wait for a processor it is not too long. Not counted."
         case .unclear(let names) where names.count > 1:
-            text += " Whose work it was cannot be told; these ran meanwhile: \(names.joined(separator: ", "))."
+            text += " It is not known whose work it was; these ran meanwhile: \(names.joined(separator: ", "))."
         case .shared(let count):
-            text += " \(count) tests ran this function meanwhile: whose work it was cannot be told."
-        case .unclear: text += " It fell into this test's time; neither its task nor its function was seen to stand."
+            text += " \(count) tests ran this function meanwhile: it is not known whose work it was."
+        case .unclear:
+            text += " It occurred during this test; neither the test's task nor its function was found stalled."
         }
         return text + " Report: stall-monitor show \(stall.id) \(directory)"
     }

@@ -93,7 +93,7 @@ extension WatchedLoop {
             services.notices.add(.aborting(stall, notice))
         case .abort:
             resort.abort(
-                "\(VisibleText.of(identity.name.label)) has stood for \(DurationText(nanoseconds: span.length.nanoseconds).short), longer than the "
+                "\(VisibleText.of(identity.name.label)) has been stalled for \(DurationText(nanoseconds: span.length.nanoseconds).short), longer than the "
                     + "\(DurationText(nanoseconds: resort.limit.nanoseconds).short) of abortsAfter: ending the process. The newest report says where."
             )
         }

@@ -247,7 +247,7 @@ extension Advice {
             name: "paused",
             verdicts: [.paused],
             likely: "The thread was stopped from outside, by a debugger or by a signal like SIGSTOP.",
-            remedy: "Nothing in the code stood still; look at who stopped it."
+            remedy: "The code is not the cause; look at who stopped the thread."
         ),
         Rule(
             name: "unknown",

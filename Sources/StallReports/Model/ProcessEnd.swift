@@ -64,14 +64,14 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
             let status = status & 0xff
             self.init(cause: .exit, summary: "The process called exit with status \(status).", exitStatus: status)
         } else if clues.isOtherBoot {
-            self.init(cause: .reboot, summary: "The host was started anew while the process ran.")
+            self.init(cause: .reboot, summary: "The host was rebooted while the process ran.")
         } else if clues.isNumberAlive {
             self.init(cause: .exec, summary: "The process became another program.")
         } else if memoryKills > 0 {
             let what = memoryKills == 1 ? "a process" : "\(memoryKills) processes"
             self.init(
                 cause: .outOfMemory,
-                summary: "The kernel killed \(what) of this cgroup for want of memory as the process ended."
+                summary: "The kernel killed \(what) of this cgroup for lack of memory as the process ended."
             )
         } else {
             self.init(
