@@ -5,7 +5,7 @@ import PackageDescription
 /// command, and is watched. Run by scripts/test.
 let package = Package(
     name: "shop",
-    // The trait of the same name makes the server slim where it is off: `--disable-default-traits`.
+    // The trait of the same name makes a server slim where it is off: `--disable-default-traits`.
     traits: [.default(enabledTraits: ["Symbols"]), "Symbols"],
     dependencies: [
         .package(
@@ -16,6 +16,13 @@ let package = Package(
     ],
     targets: [
         .executableTarget(name: "Shop", dependencies: [.product(name: "StallMonitor", package: "stall-monitor")]),
+        .executableTarget(
+            name: "Warehouse",
+            dependencies: [
+                .product(name: "StallMonitor", package: "stall-monitor"),
+                .product(name: "StallMonitorLoops", package: "stall-monitor"),
+            ]
+        ),
         // The difference between these two is the cost of the monitor: scripts/embedding --bill.
         .executableTarget(name: "Bare"),
         .executableTarget(name: "Resting", dependencies: [.product(name: "StallMonitor", package: "stall-monitor")]),
