@@ -30,8 +30,9 @@ package enum WatchNote: Sendable {
     case unprovenPool(processID: Int32, pool: String)
     /// The process has a task pool, but its libdispatch has no symbol table, so it cannot be judged.
     case namelessPools(processID: Int32)
-    /// No loop was found for some seconds. `threads` says what its threads do instead, and how many do so.
-    case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)])
+    /// No loop was found for some seconds. `threads` says what its threads do instead, and how many do so. `children` is the number of its
+    /// child processes if these are not followed.
+    case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)], children: Int)
     /// Threads that may run a loop, although none was found for some seconds, and what each of them does. Other threads of the
     /// process have loops.
     case unjudged(processID: Int32, threads: [(name: String, what: String)])

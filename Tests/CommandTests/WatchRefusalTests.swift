@@ -122,7 +122,17 @@ struct WatchRefusalTests {
         let target = try TargetProcess("threads", "3")
         let watch = try WatchRunning(["\(target.processID)", "--threshold", "50ms"], directory: fixture.path)
         try watch.waitForNote("no event loop was found")
-        #expect(watch.notes.last?.contains("pause (4)") == true, "\(watch.notes)")
+        #expect(watch.notes.last?.hasSuffix("pause (4)") == true, "\(watch.notes)")
+        #expect(try watch.finish().isEmpty)
+    }
+
+    @Test("If a process without a loop has a child, the output says how to watch that")
+    func childWithoutFollow() throws {
+        let script = "echo started; tail --pid=$$ -f /dev/null & wait"
+        let target = try TargetProcess(arguments: ["-c", script], executable: URL(filePath: "/bin/sh"))
+        let watch = try WatchRunning(["\(target.processID)", "--threshold", "50ms"], directory: fixture.path)
+        try watch.waitForNote("no event loop was found")
+        #expect(watch.notes.last?.hasSuffix("; --follow also watches its 1 child process") == true, "\(watch.notes)")
         #expect(try watch.finish().isEmpty)
     }
 }

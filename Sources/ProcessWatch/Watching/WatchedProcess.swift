@@ -3,6 +3,7 @@ import Glibc
 import RunLoopKit
 import StackCapture
 import StallDetection
+import StallDiagnosis
 import StallMonitor
 import StallReports
 import Symbolication
@@ -248,7 +249,16 @@ final class WatchedProcess {
         let counts = Dictionary(waits.map { ($0, 1) }, uniquingKeysWith: +).sorted {
             ($1.value, $0.key) < ($0.value, $1.key)
         }
-        tell(.noLoop(processID: processID, name: name, threads: counts.map { ($0.key, $0.value) }))
+        let observed = ObservedProcess(otherID: processID)
+        let children = options.followsChildren ? [] : ChildProcesses.numbers(of: observed)
+        tell(
+            .noLoop(
+                processID: processID,
+                name: name,
+                threads: counts.map { ($0.key, $0.value) },
+                children: children.count
+            )
+        )
     }
 
     /// Ends the watching of this process.

@@ -94,9 +94,10 @@ final class WatchView: Sendable {
                 + "'stall-monitor watch --help'"
         case .namelessPools(let id):
             "the task pool of process \(id) is not judged, because its libdispatch has no symbol table; " + remedy(id)
-        case .noLoop(let id, let name, let threads):
+        case .noLoop(let id, let name, let threads, let children):
             "no event loop was found in process \(id) (\(name)) so far: its threads are in "
                 + threads.map { $0.count == 1 ? $0.what : "\($0.what) (\($0.count))" }.joined(separator: ", ")
+                + (children > 0 ? "; --follow also watches its \(quantity(children, "child process"))" : "")
         case .unjudged(let id, let threads):
             "of process \(id) these threads are not judged, because it is unknown whether they run a loop: "
                 + threads.prefix(8).map { "\($0.name) (\($0.what))" }.joined(separator: ", ")
