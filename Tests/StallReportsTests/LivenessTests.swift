@@ -61,6 +61,37 @@ struct LivenessTests {
         #expect(ProcessStat("7 (a) S 1 2") == nil)
         #expect(ProcessStat("") == nil)
     }
+
+    @Test(
+        "A process has the same start, to one tick, in a time namespace that moves the clock since boot",
+        arguments: [("5000", "0"), ("5000", "7000000"), ("-50000", "3000000"), ("-2000000", "0")]
+    )
+    func timeNamespace(_ offset: (seconds: String, nanoseconds: String)) throws {
+        let namespace = TimeNamespace(offsets: "monotonic  12  0\nboottime  \(offset.seconds)  \(offset.nanoseconds)\n")
+        #expect(namespace.monotonicNs == 12_000_000_000)
+        // As the kernel computes them: the sum can be negative, and is divided as an unsigned number.
+        let start: Int64 = 1_234_567_891_234_567
+        let moved = start + namespace.boottimeNs
+        func stat(_ ticks: UInt64) -> String {
+            "7 (a) S " + (4...52).map { $0 == 22 ? "\(ticks)" : "0" }.joined(separator: " ")
+        }
+        let outside = try #require(ProcessStat(stat(UInt64(start) / 10_000_000)))
+        let inside = try #require(
+            ProcessStat(stat(UInt64(bitPattern: moved) / 10_000_000), seenFrom: namespace)
+        )
+        #expect(inside.hasStart(outside.startTicks) && outside.hasStart(inside.startTicks))
+        #expect(!inside.hasStart(outside.startTicks + 2))
+    }
+
+    @Test("Outside of time namespaces no clock is moved, and a text of another form moves none")
+    func noTimeNamespace() {
+        for text in ["", "monotonic 0 0\nboottime 0 0\n", "monotonic\nboottime x 1\n1 5 5"] {
+            #expect(TimeNamespace(offsets: text) == TimeNamespace())
+        }
+        let far = TimeNamespace(offsets: "boottime \(Int64.max) \(Int64.max)")
+        let fields = (4...52).map { _ in "\(UInt64.max)" }.joined(separator: " ")
+        #expect(ProcessStat("7 (a) S \(fields)", seenFrom: far) != nil)
+    }
 }
 
 extension ProcessLiveness {

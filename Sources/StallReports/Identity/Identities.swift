@@ -42,7 +42,8 @@ public struct ServiceIdentity: Codable, Hashable, Sendable {
 public struct ProcessIdentity: Codable, Hashable, Sendable {
     /// The number in `pidNamespace`. The kernel reuses it later: alone it does not identify a process permanently.
     public var pid: Int32
-    /// Clock ticks from the kernel's boot to the process's start: field 22 of `/proc/PID/stat` (proc(5)).
+    /// Clock ticks from the kernel's boot to the process's start: field 22 of `/proc/PID/stat` (proc(5)), as it is outside of time
+    /// namespaces.
     public var startTicks: UInt64?
     /// `startTicks` on the wall clock, to about a tick. For display; processes are distinguished by `startTicks`.
     public var startedAt: Timestamp?
@@ -141,6 +142,7 @@ extension ProcessIdentity {
             nanoseconds: (ticks % perSecond).multipliedSaturated(by: 1_000_000_000 / perSecond)
         )
         let now = Timestamp(seconds: Int64(uptime.tv_sec), nanoseconds: Int64(uptime.tv_nsec))
+            .advanced(byNanoseconds: Int64.zero.subtractingSaturated(TimeNamespace.current.boottimeNs))
         return Timestamp.now().advanced(byNanoseconds: start.nanoseconds(since: now))
     }
 }
@@ -149,20 +151,33 @@ extension ProcessIdentity {
 package struct ProcessStat: Hashable {
     /// Field 3: one letter.
     package let state: Character
-    /// Field 22: the process's start, in clock ticks since the kernel's boot.
+    /// Field 22: the process's start, in clock ticks since the kernel's boot. The same in each time namespace, to one tick.
     let startTicks: UInt64
 
     /// Nil if the process has exited, or is hidden.
     package init?(pid: Int32) {
         guard let text = readProcFile("/proc/\(pid)/stat") else { return nil }
-        self.init(text)
+        self.init(text, seenFrom: .current)
     }
 
-    init?(_ text: String) {
+    init?(_ text: String, seenFrom namespace: TimeNamespace = TimeNamespace()) {
         let fields = statFields(text)
         guard fields.count > 19, let state = fields[0].first, let ticks = UInt64(fields[19]) else { return nil }
-        (self.state, startTicks) = (state, ticks)
+        (self.state, startTicks) = (state, Self.ticks(ticks, movedBackBy: namespace.boottimeNs))
     }
+
+    private static func ticks(_ ticks: UInt64, movedBackBy offsetNs: Int64) -> UInt64 {
+        let perSecond = Int64(sysconf(Int32(_SC_CLK_TCK)))
+        guard offsetNs != 0, perSecond > 0 else { return ticks }
+        let tickNs = 1_000_000_000 / perSecond
+        // Before the namespace's zero the kernel's nanoseconds are negative, and it divides them as an unsigned number.
+        let nanoseconds = Int64(truncatingIfNeeded: ticks &* UInt64(tickNs))
+        return UInt64(clamping: nanoseconds.subtractingSaturated(offsetNs).dividedFloor(by: tickNs).quotient)
+    }
+
+    /// Whether a process with the same number and this start is the same one. A tick more or less is rounding: another process
+    /// would have needed all numbers in between.
+    func hasStart(_ ticks: UInt64) -> Bool { max(startTicks, ticks) - min(startTicks, ticks) <= 1 }
 }
 
 /// The fields of `/proc/PID/stat` from the third on. The second one is the name in parentheses, which may itself contain blanks and

@@ -90,7 +90,7 @@ public struct ProcessLiveness: Sendable {
         if kill(process.pid, 0) != 0, errno == ESRCH { return .dead }
         guard let stat = ProcessStat(pid: process.pid) else { return .unknown }
         if stat.state == "Z" || stat.state == "X" { return .dead }
-        return process.startTicks == nil || process.startTicks == stat.startTicks ? .alive : .dead
+        return process.startTicks.map(stat.hasStart) ?? true ? .alive : .dead
     }
 }
 
