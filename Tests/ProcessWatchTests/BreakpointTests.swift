@@ -1,6 +1,7 @@
 import CProcessWatch
 import Glibc
 import RunLoopKit
+import StallReports
 import Testing
 
 @testable import ProcessWatch
@@ -98,6 +99,18 @@ struct BreakpointTests {
         #expect(meaning(0x1, 5, true) == own && meaning(0x7000, 6, true) == .other)
         #expect(meaning(0x7000, 6, false) == own && meaning(0x1, 5, false) == .other)
         #expect(meaning(0x7000, nil, true) == own && meaning(0x1, nil, true) == .other)
+    }
+
+    @Test("The time of a hit, which the kernel takes outside of time namespaces, is moved into the watcher's")
+    func timeNamespace() {
+        let hit = process_watch_hit(time_ns: 9, stack_pointer: 0x7000, first_argument: 5, has_registers: true)
+        func time(_ offsets: String) -> LoopRule.Hit {
+            Breakpoint.Target(stackPointer: 0x7000, descriptor: nil)
+                .meaning(of: hit, in: TimeNamespace(offsets: offsets))
+        }
+        #expect(time("monotonic 100000 7") == .own(MonotonicInstant(nanoseconds: 100_000_000_000_016)))
+        #expect(time("monotonic -1 999999997") == .own(MonotonicInstant(nanoseconds: 6)))
+        #expect(time("boottime 5 0") == .own(MonotonicInstant(nanoseconds: 9)))
     }
 
     @Test("Of several equivalent breakpoints, the earliest hit of the loop's own counts")

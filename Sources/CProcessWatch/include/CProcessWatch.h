@@ -23,7 +23,7 @@ typedef struct process_watch_breakpoint {
 int process_watch_breakpoint_open(pid_t thread, uint64_t address, process_watch_breakpoint *opened);
 
 /// When the thread hit the breakpoint, its stack pointer, and the register of the first argument. All are 0 if the kernel did not
-/// record them.
+/// record them. The time is the one outside of time namespaces (time_namespaces(7)).
 typedef struct process_watch_hit {
     uint64_t time_ns, stack_pointer, first_argument;
     bool has_registers;

@@ -18,7 +18,9 @@ import StallReports
         var keepsArgument = PROCESS_WATCH_KEEPS_ARGUMENT != 0
 
         /// A hit without registers may come from any activation, so it proves nothing.
-        func meaning(of hit: process_watch_hit) -> LoopRule.Hit {
+        ///
+        /// - Parameter namespace: This process's: the kernel's time of a hit is the one outside of time namespaces.
+        func meaning(of hit: process_watch_hit, in namespace: TimeNamespace = .current) -> LoopRule.Hit {
             guard hit.has_registers else { return .other }
             let isMeant =
                 if keepsArgument, let descriptor {
@@ -26,7 +28,8 @@ import StallReports
                 } else {
                     stackPointer == nil || hit.stack_pointer == stackPointer
                 }
-            return isMeant ? .own(MonotonicInstant(nanoseconds: hit.time_ns)) : .other
+            let time = MonotonicInstant(nanoseconds: hit.time_ns)
+            return isMeant ? .own(time.advanced(by: .nanoseconds(namespace.monotonicNs))) : .other
         }
     }
 
