@@ -267,6 +267,26 @@ struct HostileFileTests {
         #expect(throws: Never.self) { try image.load(0..<100, allowance) }
     }
 
+    @Test(
+        "An image gets no huge pages, which would make each page that is read cost 2 MiB",
+        .enabled(if: unsafe access("/sys/kernel/mm/transparent_hugepage", F_OK) == 0)
+    )
+    func noHugePages() throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        let image = try FileImage(path: workshop.path("program"), Allowance(.tool))
+        let place = unsafe UInt(bitPattern: image.base)
+        var isItsMapping = false
+        var flags: [Substring] = []
+        // smaps: each mapping begins with its addresses, and ends with its flags (proc_pid_smaps(5)).
+        for line in try String(contentsOfFile: "/proc/self/smaps", encoding: .utf8).split(separator: "\n") {
+            let bounds = line.prefix { $0 != " " }.split(separator: "-").compactMap { UInt($0, radix: 16) }
+            if bounds.count == 2 { isItsMapping = (bounds[0]..<bounds[1]).contains(place) }
+            if isItsMapping, line.hasPrefix("VmFlags:") { flags = line.split(separator: " ") }
+        }
+        #expect(flags.contains("nh"), "\(flags)")
+    }
+
     /// The build id is not changed, so that the damaged file is read and not rejected.
     @Test(
         "Random byte changes, anywhere and in the debug information",

@@ -141,7 +141,10 @@ import Glibc
     private static func reserve(_ size: Int) -> UnsafeMutableRawPointer? {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
         let memory = unsafe mmap(nil, mappedLength(size), PROT_READ | PROT_WRITE, flags, -1, 0)
-        return unsafe memory == MAP_FAILED ? nil : memory
+        guard unsafe memory != MAP_FAILED else { return nil }
+        // Where the system gives huge pages to everyone, each page that is read would take 2 MiB. Systems without them reject this call.
+        unsafe _ = madvise(memory, mappedLength(size), MADV_NOHUGEPAGE)
+        return unsafe memory
     }
 }
 
