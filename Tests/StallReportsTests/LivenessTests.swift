@@ -62,6 +62,24 @@ struct LivenessTests {
         #expect(ProcessStat("") == nil)
     }
 
+    @Test("The file that is mapped at an address, with blanks in its path")
+    func mappedFile() {
+        let maps = """
+            1000-2000 r--p 00000000 fe:00 11                         /usr/lib/ld-linux.so.2
+            2000-3000 r-xp 00001000 fe:00 12                         /srv/my  shop/server (deleted)
+            3000-4000 rw-p 00000000 00:00 0 
+            5000-6000 rw-p 00000000 00:00 0                          [stack]
+             
+            ffff
+            """
+        #expect(ProcessIdentity.mappedFile(at: 0x1fff, in: maps) == "/usr/lib/ld-linux.so.2")
+        #expect(ProcessIdentity.mappedFile(at: 0x2000, in: maps) == "/srv/my  shop/server (deleted)")
+        for address: UInt in [0, 0x3000, 0x4000, 0x5000, 0xffff] {
+            #expect(ProcessIdentity.mappedFile(at: address, in: maps) == nil)
+        }
+        #expect(ProcessIdentity.mappedFile(at: 0, in: "") == nil)
+    }
+
     @Test(
         "A process has the same start, to one tick, in a time namespace that moves the clock since boot",
         arguments: [("5000", "0"), ("5000", "7000000"), ("-50000", "3000000"), ("-2000000", "0")]

@@ -36,10 +36,17 @@ struct StrippedServerTests {
     }
 
     /// The longest stall of a run, and its place. Repeated if the machine did not let a stack be taken.
-    private func stall(_ server: String, _ scenario: String) async throws -> (report: StallReport, reports: String) {
+    private func stall(
+        _ server: String,
+        _ scenario: String,
+        by loader: String? = nil
+    ) async throws -> (report: StallReport, reports: String) {
         for _ in 0..<8 {
             let reports = "\(folder.path)/reports-\(UUID())"
-            _ = try await onThread { try Self.run(server, [reports, scenario, "900"]) }
+            let arguments = [reports, scenario, "900"]
+            _ = try await onThread {
+                if let loader { try Self.run(loader, [server] + arguments) } else { try Self.run(server, arguments) }
+            }
             let found = try ReportReader(path: reports).contents().reports.max { $0.durationNs < $1.durationNs }
             if let found, found.state == .recovered, found.stacks.contains(where: { !$0.frames.isEmpty }) {
                 return (found, reports)
@@ -110,5 +117,21 @@ struct StrippedServerTests {
         let (expected, _) = try await stall(Self.host, "sleep")
         #expect(report.culprit?.function == expected.culprit?.function && report.culprit?.function != nil)
         #expect(report.fingerprint == expected.fingerprint && report.isProvisional == nil)
+    }
+
+    private static let loader = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].first {
+        FileManager.default.fileExists(atPath: $0)
+    }
+
+    @Test(
+        "A server that is started as an argument of the dynamic loader has its own name, functions and faults",
+        .enabled(if: loader != nil)
+    )
+    func startedByLoader() async throws {
+        let (report, _) = try await stall(Self.host, "sleep", by: Self.loader)
+        let (expected, _) = try await stall(Self.host, "sleep")
+        #expect(report.process.executable == expected.process.executable)
+        #expect(report.service?.name == "cause-host" && expected.service?.name == "cause-host")
+        #expect(report.culprit?.function == expected.culprit?.function && report.fingerprint == expected.fingerprint)
     }
 }
