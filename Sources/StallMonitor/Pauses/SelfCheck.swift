@@ -148,8 +148,9 @@ enum ThreadStop {
 
     /// The decision alone.
     static func kind(_ status: ThreadStatus, countsTraced: Bool, isFrozen: () -> Bool) -> PauseKind? {
-        // A traced thread may run freely, or a user may step through it: the length of its stalls means nothing.
-        if status.tracer != 0, status.state == "t" || !countsTraced { return .traced }
+        // A traced thread may run freely, or a user may step through it: the length of its stalls means nothing. Only a tracer
+        // stops a thread in this state, but one outside of our pid namespace, such as a container's, has no number here.
+        if status.state == "t" || (status.tracer != 0 && !countsTraced) { return .traced }
         if status.state == "T" { return .stopped }
         return isFrozen() ? .frozen : nil
     }
@@ -166,7 +167,7 @@ enum ThreadStop {
 struct ThreadStatus: Hashable, Sendable {
     /// The letter: `R`, `S`, `D`, `T` stopped by a signal, `t` stopped by a tracer.
     var state: Character
-    /// The tracer's process number; 0 for none.
+    /// The tracer's process number; 0 for none, and for one outside of our pid namespace.
     var tracer: Int32
 
     /// Nil if the thread has ended, or without /proc. Any thread; reads one file.

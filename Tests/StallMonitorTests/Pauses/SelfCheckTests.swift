@@ -168,12 +168,17 @@ struct ThreadStopTests {
         let free = try #require(status("S (sleeping)", tracer: 0))
         let traced = try #require(status("R (running)", tracer: 9))
         let halted = try #require(status("t (tracing stop)", tracer: 9))
+        let haltedFromOutside = try #require(status("t (tracing stop)", tracer: 0))
         let stopped = try #require(status("T (stopped)", tracer: 0))
         #expect(ThreadStop.kind(free, countsTraced: false) { false } == nil)
         #expect(ThreadStop.kind(free, countsTraced: false) { true } == .frozen)
         #expect(ThreadStop.kind(traced, countsTraced: false) { false } == .traced)
         #expect(ThreadStop.kind(traced, countsTraced: true) { false } == nil)
         #expect(ThreadStop.kind(halted, countsTraced: true) { false } == .traced)
+        #expect(
+            ThreadStop.kind(haltedFromOutside, countsTraced: false) { false } == .traced,
+            "its tracer is outside of the container"
+        )
         #expect(ThreadStop.kind(stopped, countsTraced: false) { false } == .stopped)
     }
 }
