@@ -86,12 +86,16 @@ struct GlibcReadWriteLock: Hashable {
 
 /// `sem_t` where 64-bit words are atomic: value, waiters, whether it is shared. sysdeps/nptl/internaltypes.h, `new_sem`.
 enum GlibcSemaphore {
-    /// Whether this can be a semaphore that threads wait for.
-    static func isOne(at address: UInt, _ memory: LockMemory) -> Bool {
-        guard let words = memory.words(address, 4), words[0] == 0, (1..<1 << 20).contains(words[1]) else {
+    /// Whether the futex can be that of a semaphore.
+    static func isOne(_ wait: FutexWait, _ memory: LockMemory) -> Bool {
+        guard let words = memory.words(wait.address, 4), words[0] == 0, (1..<1 << 20).contains(words[1]) else {
             return false
         }
-        return [0, 128].contains(words[2]) && words[3] == 0
+        // FUTEX_PRIVATE and FUTEX_SHARED, by which glibc also chooses the call's flag.
+        guard words[2] == (wait.isPrivate ? 0 : 128) else { return false }
+        // The last word is padding, which sem_init(3) does not write. It is a thread's number if this is the end of a condition and the
+        // beginning of a locked mutex.
+        return words[3] == 0 || memory.knowsThreads && !memory.hasThread(Int32(truncatingIfNeeded: words[3]))
     }
 }
 

@@ -98,7 +98,7 @@ struct LockReading: Hashable, Sendable {
         } else if !wait.isPrivate, word == wait.expected, joined > 0, memory.hasThread(joined) {
             // A joined thread's number, which the kernel clears when the thread ends, with a wake-up that is not private.
             hold(.threadJoin, joined, .joinedThread, memory)
-        } else if wait.expected == 0, GlibcSemaphore.isOne(at: address, memory) {
+        } else if wait.expected == 0, GlibcSemaphore.isOne(wait, memory) {
             kind = .semaphore
         }
     }

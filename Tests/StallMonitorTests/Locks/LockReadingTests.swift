@@ -286,6 +286,27 @@ struct LockReadingTests {
         #expect(LockReading(try wait(0x1000, 0x189, 0), waiter: waiter, memory).owner == nil)
     }
 
+    @Test("A semaphore is recognised whatever its padding contains, but not if that is a thread's number")
+    func semaphore() throws {
+        let (local, shared) = (try wait(0x1000, 0x189, 0), try wait(0x1000, 0x109, 0))
+        let kind = { (wait: FutexWait, words: [UInt32], threads: Set<Int32>?) in
+            LockReading(wait, waiter: waiter, memory([0x1000: words], threads: threads)).kind
+        }
+        for padding: UInt32 in [0, 0x7f, 0xdead_beef] {
+            #expect(kind(local, [0, 1, 0, padding], nil) == .semaphore)
+            #expect(kind(shared, [0, 1, 128, padding], nil) == .semaphore)
+        }
+        // A condition's last word, and a mutex behind it that a thread holds.
+        #expect(kind(local, [0, 1, 0, UInt32(owner)], nil) == .futex)
+        #expect(kind(local, [0, 1, 0, UInt32(owner)], [waiter]) == .semaphore)
+        #expect(kind(local, [0, 1, 128, 0], nil) == .futex && kind(shared, [0, 1, 0, 0], nil) == .futex)
+        #expect(kind(local, [1, 1, 0, 0], nil) == .futex && kind(local, [0, 0, 0, 0], nil) == .futex)
+        // Where numbers are another namespace's, any word may be a thread's.
+        var elsewhere = memory([0x1000: [0, 1, 0, 7]])
+        elsewhere.knowsThreads = false
+        #expect(LockReading(local, waiter: waiter, elsewhere).kind == .futex)
+    }
+
     @Test("An unreadable address gives a plain futex; another call gives none")
     func unreadable() throws {
         let reading = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([:]))
