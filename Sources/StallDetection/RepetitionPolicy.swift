@@ -9,6 +9,8 @@ package struct RepetitionPolicy: Sendable {
     package let turns: Int
     /// The long turns in a row so far.
     package private(set) var row: Row?
+    /// The row with the turn in which a late look came, as far as that was seen.
+    package var wholeRow: Row? { row.map { $0.including(interrupted) } }
     /// The row of the last stall that ended.
     package private(set) var lastRow: Row?
     /// The end of the row at the latest look: the look itself if a long turn was under way.
@@ -19,6 +21,10 @@ package struct RepetitionPolicy: Sendable {
     private var candidate: Duration?
     /// Turns that began earlier belong to another stall, or are not proven.
     private var floor: MonotonicInstant?
+    /// The present turn at the latest look, if it counted as a turn of the row.
+    private var underWay: BusyTurn?
+    /// The same from before a late look. Its end is not proven, but what was seen of it was told as part of the stall.
+    private var interrupted: BusyTurn?
 
     package struct Row: Hashable, Sendable {
         package var start: MonotonicInstant
@@ -73,19 +79,30 @@ package struct RepetitionPolicy: Sendable {
         // A late watchdog may have been stopped together with the loop, so what it missed does not count.
         if let time = look.hasExcludedTime ? look.time : taken { ignore(until: time) }
         if taken != nil { return close() }
+        noteInterruption(look)
         var ended = StallDecision.none
         for turn in look.turns where turn.start >= floor ?? turn.start && turn.end - turn.start > rule.longTurn {
             // The stall ends with the first row that does.
             let end = endRow(before: turn.start)
             if end != .none { ended = end }
-            if row == nil { row = Row(turn) } else { row?.add(turn) }
+            row = wholeRow.map { $0.including(turn) } ?? Row(turn)
+            interrupted = nil
         }
         return ended == .none ? judge(look) : ended
     }
 
+    /// Keeps what was seen of the turn in which a late look comes. It is added once the next turn shows that no other stall takes its time.
+    private mutating func noteInterruption(_ look: LoopSample) {
+        let next = look.hasExcludedTime ? underWay?.start : look.busySince
+        if let next, let turn = interrupted, next > turn.start { (row, interrupted) = (wholeRow, nil) }
+        if look.hasExcludedTime, isOpen { interrupted = interrupted ?? underWay }
+        underWay = nil
+    }
+
     /// Ends the row if a turn that begins at `start` does not belong to it.
     private mutating func endRow(before start: MonotonicInstant) -> StallDecision {
-        guard let row, start - row.last.end > rule.pause(after: row.last) else { return .none }
+        guard let row = wholeRow, start - row.last.end > rule.pause(after: row.last) else { return .none }
+        self.row = row
         return close()
     }
 
@@ -94,22 +111,26 @@ package struct RepetitionPolicy: Sendable {
 
     /// Excludes the time until `time`.
     package mutating func resume(at time: MonotonicInstant) {
-        (row, announced, candidate) = (nil, nil, nil)
+        (row, announced, candidate, underWay, interrupted) = (nil, nil, nil, nil, nil)
         ignore(until: time)
     }
 
     /// Turns that began before `time` are not added to the row.
     package mutating func ignore(until time: MonotonicInstant) { floor = max(time, floor ?? time) }
 
-    package mutating func abandon() -> StallDecision { close() }
+    package mutating func abandon() -> StallDecision {
+        row = wholeRow.map { $0.including(interrupted == nil ? underWay : nil) }
+        return close()
+    }
 
     private mutating func judge(_ look: LoopSample) -> StallDecision {
-        guard let row else { return .none }
+        guard row != nil else { return .none }
         let present = turnUnderWay(look)
         if present == nil, !look.hasExcludedTime, case .ended(let span) = endRow(before: look.busySince ?? look.time) {
             return .ended(span)
         }
-        guard self.row != nil else { return .none }
+        guard let row = wholeRow else { return .none }
+        underWay = present
         let all = row.including(present)
         end = all.last.end
         let length = all.last.end - all.start
@@ -126,7 +147,7 @@ package struct RepetitionPolicy: Sendable {
     /// The present turn up to now, if it is already long and belongs to the row.
     package func turnUnderWay(_ look: LoopSample) -> BusyTurn? {
         guard let since = look.busySince, since >= floor ?? since, look.time - since > rule.longTurn else { return nil }
-        if let row {
+        if let row = wholeRow {
             // A turn that ended while the loop was read is already in the row.
             guard since > row.last.start, since - row.last.end <= rule.pause(after: row.last) else { return nil }
         }
@@ -134,7 +155,7 @@ package struct RepetitionPolicy: Sendable {
     }
 
     private mutating func close() -> StallDecision {
-        defer { (row, announced) = (nil, nil) }
+        defer { (row, announced, underWay, interrupted) = (nil, nil, nil, nil) }
         guard let row, announced != nil else { return .none }
         lastRow = row
         return .ended(.exact(from: row.start, to: row.last.end))

@@ -146,6 +146,6 @@ extension StallPolicy {
 
     /// The row, including the present turn.
     package func present(at look: LoopSample?) -> RepetitionPolicy.Row? {
-        repeated?.row.map { row in row.including(look.flatMap { repeated?.turnUnderWay($0) }) }
+        repeated?.wholeRow.map { row in row.including(look.flatMap { repeated?.turnUnderWay($0) }) }
     }
 }

@@ -79,6 +79,17 @@ struct RowRuleTests {
         }
     }
 
+    @Test("A row has as many turns in the end as when it was found, if the watcher is late in the last of them")
+    func lateInTheLastTurn() throws {
+        let orders = play(turns: 5, of: 160, pause: 5, lateAt: 1_800)
+        guard orders.count == 2, case .began(let begin) = orders[0].order, case .ended(let end) = orders[1].order else {
+            Issue.record("\(orders)")
+            return
+        }
+        #expect(orders[0].at < 1_800 && begin.turns == 5 && end.turns == 5, "\(begin), \(end)")
+        #expect(end.total >= begin.total && end.times.ended.upperBound >= begin.times.ended.lowerBound)
+    }
+
     @Test("What the watcher missed does not count, and the time of a stall in one turn is not counted twice")
     func excluded() {
         #expect(play(turns: 6, of: 160, pause: 5, lateAt: 1_500).isEmpty)

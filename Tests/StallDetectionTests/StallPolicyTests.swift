@@ -285,6 +285,22 @@ struct StallPolicyTests {
         #expect(KindsRun([.turn(Array(repeating: 7, count: 60)), .rest(500)], late: late).stalls.isEmpty)
     }
 
+    @Test("What was seen of a turn before a late look stays in the row: none is shorter than when it was found")
+    func interruptedTurn() {
+        let four = KindsRun.Step.turns(4, of: 80, pause: 20)
+        // The fifth turn is under way at 460, and the look at 510 is late.
+        let run = KindsRun(four + [.turn([80]), .rest(500)], offset: 10, late: [510])
+        #expect(run.summary == ["repeated 0–460"] && run.stalls[0].hasEnded)
+        let twice = KindsRun(four + [.turn([80]), .rest(1_000)], offset: 10, late: [510, 560])
+        #expect(twice.summary == ["repeated 0–460"] && twice.stalls[0].hasEnded)
+        // It goes on until it is a stall of its own, which has all of its time.
+        let longer = KindsRun(four + [.turn([500]), .rest(500)], offset: 10, late: [510])
+        #expect(longer.summary == ["repeated 0–380", "blocked 400–900"] && longer.disorder == 0)
+        // The next turn is not the interrupted one.
+        let next = KindsRun(four + [.turn([80]), .rest(30), .turn([500]), .rest(500)], offset: 10, late: [510])
+        #expect(next.summary == ["repeated 0–460", "blocked 510–1010"] && next.disorder == 0)
+    }
+
     @Test("Its own settings apply; without them there is no repeated stall")
     func ownNumbers() {
         let steps = KindsRun.Step.turns(3, of: 120, pause: 20) + [.rest(500)]
@@ -302,7 +318,7 @@ struct StallPolicyTests {
 
     // MARK: - All
 
-    @Test("In random runs no two stalls overlap, and each begins and ends once", arguments: 1...60)
+    @Test("In random runs no stalls overlap, and each begins and ends once, also with late looks", arguments: 1...60)
     func randomLives(_ seed: Int) {
         var random = SplitMix64(seed: UInt64(seed))
         var steps: [KindsRun.Step] = []
@@ -314,10 +330,13 @@ struct StallPolicyTests {
             steps.append(.turn(callouts))
             if Bool.random(using: &random) { steps.append(.rest(Int.random(in: 1...150, using: &random))) }
         }
-        let run = KindsRun(steps + [.rest(1_000)], offset: Int.random(in: 1...50, using: &random))
-        #expect(run.disorder == 0 && run.haveAllEnded)
-        for (a, b) in zip(run.stalls, run.stalls.dropFirst()) { #expect(a.to <= b.from, "\(a), \(b)") }
-        #expect(Set(run.stalls.map(\.category)).count > 1)
+        let offset = Int.random(in: 1...50, using: &random)
+        let late = stride(from: offset, to: 60_000, by: 50).filter { _ in Int.random(in: 0..<8, using: &random) == 0 }
+        for run in [[], late].map({ KindsRun(steps + [.rest(1_000)], offset: offset, late: Set($0)) }) {
+            #expect(run.disorder == 0 && run.haveAllEnded)
+            for (a, b) in zip(run.stalls, run.stalls.dropFirst()) { #expect(a.to <= b.from, "\(a), \(b)") }
+            #expect(Set(run.stalls.map(\.category)).count > 1)
+        }
     }
 
     @Test("By default the other rules derive from the rule for blocked stalls")

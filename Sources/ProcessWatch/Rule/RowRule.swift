@@ -88,7 +88,7 @@ struct RowRule: Sendable {
     private var lastRow: Row? { policy.lastRow.map { Row($0, bounds, endedBy: latestEnd, slack) } }
 
     private func row(_ sample: LoopSample, _ time: MonotonicInstant) -> Row? {
-        policy.row.map { row in Row(row.including(policy.turnUnderWay(sample)), bounds, endedBy: time, slack) }
+        policy.wholeRow.map { row in Row(row.including(policy.turnUnderWay(sample)), bounds, endedBy: time, slack) }
     }
 
     private mutating func note(_ ended: Turn?, _ time: MonotonicInstant) {
