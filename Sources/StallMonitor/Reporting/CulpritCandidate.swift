@@ -41,10 +41,18 @@ extension StallReport.Stack {
     private var callout: [CulpritCandidate] {
         let calls = calls
         if let loop, loop > 0 {
-            return Array(calls.prefix { $0.isAwaiting || $0.frame < loop })
+            let end = scriptFunction(calledFrom: loop).map { $0 + 1 } ?? loop
+            return Array(calls.prefix { $0.isAwaiting || $0.frame < end })
         }
         let inner = calls.prefix { !frame($0).isCallOfLoop }
         return inner.contains { frame($0).function != nil } ? Array(inner) : calls
+    }
+
+    /// The own function of a Python script that runs in the frame of the loop, as far as the addresses show. Python's interpreter makes
+    /// all calls at the same places, so what the script called to wait and what it calls now look like one call that goes on.
+    private func scriptFunction(calledFrom loop: Int) -> Int? {
+        let function = frames.indices.dropFirst(loop).first { frames[$0].symbol?.hasPrefix("py::") == true }
+        return function.flatMap { frames[$0].own ? $0 : nil }
     }
 
     /// The frames from one outwards, including awaiting functions. If the frame is not an own one, only what the loop called

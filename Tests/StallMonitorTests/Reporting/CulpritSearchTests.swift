@@ -49,4 +49,39 @@ struct CulpritSearchTests {
         #expect(equal * 100 >= total * 99, "seed \(seed): \(equal) of \(total)")
         #expect(right * 100 >= total * 98, "seed \(seed): \(right) of \(total)")
     }
+
+    /// - Parameter symbols: innermost first. Those of scripts and those in capitals are own, but none of a Python library.
+    private func culprit(_ symbols: [String], loop: Int?) -> (symbol: String?, fault: [String]) {
+        let frames = symbols.map { symbol in
+            let isOwn = symbol.contains(".py") && !symbol.contains("/lib/python3.") || symbol == symbol.uppercased()
+            return StallReport.Frame(address: 1, function: symbol, symbol: symbol, own: isOwn)
+        }
+        var stack = StallReport.Stack(thread: .init(id: 1), capturedAt: .now(), frames: frames)
+        stack.loop = loop
+        let search = CulpritSearch([.init(stack: stack, span: .seconds(1))])
+        return (search.map { stack.frame($0.candidate).symbol } ?? nil, search?.frames.compactMap(\.symbol) ?? [])
+    }
+
+    /// As they are between two functions of a script that is run with `-X perf`.
+    private let interpreter = ["py_trampoline_evaluator", "PyObject_Vectorcall", "_PyEval_EvalFrameDefault"]
+
+    @Test("A Python function is to blame although it is called from where the script calls its wait")
+    func pythonCallee() {
+        let (handler, loop) = ("py::on_order:/srv/shop.py", "py::serve:/srv/shop.py")
+        let callers = interpreter + [loop] + interpreter + ["py::<module>:/srv/shop.py", "main"]
+        let sleep = ["clock_nanosleep", "time_sleep", "_PyEval_EvalFrameDefault"]
+        let found = culprit(sleep + [handler] + callers, loop: 3)
+        #expect(found.symbol == handler && found.fault.first == handler && found.fault.contains(loop))
+        // The script itself calls what waits, beside its loop's wait.
+        let direct = ["clock_nanosleep", "time_sleep", "cfunction_vectorcall_O", "PyObject_Vectorcall"]
+        #expect(culprit(direct + ["_PyEval_EvalFrameDefault", loop] + interpreter + ["main"], loop: 2).symbol == loop)
+    }
+
+    @Test("What runs a Python library's loop is not to blame for what it calls, nor is a function in another language")
+    func loopOfALibrary() {
+        let library = "py::_run:/usr/lib/python3.12/asyncio/events.py"
+        let callers = interpreter + ["py::<module>:/srv/shop.py", "main"]
+        #expect(culprit(["clock_nanosleep", "time_sleep", library] + callers, loop: 2).symbol == "clock_nanosleep")
+        #expect(culprit(["clock_nanosleep", "sleep", "SERVE", "MAIN"], loop: 2).symbol == "clock_nanosleep")
+    }
 }
