@@ -238,6 +238,10 @@ struct ListAndShowTests {
         let list = try CommandRun("list", fixture.path, "-n", "2").output
         #expect(!list.contains("\(ids[0])") && list.contains("\(ids[1])") && list.contains("\(ids[2])"))
         #expect(try CommandRun("list", fixture.path, "-n", "-1").status == 64)
+        for text in ["-n2", "-n=2"] { #expect(try CommandRun("list", text, fixture.path).output == list) }
+        let tail = try CommandRun("tail", fixture.path, "-n", "2").output
+        #expect(try CommandRun("tail", fixture.path, "-n2").output == tail)
+        #expect(try CommandRun("faults", fixture.path, "-n0").errors.contains("raise -n to see all"))
     }
 
     @Test("show: an ambiguous or unknown id is a helpful error; an invalid id is wrong usage")

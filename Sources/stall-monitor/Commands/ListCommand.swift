@@ -33,7 +33,7 @@ struct ListCommand: ParsableCommand {
     var sort: ListOrder = .started
 
     @Option(
-        name: .customShort("n"),
+        name: .customShort("n", allowingJoined: true),
         parsing: .unconditional,
         help: ArgumentHelp("Show at most this many, those that are sorted last.", valueName: "number")
     )

@@ -27,7 +27,7 @@ struct TailCommand: ParsableCommand {
     var follow = false
 
     @Option(
-        name: .customShort("n"),
+        name: .customShort("n", allowingJoined: true),
         parsing: .unconditional,
         help: ArgumentHelp(
             "Show at most this many existing stalls. (default: 10; with --since: all)",

@@ -37,7 +37,7 @@ struct FaultsCommand: ParsableCommand {
     var sort: FaultOrder = .total
 
     @Option(
-        name: .customShort("n"),
+        name: .customShort("n", allowingJoined: true),
         parsing: .unconditional,
         help: ArgumentHelp("Show at most this many.", valueName: "number")
     )
