@@ -77,6 +77,45 @@ struct TopStateTests {
         #expect(table.lines.allSatisfy { $0.plain.count <= 40 } && table.lines.count > 3, "\(table.lines.map(\.plain))")
     }
 
+    @Test("a stall whose watcher has died is abandoned, as in lists; its number is that of the watched process")
+    func deadWatcher() {
+        let cases: [(Int32?, String, String)] = [(nil, "terminated", "4711"), (42, "abandoned", "42")]
+        for (watched, state, number) in cases {
+            let report = Sample.report()
+            let stall = LiveStall(
+                report: report.id,
+                rule: report.rule,
+                watched: report.watched,
+                watch: 1,
+                processID: watched,
+                startedAt: report.startedAt,
+                startedMonotonicNs: 1,
+                detectedAt: report.detectedAt,
+                lastSeenAt: report.startedAt,
+                lastSeenMonotonicNs: 2,
+                durationNs: 1,
+                durationMinNs: 1,
+                durationMaxNs: 1
+            )
+            let record = LiveRecord(
+                run: ULID(rawValue: 1),
+                writer: .init(
+                    host: report.host,
+                    service: report.service,
+                    process: .init(pid: 4711),
+                    startedAt: report.startedAt,
+                    monitorVersion: "0.1.0",
+                    memory: nil
+                ),
+                status: .init(updatedAt: report.startedAt)
+            )
+            let row = LiveSnapshot.Row(state: .dead, record: record, stalls: [.init(live: stall)])
+            let table = LiveTable(snapshot: LiveSnapshot(at: Sample.start, processes: [row]), width: nil)
+            let words = table.lines.last?.plain.split(separator: " ").map(String.init) ?? []
+            #expect(words.contains(state) && words.dropFirst().first == number, "\(words)")
+        }
+    }
+
     @Test("l shows the latest stalls, and Enter opens one; s sorts them by start, duration and so on")
     func stalls() throws {
         let reports = (1...3).map { number in

@@ -90,19 +90,25 @@ struct LiveTable {
 
     private func cells(_ stall: LiveSnapshot.Stall, _ row: LiveSnapshot.Row, _ ids: ShortIDs) -> [StyledText] {
         let isOver = stall.live.state != .ongoing
-        let state: StyledText =
-            isOver
-            ? "\("recovered", .green)" : row.state == .dead ? "\("terminated", .red)" : "\("ongoing", .yellow)"
         return [
             StyledText(ids.short(stall.live.report)),
-            "\(row.record.writer.process.pid)",
+            "\(stall.live.processID ?? row.record.writer.process.pid)",
             StyledText(stall.live.watched.label, .bold, limit: 80),
-            state,
+            stall.styledState(isOver, row.state),
             StyledText(DurationText(nanoseconds: stall.live.durationNs).short + (isOver ? "" : "+")),
             stall.severity?.styled ?? "",
             stall.verdict?.styled ?? "",
             StyledText(stall.culprit ?? "", limit: 120),
         ]
+    }
+}
+
+extension LiveSnapshot.Stall {
+    /// As the report's state is read. If only a watcher from outside has died, nothing is known about the process that it watched.
+    fileprivate func styledState(_ isOver: Bool, _ process: LiveSnapshot.State) -> StyledText {
+        if isOver { return StyledText("recovered", .green) }
+        guard process == .dead else { return StyledText("ongoing", .yellow) }
+        return live.processID == nil ? StyledText("terminated", .red) : StyledText("abandoned", .yellow)
     }
 }
 
