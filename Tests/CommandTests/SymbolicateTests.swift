@@ -40,8 +40,19 @@ struct SymbolicateTests {
         #expect(run.output.contains("nothing to add"))
         #expect(run.errors.contains("cut off"))
         #expect(try CommandRun("symbolicate", fixture.root + "/none").status == 1)
-        let empty = try CommandRun("symbolicate", fixture.root)
-        #expect(empty.status == 0 && empty.output.isEmpty && empty.errors == "stall-monitor: no stalls\n")
+    }
+
+    @Test("in a directory without stalls it says so, and where there are some below it")
+    func noStalls() throws {
+        let fixture = try ReportsFixture()
+        let empty = "\(fixture.root)/empty"
+        try FileManager.default.createDirectory(atPath: empty, withIntermediateDirectories: true)
+        let run = try CommandRun("symbolicate", empty)
+        #expect(run.status == 0 && run.output.isEmpty && run.errors == "stall-monitor: no stalls\n")
+        try fixture.store.write(Sample.report())
+        let above = try CommandRun("symbolicate", fixture.root)
+        #expect(above.status == 0 && above.output.isEmpty)
+        #expect(above.errors.contains("no stalls in \(fixture.root) itself") && above.errors.contains(fixture.path))
     }
 
     @Test("what refuses the drafts of all reports is said once, of the directory")

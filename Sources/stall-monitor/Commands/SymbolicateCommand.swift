@@ -57,7 +57,7 @@ struct SymbolicateCommand: ParsableCommand {
             isOfOne: place.only != nil
         )
         let ids = try place.ids()
-        if ids.isEmpty { Output.note("no stalls") }
+        if ids.isEmpty { Output.note(place.emptiness) }
         for id in ids { try prints ? work.write(id) : work.amend(id) }
         work.noteProblems()
         if work.hasFailed { throw ExitCode.failure }
@@ -77,6 +77,13 @@ struct ReportPlace: Hashable {
         } else {
             (directory, only) = (path, nil)
         }
+    }
+
+    /// Says that there are no stalls. Other commands also read the directories below, so a list of the same directory may show some.
+    var emptiness: String {
+        let below = ReportTree(directory).directories.first { $0 != directory }
+        guard let below else { return "no stalls" }
+        return "no stalls in \(directory) itself; give a report directory below it, such as \(below)"
     }
 
     func ids() throws(ReportError) -> [ULID] {
