@@ -60,6 +60,8 @@ struct AdviceTests {
         Case(rule: "socket", verdict: .blocked, call: "recvfrom", descriptor: .socket),
         Case(rule: "pipe", verdict: .blocked, call: "read", descriptor: .pipe),
         Case(rule: "deadlock", verdict: .deadlock, lock: .mutex, hasOwner: true),
+        Case(rule: "thread_end", verdict: .blocked, lock: .threadJoin, hasOwner: true),
+        Case(rule: "other_loop", verdict: .blocked, lock: .portReply, hasOwner: true),
         Case(rule: "lock_owner", verdict: .blocked, lock: .mutex, hasOwner: true),
         Case(rule: "throttled", verdict: .starved, throttled: 3),
         Case(rule: "starved", verdict: .starved, throttled: 0),

@@ -203,6 +203,20 @@ extension Advice {
                 "Take these locks in one order everywhere, or call out only after releasing the first. The process must be restarted, unless a wait has a time limit."
         ),
         Rule(
+            name: "thread_end",
+            verdicts: [.waiting],
+            locks: [.threadJoin, .workerEnd],
+            likely: "The thread waits for another thread to end.",
+            remedy: "Join that thread on a thread of its own, or let it tell the loop when it is done."
+        ),
+        Rule(
+            name: "other_loop",
+            verdicts: [.waiting],
+            locks: [.loopRequest, .portReply, .portRoom],
+            likely: "The thread waits for the loop of another thread, which has not served it yet.",
+            remedy: "Send without waiting, and go on when the answer comes; look at what the other loop does meanwhile."
+        ),
+        Rule(
             name: "lock_owner",
             verdicts: [.waiting],
             hasOwner: true,
