@@ -27,6 +27,16 @@ struct ProcessFilesTests {
         #expect(own.hasEnded(by: handle) && !own.hasEnded(by: nil))
     }
 
+    @Test("A thread is killed if SIGKILL is pending for itself, whatever else is")
+    func killed() {
+        func isKilled(_ pending: String) -> Bool {
+            let others = "Name:\tSigPnd: 100\nState:\tR (running)\nShdPnd:\t0000000000000100"
+            return ProcessFiles.isKilled("\(others)\nSigPnd:\t\(pending)\n")
+        }
+        #expect(isKilled("0000000000000100") && isKilled("0000000000004102"))
+        #expect(!isKilled("0000000000000000") && !isKilled("0000000000004000") && !isKilled(""))
+    }
+
     @Test("There is no room for further threads some files before the limit: reports need descriptors, too")
     func openFiles() async {
         await #expect(processExitsWith: .success) {

@@ -46,14 +46,24 @@ struct ProcessFiles: Hashable, Sendable {
         var stack: String
     }
 
-    /// Whether it is about to end: none of its threads has a program any more. Its first thread stays until its memory is free, which takes
-    /// seconds if that is much.
+    /// Whether it is about to end: each of its threads has no program any more, or is killed. The first thread stays until the process's memory
+    /// is free, which takes seconds if that is much; others stay until they get a processor.
     var isEnding: Bool {
         guard let threads else { return false }
         return threads.allSatisfy { thread in
+            let task = "\(directory)/task/\(thread)"
             var byte: CChar = 0
-            return unsafe readlink("\(directory)/task/\(thread)/exe", &byte, 1) < 0 && errno == ENOENT
+            if unsafe readlink("\(task)/exe", &byte, 1) < 0 && errno == ENOENT { return true }
+            return readProcFile("\(task)/status").map(Self.isKilled) ?? false
         }
+    }
+
+    /// Whether SIGKILL is pending for the thread with this text of `/proc/PID/task/TID/status`. The kernel sends it to each thread of a process
+    /// that ends, however that comes.
+    static func isKilled(_ status: String) -> Bool {
+        let line = status.split(separator: "\n").first { $0.hasPrefix("SigPnd:") }
+        let pending = line.flatMap { UInt64($0.dropFirst("SigPnd:".count).drop { $0 == "\t" || $0 == " " }, radix: 16) }
+        return pending.map { $0 & 1 << UInt64(SIGKILL - 1) != 0 } ?? false
     }
 
     /// Whether it has ended. Its number may belong to another process since then.
