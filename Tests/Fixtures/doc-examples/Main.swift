@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import RunLoopKit
 import RunLoopPorts
@@ -49,6 +50,16 @@ func taskPool() {
 func ownExecutor(_ workers: TaskPoolHeartbeat) {
     let monitor = StallMonitor.start(watching: [.main, .taskPool, .pools([workers])])
     monitor.stop()
+}
+
+@MainActor func endAtTermination(_ monitor: StallMonitor) {
+    signal(SIGTERM, SIG_IGN)
+    let termination = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
+    termination.setEventHandler { @Sendable in
+        monitor.stop()
+        exit(0)
+    }
+    termination.resume()
 }
 
 func health(_ configuration: inout StallMonitor.Configuration) {
