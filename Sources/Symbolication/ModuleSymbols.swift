@@ -110,7 +110,7 @@ final class ModuleSymbols {
             answer.symbol = try index?.match(address, allowance)
             answer.function = answer.symbol.map { NamedCall(DebugCall(name: $0.name, location: nil)) }
             do throws(SymbolProblem) {
-                if let calls = try debugInformation(allowance)?.calls(at: address, allowance) { answer.take(calls) }
+                if let debug = try debugInformation(allowance) { answer.take(try calls(at: address, debug, allowance)) }
             } catch {
                 guard error.code == .compressed else { throw error }
                 answer.isWithoutLines = error
@@ -122,6 +122,22 @@ final class ModuleSymbols {
             problems.append(error.at(module?.image.path))
         }
         return answer
+    }
+
+    /// Swift's compiler gives no line to some instructions of a function in a source file: in debug builds a `for` loop calls its iterator
+    /// there. Such a call has the nearest line before, which is that of the `for`.
+    private func calls(
+        at address: UInt64,
+        _ debug: DebugInformation,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> [DebugCall] {
+        let calls = try debug.calls(at: address, allowance)
+        guard let innermost = calls.first, innermost.location == nil, let name = innermost.name,
+            Demangler.swiftModule(of: name) != nil, let function = index?.range(around: address)
+        else { return calls }
+        let near = try debug.calls(at: address, nearest: .before, in: function, allowance)
+        // Another inlined call of the same function is elsewhere.
+        return near.count == calls.count && near.dropFirst() == calls.dropFirst() ? near : calls
     }
 
     func debugInformation(_ allowance: Allowance) throws(SymbolProblem) -> DebugInformation? {

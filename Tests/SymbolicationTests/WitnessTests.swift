@@ -52,7 +52,28 @@ struct WitnessTests {
         try compare("shop", in: workshop, only: nil)
     }
 
-    /// Every third byte of the functions: each address must have a name, and no line may differ.
+    @Test("A `for` of Swift calls its iterator in its own line, also in a debug build, whose call has none")
+    func iteration() throws {
+        let workshop = try Workshop()
+        try workshop.write(Self.loop, to: "loop.swift")
+        try workshop.run("swiftc", ["-g", "-Onone", "-Xlinker", "--build-id", "-o", "loop", "loop.swift"])
+        let total = try #require(try workshop.functions(of: "loop").first { $0.name.contains("5total") })
+        let frames = try workshop.resolve("loop", Array(total.start..<total.start + total.size)).frames
+        #expect(frames.allSatisfy { $0.location.map { (2...6).contains($0.line) } ?? false })
+    }
+
+    private static let loop = """
+        struct Rows: Sequence, IteratorProtocol { mutating func next() -> Int? { nil } }
+        func total(_ rows: Rows) -> Int {
+            var sum = 0
+            for row in rows { sum += row }
+            return sum
+        }
+        print(total(Rows()))
+        """
+
+    /// Every third byte of the functions: each address must have a name, and no line may differ. Of Swift, the innermost call may have a line
+    /// where addr2line has none.
     private func compare(_ file: String, in workshop: Workshop, only names: Set<String>?) throws {
         let functions = try workshop.functions(of: file).filter { names?.contains($0.name) ?? true }
         let places = functions.flatMap { Array(stride(from: $0.start, to: $0.start + $0.size, by: 3)) }
@@ -63,7 +84,11 @@ struct WitnessTests {
         for (frame, place) in zip(result.frames, places) {
             let told = try #require(witness[place])
             let ours = frame.inlined.map { Call($0.symbol, $0.location) } + [Call(frame.symbol, frame.location)]
-            #expect(ours.map(\.place) == told.map(\.place), "at \(String(place, radix: 16)) in \(frame.symbol ?? "?")")
+            let isAdded = frame.language == .swift && told.first?.place == nil
+            #expect(
+                ours.map(\.place).dropFirst(isAdded ? 1 : 0) == told.map(\.place).dropFirst(isAdded ? 1 : 0),
+                "at \(String(place, radix: 16)) in \(frame.symbol ?? "?")"
+            )
             // A lambda has no linker name; addr2line then prints the name of the function around it.
             for (mine, other) in zip(ours, told).dropLast() where mine.name?.isMangled == true {
                 #expect(mine.name == other.name)
