@@ -34,7 +34,7 @@ package struct Diagnosis: Hashable, Sendable {
         self.summary =
             verdict == .unknown && !wasSeen
             ? "No cause could be read off: the stall was over before it was looked at."
-            : Self.sentence(verdict, window, site, site == waits.longestCall ? descriptors : [], hottest)
+            : Self.sentence(verdict, window, state, site, site == waits.longestCall ? descriptors : [], hottest)
                 + Self.sampledCall(verdict, waits, descriptors)
     }
 
@@ -52,6 +52,7 @@ package struct Diagnosis: Hashable, Sendable {
     private static func sentence(
         _ verdict: Verdict,
         _ window: EvidenceWindow?,
+        _ state: Character?,
         _ site: WaitSite?,
         _ descriptors: [StallReport.Descriptor],
         _ hottest: String?
@@ -66,6 +67,9 @@ package struct Diagnosis: Hashable, Sendable {
                 ? "The thread waited for a disk, in page faults."
                 : "The thread waited for \(descriptors.first.storage)\(place(site, descriptors))."
         case (.blocked, _): lockOrCall(site, descriptors)
+        // On a busy machine the monitor, too, may get a processor only once during a stall.
+        case (_, let window?) where window.length == .zero && state == "R":
+            "No cause could be read off: the thread was running or ready to run, and its times were read only once."
         default: "No cause could be read off: the thread neither computed nor was found in a system call."
         }
     }

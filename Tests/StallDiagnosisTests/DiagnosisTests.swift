@@ -157,6 +157,14 @@ struct DiagnosisTests {
         #expect(diagnose(nil, state: "R").verdict == .unknown)
         #expect(diagnose(window(), state: "S").verdict == .unknown)
     }
+
+    @Test("Where the thread's times were read only once, nothing is said about what it did between")
+    func readOnce() {
+        let ready = diagnose(window(of: 0), state: "R")
+        #expect(ready.verdict == .unknown && ready.summary.hasSuffix("its times were read only once."))
+        #expect(diagnose(window(), state: "R").verdict == .unknown)
+        #expect(diagnose(window(), state: "R").summary.contains("neither computed"))
+    }
 }
 
 @Suite("The cause, with mixed evidence")
