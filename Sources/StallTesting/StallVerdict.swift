@@ -35,7 +35,9 @@ enum StallFinding: Equatable {
         if callers.count > 1 { return .shared(by: callers.count) }
         if !owners.isEmpty { return .own }
         let suspects = scopes.filter { $0.overlap(with: stall) > $0.limit.nanoseconds }
-        return .unclear(among: suspects.map(\.place.name).sorted())
+        // A part of a test, which has its test's task, is not named besides it.
+        let names = Set(suspects.map { [$0.place.name, $0.task.map { "\($0)" } ?? ""] }).map { $0[0] }
+        return .unclear(among: names.sorted())
     }
 }
 

@@ -108,6 +108,9 @@ import Testing
     @Test func passesToAllWhereNothingTells() {
         let unclear = StallFinding.unclear(among: ["a()", "b()"])
         #expect(findings(stall(task: 99)) == [unclear, unclear])
+        // The test and a part of it are one, and two tests of one name are two.
+        let scopes = [scope(1, "a()", task: 7), scope(2, "a()", task: 7), scope(3, "a()", task: 8)]
+        #expect(StallFinding.of(stall(task: 99), for: scopes[0], among: scopes) == .unclear(among: ["a()", "a()"]))
     }
 
     @Test func passesToTheMachine() {
