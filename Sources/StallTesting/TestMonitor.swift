@@ -44,13 +44,23 @@ package final class TestMonitor: Sendable {
         return judge(number, isSettled: monitor.isRunning ? await settle() : nil)
     }
 
-    /// The same for a caller that is not asynchronous: it blocks its thread meanwhile.
-    package func finish(_ number: Int) -> [StallVerdict] {
+    /// The same for a caller that is not asynchronous.
+    ///
+    /// - Parameter rest: Lets the calling thread's loop rest for a moment. Called until the monitor has answered: so the scope's own stall
+    ///   ends here, and the wait for the answer is neither a part of it nor another stall.
+    package func finish(_ number: Int, resting rest: () -> Void) -> [StallVerdict] {
         ledger.end(number)
         guard monitor.isRunning else { return judge(number, isSettled: nil) }
+        rest()
         let settled = DispatchSemaphore(value: 0)
         monitor.settle { settled.signal() }
-        return judge(number, isSettled: settled.wait(timeout: .now() + .seconds(Self.patience)) == .success)
+        let end = ContinuousClock.now + .seconds(Self.patience)
+        var isSettled = false
+        repeat {
+            rest()
+            isSettled = settled.wait(timeout: .now()) == .success
+        } while !isSettled && ContinuousClock.now < end
+        return judge(number, isSettled: isSettled)
     }
 
     /// - Parameter isSettled: Whether the monitor answered in time. Nil if it does not run.

@@ -24,13 +24,13 @@ open class StallFreeTestCase: XCTestCase {
         Self.rest()
         let number = TestMonitor.shared.begin(TestPlace(name: methodName + "()", file: nil), limit: stallLimit)
         super.invokeTest()
-        for verdict in TestMonitor.shared.finish(number) { record(verdict) }
+        for verdict in TestMonitor.shared.finish(number, resting: Self.rest) { record(verdict) }
     }
 
     /// The monitor knows the main thread's loop from its second rest on.
     private static let restOnce: Void = rest()
 
-    /// Lets the main thread's loop rest, so that a stall of this test does not begin in the one before.
+    /// Lets the main thread's loop rest, so that a stall of this test neither begins in the one before nor lasts beyond its end.
     private static func rest() {
         _ = RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 0.001))
     }

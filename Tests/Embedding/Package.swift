@@ -36,7 +36,10 @@ let package = Package(
         ),
         .testTarget(
             name: "ShopXCTests",
-            dependencies: [.product(name: "StallTestingXCTest", package: "stall-monitor")]
+            dependencies: [
+                .product(name: "StallTesting", package: "stall-monitor"),
+                .product(name: "StallTestingXCTest", package: "stall-monitor"),
+            ]
         ),
     ]
 )

@@ -2,6 +2,8 @@ import Foundation
 import StallTestingXCTest
 import XCTest
 
+@testable import StallTesting
+
 // Tests whose name begins with `testStalls` must fail because of a stall, and all others must pass: scripts/embedding checks this.
 
 final class StallFreeCaseTests: StallFreeTestCase {
@@ -30,6 +32,22 @@ final class PatientCaseTests: StallFreeTestCase {
     override var stallLimit: Duration { .seconds(10) }
 
     func testPassesWithinALongerLimit() async { await block(milliseconds: 400) }
+}
+
+/// How `StallFreeTestCase` judges a test, called by a test.
+final class JudgedCaseTests: XCTestCase {
+    func testPassesIfAStallIsOverWhenItIsJudged() {
+        let rest = { _ = RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 0.001)) }
+        let monitor = TestMonitor.shared
+        // The monitor knows the main thread's loop from its second rest on.
+        rest()
+        rest()
+        let number = monitor.begin(TestPlace(name: "work()", file: nil), limit: .milliseconds(100))
+        usleep(400_000)
+        let verdicts = monitor.finish(number, resting: rest)
+        XCTAssertFalse(verdicts.isEmpty)
+        XCTAssert(verdicts.allSatisfy { $0.stall.endedAt != nil }, "the stall lasts until the monitor answers")
+    }
 }
 
 @MainActor private func block(milliseconds: UInt32) { usleep(milliseconds * 1000) }
