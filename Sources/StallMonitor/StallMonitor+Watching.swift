@@ -88,7 +88,7 @@ extension StallMonitor {
                 let wakeFlag = engine.watchdog.wakeFlags.makeFlag(for: engine.watchdog)
                 guard thing.heartbeat.attach(wakeFlag) else {
                     engine.watchdog.wakeFlags.remove(wakeFlag)
-                    throw StallMonitorError(.loopAlreadyWatched)
+                    throw StallMonitorError(.loopAlreadyWatched, "It is \(name.label).")
                 }
                 let identity = WatchIdentity(
                     number: watches + 1,

@@ -20,7 +20,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         /// Another watcher is attached to the loop.
         public static let loopAlreadyWatched = Code(
             "loop_already_watched",
-            "The loop is watched already. Cancel the other watch first."
+            "The loop is watched already. First cancel the other watch, or stop the process's other monitor."
         )
         /// The loop's thread has ended.
         public static let loopEnded = Code(

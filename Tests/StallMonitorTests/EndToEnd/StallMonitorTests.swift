@@ -134,7 +134,8 @@ struct StallMonitorTests {
     @Test("A loop can be watched once, and again after the watch is cancelled")
     func watchOnce() throws {
         let monitor = start()
-        #expect(throws: StallMonitorError.self) { try monitor.watch(worker.loop) }
+        let refused = #expect(throws: StallMonitorError.self) { try monitor.watch(worker.loop, label: "again") }
+        #expect(refused?.code == .loopAlreadyWatched && refused?.message.hasSuffix("It is again.") == true)
         let other = StallingLoop()
         let watch = try monitor.watch(other.loop)
         watch.cancel()
