@@ -21,8 +21,8 @@ public struct ConfigurationRangeError: Error, Hashable, Sendable, CustomStringCo
 
 extension StallMonitor.Configuration {
     /// The values out of their ranges. ``StallMonitor/start(_:watching:onEvent:)-(_,WatchSelection,_)`` replaces each by the
-    /// nearer end of its range and reports that as a fault (`configurationOutOfRange`): a mistake in the configuration ends
-    /// neither the server nor the monitoring.
+    /// nearer end of its range, but an ``abortsAfter`` of zero or less by nil and a ``captureSignal`` by the default, and reports that
+    /// as a fault (`configurationOutOfRange`): a mistake in the configuration ends neither the server nor the monitoring.
     public var rangeErrors: [ConfigurationRangeError] { broughtIntoRange().errors }
 
     /// The same configuration with each value replaced by the nearer end of its range.
@@ -32,6 +32,8 @@ extension StallMonitor.Configuration {
         let jobs = Duration.milliseconds(1) ... .seconds(600)
         check.bring(&configuration.reportsJobsLongerThan, "reportsJobsLongerThanMilliseconds", to: jobs)
         check.bring(&configuration.abortsAfter, "abortsAfterSeconds", to: .seconds(1) ... .seconds(86_400))
+        // Whoever sets no time may mean: never. The nearer end would end the process at its first stall of a second.
+        if let abortsAfter, abortsAfter <= .zero { configuration.abortsAfter = nil }
         check.bring(&configuration.startupGrace, "startupGraceMilliseconds", to: .zero ... .seconds(3600))
         check.bring(&configuration.limits.reports, "limits.reports", to: 1...1_000_000)
         check.bring(&configuration.limits.runs, "limits.runs", to: 1...1_000_000)
@@ -45,6 +47,8 @@ extension StallMonitor.Configuration {
         check.bring(&configuration.cost.heldBurst, "cost.heldBurstMilliseconds", to: bursts)
         check.bring(&configuration.repeats)
         check.bring(&configuration.captureSignal, "captureSignal", to: 1...64)
+        // The nearer ends belong to others: SIGHUP, and the last real-time signal.
+        if configuration.captureSignal != captureSignal { configuration.captureSignal = Self.defaultCaptureSignal }
         if var health {
             check.bring(&health.port, "health.port", to: 0...65_535)
             check.bring(&health.failsAfter, "health.failsAfterSeconds", to: .seconds(1) ... .seconds(3600))

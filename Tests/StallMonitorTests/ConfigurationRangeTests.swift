@@ -22,6 +22,16 @@ struct ConfigurationRangeTests {
         #expect(near.repeats.longestWindow == .seconds(7200) && errors.isEmpty)
     }
 
+    @Test("A server that is to be ended after no time is never ended", arguments: [0, -1, Int64.min])
+    func endedAfterNoTime(_ seconds: Int64) {
+        var configuration = StallMonitor.Configuration()
+        configuration.abortsAfter = .seconds(seconds)
+        #expect(configuration.broughtIntoRange().configuration.abortsAfter == nil)
+        #expect(configuration.rangeErrors.map(\.key) == ["abortsAfterSeconds"])
+        configuration.abortsAfter = .milliseconds(1)
+        #expect(configuration.broughtIntoRange().configuration.abortsAfter == .seconds(1))
+    }
+
     @Test("A value out of range is named with its range and replaced by the nearer end")
     func outside() {
         let absurd = StallMonitor.Configuration(
@@ -60,7 +70,7 @@ struct ConfigurationRangeTests {
         )
         #expect(near.repeats.window == .zero && near.repeats.longestWindow == .seconds(86_400))
         #expect(near.repeats.reportsPerMinute == 1 && near.repeats.burst == 100_000 && near.repeats.bytesPerMinute == 1)
-        #expect(near.captureSignal == 1 && near.startupGrace == .zero)
+        #expect(near.captureSignal == StallMonitor.Configuration.defaultCaptureSignal && near.startupGrace == .zero)
         #expect(errors.count == 21 && Set(errors.map(\.key)).count == 21, "\(errors)")
         #expect(errors.contains { $0.description == "ticks is \(Int.max); set it to 1 to 10000" })
         #expect(near.rangeErrors.isEmpty)
