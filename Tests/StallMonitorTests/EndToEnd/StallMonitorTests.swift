@@ -160,6 +160,20 @@ struct StallMonitorTests {
         worker.end()
     }
 
+    @Test("A stall that is over when the monitor stops is closed as recovered, also if it has just ended")
+    func stopAfterStall() throws {
+        let monitor = start()
+        let mayGoOn = DispatchSemaphore(value: 0)
+        worker.loop.perform { mayGoOn.wait() }
+        #expect(log.wait { !$0.began.isEmpty })
+        mayGoOn.signal()
+        try worker.loop.performAndWait {}
+        monitor.stop()
+        let report = try #require(try contents().reports.first)
+        #expect(report.state == .recovered && report.endedAt != nil)
+        worker.end()
+    }
+
     @Test("A monitor to which nobody keeps a reference watches loops that are found later")
     func noReference() throws {
         let discovery = LateDiscovery()
