@@ -80,6 +80,8 @@ struct TelemetryLogExporter: ReportExporter {
                 .init("stall.rule.ticks", .integer(Int64(report.rule.ticks))),
             ]
             if let excluded = report.excludedNs { attributes.append(.init("stall.excluded_ns", .integer(excluded))) }
+            // The same stall is sent again when its functions have names: that record replaces this one.
+            if report.isProvisional == true { attributes.add("stall.fingerprint.provisional", "true") }
             if let aliases = report.aliases, !aliases.isEmpty {
                 attributes.add("stall.fingerprint.aliases", aliases.map(\.rawValue).joined(separator: " "))
             }

@@ -88,6 +88,29 @@ struct TelemetryTests {
         }
     }
 
+    @Test("A record that has got names replaces the one without")
+    func amendment() async throws {
+        var nameless = Self.report()
+        nameless.isProvisional = true
+        nameless.fingerprint = .make(kind: .blocked, frames: [.init(address: 1, function: "code at 0x1")], modules: [])
+        var named = Self.report()
+        (named.id, named.aliases) = (nameless.id, [nameless.fingerprint])
+        try await Samples.withStore { store, _ in
+            try await Client.withServer(store, CollectorOptions()) { [nameless, named] client in
+                for report in [nameless, named, nameless] {
+                    let body = try Self.exported([report])
+                    try await client.execute(uri: "/v1/logs", method: .post, headers: Self.kind, body: body) {
+                        #expect($0.status == .ok)
+                    }
+                }
+            }
+            let query = StallQuery(team: "default", since: Timestamp(seconds: 0), until: .now())
+            let faults = try await store.faults(query, by: .total, limit: 10).faults
+            #expect(faults.map(\.fingerprint) == [named.fingerprint])
+            #expect(faults.map(\.reports) == [1])
+        }
+    }
+
     @Test("A stall without a stack keeps the reason")
     func withoutStack() async throws {
         var report = Self.report()

@@ -58,6 +58,7 @@ struct TelemetryStall {
     private func fill(_ report: inout StallReport) {
         report.service = service
         (report.repeats, report.aliases) = (repeats, aliases)
+        report.isProvisional = attributes.text("stall.fingerprint.provisional") == "true" ? true : nil
         let frames = Self.frames(attributes.text("code.stacktrace") ?? "")
         (report.stacks, report.culprit) = stacks(frames, report)
         report.labels = attributes.text("stall.labels").map { $0.split(separator: " > ").map(String.init) }
