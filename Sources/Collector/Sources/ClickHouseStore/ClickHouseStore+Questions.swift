@@ -119,23 +119,32 @@ extension ClickHouseStore {
         let stalls = try await search.found(limit)
         guard !stalls.isEmpty else { return [] }
         let days = Set(stalls.map { Hours.day($0.startedAt.sinceEpoch) }).sorted()
-        let rows = try await ask(
-            ["id", "report"],
+        let bodies = try await bodies(
+            of: stalls.map(\.id.description),
+            "report",
             """
             FROM \(table("body")) FINAL
             WHERE team = \(SQLLiteral.text(query.team)) AND day IN \(SQLLiteral.list(days))
-                AND id IN \(SQLLiteral.list(stalls.map(\.id.description)))
-            """,
-            maximumBytes: 1 << 30
+            """
         )
-        let bodies = Dictionary(rows.map { ($0.text(0), $0) }, uniquingKeysWith: { first, _ in first })
-        return try stalls.compactMap { stall in
-            guard let body = bodies[stall.id.description] else { return nil }
-            return StoredReport(
-                place: stall.place,
-                json: try unpacked(body.bytes(1))
-            )
+        let packed = stalls.compactMap { stall in bodies[stall.id.description].map { (place: stall.place, body: $0) } }
+        return try DocumentPage.first(of: packed, size: \.json.count) {
+            StoredReport(place: $0.place, json: try unpacked($0.body))
         }
+    }
+
+    /// The packed documents of the first of these ids, as many as fit into a page.
+    ///
+    /// - Parameter rows: Where they are, without a condition for the ids.
+    private func bodies(of ids: [String], _ column: String, _ rows: String) async throws -> [String: [UInt8]] {
+        func ask(_ value: String, _ ids: [String]) async throws -> [TabbedAnswer.Row] {
+            try await self.ask(["id", value], "\(rows) AND id IN \(SQLLiteral.list(ids))")
+        }
+        // The sizes come first: all documents together can be too large for the memory.
+        let sizes = try await ask("length(\(column))", ids).map { ($0.text(0), Int(try $0.number(1))) }
+        let sizeOf = Dictionary(sizes) { first, _ in first }
+        let first = DocumentPage.first(of: ids, size: { sizeOf[$0] ?? 0 }) { $0 }
+        return Dictionary(try await ask(column, first).map { ($0.text(0), $0.bytes(1)) }) { first, _ in first }
     }
 
     /// Reads the greatest version of each run record, in pages of limited size.
@@ -150,12 +159,11 @@ extension ClickHouseStore {
             """
         ).map { $0.text(0) }
         guard !ids.isEmpty else { return [] }
-        return try await ask(
-            ["id", "body"],
-            "FROM \(table("run")) FINAL WHERE \(team) AND id IN \(SQLLiteral.list(ids)) ORDER BY id",
-            maximumBytes: 1 << 30
-        ).compactMap { row in
-            try ULID(row.text(0)).map { StoredRun(id: $0, json: try unpacked(row.bytes(1))) }
+        let bodies = try await bodies(of: ids, "body", "FROM \(table("run")) FINAL WHERE \(team)")
+        let packed = ids.compactMap { id in ULID(id).flatMap { id in bodies[id.description].map { (id: id, body: $0) } }
+        }
+        return try DocumentPage.first(of: packed, size: \.json.count) {
+            StoredRun(id: $0.id, json: try unpacked($0.body))
         }
     }
 

@@ -91,14 +91,12 @@ public final class ClickHouseStore: StallStore {
     func ask(
         _ columns: [String],
         _ rest: String,
-        maximumBytes: Int = 64 << 20,
         settings: [(String, String)] = []
     ) async throws -> [TabbedAnswer.Row] {
         var statement = ClickHouseClient.Statement(
             "SELECT \(columns.joined(separator: ", ")), \(TabbedAnswer.mark) \(rest) FORMAT TabSeparated"
         )
         statement.settings = settings
-        statement.maximumBytes = maximumBytes
         return try TabbedAnswer(try await client.send(statement), columns: columns.count).rows
     }
 

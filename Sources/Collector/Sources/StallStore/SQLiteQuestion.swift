@@ -4,8 +4,6 @@ import StallReports
 
 /// Queries within one transaction, so that all results are from the same moment.
 struct SQLiteQuestion {
-    /// A page ends after the document with which it reaches this size in bytes, compressed or not.
-    static let pageBytes = 4 << 20
     /// The columns that ``StoredStall`` reads. `current` is the fault's current fingerprint if it has changed.
     static let stallColumns = """
         stall.*, (SELECT alias.fingerprint FROM alias WHERE alias.team = stall.team AND alias.alias = stall.fingerprint) AS current
@@ -65,7 +63,7 @@ struct SQLiteQuestion {
         _ document: (Row) -> (Place, body: Data)?
     ) throws -> [(Place, body: Data)] {
         var (page, bytes): ([(Place, body: Data)], Int) = ([], 0)
-        while bytes < pageBytes, let row = try rows.next() {
+        while bytes < DocumentPage.bytes, let row = try rows.next() {
             guard let document = document(row) else { continue }
             page.append(document)
             bytes = bytes.addingSaturated(document.body.count)

@@ -50,28 +50,17 @@ extension SQLiteStore {
         limit: Int
     ) async throws -> [StoredReport] {
         let packed = try await database.read { try SQLiteQuestion($0, query).reports(after: last, limit) }
-        return try page(packed) { StoredReport(place: $0.place, json: try unpacked($0.body)) }
+        return try DocumentPage.first(of: packed, size: \.json.count) {
+            StoredReport(place: $0.place, json: try unpacked($0.body))
+        }
     }
 
     /// Returns at most about 4 MiB of records at once.
     public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
         let packed = try await database.read { try SQLiteQuestion($0, query).runs(after: last, limit) }
-        return try page(packed) { StoredRun(id: $0.id, json: try unpacked($0.body)) }
-    }
-
-    /// Returns as many documents as fit into a page, and at least one. The others are on the next page.
-    private func page<Packed, Document>(
-        _ packed: [Packed],
-        _ unpack: (Packed) throws -> Document
-    ) throws -> [Document] where Document: StoredDocument {
-        var (page, bytes): ([Document], Int) = ([], 0)
-        for one in packed {
-            let document = try unpack(one)
-            page.append(document)
-            bytes = bytes.addingSaturated(document.json.count)
-            if bytes >= SQLiteQuestion.pageBytes { break }
+        return try DocumentPage.first(of: packed, size: \.json.count) {
+            StoredRun(id: $0.id, json: try unpacked($0.body))
         }
-        return page
     }
 
     /// Returns stalls in the order of the column `place`.
@@ -108,11 +97,3 @@ extension SQLiteStore {
         try await database.read { try SQLiteQuestion($0, query).choices() }
     }
 }
-
-/// A document that is returned as it was sent.
-private protocol StoredDocument {
-    var json: [UInt8] { get }
-}
-
-extension StoredReport: StoredDocument {}
-extension StoredRun: StoredDocument {}

@@ -123,6 +123,28 @@ public struct StoredRun: Sendable {
     package init(id: ULID, json: [UInt8]) { (self.id, self.json) = (id, json) }
 }
 
+/// What a store has in memory of many documents at once.
+package enum DocumentPage {
+    /// A page ends after the document with which it reaches this size in bytes, compressed or not.
+    package static let bytes = 4 << 20
+
+    /// Unpacks as many documents as fit into a page, and at least one. The others are on the next page.
+    package static func first<Packed, Document>(
+        of packed: [Packed],
+        size: (Document) -> Int,
+        _ unpack: (Packed) throws -> Document
+    ) rethrows -> [Document] {
+        var (page, sum): ([Document], Int) = ([], 0)
+        for one in packed {
+            let document = try unpack(one)
+            page.append(document)
+            sum = sum.addingSaturated(size(document))
+            if sum >= bytes { break }
+        }
+        return page
+    }
+}
+
 /// The stalls of one fault on one day.
 public struct DayCount: Hashable, Sendable {
     /// The first moment of the day in UTC.

@@ -318,21 +318,6 @@ struct SQLiteStoreTests {
         }
     }
 
-    @Test("Large documents come in small pages, and all of them come")
-    func largePages() async throws {
-        try await Samples.withStore { store in
-            let reports = (0..<12).map { Samples.report(minutesAgo: 100 - $0, noise: 1_000_000) }
-            _ = try await Samples.insert(reports, into: store)
-            var (found, last): ([ULID], StoredReport.Place?) = ([], nil)
-            while case let page = try await store.reports(Samples.query(), after: last, limit: 100), !page.isEmpty {
-                #expect(page.map(\.json.count).reduce(0, +) < 6 << 20)
-                found += page.map(\.place.id)
-                last = page.last?.place
-            }
-            #expect(found == reports.map(\.id))
-        }
-    }
-
     @Test("A store of the second version keeps its stalls, their order of arrival and its sizes")
     func migration() async throws {
         try await Samples.withDirectory { directory in

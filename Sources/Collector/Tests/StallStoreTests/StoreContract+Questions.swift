@@ -1,3 +1,4 @@
+import Foundation
 import StallReading
 import StallReports
 import StallStore
@@ -153,6 +154,26 @@ extension StoreContract {
                 )
                 #expect(before.map(\.id) == longest.filter { !latest.prefix(10).contains($0) }.map(\.id))
             }
+        }
+    }
+
+    /// Documents are large when packed, or only when unpacked.
+    func largePages() async throws {
+        try await withStore { store in
+            let reports = (0..<12).map { index in
+                var report = Self.report(hoursAgo: 13 - Double(index))
+                let noise = (0..<27_000).map { _ in UUID().uuidString }.joined()
+                report.metadata = ["noise": index < 6 ? noise : String(repeating: "x", count: noise.count)]
+                return report
+            }
+            _ = try await store.insert(reports.map { try Self.arrival($0) })
+            var (found, last): ([ULID], StoredReport.Place?) = ([], nil)
+            while case let page = try await store.reports(Self.query(), after: last, limit: 100), !page.isEmpty {
+                #expect(page.map(\.json.count).reduce(0, +) < 6 << 20)
+                found += page.map(\.place.id)
+                last = page.last?.place
+            }
+            #expect(found == reports.map(\.id))
         }
     }
 

@@ -38,6 +38,7 @@ struct StoreContract {
             Check("Reports and run records come page by page, each once, in order, as they were sent") {
                 try await $0.pages()
             },
+            Check("Large documents come in small pages, and all of them come") { try await $0.largePages() },
             Check("What is old is removed, and what is left has the sums of what is left") { try await $0.age() },
             Check("Where it is too large the oldest is removed") { try await $0.size() },
             Check("Lengths at the ends of 64 bits are no trouble") { try await $0.extremes() },
