@@ -23,26 +23,23 @@ enum JSONAnswer {
         )
     }
 
-    /// - Parameter client: Is served until all is sent. Nil: not limited.
     static func bytes(
         _ bytes: [UInt8],
         type: String,
         status: HTTPResponse.Status = .ok,
-        headers: HTTPFields = [:],
-        to client: ClientLimit.Client? = nil
+        headers: HTTPFields = [:]
     ) -> Response {
         var fields = headers
         fields[.contentType] = type
-        return Response(status: status, headers: fields, body: body(bytes, client))
+        return Response(status: status, headers: fields, body: body(bytes))
     }
 
     /// In bytes. A peer has a time limit for each piece, so large answers are sent in several pieces.
     static let pieceBytes = 256 << 10
 
-    private static func body(_ bytes: [UInt8], _ client: ClientLimit.Client?) -> ResponseBody {
+    private static func body(_ bytes: [UInt8]) -> ResponseBody {
         guard bytes.count > pieceBytes else { return ResponseBody(byteBuffer: ByteBuffer(bytes: bytes)) }
         return ResponseBody(contentLength: bytes.count) { writer in
-            defer { withExtendedLifetime(client) {} }
             try await write(ByteBuffer(bytes: bytes), to: &writer)
             try await writer.finish(nil)
         }
@@ -133,5 +130,26 @@ final class ClientLimit: Sendable {
         fileprivate init(of limit: ClientLimit) { self.limit = limit }
 
         deinit { limit.present.wrappingSubtract(1, ordering: .relaxed) }
+    }
+}
+
+/// Admits a limited number of clients to large answers: one that reads slowly keeps its answer in memory for long.
+struct LargeAnswers: RouterMiddleware {
+    let readers: ClientLimit
+
+    func handle(
+        _ request: Request,
+        context: CollectorContext,
+        next: (Request, CollectorContext) async throws -> Response
+    ) async throws -> Response {
+        var response = try await next(request, context)
+        let body = response.body
+        guard let bytes = body.contentLength, bytes > JSONAnswer.pieceBytes else { return response }
+        let reader = try readers.admit()
+        response.body = ResponseBody(contentLength: bytes) { writer in
+            defer { withExtendedLifetime(reader) {} }
+            try await body.write(writer)
+        }
+        return response
     }
 }

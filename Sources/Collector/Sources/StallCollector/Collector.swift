@@ -122,10 +122,11 @@ public struct Collector: Service {
         if !options.proxies.isEmpty { router.add(middleware: ForwardedAddress(proxies: options.proxies)) }
         Health(store).add(to: router)
         AssetRoutes().add(to: router)
+        let readers = ClientLimit(options.maximumReaders, "too many read already")
         let inner = router.group().add(middleware: AccessMiddleware(tokens: tokens, metrics: metrics, audit: audit))
+            .add(middleware: LargeAnswers(readers: readers))
             .add(middleware: StoreFailures())
         IngestRoutes(store, options.limits, retention, metrics, audit).add(to: inner)
-        let readers = ClientLimit(options.maximumReaders, "too many read already")
         QuestionRoutes(store: store, readers: readers).add(to: inner)
         RecordRoutes(store: store, readers: readers).add(to: inner)
         LiveRoutes(store: store, tokens: tokens).add(to: inner)

@@ -34,7 +34,8 @@ public struct CollectorOptions: Sendable {
     public var maximumConnections = 4096
     /// The largest number of connections from one address at a time, except those of ``proxies``.
     public var maximumPeerConnections = 512
-    /// The largest number of clients, of all teams together, that get records, exports or flame graphs at a time.
+    /// The largest number of clients, of all teams together, that get records, exports, flame graphs, or other answers of more than
+    /// 256 KiB at a time.
     public var maximumReaders = 16
     /// A connection is closed if nothing arrives on it for this long.
     public var idleTime = Duration.seconds(60)

@@ -349,6 +349,27 @@ struct OperationTests {
         }
     }
 
+    @Test("A large answer counts as a reader until it is sent, a small one does not", arguments: [0, 1])
+    func largeAnswers(limit: Int) async throws {
+        var options = CollectorOptions()
+        options.maximumReaders = limit
+        try await Samples.withStore { store, _ in
+            let small = Samples.report()
+            var large = Samples.report()
+            large.metadata = ["noise": String(repeating: "x", count: 300_000)]
+            _ = try await store.insert([small, large].map { try Arrival(json: $0.json(), team: "default") })
+            try await Client.withServer(store, options) { [large] client in
+                func status(_ report: StallReport) async throws -> HTTPResponse.Status {
+                    try await client.execute(uri: "/api/v1/reports/\(report.id)", method: .get) { $0.status }
+                }
+                #expect(try await status(small) == .ok)
+                #expect(try await status(large) == (limit == 0 ? .tooManyRequests : .ok))
+                // The client has the whole answer a little before the collector knows that it is sent.
+                while try await status(large) != (limit == 0 ? .tooManyRequests : .ok) {}
+            }
+        }
+    }
+
     @Test("Refusals also have the headers that protect pages")
     func safetyHeaders() async throws {
         try await Client.withServer(StubStore(), CollectorOptions()) { client in

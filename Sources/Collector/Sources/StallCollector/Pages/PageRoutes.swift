@@ -106,6 +106,7 @@ struct PageRoutes {
 
     private func flame(_ fingerprint: Fingerprint, _ question: QuestionText) async throws -> Response {
         let reader = try readers.admit()
+        defer { withExtendedLifetime(reader) {} }
         let stalls = try await store.exportedStalls(of: fingerprint, question.query)
         var view = FlameGraphView()
         let isWhole = try await store.eachReport(of: stalls, team: question.query.team) { _ = try view.add($0) }
@@ -115,16 +116,15 @@ struct PageRoutes {
             data: String(decoding: try view.end(), as: UTF8.self),
             truncation: isWhole ? nil : QuestionRoutes.truncation
         )
-        return Self.page("flame", page, to: reader)
+        return Self.page("flame", page)
     }
 
-    private static func page(_ template: String, _ content: Any, to client: ClientLimit.Client? = nil) -> Response {
+    private static func page(_ template: String, _ content: Any) -> Response {
         let text = Templates.library.render(content, withTemplate: template) ?? ""
         return JSONAnswer.bytes(
             Array(text.utf8),
             type: "text/html; charset=utf-8",
-            headers: [.cacheControl: "no-store"],
-            to: client
+            headers: [.cacheControl: "no-store"]
         )
     }
 }

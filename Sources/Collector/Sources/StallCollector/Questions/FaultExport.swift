@@ -25,6 +25,7 @@ extension QuestionRoutes {
             throw Refusal(.notFound, "there is no such format; there are \(formats)")
         }
         let reader = try readers.admit()
+        defer { withExtendedLifetime(reader) {} }
         let stalls = try await store.exportedStalls(of: fingerprint(context), question.query)
         var exporter = format.makeExporter()
         var output = try exporter.begin([])
@@ -39,7 +40,7 @@ extension QuestionRoutes {
             headers[Self.truncated] = "true"
             format.add(note: Self.truncation, to: &output)
         }
-        return JSONAnswer.bytes(output, type: format.mediaType, headers: headers, to: reader)
+        return JSONAnswer.bytes(output, type: format.mediaType, headers: headers)
     }
 }
 
