@@ -370,13 +370,15 @@ struct OperationTests {
         }
     }
 
-    @Test("Refusals also have the headers that protect pages")
+    @Test("Refusals also have the headers that protect pages, and each says why")
     func safetyHeaders() async throws {
         try await Client.withServer(StubStore(), CollectorOptions()) { client in
             for path in ["/", "/nothing", "/faults/x", "/api/v1/faults?limit=x", "/faults/v2:0000000000000000"] {
                 try await client.execute(uri: path, method: .get) { answer in
                     #expect(answer.headers[.contentSecurityPolicy]?.hasPrefix("default-src 'none'") == true, "\(path)")
                     #expect(answer.headers[.xContentTypeOptions] == "nosniff", "\(path)")
+                    let isMessage = answer.body.starts(with: #"{"message":""#.utf8)
+                    #expect(isMessage == (answer.status != .ok), "\(path)")
                 }
             }
         }

@@ -170,8 +170,12 @@ struct SafetyHeaders: RouterMiddleware {
         var response: Response
         do {
             response = try await next(request, context)
-        } catch let error as any HTTPResponseError {
+        } catch let error as Refusal {
             response = try error.response(from: request, context: context)
+        } catch let error as any HTTPResponseError {
+            // The router's own error has no message.
+            let reason = error.status == .notFound ? "no such path, or not by this method" : error.status.reasonPhrase
+            response = try Refusal(error.status, reason).response(from: request, context: context)
         } catch {
             context.logger.error("a request failed", metadata: ["error": "\(error)"])
             response = try Refusal(.internalServerError, "the collector failed; its log says more")
