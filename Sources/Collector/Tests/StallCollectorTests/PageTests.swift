@@ -77,6 +77,22 @@ struct PageTests {
         }
     }
 
+    @Test("A page that does not show all faults says so, and one of a past time says when that ended")
+    func limits() async throws {
+        try await Samples.withStore { store, _ in
+            let reports = ["f()", "g()"].map { Self.report($0, "1.1") }
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "default") })
+            try await Client.withServer(store, CollectorOptions()) { client in
+                #expect(try await Self.text(client, "/?limit=1").contains("Shown are the first 1."))
+                #expect(try await !Self.text(client, "/?limit=3").contains("Shown are the first"))
+                let fault = "/faults/\(reports[0].fingerprint.rawValue)"
+                #expect(try await Self.text(client, fault).contains(", since 20"))
+                let ended = try await Self.text(client, fault + "?until=0s")
+                #expect(ended.contains(", from 20") && ended.contains(" to 20"))
+            }
+        }
+    }
+
     @Test("A report's page leads to its fault, also if the stall is older than a month")
     func oldReport() async throws {
         try await Samples.withStore { store, _ in

@@ -59,8 +59,11 @@ struct ComparePage {
         rows = changes.map { Row($0, links) }
         hasRows = !rows.isEmpty
         let counts = Change.Kind.allCases.map { kind in "\(changes.count { $0.kind == kind }) \(kind.rawValue)" }
+        let most = QuestionText.limits.upperBound
+        let isCut = max(lists.before.faults.count, lists.after.faults.count) == most
         summary =
             "\(old) → \(new): \(counts.joined(separator: ", "))."
+            + (isCut ? " Of each release only the \(most) faults that blocked longest are compared." : "")
             + partialNote(lists.before.isPartial || lists.after.isPartial)
             + " These are plain figures; 'stall-monitor diff' says which changes chance does not explain."
     }

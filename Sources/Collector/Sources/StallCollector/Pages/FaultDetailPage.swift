@@ -78,8 +78,10 @@ struct FaultDetailPage {
         culprit = fault.title
         (title, team) = (culprit, question.query.team)
         let share = fault.share.map { " (\(percent($0)) of the time watched)" } ?? ""
+        let (since, until) = (moment(question.query.since), moment(question.query.until))
+        let range = question.until.isEmpty ? "since \(since)" : "from \(since) to \(until)"
         headline =
-            "\(counted(fault.count, "stall")), \(length(fault.totalNs)) together\(share), the worst \(length(fault.longestNs)), since \(moment(question.query.since)) (UTC)"
+            "\(counted(fault.count, "stall")), \(length(fault.totalNs)) together\(share), the worst \(length(fault.longestNs)), \(range) (UTC)"
         var facts: [Fact] = []
         if let place = fault.place { facts.append(Fact(name: "Where", value: place)) }
         let trend = fault.trend.direction.text

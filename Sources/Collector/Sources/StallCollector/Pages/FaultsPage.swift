@@ -93,8 +93,10 @@ struct FaultsPage {
         text = query.text ?? ""
         let runs = counted(Int64(list.runs), "monitor")
         let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
+        let isCut = list.faults.count == question.limit
         summary =
             "\(runs) ran from \(moment(query.since)) to \(moment(query.until)) (UTC)\(watched)."
+            + (isCut ? " Shown are the first \(question.limit)." : "")
             + partialNote(list.isPartial)
         hasRows = !list.faults.isEmpty
         nothing = hasRows ? nil : list.runs > 0 ? "No stalls." : "No stalls, and no monitor that ran: nobody looked."
