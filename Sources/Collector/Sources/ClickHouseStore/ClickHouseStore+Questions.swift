@@ -61,16 +61,16 @@ extension ClickHouseStore {
         return choices
     }
 
-    /// Which fingerprints belong to one fault.
+    /// Which fingerprints belong to one fault. Pairs are never removed: of very many, the latest count.
     func aliases(_ team: String) async throws -> FaultAliases {
         let pairs = try await ask(
             ["alias", "fingerprint", "max(rank) AS r"],
             """
             FROM \(table("alias")) WHERE team = \(SQLLiteral.text(team)) GROUP BY alias, fingerprint
-            ORDER BY r DESC, alias, fingerprint LIMIT 50000
+            ORDER BY r, alias DESC, fingerprint DESC LIMIT 50000
             """
         )
-        return FaultAliases(pairs.map { ($0.text(0), $0.text(1)) })
+        return FaultAliases(pairs.reversed().map { ($0.text(0), $0.text(1)) })
     }
 }
 

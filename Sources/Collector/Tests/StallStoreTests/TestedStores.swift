@@ -167,6 +167,22 @@ struct ClickHouseContractTests {
         }
     }
 
+    @Test("Of very many fingerprints that belong to other faults the latest count")
+    func manyAliases() async throws {
+        try await TestedStore.withDatabase { address in
+            let store = try await ClickHouseStore(address)
+            // The earliest has the greatest rank.
+            let insert = """
+                INSERT INTO \(store.table("alias")) (team, alias, fingerprint, rank)
+                SELECT 'a', concat('old', toString(number)), 'new', toUInt64(60000 - number) FROM numbers(60000)
+                """
+            _ = try await store.client.send(.init(insert))
+            let aliases = try await store.aliases("a")
+            #expect(aliases.names.count == 50_000)
+            #expect(["old0", "old59999"].map(aliases.root) == ["old0", "new"])
+        }
+    }
+
     @Test("A change of an alert counts even if an earlier collector's clock was ahead")
     func alertVersions() async throws {
         try await TestedStore.withDatabase { address in
