@@ -4,8 +4,6 @@ import StallStore
 
 /// One query about faults. The parts of its range are determined once, for all its statements.
 struct FaultQuestion: Sendable {
-    /// The largest number of names of each kind.
-    private static let nameLimit = 256
     private let store: ClickHouseStore
     private let query: StallQuery
     private let range: Range<Int64>
@@ -130,17 +128,10 @@ struct FaultQuestion: Sendable {
         )
         var (faults, order): ([String: Fault], [String]) = ([:], [])
         for row in rows {
-            guard let fingerprint = Fingerprint(rawValue: row.text(0)) else { continue }
-            var fault = Fault(
-                fingerprint: fingerprint,
-                firstAt: Timestamp(sinceEpoch: try row.number(5)),
-                lastAt: Timestamp(sinceEpoch: try row.number(6))
-            )
-            (fault.count, fault.reports) = (try row.number(1), try row.number(2))
-            (fault.totalNs, fault.longestNs) = (try row.number(3), try row.number(4))
-            fault.share = watchedNs > 0 ? min(1, Double(fault.totalNs) / Double(watchedNs)) : nil
-            faults[fingerprint.rawValue] = fault
-            order.append(fingerprint.rawValue)
+            let name = row.text(0)
+            let sums = try (1...6).map(row.number)
+            faults[name] = Fault(name, (sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]), watchedNs: watchedNs)
+            order.append(name)
         }
         guard !order.isEmpty else { return [] }
         try await addDetails(to: &faults, order)
@@ -161,28 +152,17 @@ struct FaultQuestion: Sendable {
             faults[name]?.place = place.isEmpty ? nil : place
             faults[name]?.latest = ULID(row.text(3))
         }
-        for name in aliases.names {
-            guard let root = faults[aliases.root(name)]?.fingerprint.rawValue, let alias = Fingerprint(rawValue: name)
-            else { continue }
-            if faults[root].map({ $0.aliases.count < Self.nameLimit }) ?? false { faults[root]?.aliases.append(alias) }
-        }
+        for name in aliases.names { faults[aliases.root(name)]?.addAlias(name) }
         for row in try await groups {
-            guard var fault = faults[row.text(0)] else { continue }
-            let reports = try row.number(4)
-            Self.count(row.text(1), reports, &fault.services)
-            Self.count(row.text(2), reports, &fault.releases)
-            Self.count(row.text(3), reports, &fault.verdicts)
-            faults[row.text(0)] = fault
+            faults[row.text(0)]?.addReports(
+                try row.number(4),
+                service: row.text(1),
+                release: row.text(2),
+                verdict: row.text(3)
+            )
         }
-        for row in try await hosts {
-            guard var fault = faults[row.text(0)] else { continue }
-            Self.count(row.text(1), try row.number(2), &fault.hosts)
-            faults[row.text(0)] = fault
-        }
-        for row in try await trend {
-            let part = min(max(0, Int(try row.number(1))), Trend.parts - 1)
-            faults[row.text(0)]?.trend.add(try row.number(2), inPart: part)
-        }
+        for row in try await hosts { faults[row.text(0)]?.addReports(try row.number(2), host: row.text(1)) }
+        for row in try await trend { faults[row.text(0)]?.addToTrend(try row.number(2), part: try row.number(1)) }
     }
 
     /// When each service and release had each fault for the first time in the range.
@@ -225,11 +205,6 @@ struct FaultQuestion: Sendable {
         )
     }
 
-    private static func count(_ name: String, _ reports: Int64, _ counts: inout [String: Int64]) {
-        guard !name.isEmpty, reports > 0, counts[name] != nil || counts.count < nameLimit else { return }
-        counts[name, default: 0] += reports
-    }
-
     // MARK: Other queries
 
     /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part.
@@ -264,7 +239,7 @@ struct FaultQuestion: Sendable {
     func names(_ column: String, _ kind: Rows) async throws -> [String] {
         try await ask(
             [column, "\(SQLSum.saturated("n")) AS reports"],
-            "FROM \(rows(kind)) WHERE \(column) <> '' GROUP BY \(column) ORDER BY reports DESC, \(column) LIMIT \(Self.nameLimit)"
+            "FROM \(rows(kind)) WHERE \(column) <> '' GROUP BY \(column) ORDER BY reports DESC, \(column) LIMIT \(Fault.nameLimit)"
         ).map { $0.text(0) }
     }
 }

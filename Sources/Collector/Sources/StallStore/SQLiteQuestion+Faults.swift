@@ -3,9 +3,6 @@ import StallReading
 import StallReports
 
 extension SQLiteQuestion {
-    /// The largest number of names of each kind.
-    private static let nameLimit = 256
-
     func faults(
         of fingerprints: [String]?,
         _ order: FaultOrder,
@@ -30,16 +27,11 @@ extension SQLiteQuestion {
         let names = rows.map { $0["fingerprint"] as String }
         var faults: [String: Fault] = [:]
         for row in rows {
-            guard let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else { continue }
-            var fault = Fault(
-                fingerprint: fingerprint,
-                firstAt: Timestamp(sinceEpoch: row["first"]),
-                lastAt: Timestamp(sinceEpoch: row["last"])
+            let name: String = row["fingerprint"]
+            let sums: Fault.Sums = (
+                row["count"], row["reports"], row["total"], row["longest"], row["first"], row["last"]
             )
-            (fault.count, fault.reports) = (row["count"], row["reports"])
-            (fault.totalNs, fault.longestNs) = (row["total"], row["longest"])
-            fault.share = watchedNs > 0 ? min(1, Double(fault.totalNs) / Double(watchedNs)) : nil
-            faults[fingerprint.rawValue] = fault
+            faults[name] = Fault(name, sums, watchedNs: watchedNs)
         }
         try addNames(to: &faults, names)
         try addCounts(to: &faults, names)
@@ -64,56 +56,44 @@ extension SQLiteQuestion {
             sql: "SELECT alias, fingerprint FROM alias WHERE team = ? AND fingerprint IN (\(marks)) ORDER BY alias",
             arguments: arguments
         ) {
-            let name: String = row["fingerprint"]
-            guard faults[name].map({ $0.aliases.count < Self.nameLimit }) ?? false else { continue }
-            if let alias = Fingerprint(rawValue: row["alias"]) { faults[name]?.aliases.append(alias) }
+            faults[row["fingerprint"] as String]?.addAlias(row["alias"])
         }
     }
 
     private func addCounts(to faults: inout [String: Fault], _ names: [String]) throws {
-        let sums = try fetch(
-            .hours(query, of: names, hasAliases: hasAliases()),
+        let hasAliases = try hasAliases()
+        let hours = SQLiteParts.hours(query, of: names, hasAliases: hasAliases)
+        for row in try fetch(
+            hours,
             """
             SELECT fingerprint, service, release, verdict, CAST(total(reports) AS INTEGER) AS reports
             FROM part GROUP BY fingerprint, service, release, verdict
             """
-        )
-        for row in sums {
-            let (name, reports): (String, Int64) = (row["fingerprint"], row["reports"])
-            guard var fault = faults[name] else { continue }
-            Self.count(row["service"], reports, &fault.services)
-            Self.count(row["release"], reports, &fault.releases)
-            Self.count(row["verdict"], reports, &fault.verdicts)
-            faults[name] = fault
+        ) {
+            faults[row["fingerprint"] as String]?.addReports(
+                row["reports"],
+                service: row["service"],
+                release: row["release"],
+                verdict: row["verdict"]
+            )
         }
-        let hosts = try fetch(
-            .hosts(query, of: names, hasAliases: hasAliases()),
+        for row in try fetch(
+            .hosts(query, of: names, hasAliases: hasAliases),
             "SELECT fingerprint, host, CAST(total(reports) AS INTEGER) AS reports FROM part GROUP BY fingerprint, host"
-        )
-        for row in hosts {
-            let name: String = row["fingerprint"]
-            guard var fault = faults[name] else { continue }
-            Self.count(row["host"], row["reports"], &fault.hosts)
-            faults[name] = fault
+        ) {
+            faults[row["fingerprint"] as String]?.addReports(row["reports"], host: row["host"])
         }
         let (since, length) = (query.since.sinceEpoch, query.until.nanoseconds(since: query.since))
-        let trend = try fetch(
-            .hours(query, of: names, hasAliases: hasAliases()),
+        for row in try fetch(
+            hours,
             """
             SELECT fingerprint, CAST(1.0 * (moment - \(since)) / \(max(1, length)) * \(Trend.parts) AS INTEGER) AS part,
                 CAST(total(count) AS INTEGER) AS count
             FROM part GROUP BY 1, 2
             """
-        )
-        for row in trend {
-            let part = min(max(0, row["part"] as Int), Trend.parts - 1)
-            faults[row["fingerprint"] as String]?.trend.add(row["count"], inPart: part)
+        ) {
+            faults[row["fingerprint"] as String]?.addToTrend(row["count"], part: row["part"])
         }
-    }
-
-    private static func count(_ name: String, _ reports: Int64, _ counts: inout [String: Int64]) {
-        guard !name.isEmpty, reports > 0, counts[name] != nil || counts.count < nameLimit else { return }
-        counts[name] = (counts[name] ?? 0).addingSaturated(reports)
     }
 
     func days(of fingerprint: String) throws -> [DayCount] {
@@ -139,7 +119,7 @@ extension SQLiteQuestion {
         func names(_ column: String, _ parts: SQLiteParts) throws -> [String] {
             try fetch(
                 parts,
-                "SELECT \(column) AS name FROM part WHERE \(column) <> '' GROUP BY 1 ORDER BY total(reports) DESC, 1 LIMIT \(Self.nameLimit)"
+                "SELECT \(column) AS name FROM part WHERE \(column) <> '' GROUP BY 1 ORDER BY total(reports) DESC, 1 LIMIT \(Fault.nameLimit)"
             ).map { $0["name"] }
         }
         var choices = Choices()

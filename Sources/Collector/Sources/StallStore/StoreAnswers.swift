@@ -45,6 +45,53 @@ public struct FaultList: Sendable {
     }
 }
 
+extension Fault {
+    /// The largest number of names of each kind that a store tells.
+    package static let nameLimit = 256
+
+    /// What is summed over a fault's stalls.
+    package typealias Sums = (
+        count: Int64, reports: Int64, totalNs: Int64, longestNs: Int64, firstNs: Int64, lastNs: Int64
+    )
+
+    /// Nil if another version of the collector wrote the fingerprint in an unknown form.
+    ///
+    /// - Parameter watchedNs: The total watched time; 0 if unknown.
+    package init?(_ fingerprint: String, _ sums: Sums, watchedNs: Int64) {
+        guard let fingerprint = Fingerprint(rawValue: fingerprint) else { return nil }
+        let (firstAt, lastAt) = (Timestamp(sinceEpoch: sums.firstNs), Timestamp(sinceEpoch: sums.lastNs))
+        self.init(fingerprint: fingerprint, firstAt: firstAt, lastAt: lastAt)
+        (count, reports, totalNs, longestNs) = (sums.count, sums.reports, sums.totalNs, sums.longestNs)
+        share = watchedNs > 0 ? min(1, Double(totalNs) / Double(watchedNs)) : nil
+    }
+
+    /// Adds reports to those of their service, release and verdict.
+    package mutating func addReports(_ reports: Int64, service: String, release: String, verdict: String) {
+        Self.add(reports, of: service, to: &services)
+        Self.add(reports, of: release, to: &releases)
+        Self.add(reports, of: verdict, to: &verdicts)
+    }
+
+    /// Adds reports to those of their host.
+    package mutating func addReports(_ reports: Int64, host: String) { Self.add(reports, of: host, to: &hosts) }
+
+    private static func add(_ reports: Int64, of name: String, to counts: inout [String: Int64]) {
+        guard !name.isEmpty, reports > 0, counts[name] != nil || counts.count < nameLimit else { return }
+        counts[name] = (counts[name] ?? 0).addingSaturated(reports)
+    }
+
+    /// Adds stalls to a part of the range. A counted stall can be beyond its ends.
+    package mutating func addToTrend(_ count: Int64, part: Int64) {
+        trend.add(count, inPart: min(max(0, Int(clamping: part)), Trend.parts - 1))
+    }
+
+    /// Adds another fingerprint of it.
+    package mutating func addAlias(_ alias: String) {
+        guard aliases.count < Self.nameLimit, let alias = Fingerprint(rawValue: alias) else { return }
+        aliases.append(alias)
+    }
+}
+
 /// A stall as lists show it. Names are at most 256 characters long, with control characters made visible.
 public struct StoredStall: Hashable, Sendable {
     /// The id of its report.
