@@ -8,11 +8,14 @@ struct CollectorContext: RequestContext {
     var coreContext: CoreRequestContextStorage
     /// Nil on paths that need no token.
     var caller: Caller?
+    /// That of the connection.
+    let eventLoop: any EventLoop
     /// The sender's address. Behind a trusted proxy, the one that the proxy names.
     var peer: String?
 
     init(source: Source) {
         coreContext = .init(source: source)
+        eventLoop = source.channel.eventLoop
         peer = source.channel.remoteAddress?.peer
     }
 

@@ -31,26 +31,7 @@ enum JSONAnswer {
     ) -> Response {
         var fields = headers
         fields[.contentType] = type
-        return Response(status: status, headers: fields, body: body(bytes))
-    }
-
-    /// In bytes. A peer has a time limit for each piece, so large answers are sent in several pieces.
-    static let pieceBytes = 256 << 10
-
-    private static func body(_ bytes: [UInt8]) -> ResponseBody {
-        guard bytes.count > pieceBytes else { return ResponseBody(byteBuffer: ByteBuffer(bytes: bytes)) }
-        return ResponseBody(contentLength: bytes.count) { writer in
-            try await write(ByteBuffer(bytes: bytes), to: &writer)
-            try await writer.finish(nil)
-        }
-    }
-
-    /// Writes it in pieces.
-    static func write(_ buffer: ByteBuffer, to writer: inout any ResponseBodyWriter) async throws {
-        var rest = buffer
-        while let piece = rest.readSlice(length: min(rest.readableBytes, pieceBytes)), piece.readableBytes > 0 {
-            try await writer.write(piece)
-        }
+        return Response(status: status, headers: fields, body: ResponseBody(byteBuffer: ByteBuffer(bytes: bytes)))
     }
 }
 
@@ -133,8 +114,11 @@ final class ClientLimit: Sendable {
     }
 }
 
-/// Admits a limited number of clients to large answers: one that reads slowly keeps its answer in memory for long.
+/// Sends answers in pieces, and admits a limited number of clients to large ones: a client that reads slowly keeps its answer in memory
+/// for long.
 struct LargeAnswers: RouterMiddleware {
+    /// In bytes. A peer has a time limit for each piece. A larger answer is a large one.
+    static let pieceBytes = 256 << 10
     let readers: ClientLimit
 
     func handle(
@@ -143,13 +127,31 @@ struct LargeAnswers: RouterMiddleware {
         next: (Request, CollectorContext) async throws -> Response
     ) async throws -> Response {
         var response = try await next(request, context)
-        let body = response.body
-        guard let bytes = body.contentLength, bytes > JSONAnswer.pieceBytes else { return response }
-        let reader = try readers.admit()
-        response.body = ResponseBody(contentLength: bytes) { writer in
+        let (body, eventLoop) = (response.body, context.eventLoop)
+        // The size of a stream is not known. What sends one limits its clients itself.
+        let reader = try body.contentLength.flatMap { $0 > Self.pieceBytes ? try readers.admit() : nil }
+        guard reader != nil || body.contentLength == nil else { return response }
+        response.body = ResponseBody(contentLength: body.contentLength) { writer in
             defer { withExtendedLifetime(reader) {} }
-            try await body.write(writer)
+            try await body.write(PieceWriter(base: writer, eventLoop: eventLoop))
         }
         return response
+    }
+
+    private struct PieceWriter: ResponseBodyWriter {
+        var base: any ResponseBodyWriter
+        let eventLoop: any EventLoop
+
+        mutating func write(_ buffer: ByteBuffer) async throws {
+            var rest = buffer
+            while let piece = rest.readSlice(length: min(rest.readableBytes, pieceBytes)), piece.readableBytes > 0 {
+                try await base.write(piece)
+                // The connection's thread takes the piece now, and the next one waits if the peer does not read. Otherwise all of them
+                // would be passed to that thread before it takes the first.
+                try await eventLoop.submit {}.get()
+            }
+        }
+
+        consuming func finish(_ trailingHeaders: HTTPFields?) async throws { try await base.finish(trailingHeaders) }
     }
 }

@@ -92,8 +92,13 @@ struct Client: Sendable {
 final class Connection: Sendable {
     private let descriptor: Int32
 
-    init(port: Int) throws {
+    /// - Parameter receiveBytes: How much the kernel keeps that was not received yet. Nil: as usual, some megabytes.
+    init(port: Int, receiveBytes: Int32? = nil) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        if var receiveBytes {
+            let size = socklen_t(MemoryLayout<Int32>.size)
+            _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &receiveBytes, size)
+        }
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = in_port_t(port).bigEndian

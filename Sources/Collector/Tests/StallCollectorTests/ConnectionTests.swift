@@ -49,6 +49,29 @@ struct ConnectionTests {
         }
     }
 
+    @Test("A client that does not read a large answer counts as a reader until the rest of it is sent")
+    func slowReader() async throws {
+        var options = CollectorOptions()
+        (options.maximumReaders, options.writeTime) = (1, .seconds(300))
+        try await Samples.withStore { store, _ in
+            var report = Samples.report()
+            // More than the kernel keeps of what was not received.
+            report.metadata = ["noise": String(repeating: "x", count: 8_000_000)]
+            _ = try await store.insert([Arrival(json: report.json(), team: "default")])
+            let path = "/api/v1/reports/\(report.id)"
+            try await Client.withServer(store, options) { client in
+                let slow = try Connection(port: client.port, receiveBytes: 4096)
+                _ = slow.send("GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                #expect(await slow.receive()?.hasPrefix("HTTP/1.1 200") == true)
+                for _ in 0..<3 {
+                    let status = try await client.execute(uri: path, method: .get) { $0.status }
+                    #expect(status == .tooManyRequests)
+                }
+                withExtendedLifetime(slow) {}
+            }
+        }
+    }
+
     @Test("Work that is unfinished at the end of the shutdown time is cut off")
     func shutdown() async throws {
         var options = CollectorOptions()

@@ -44,14 +44,14 @@ final class RecordRoutes: Sendable {
         while true {
             let runs = try await store.runs(query, after: lastRun, limit: Self.page)
             guard let last = runs.last else { break }
-            try await JSONAnswer.write(Self.lines(runs.map(\.json)), to: &writer)
+            try await writer.write(Self.lines(runs.map(\.json)))
             lastRun = last.id
         }
         var lastReport: StoredReport.Place?
         while true {
             let reports = try await store.reports(query, after: lastReport, limit: Self.page)
             guard let last = reports.last else { break }
-            try await JSONAnswer.write(Self.lines(reports.map(\.json)), to: &writer)
+            try await writer.write(Self.lines(reports.map(\.json)))
             lastReport = last.place
         }
     }
