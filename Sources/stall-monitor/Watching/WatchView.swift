@@ -95,7 +95,7 @@ final class WatchView: Sendable {
         case .namelessPools(let id):
             "the task pool of process \(id) is not judged, because its libdispatch has no symbol table; " + remedy(id)
         case .noLoop(let id, let name, let threads, let children):
-            "no event loop was found in process \(id) (\(name)) so far: its threads are in "
+            "no event loop was found in process \(id) (\(name)) so far; what its threads do: "
                 + threads.map { $0.count == 1 ? $0.what : "\($0.what) (\($0.count))" }.joined(separator: ", ")
                 + (children > 0 ? "; --follow also watches its \(quantity(children, "child process"))" : "")
         case .unjudged(let id, let threads):
