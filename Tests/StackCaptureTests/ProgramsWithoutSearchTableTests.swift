@@ -213,8 +213,7 @@ private final class Started {
 
     /// Whether the address is mapped as executable.
     func isCode(_ address: UInt) -> Bool {
-        let maps = (try? String(contentsOfFile: "/proc/\(processID)/maps", encoding: .utf8)) ?? ""
-        return maps.split(separator: "\n").contains { line in
+        procText("/proc/\(processID)/maps").split(separator: "\n").contains { line in
             let bounds = line.prefix { $0 != " " }.split(separator: "-").compactMap { UInt($0, radix: 16) }
             let permissions = line.drop { $0 != " " }.dropFirst()
             return bounds.count == 2 && permissions.dropFirst(2).first == "x"
@@ -228,7 +227,7 @@ private final class Started {
         guard numbers.count == threads else { return false }
         return numbers.allSatisfy { number in
             let file = state == "S" ? "syscall" : "schedstat"
-            let text = (try? String(contentsOfFile: "/proc/\(processID)/task/\(number)/\(file)", encoding: .utf8)) ?? ""
+            let text = procText("/proc/\(processID)/task/\(number)/\(file)")
             // Its start takes less than 50 ms of CPU time.
             return state == "S"
                 ? text.hasPrefix("34 ") : text.split(separator: " ").first.flatMap { UInt64($0) } ?? 0 > 50_000_000

@@ -8,6 +8,13 @@ extension URL {
     }
 }
 
+/// The whole text of a file in /proc. Empty if there is none.
+///
+/// Of such files, which say that they have no bytes, `String(contentsOfFile:)` reads only a first part.
+package func procText(_ path: String) -> String {
+    String(decoding: (try? FileHandle(forReadingAtPath: path)?.readToEnd()) ?? Data(), as: UTF8.self)
+}
+
 extension Process {
     /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it
     /// would not receive Ctrl-C, and gdb would miss SIGCHLD. Nor would it receive Ctrl-C if the tests were started to ignore it, as in

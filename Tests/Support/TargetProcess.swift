@@ -83,7 +83,7 @@ package final class TargetProcess {
     /// Whether its main thread waits in a system call (proc(5), `/proc/PID/syscall`); a thread that waits for a page of a file
     /// does not.
     package var isInCall: Bool {
-        let text = (try? String(contentsOfFile: "/proc/\(processID)/syscall", encoding: .utf8)) ?? ""
+        let text = procText("/proc/\(processID)/syscall")
         return text.split(separator: " ").first.flatMap { Int($0) }.map { $0 >= 0 } ?? false
     }
 

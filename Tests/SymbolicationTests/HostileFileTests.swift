@@ -279,11 +279,12 @@ struct HostileFileTests {
         var isItsMapping = false
         var flags: [Substring] = []
         // smaps: each mapping begins with its addresses, and ends with its flags (proc_pid_smaps(5)).
-        for line in try String(contentsOfFile: "/proc/self/smaps", encoding: .utf8).split(separator: "\n") {
+        for line in procText("/proc/self/smaps").split(separator: "\n") {
             let bounds = line.prefix { $0 != " " }.split(separator: "-").compactMap { UInt($0, radix: 16) }
             if bounds.count == 2 { isItsMapping = (bounds[0]..<bounds[1]).contains(place) }
             if isItsMapping, line.hasPrefix("VmFlags:") { flags = line.split(separator: " ") }
         }
+        withExtendedLifetime(image) {}
         #expect(flags.contains("nh"), "\(flags)")
     }
 

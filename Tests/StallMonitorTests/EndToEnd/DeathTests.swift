@@ -72,8 +72,8 @@ struct DeathTests {
 
     /// Whether the runtime's crash handler exists, beside its library.
     private static let hasCrashHandler: Bool = {
-        let maps = (try? String(contentsOfFile: "/proc/self/maps", encoding: .utf8)) ?? ""
-        let library = maps.split(separator: "\n").first { $0.hasSuffix("/libswiftCore.so") }?.split(separator: " ").last
+        let library = procText("/proc/self/maps").split(separator: "\n").first { $0.hasSuffix("/libswiftCore.so") }?
+            .split(separator: " ").last
         guard let library else { return false }
         let root = URL(filePath: String(library)).deletingLastPathComponent().appending(
             path: "../../../libexec/swift/linux"
