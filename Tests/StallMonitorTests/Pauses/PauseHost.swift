@@ -66,9 +66,9 @@ final class PauseHost: Sendable {
         return String(try #require(found).dropFirst(word.count).drop { $0 == " " })
     }
 
-    /// Waits until a condition holds, at most 60 s.
+    /// Waits until a condition holds, at most five minutes: a busy machine needs long to make a report.
     func until(_ location: SourceLocation = #_sourceLocation, _ condition: () throws -> Bool) async throws {
-        let end = ContinuousClock.now + .seconds(60)
+        let end = ContinuousClock.now + .seconds(300)
         while !(try condition()) {
             try #require(ContinuousClock.now < end, "waited in vain", sourceLocation: location)
             try await Task.sleep(for: .milliseconds(5))
