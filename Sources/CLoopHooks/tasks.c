@@ -19,7 +19,6 @@ typedef void (*async)(void *queue, void *context, work work);
 
 /// libdispatch's function. Written by the constructor, or by an earlier call.
 static _Atomic(async) next;
-static const char *(*_Atomic label_of)(void *queue);
 static uint32_t processors;
 static _Atomic(bool) is_armed;
 static void (*_Atomic note_use)(uint8_t priority);
@@ -61,7 +60,6 @@ static bool is_wrapped(void) { return __real_dispatch_async_f && __real_dispatch
 
 static void find_next(void) {
     async found = is_wrapped() ? __real_dispatch_async_f : (async)dlsym(RTLD_NEXT, "dispatch_async_f");
-    atomic_store_explicit(&label_of, &dispatch_queue_get_label, memory_order_relaxed);
     if (found) { atomic_store_explicit(&next, found, memory_order_release); }
 }
 
@@ -137,8 +135,7 @@ static const work run_functions[TASK_HOOKS_PRIORITIES] = {
 };
 
 static bool is_of_pool(void *queue) {
-    const char *(*find)(void *) = atomic_load_explicit(&label_of, memory_order_relaxed);
-    const char *label = find ? find(queue) : NULL;
+    const char *label = dispatch_queue_get_label ? dispatch_queue_get_label(queue) : NULL;
     return label && strcmp(label, "Swift global concurrent queue") == 0;
 }
 
