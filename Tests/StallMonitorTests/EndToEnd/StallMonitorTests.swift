@@ -174,6 +174,23 @@ struct StallMonitorTests {
         worker.end()
     }
 
+    @Test("A thread that stops the monitor in its own stall is not blamed for that")
+    func stopByStalledThread() throws {
+        let tick = Duration.milliseconds(200)
+        let monitor = start { $0.rule = StallRule(tick: tick) }
+        // The next stack would be due one and a half ticks after the first, and is looked for after two.
+        worker.perform {
+            _ = log.wait { !$0.began.isEmpty }
+            _ = stallInSleep(350)
+            monitor.stop()
+        }
+        worker.end()
+        let report = try #require(try contents().reports.first)
+        #expect(report.state == .abandoned && !report.stacks.isEmpty)
+        let functions = report.stacks.flatMap(\.frames).compactMap(\.function)
+        #expect(functions.filter { $0.contains("StallMonitor.stop") } == [])
+    }
+
     @Test("A monitor to which nobody keeps a reference watches loops that are found later")
     func noReference() throws {
         let discovery = LateDiscovery()
