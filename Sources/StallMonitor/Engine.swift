@@ -11,7 +11,7 @@ struct Engine: Sendable {
     let slowness: ExpectedSlowness
     private let startup: ExpectedSlowness
     let parts: EngineParts
-    private let capturer: StackCapturer?
+    private let stackSource: StackSource
     // These two always exist. The writer and the recorder have threads on demand; the endpoint has its own thread.
     private let reporterThread: MonitorThread
     private let watchdogThread: MonitorThread
@@ -38,7 +38,7 @@ struct Engine: Sendable {
             parts.live.close()
         }
         let stackSource = StackSource(signal: configuration.captureSignal) { parts.notices.add(.fault($0)) }
-        capturer = stackSource.capturer
+        self.stackSource = stackSource
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {
                 parts.watchdog.run(parts.makeWatchdogState(stackSource))
@@ -46,7 +46,7 @@ struct Engine: Sendable {
         } catch {
             parts.notices.add(.disarmed(error))
             parts.end(reporterThread, by: .now + .seconds(5))
-            capturer?.invalidate()
+            stackSource.capturer?.invalidate()
             throw error
         }
         WorkTable.addReader()
@@ -66,6 +66,12 @@ struct Engine: Sendable {
         ledger.update { $0.pauses.sum(.startup, lasting: grace) }
     }
 
+    /// Lets the watchdog close its stalls and end. Any thread; returns at once.
+    func orderEnd() {
+        stackSource.stopper.set()
+        watchdog.give(.stop)
+    }
+
     /// Waits for the end that was ordered. A thread that does not end by the deadline continues, and the capture signal stays
     /// installed for it.
     func end(by deadline: MonotonicInstant) {
@@ -73,7 +79,7 @@ struct Engine: Sendable {
         defer { WorkTable.removeReader() }
         guard watchdogThread.join(by: deadline) else { return }
         parts.end(reporterThread, by: deadline)
-        capturer?.invalidate()
+        stackSource.capturer?.invalidate()
     }
 }
 

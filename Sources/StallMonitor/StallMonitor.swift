@@ -116,7 +116,7 @@ public final class StallMonitor: Sendable {
             let former = lifecycle
             if case .running(let engine, _) = former {
                 lifecycle = .stopped
-                engine.watchdog.give(.stop)
+                engine.orderEnd()
             }
             return former
         }

@@ -3,6 +3,7 @@ import StackCapture
 import StallDetection
 import StallDiagnosis
 import StallReports
+import Synchronization
 
 /// Takes the stacks of watched threads.
 struct StackSource: Sendable {
@@ -13,6 +14,8 @@ struct StackSource: Sendable {
     private let problem: String
     /// Whether the other threads are captured too when a loop stalls.
     var capturesAllThreads = false
+    /// The thread that ends the monitor.
+    let stopper = Stopper()
 
     /// Installs the signal's handler. If that is refused, stalls are reported without stacks, and `tell` is called with the
     /// reason.
@@ -36,7 +39,7 @@ struct StackSource: Sendable {
     /// The outcome if stacks cannot be taken.
     var stackless: StackOutcome { .unavailable(problem) }
 
-    /// The stack of the loop's thread. `raced` if the loop had moved on before the stack was taken.
+    /// The stack of the loop's thread. `raced` if the loop had moved on before the stack was taken, or had come to end the monitor.
     func stack(of loop: WatchedThing, at place: LoopPlace) -> StackOutcome {
         guard let capturer else { return stackless }
         guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
@@ -44,7 +47,7 @@ struct StackSource: Sendable {
             thread.stack.isEmpty
             ? capturer.capture(threadID: thread.id)
             : capturer.capture(threadID: thread.id, stack: thread.stack, since: place.since?.nanoseconds)
-        return place.isThat(of: loop.heartbeat) ? StackOutcome(result) : .raced
+        return place.isThat(of: loop.heartbeat) && !stopper.isThread(thread.id) ? StackOutcome(result) : .raced
     }
 
     /// The stack that the loop's thread copied when it ran again, if it had no processor when its stack was requested.
@@ -55,6 +58,17 @@ struct StackSource: Sendable {
 }
 
 extension StackSource {
+    /// The thread that waits in `stop()`. Its stack shows that wait, and not what has stalled it.
+    final class Stopper: Sendable {
+        private let threadID = Atomic<Int32>(0)
+
+        /// Called by that thread before it orders the end.
+        func set() { threadID.store(StackCapturer.callingThread, ordering: .sequentiallyConsistent) }
+
+        /// Asked after a stack was taken, because the thread may have come to its wait meanwhile.
+        func isThread(_ id: Int32) -> Bool { threadID.load(ordering: .sequentiallyConsistent) == id }
+    }
+
     /// Where the thread of a captured stack waits. Nil if it was not asleep in a system call. The watchdog's thread.
     func waitSite(of stack: CapturedStack, threadID: Int32?) -> WaitSite? {
         guard let call = stack.systemCall else { return nil }

@@ -111,7 +111,7 @@ extension WatchdogState {
     /// Calls `done` on the reporter's thread after everything known now was reported. Looks at the stalled loops first, so that a
     /// stall that has ended is reported as ended.
     mutating func settle(_ done: @escaping @Sendable () -> Void) {
-        for watched in watchList.all where watched.stall != nil { look(at: watched, forEndOnly: true) }
+        for watched in watchList.all where watched.stall != nil { look(at: watched) }
         services.notices.add(.settled(done))
     }
 
@@ -126,7 +126,7 @@ extension WatchdogState {
 
     private mutating func release(_ watched: WatchedLoop) {
         // A stall that has ended since the latest look is closed as such.
-        if watched.stall != nil, !watched.loop.heartbeat.hasEnded { look(at: watched, forEndOnly: true) }
+        if watched.stall != nil, !watched.loop.heartbeat.hasEnded { look(at: watched) }
         let now = MonotonicInstant.now
         // This comes before the watcher is detached, because detaching removes the heartbeat's counts.
         services.ledger.update { [number = watched.identity.number] in $0.endWatch(number, at: now) }

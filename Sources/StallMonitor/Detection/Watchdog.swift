@@ -196,17 +196,15 @@ struct WatchdogState: ~Copyable {
         services.ledger.update { [next = nextLook] in $0.nextLook = next }
     }
 
-    /// - Parameter forEndOnly: Whether only the end of a stall counts. No stack is taken then: the loop's thread may be waiting for this
-    ///   look, for example in `stop()`, which is not what has stalled it.
-    mutating func look(at watched: WatchedLoop, forEndOnly: Bool = false) {
+    mutating func look(at watched: WatchedLoop) {
         // Reads the clock again for each loop: the captures for the one before may have taken a while.
         let now = MonotonicInstant.now
         services.record(selfCheck.step(at: now, tick: tick))
         let excluded = watched.excludedTime.take(at: now, missed: selfCheck.missed, because: selfCheck.reason)
         let late = watched.excludedTime.lastMissed > watched.policy.rule.tick
         let findings = watched.look(at: now, late: late, excluded: excluded)
-        if !forEndOnly { watched.follow(findings, at: now, with: &services) }
-        for finding in findings where !forEndOnly || finding.isOver {
+        watched.follow(findings, at: now, with: &services)
+        for finding in findings {
             if case .candidate = finding.decision {
                 let wasCrashing = isCrashing
                 noticeCrash()
