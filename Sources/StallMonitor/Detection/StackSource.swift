@@ -88,11 +88,12 @@ extension StackSource {
 // MARK: - Workers of a pool
 
 extension StackSource {
-    /// The stack of a worker. `raced` if it had left the job before the stack was taken.
+    /// The stack of a worker. `raced` if it had left the job before the stack was taken, or had come to end the monitor.
     func stack(of job: TaskPoolHeartbeat.RunningJob, in pool: TaskPoolHeartbeat) -> StackOutcome {
         guard let capturer else { return stackless }
         let result = capturer.capture(threadID: job.threadID)
-        return pool.runningJobs?.contains(job) == true ? StackOutcome(result) : .raced
+        let isThere = pool.runningJobs?.contains(job) == true && !stopper.isThread(job.threadID)
+        return isThere ? StackOutcome(result) : .raced
     }
 
     /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait.
