@@ -177,6 +177,7 @@ extension WatchdogState {
     /// Pauses one watch, or all, from `time` on. Ongoing stalls are closed, because their further length will not be known.
     mutating func pause(_ number: Int?, at time: MonotonicInstant) {
         for watched in loops(number) {
+            lookForEnd(of: watched)
             watched.abandon(at: .now, with: &services)
             if number != nil, watched.pausedSince == nil { watched.pausedSince = time }
             let number = watched.identity.number

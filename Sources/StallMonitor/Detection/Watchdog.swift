@@ -199,10 +199,7 @@ struct WatchdogState: ~Copyable {
     mutating func look(at watched: WatchedLoop) {
         // Reads the clock again for each loop: the captures for the one before may have taken a while.
         let now = MonotonicInstant.now
-        services.record(selfCheck.step(at: now, tick: tick))
-        let excluded = watched.excludedTime.take(at: now, missed: selfCheck.missed, because: selfCheck.reason)
-        let late = watched.excludedTime.lastMissed > watched.policy.rule.tick
-        let findings = watched.look(at: now, late: late, excluded: excluded)
+        let findings = findings(of: watched, at: now)
         watched.follow(findings, at: now, with: &services)
         for finding in findings {
             if case .candidate = finding.decision {
@@ -214,6 +211,23 @@ struct WatchdogState: ~Copyable {
             watched.carryOut(finding, at: now, with: &services)
         }
         watched.noteLength(at: now, with: &services)
+    }
+
+    /// Looks at a stalled loop before its stall is closed unfinished: one that has ended since the latest look is closed as ended. Takes no
+    /// stacks.
+    mutating func lookForEnd(of watched: WatchedLoop) {
+        guard watched.stall != nil, !isCrashing, !watched.loop.heartbeat.hasEnded else { return }
+        let now = MonotonicInstant.now
+        for finding in findings(of: watched, at: now) where finding.isOver {
+            watched.carryOut(finding, at: now, with: &services)
+        }
+    }
+
+    private mutating func findings(of watched: WatchedLoop, at time: MonotonicInstant) -> [StallFinding] {
+        services.record(selfCheck.step(at: time, tick: tick))
+        let excluded = watched.excludedTime.take(at: time, missed: selfCheck.missed, because: selfCheck.reason)
+        let late = watched.excludedTime.lastMissed > watched.policy.rule.tick
+        return watched.look(at: time, late: late, excluded: excluded)
     }
 
     private mutating func plan(_ isRound: Bool, _ candidates: [LookSchedule.Candidate]) {

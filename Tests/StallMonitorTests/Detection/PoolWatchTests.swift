@@ -244,6 +244,26 @@ struct PoolRoundTests {
         test.round.finish()
     }
 
+    @Test("A pause abandons a stall that goes on, and asks for no stack")
+    func pauseInAStall() throws {
+        var test = RoundUnderTest()
+        let pool = TaskPoolHeartbeat(label: "workers", width: 1)
+        test.watch(pool, number: 1, rule: quick)
+        test.round.look()
+        let crew = StandingCrew(1, of: pool)
+        _ = try began(&test)
+        // Afterwards a look would take a sample, which this round cannot: it would count as failed.
+        _ = stallInSleep(100)
+        let before = test.ledger.snapshot.captureFailures
+        test.round.pause(nil, at: .now)
+        var states: [StallState] = []
+        for case .ended(_, _, _, let state) in test.takeNotices() { states.append(state) }
+        #expect(states == [.abandoned])
+        #expect(test.ledger.snapshot.captureFailures == before)
+        crew.release(1)
+        test.round.finish()
+    }
+
     @Test("Of a pool of hundreds, the first 64 workers and their number are reported")
     func manyWorkers() throws {
         var test = RoundUnderTest()

@@ -170,6 +170,27 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("A stall that has ended when its watch is paused is closed as ended, also if no look has seen the end")
+    func pauseAfterAStall() {
+        for pausesAll in [true, false] {
+            var test = RoundUnderTest()
+            let loop = QuietLoop()
+            let number = test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
+            let watched = test.round.watchList.loop(number: number)
+            loop.leaveRest()
+            // This time limit only ends a hang: the stall takes 6 ms.
+            let deadline = MonotonicInstant.now + .seconds(120)
+            while watched?.stall == nil, MonotonicInstant.now < deadline { test.round.look() }
+            loop.rest()
+            let end = MonotonicInstant.now
+            test.round.pause(pausesAll ? nil : number, at: end)
+            var spans: [StallSpan] = []
+            for case .ended(_, let span, _, .recovered) in test.takeNotices() { spans.append(span) }
+            #expect(spans.count == 1 && spans.allSatisfy { $0.hasExactEnds && $0.latestEnd <= end }, "\(spans)")
+            test.round.finish()
+        }
+    }
+
     @Test("A stall that is found when a crash turns out to be over does not begin")
     func endOfACrash() {
         var test = RoundUnderTest()
