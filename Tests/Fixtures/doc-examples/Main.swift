@@ -36,7 +36,7 @@ func labels(_ basket: Int) async throws {
 
 func thresholds(_ monitor: StallMonitor, _ worker: WorkerThread) throws {
     try monitor.watch(worker.loop, label: "worker", rule: StallRule(tick: .milliseconds(20), ticks: 3))
-    monitor.watch(of: EventRunLoop.main)?.expectSlow(for: .seconds(5)) { rebuildIndex() }
+    monitor.expectSlow(for: .seconds(5)) { rebuildIndex() }
 }
 
 func taskPool() {
