@@ -3,6 +3,7 @@ public import RunLoopKit
 // Re-exported so that a server can set `StallRule` without importing the module that decides about stalls.
 @_exported public import StallDetection
 import StallReports
+import Synchronization
 
 // What is watched: loops and task pools that the server names, and those that a search finds.
 
@@ -146,12 +147,12 @@ extension StallMonitor {
     }
 
     /// The latest watch of a loop. Gives access to the watches that ``start(_:watching:onEvent:)-(_,WatchSelection,_)`` began.
-    /// Nil if there is none. Any thread.
+    /// Nil if there is none, or it was cancelled. Any thread.
     public func watch(of loop: any WatchableLoop) -> Watch? {
         generation.isCurrent ? index.watch(of: loop.heartbeat) : nil
     }
 
-    /// The latest watch of a task pool. Nil if there is none. Any thread.
+    /// The latest watch of a task pool. Nil if there is none, or it was cancelled. Any thread.
     public func watch(of pool: TaskPoolHeartbeat) -> Watch? {
         generation.isCurrent ? index.watch(of: pool) : nil
     }
@@ -176,6 +177,8 @@ extension StallMonitor {
         let number: Int
         let name: WatchName
         let slowness: ExpectedSlowness?
+        /// All copies of the watch share it.
+        let cancellation = Cancellation()
         /// For a pool: the watch of its jobs one by one, if they are watched.
         var jobs: Int?
 
@@ -185,6 +188,7 @@ extension StallMonitor {
         /// Stops watching the loop, and closes its stall. Any thread; returns at once. The loop can be watched again once the
         /// watchdog has done so.
         public func cancel() {
+            cancellation.isDone.store(true, ordering: .sequentiallyConsistent)
             watchdog?.give(.cancel(number))
             if let jobs { watchdog?.give(.cancel(jobs)) }
         }
@@ -199,6 +203,11 @@ extension StallMonitor {
             for number in [number, jobs].compactMap({ $0 }) { watchdog?.give(.resume(number, .now)) }
         }
     }
+}
+
+/// Whether a watch was cancelled.
+final class Cancellation: Sendable {
+    let isDone = Atomic(false)
 }
 
 /// The watches by loop. Keeps no loop alive.
@@ -226,9 +235,11 @@ final class WatchIndex: Sendable {
     }
 
     func watch(of heartbeat: any WatchedHeartbeat) -> StallMonitor.Watch? {
-        state.withLock { state in
+        let watch = state.withLock { state in
             state.entries[ObjectIdentifier(heartbeat)].flatMap { $0.heartbeat === heartbeat ? $0.watch : nil }
         }
+        // A cancelled one stays in the index: until the watchdog has left the loop, a fork's child has to detach it.
+        return watch.flatMap { $0.cancellation.isDone.load(ordering: .sequentiallyConsistent) ? nil : $0 }
     }
 
     /// Detaches the watcher from every loop in a fork's child. Locks may be held there forever; what they guard is left as it is.

@@ -138,9 +138,12 @@ struct StallMonitorTests {
         #expect(refused?.code == .loopAlreadyWatched && refused?.message.hasSuffix("It is again.") == true)
         let other = StallingLoop()
         let watch = try monitor.watch(other.loop)
+        #expect(monitor.watch(of: other.loop)?.number == watch.number)
         watch.cancel()
+        #expect(monitor.watch(of: other.loop) == nil)
         // The watchdog carries out the order; until then the loop counts as watched.
         waitUntil { (try? monitor.watch(other.loop)) != nil }
+        #expect(monitor.watch(of: other.loop).map { $0.number > watch.number } == true)
         monitor.stop()
         #expect(throws: StallMonitorError.self) { try monitor.watch(other.loop) }
         [worker, other].forEach { $0.end() }

@@ -114,6 +114,8 @@ struct SlownessTests {
         let (run, reports) = try end(monitor)
         #expect(reports.isEmpty, "\(reports)")
         #expect(run.pauseLog?.totals["expected_slow"]?.count == 1)
+        watch.cancel()
+        #expect(monitor.watch(of: pool) == nil)
     }
 
     @Test("A scope passes on the work's result or error, also of asynchronous work")
