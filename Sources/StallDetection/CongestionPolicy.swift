@@ -65,16 +65,27 @@ package struct CongestionPolicy: Sendable {
     }
 
     /// - Parameter taken: The time that belongs to a blocked stall, which is decided first.
-    package mutating func decide(_ look: LoopSample, taken: ClosedRange<MonotonicInstant>?) -> StallDecision {
+    /// - Returns: Several decisions if several long turns have ended since the latest look, in their order.
+    package mutating func decide(_ look: LoopSample, taken: ClosedRange<MonotonicInstant>?) -> [StallDecision] {
         defer { lastLook = look }
         candidate = nil
         ignore(until: look.hasExcludedTime ? look.time : taken?.upperBound)
-        if let congested = open { return follow(congested, look, taken) }
-        for turn in look.turns where turn.end - start(of: turn.start) >= threshold {
-            defer { ignore(until: turn.end) }
-            return .passed(.exact(from: start(of: turn.start), to: turn.end), lastLook?.pulse ?? look.pulse)
+        var decisions: [StallDecision] = []
+        if let congested = open {
+            decisions.append(follow(congested, look, taken))
+            guard open == nil else { return decisions }
         }
-        return begin(look)
+        decisions += look.turns.compactMap { passed($0, lastLook?.pulse ?? look.pulse) }
+        if decisions.isEmpty, let candidate = begin(look) { decisions.append(candidate) }
+        return decisions
+    }
+
+    /// Decides about a turn that has ended since the latest look. Nil if it was not congested.
+    private mutating func passed(_ turn: BusyTurn, _ pulse: LoopHeartbeat.Pulse) -> StallDecision? {
+        let start = start(of: turn.start)
+        guard turn.end - start >= threshold else { return nil }
+        ignore(until: turn.end)
+        return .passed(.exact(from: start, to: turn.end), pulse)
     }
 
     /// Confirms the candidate of the latest look as a stall.
@@ -103,12 +114,12 @@ package struct CongestionPolicy: Sendable {
         return .ended(open.span(between: lastLook?.time ?? time, and: time))
     }
 
-    private mutating func begin(_ look: LoopSample) -> StallDecision {
+    private mutating func begin(_ look: LoopSample) -> StallDecision? {
         guard let since = look.busySince, let lastLook, lastLook.busySince == since, lastLook.moved(to: look) else {
-            return .none
+            return nil
         }
         let start = start(of: since)
-        guard look.time - start >= threshold else { return .none }
+        guard look.time - start >= threshold else { return nil }
         candidate = CongestedTurn(
             turn: since,
             start: start,

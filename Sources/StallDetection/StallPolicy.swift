@@ -42,10 +42,10 @@ package struct StallPolicy: Sendable {
         (busySince, lookedAt) = (look.busySince, look.time)
         let still = blocked.decide(look)
         let taken = taken(by: still, at: look.time)
-        let full = congested?.decide(look, taken: taken) ?? .none
+        let full = congested?.decide(look, taken: taken) ?? []
         let takenBoth = [taken?.upperBound, takenByCongestion(full, at: look.time)].compactMap { $0 }.max()
         let row = repeated?.decide(look, taken: takenBoth) ?? .none
-        return Self.findings([(.blocked, still), (.congested, full), (.repeated, row)])
+        return Self.findings(still, full, row)
     }
 
     /// The confirmed stall of that kind, as of the look at `time`. Nil if there is none.
@@ -100,11 +100,11 @@ package struct StallPolicy: Sendable {
 
     /// Closes the loop's stall, if there is one: the loop is no longer watched, or has ended.
     package mutating func abandon(at time: MonotonicInstant) -> [StallFinding] {
-        Self.findings([
-            (.blocked, blocked.abandon(at: time)),
-            (.congested, congested?.abandon(at: time) ?? .none),
-            (.repeated, repeated?.abandon() ?? .none),
-        ])
+        Self.findings(
+            blocked.abandon(at: time),
+            (congested?.abandon(at: time)).map { [$0] } ?? [],
+            repeated?.abandon() ?? .none
+        )
     }
 
     private func taken(by still: StallDecision, at time: MonotonicInstant) -> ClosedRange<MonotonicInstant>? {
@@ -118,16 +118,20 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    private func takenByCongestion(_ full: StallDecision, at time: MonotonicInstant) -> MonotonicInstant? {
-        switch full {
+    private func takenByCongestion(_ full: [StallDecision], at time: MonotonicInstant) -> MonotonicInstant? {
+        switch full.last {
         case .ended(let span), .passed(let span, _): span.latestEnd
         case .candidate, .grew: time
-        case .none: congested?.open == nil ? nil : time
+        case .none?, nil: congested?.open == nil ? nil : time
         }
     }
 
-    private static func findings(_ all: [(StallCategory, StallDecision)]) -> [StallFinding] {
-        guard all.contains(where: { $0.1 != .none }) else { return [] }
+    private static func findings(_ still: StallDecision, _ full: [StallDecision], _ row: StallDecision)
+        -> [StallFinding]
+    {
+        // Most looks find nothing.
+        guard still != .none || !full.isEmpty || row != .none else { return [] }
+        let all = [(StallCategory.blocked, still)] + full.map { (.congested, $0) } + [(.repeated, row)]
         let findings = all.filter { $0.1 != .none }.map { StallFinding(category: $0, decision: $1) }
         return findings.filter(\.endsStall) + findings.filter { !$0.endsStall }
     }

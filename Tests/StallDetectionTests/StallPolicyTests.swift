@@ -37,6 +37,32 @@ struct StallPolicyTests {
         #expect(run.summary == ["congested 0–260"] && run.stalls[0].hasEnded)
     }
 
+    @Test("Of several long turns between two looks each is reported, also after a stall that ends in that time")
+    func passedTurns() {
+        func at(_ milliseconds: Int) -> MonotonicInstant { KindsRun.start + .milliseconds(milliseconds) }
+        func spans(_ turns: [ClosedRange<Int>], after looks: [LoopSample]) -> [(endsStall: Bool, span: StallSpan)] {
+            var policy = StallPolicy(rule: StallRule())
+            for look in looks { _ = policy.decideAndConfirm(look) }
+            let look = LoopSample(
+                time: at(1_500),
+                pulse: .init(phase: .waiting, modeIndex: 0, turn: 9),
+                turns: turns.map { BusyTurn(start: at($0.lowerBound), end: at($0.upperBound)) }
+            )
+            return policy.decideAndConfirm(look).compactMap { finding in
+                switch finding.decision {
+                case .ended(let span), .passed(let span, _): (finding.endsStall, span)
+                default: nil
+                }
+            }
+        }
+        let passed = spans([0...300, 310...610, 620...700, 710...1_010], after: [])
+        #expect(passed.map(\.span) == [0, 310, 710].map { .exact(from: at($0), to: at($0 + 300)) })
+        let congested = stride(from: 50, through: 300, by: 50).map { look($0, UInt64($0)) }
+        let later = spans([0...350, 400...700], after: congested)
+        #expect(later.map(\.endsStall) == [true, false])
+        #expect(later.map(\.span) == [.exact(from: at(0), to: at(350)), .exact(from: at(400), to: at(700))])
+    }
+
     @Test("A callout that does not return is blocked, not congested, whatever came before it in the turn")
     func blockedWins() {
         #expect(KindsRun([.turn([600]), .rest(300)]).summary == ["blocked 0–600"])

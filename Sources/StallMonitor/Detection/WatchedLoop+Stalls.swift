@@ -194,7 +194,8 @@ extension WatchedLoop {
             let sample = StackSample(time: late.copiedAt.map(MonotonicInstant.init(nanoseconds:)) ?? time, stack: late)
             services.notices.add(.sampled(stall.number, sample), mayBeDropped: true)
         }
-        self.stall = nil
+        // Another turn may have passed since, to which these do not belong.
+        (self.stall, turnCallouts) = (nil, nil)
         services.live.end(stall.number, span, as: state)
         services.ledger.update { $0.ongoing[stall.number] = nil }
         let evidence = evidence(of: stall, span, at: time, with: &services)

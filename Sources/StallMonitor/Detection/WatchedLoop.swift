@@ -32,7 +32,7 @@ final class WatchedLoop {
     var excludedTime: ExcludedTimeMeter
     private(set) var lastLook: LoopSample?
     /// The number of callouts that had begun before the present turn, and by the latest look at it.
-    private(set) var turnCallouts: (since: MonotonicInstant, before: UInt64, latest: UInt64)?
+    var turnCallouts: (since: MonotonicInstant, before: UInt64, latest: UInt64)?
     /// How long the loop had been busy in the stall that ended at the latest look.
     private(set) var busyAtEnd: Duration?
     /// The number of the next long turn to read.
