@@ -78,9 +78,8 @@ package struct RepetitionPolicy: Sendable {
         candidate = nil
         // A late watchdog may have been stopped together with the loop, so what it missed does not count.
         if let time = look.hasExcludedTime ? look.time : taken { ignore(until: time) }
-        if taken != nil { return close() }
+        var ended = taken == nil ? StallDecision.none : close()
         noteInterruption(look)
-        var ended = StallDecision.none
         for turn in look.turns where turn.start >= floor ?? turn.start && turn.end - turn.start > rule.longTurn {
             // The stall ends with the first row that does.
             let end = endRow(before: turn.start)

@@ -240,6 +240,26 @@ struct StallPolicyTests {
         #expect(policy.decideAndConfirm(look(at: 1_490, [1_300, 1_400])).map(\.category) == [.repeated])
     }
 
+    @Test("Long turns after the end of another stall are in the next row, also if the same look sees both")
+    func turnsAfterAnotherStall() {
+        var policy = StallPolicy(rule: StallRule())
+        func look(at time: Int, _ turns: [ClosedRange<Int>]) -> LoopSample {
+            LoopSample(
+                time: KindsRun.start + .milliseconds(time),
+                pulse: .init(phase: .waiting, modeIndex: 0, turn: UInt64(time)),
+                turns: turns.map { turn in
+                    BusyTurn(
+                        start: KindsRun.start + .milliseconds(turn.lowerBound),
+                        end: KindsRun.start + .milliseconds(turn.upperBound)
+                    )
+                }
+            )
+        }
+        let first = policy.decideAndConfirm(look(at: 700, [0...300, 310...390, 400...480, 490...570, 580...660]))
+        #expect(first.map(\.category) == [.congested] && policy.repeated?.row?.count == 4)
+        #expect(policy.decideAndConfirm(look(at: 760, [670...750])).map(\.category) == [.repeated])
+    }
+
     @Test("A short turn in between does not end the row; a pause does")
     func shortTurnBetween() {
         let pair: [KindsRun.Step] = [.turn([80]), .rest(5), .turn([1]), .rest(5)]
