@@ -35,11 +35,11 @@ public struct StallLog: Sendable {
     /// Logs the event. Any thread.
     public func callAsFunction(_ event: StallEvent) {
         switch event {
-        case .began(let report): log(report.kind.logSubject, report)
+        case .began(let report): log(report.logSubject.stalled, report)
         case .grew: break
         case .ended(let report) where report.state == .abandoned:
-            log(report.kind.logSubject + ", no longer watched", report)
-        case .ended(let report): log(report.kind == .longJob ? "long job ended" : "event loop recovered", report)
+            log(report.logSubject.stalled + ", no longer watched", report)
+        case .ended(let report): log(report.logSubject.over, report)
         case .suppressed(let stall): logSuppressed(stall)
         case .fault(let error): logOwnState("stall monitor impaired", error)
         case .mended(let error): logOwnState("stall monitor works again", error)
@@ -54,8 +54,10 @@ public struct StallLog: Sendable {
     /// Uses a lower level than the other messages, because these stalls are frequent.
     private func logSuppressed(_ stall: SuppressedStall) {
         logger.debug(
-            "\(stall.kind.logSubject) again",
+            "\(LogSubject(stall.kind, stall.type).stalled) again",
             metadata: [
+                "stall.kind": "\(stall.kind.rawValue)",
+                "stall.type": "\(stall.type.rawValue)",
                 "stall.loop": "\(stall.label)",
                 "stall.duration_ms": "\(stall.durationNs / 1_000_000)",
                 "stall.fingerprint": "\(stall.fingerprint)",
@@ -76,6 +78,7 @@ public struct StallLog: Sendable {
             metadata: [
                 "stall.id": "\(report.id)",
                 "stall.kind": "\(report.kind.rawValue)",
+                "stall.type": "\(report.watched.type.rawValue)",
                 "stall.loop": "\(report.watched.label)",
                 "stall.duration_ms": "\(report.durationNs / 1_000_000)",
                 "stall.verdict": "\(report.cause.verdict.canonical.rawValue)",
@@ -86,12 +89,25 @@ public struct StallLog: Sendable {
     }
 }
 
-extension StallKind {
-    /// A long job is no stall: other workers serve the other jobs.
-    fileprivate var logSubject: String { self == .longJob ? "long job in a task pool" : "event loop stalled" }
+/// What a message is about: the beginning of a stall, and its end.
+private struct LogSubject {
+    let stalled: String
+    let over: String
+
+    init(_ kind: StallKind, _ type: WatchedType) {
+        // It is no stall: other workers serve the other jobs.
+        guard kind != .longJob else {
+            (stalled, over) = ("long job in a task pool", "long job ended")
+            return
+        }
+        let name = type == .taskPool ? "task pool" : type == .queue ? "serial queue" : "event loop"
+        (stalled, over) = ("\(name) stalled", "\(name) recovered")
+    }
 }
 
 extension StallReport {
+    fileprivate var logSubject: LogSubject { LogSubject(kind, watched.type) }
+
     /// `: main, 600ms, waiting`
     fileprivate var logHeadline: String {
         ": \(watched.label), \(DurationText(nanoseconds: durationNs).short), \(cause.verdict.canonical.rawValue)"

@@ -55,6 +55,29 @@ struct LogTests {
         #expect(metadata["stall.culprit"] == "charge(_:)" && metadata["stall.fingerprint"] == "v2:0000000000000001")
     }
 
+    @Test(
+        "What is stalled is called what it is",
+        arguments: [
+            (WatchedType.runLoop, "event loop"), (.eventLoop, "event loop"), (.queue, "serial queue"),
+            (.taskPool, "task pool"),
+        ]
+    )
+    func subject(type: WatchedType, name: String) {
+        var (stall, repeated) = (report(), SuppressedStall.repeated(times: 2))
+        (stall.watched.type, repeated.type) = (type, type)
+        log()(.began(stall))
+        log()(.ended(stall))
+        stall.state = .abandoned
+        log()(.ended(stall))
+        log()(.suppressed(repeated))
+        #expect(
+            lines.all.map(\.text) == [
+                "\(name) stalled", "\(name) recovered", "\(name) stalled, no longer watched", "\(name) stalled again",
+            ]
+        )
+        #expect(lines.all.allSatisfy { $0.metadata["stall.type"] == "\(type.rawValue)" })
+    }
+
     @Test("A long job is not called a stalled event loop")
     func longJob() {
         var job = report()
