@@ -72,20 +72,19 @@ public struct StallLog: Sendable {
             logger.log(level: level, "\(text)", metadata: ["stall.id": "\(report.id)"])
             return
         }
-        logger.log(
-            level: level,
-            "\(message)",
-            metadata: [
-                "stall.id": "\(report.id)",
-                "stall.kind": "\(report.kind.rawValue)",
-                "stall.type": "\(report.watched.type.rawValue)",
-                "stall.loop": "\(report.watched.label)",
-                "stall.duration_ms": "\(report.durationNs / 1_000_000)",
-                "stall.verdict": "\(report.cause.verdict.canonical.rawValue)",
-                "stall.culprit": "\(report.culpritName ?? "unknown")",
-                "stall.fingerprint": "\(report.fingerprint)",
-            ]
-        )
+        var metadata: Logger.Metadata = [
+            "stall.id": "\(report.id)",
+            "stall.kind": "\(report.kind.rawValue)",
+            "stall.type": "\(report.watched.type.rawValue)",
+            "stall.loop": "\(report.watched.label)",
+            "stall.duration_ms": "\(report.durationNs / 1_000_000)",
+            "stall.verdict": "\(report.cause.verdict.canonical.rawValue)",
+            "stall.culprit": "\(report.culpritName ?? "unknown")",
+            "stall.fingerprint": "\(report.fingerprint)",
+        ]
+        if let place = report.culprit?.place { metadata["stall.place"] = "\(place)" }
+        if let labels = report.labels { metadata["stall.labels"] = "\(labels.joined(separator: " > "))" }
+        logger.log(level: level, "\(message)", metadata: metadata)
     }
 }
 
@@ -115,32 +114,19 @@ extension StallReport {
 
     fileprivate var logLines: [String] {
         var lines: [String] = []
-        if let name = culpritName { lines.append("Where   \(name)\(culprit.flatMap(\.logPlace) ?? "")") }
+        if let name = culpritName { lines.append("Where   \(name)\(Self.logPlace(culprit?.place))") }
         if !cause.summary.isEmpty { lines.append("Why     \(cause.summary)") }
         if let labels { lines.append("Work    \(labels.joined(separator: " > "))") }
-        lines += ownFrames.map { "Stack   \($0.function ?? "\($0.address)")\($0.logPlace ?? "")" }
+        lines += ownFrames.map { "Stack   \($0.function ?? "\($0.address)")\(Self.logPlace($0.sourcePlace))" }
         return lines + ["Report  \(id)"]
     }
+
+    /// `  Checkout.swift:12`. Empty without a place.
+    private static func logPlace(_ place: String?) -> String { place.map { "  \($0)" } ?? "" }
 
     /// The server's own functions on the stack, innermost first, at most 16.
     private var ownFrames: [Frame] {
         let stack = stacks.first { $0.role == .stalled }
         return Array((stack.map { $0.frames + ($0.async?.frames ?? []) } ?? []).filter(\.own).prefix(16))
-    }
-}
-
-extension StallReport.Frame {
-    fileprivate var logPlace: String? { StallReport.logPlace(file, line) }
-}
-
-extension StallReport.Culprit {
-    fileprivate var logPlace: String? { StallReport.logPlace(file, line) }
-}
-
-extension StallReport {
-    /// `  Checkout.swift:12`
-    fileprivate static func logPlace(_ file: String?, _ line: Int?) -> String? {
-        guard let name = file?.split(separator: "/").last else { return nil }
-        return "  \(name)\(line.map { ":\($0)" } ?? "")"
     }
 }

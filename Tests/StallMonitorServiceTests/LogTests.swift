@@ -53,6 +53,17 @@ struct LogTests {
         #expect(metadata["stall.loop"] == "main" && metadata["stall.duration_ms"] == "612")
         #expect(metadata["stall.kind"] == "blocked")
         #expect(metadata["stall.culprit"] == "charge(_:)" && metadata["stall.fingerprint"] == "v2:0000000000000001")
+        #expect(metadata["stall.place"] == "Checkout.swift:12" && metadata["stall.labels"] == "checkout")
+    }
+
+    @Test("A place that is not known is left out, and so is an unknown line")
+    func withoutPlace() {
+        var stall = report()
+        stall.culprit?.line = nil
+        log()(.ended(stall))
+        stall.culprit?.file = nil
+        log()(.ended(stall))
+        #expect(lines.all.map { $0.metadata["stall.place"] } == ["Checkout.swift", nil])
     }
 
     @Test(
