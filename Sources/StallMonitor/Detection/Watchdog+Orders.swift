@@ -83,7 +83,7 @@ extension WatchdogState {
             name: watched.identity.name,
             since: watched.identity.since,
             firstTurn: watched.loop.heartbeat.turnCount,
-            firstLengths: watched.loop.pool?.turnHistogram ?? TurnHistogram(),
+            firstLengths: watched.lengthsBefore,
             heartbeat: watched.loop.heartbeat
         )
         let number = watched.identity.number

@@ -36,7 +36,7 @@ final class WatchdogLedger: Sendable {
         var since: MonotonicInstant
         /// How many turns the loop had made before, modulo 2^40.
         var firstTurn: UInt64 = 0
-        /// The lengths of a pool's jobs before. A loop counts from its watch on.
+        /// See ``WatchedLoop/lengthsBefore``.
         var firstLengths = TurnHistogram()
         /// The source of the loop's own counts. They are read only when the record is made, so they cost the watchdog nothing.
         /// Nil for a loop that publishes nothing.

@@ -121,7 +121,8 @@ extension WatchedLoop {
             others: others(stack, with: services),
             lock: lock,
             watchdogCPU: standstill?.watchdogCPU,
-            awaited: loop.awaited(at: stall.pulse)
+            awaited: loop.awaited(at: stall.pulse),
+            lengthsBefore: lengthsBefore
         )
     }
 

@@ -13,6 +13,8 @@ final class WatchedLoop {
     let identity: WatchIdentity
     let loop: WatchedThing
     let wakeFlag: WakeFlag
+    /// The lengths of a pool's jobs before the watch. A loop counts its turns from its watch on.
+    let lengthsBefore: TurnHistogram
     var policy: StallPolicy
     /// Whether the watchdog looks at it. It does not look while the loop rests and will raise its wake flag.
     var isAwake = false
@@ -48,6 +50,7 @@ final class WatchedLoop {
         scopes: [ExpectedSlowness] = []
     ) {
         (self.identity, self.loop, self.wakeFlag) = (identity, loop, wakeFlag)
+        lengthsBefore = loop.pool?.turnHistogram ?? TurnHistogram()
         excludedTime = ExcludedTimeMeter(scopes)
         policy = StallPolicy(rule: rule)
         nextTurn = loop.heartbeat.longTurnCount

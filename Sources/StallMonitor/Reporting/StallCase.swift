@@ -133,10 +133,10 @@ extension StallCase {
 }
 
 extension TurnDurations {
-    /// The turns of the loop so far. Nil for a loop that is watched from outside.
+    /// The turns of the loop, or the jobs of the pool, since its watch began. Nil for a loop that is watched from outside.
     fileprivate init?(_ stall: StallObservation) {
         guard let loop = stall.loop else { return nil }
-        self.init(loop.heartbeat.turnHistogram)
+        self.init(loop.heartbeat.turnHistogram.since(stall.lengthsBefore))
     }
 }
 

@@ -44,6 +44,8 @@ struct StallObservation: Sendable {
     var otherProcess: OutsideProcess?
     /// What the loop waits for while it rests, if it is known. The clients that wait there are counted.
     var awaited: AwaitedDescriptors?
+    /// See ``WatchedLoop/lengthsBefore``.
+    var lengthsBefore = TurnHistogram()
     /// The index into `stack`: see ``StackSample/loopFrame``.
     var loopFrame: Int?
 }

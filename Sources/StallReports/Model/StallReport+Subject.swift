@@ -36,8 +36,8 @@ extension StallReport {
         public var activity: String?
         /// The number of turns finished since the loop began. Nil for a task pool.
         public var turn: UInt64?
-        /// The durations of all turns since the watch began, including finished turns of the stall; for a task pool, of all its jobs that were
-        /// counted, also before the watch. Nil before the first one.
+        /// The durations of all turns since the watch began, including finished turns of the stall; for a task pool, of its jobs. Nil before
+        /// the first one.
         public var turnDurations: TurnDurations?
 
         /// Creates a loop: by default a run loop without mode, activity and turns.

@@ -37,7 +37,7 @@ public struct TurnDurations: Codable, Hashable, Sendable {
     public var p50Ns: Int64
     /// 99 of 100 turns were not longer, to within an eighth.
     public var p99Ns: Int64
-    /// The longest one, exactly.
+    /// The longest one, exactly; of a task pool that had a longer job before its watch, to within an eighth.
     public var maxNs: Int64
 
     /// Creates one from these values, which are not checked.

@@ -2,6 +2,7 @@ import Foundation
 import RunLoopKit
 import StallDetection
 import StallReports
+import Synchronization
 import TestSupport
 import Testing
 
@@ -241,6 +242,34 @@ struct PoolRoundTests {
         let stalled = try #require(found)
         #expect(!stalled.stacks.isEmpty && counted == stalled.costs.count)
         crew.release(3)
+        test.round.finish()
+    }
+
+    @Test("A pool's report has the lengths of the jobs since its watch began")
+    func lengths() throws {
+        var test = RoundUnderTest()
+        let pool = TaskPoolHeartbeat(label: "workers", width: 1)
+        for _ in 0..<10 { pool.run {} }
+        test.watch(pool, number: 1, rule: quick)
+        for _ in 0..<30 { pool.run {} }
+        let crew = StandingCrew(1, of: pool)
+        let stall = try began(&test)
+        let directory = TemporaryDirectory(inMemory: true)
+        let parts = EngineParts(StallMonitor.Configuration(directory: directory.path))
+        parts.notices.add(.began(stall))
+        parts.notices.add(.ended(stall.number, stall.span, nil, .abandoned))
+        parts.notices.close()
+        let counts = Mutex<[UInt64?]>([])
+        Reporter(parts) { event in
+            switch event {
+            case .began(let report), .ended(let report):
+                counts.withLock { $0.append(report.watched.turnDurations?.count) }
+            default: break
+            }
+        }.run()
+        #expect(counts.withLock { $0 } == [30, 30])
+        #expect(parts.writer.join(by: .now + .seconds(60)))
+        crew.release(1)
         test.round.finish()
     }
 
