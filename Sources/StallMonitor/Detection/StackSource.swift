@@ -25,9 +25,16 @@ struct StackSource: Sendable {
             problem = ""
         } catch {
             capturer = nil
-            problem = error.description
-            tell(StallMonitorError(.captureUnavailable, error.description))
+            problem = Self.problem(of: error)
+            tell(StallMonitorError(.captureUnavailable, problem))
         }
+    }
+
+    private static func problem(of error: CaptureError) -> String {
+        // The handler of anybody else would not refuse ours; it is noticed later, when it does not pass signals on.
+        guard error.code == .signalInUse else { return error.description }
+        return "\(error.code.name): another monitor, or a StackCapturer, of this process has the signal: "
+            + "stop that one first, or set another captureSignal"
     }
 
     /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.

@@ -131,6 +131,24 @@ struct StallMonitorTests {
         #expect(log.ended.first?.rule.tickNs == 10_000_000 && log.ended.first?.rule.ticks == 3)
     }
 
+    @Test("A second monitor with the same signal says that another one is the reason why it takes no stacks")
+    func secondMonitor() {
+        let first = start()
+        let faults = EventLog()
+        let second = StallMonitor.start(
+            StallMonitor.Configuration(directory: directory.path + "/second"),
+            watching: [],
+            onEvent: faults.handler
+        )
+        #expect(faults.wait { !$0.faults.isEmpty })
+        let fault = faults.faults.first
+        #expect(fault?.code == .captureUnavailable)
+        #expect(fault?.message.contains("another monitor, or a StackCapturer, of this process") == true)
+        second.stop()
+        first.stop()
+        worker.end()
+    }
+
     @Test("A loop can be watched once, and again after the watch is cancelled")
     func watchOnce() throws {
         let monitor = start()
