@@ -125,8 +125,7 @@ extension WatchdogState {
     }
 
     private mutating func release(_ watched: WatchedLoop) {
-        // A stall that has ended since the latest look is closed as such.
-        if watched.stall != nil, !watched.loop.heartbeat.hasEnded { look(at: watched) }
+        lookForEnd(of: watched)
         let now = MonotonicInstant.now
         // This comes before the watcher is detached, because detaching removes the heartbeat's counts.
         services.ledger.update { [number = watched.identity.number] in $0.endWatch(number, at: now) }
