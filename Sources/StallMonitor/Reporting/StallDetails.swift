@@ -36,10 +36,12 @@ final class DetailsSource: Sendable {
     ///
     /// - Parameters:
     ///   - work: The server's description of the stalled work.
+    ///   - patience: How long to wait for the answer.
     ///   - tell: Called once when no answer arrives in time, and once when answers arrive again.
     func details(
         of report: StallReport,
         _ work: StalledWork = StalledWork(),
+        within patience: Duration = patience,
         tell: (StallEvent) -> Void
     ) -> StallDetails {
         guard ask != nil || work.context != nil else { return StallDetails(metadata: labels) }
@@ -48,7 +50,7 @@ final class DetailsSource: Sendable {
             details.trace = details.trace ?? context?.trace
             return details
         }
-        guard let details = lookup.ask(within: Self.patience, question) else {
+        guard let details = lookup.ask(within: patience, question) else {
             if !isReported.exchange(true, ordering: .relaxed) { tell(.fault(.init(.detailsMissing))) }
             return StallDetails(metadata: labels)
         }
