@@ -10,6 +10,9 @@ struct Delivery: ~Copyable {
     private let tell: (ShippingNote) -> Void
     private let batch: Int
     private let wire: Wire
+    private let timeout: Duration
+    /// The end of the last try, once that has begun.
+    private var end: ContinuousClock.Instant?
     private var checkpoint: Checkpoint
     private var hasReportedCheckpoint = false
     /// For the batch in progress: whether any record was accepted, and the records that were refused individually before that.
@@ -29,7 +32,8 @@ struct Delivery: ~Copyable {
         _ options: ShippingOptions,
         _ tell: @escaping (ShippingNote) -> Void
     ) {
-        (self.receiver, self.tell, batch, wire) = (receiver, tell, options.batch, options.wire)
+        (self.receiver, self.tell, batch) = (receiver, tell, options.batch)
+        (wire, timeout) = (options.wire, options.timeout)
         self.checkpoint = checkpoint
     }
 
@@ -39,8 +43,14 @@ struct Delivery: ~Copyable {
         outbox.add(shipment, try? make())
     }
 
+    /// From now on, all requests together end by then, and none is announced.
+    mutating func beginLastTry(until end: ContinuousClock.Instant) { self.end = end }
+
+    private var timeLeft: Duration { end.map { min(timeout, ContinuousClock.now.duration(to: $0)) } ?? timeout }
+
     /// Sends one batch. Shipments that the receiver does not accept now stay in the queue.
     mutating func send(_ outbox: inout Outbox) {
+        guard timeLeft > .zero else { return }
         (hasAccepted, suspects, obstacle) = (false, [], nil)
         var outcome = send(outbox.queue.first(batch), &outbox)
         if case .done = outcome, let suspect = suspects.first {
@@ -61,7 +71,7 @@ struct Delivery: ~Copyable {
             // If these records are the reason, not the receiver, the next attempt sends others that it accepts.
             outbox.queue.moveToEnd(suspects.map(\.shipment))
             let next = outbox.failed(retryAfter: retryAfter)
-            tell(.unavailable(kind: outbox.kind, reason: reason, next: next))
+            tell(.unavailable(kind: outbox.kind, reason: reason, next: end == nil ? next : nil))
         }
     }
 
@@ -78,7 +88,8 @@ struct Delivery: ~Copyable {
             let (elements, sent) = elements(of: &rest, &outbox)
             guard !sent.isEmpty else { continue }
             totals.requests += 1
-            switch receiver.post(wire.request(elements, outbox.signal), to: wire.path(outbox.signal)) {
+            let body = wire.request(elements, outbox.signal)
+            switch receiver.post(body, to: wire.path(outbox.signal), within: max(.zero, timeLeft)) {
             case .accepted(let rejected, let message): accept(sent, rejected, message, &outbox)
             case .unavailable(let reason, let retryAfter): return .later(reason, retryAfter: retryAfter)
             case .unknownPath(let status):

@@ -13,6 +13,8 @@ struct Outbox {
     var isOff = false
     private var backoff = Backoff()
     private var notBefore: ContinuousClock.Instant?
+    /// The same, as far as the receiver has asked for it.
+    private var askedNotBefore: ContinuousClock.Instant?
     private var firstAt: ContinuousClock.Instant?
     private var downSince: ContinuousClock.Instant?
 
@@ -38,7 +40,7 @@ struct Outbox {
 
     /// - Returns: How long the receiver had accepted nothing. Nil if it was available.
     mutating func succeeded() -> Duration? {
-        defer { (downSince, notBefore) = (nil, nil) }
+        defer { (downSince, notBefore, askedNotBefore) = (nil, nil, nil) }
         backoff.succeeded()
         return downSince.map { .now - $0 }
     }
@@ -52,9 +54,13 @@ struct Outbox {
     mutating func failed(retryAfter: Duration?) -> Duration {
         let pause = backoff.failed(retryAfter: retryAfter)
         notBefore = .now + pause
+        askedNotBefore = retryAfter.map { .now + min($0, Backoff.longest) }
         downSince = downSince ?? .now
         return pause
     }
+
+    /// Makes the next attempt due at once, unless the receiver has asked for a delay.
+    mutating func hasten() { (firstAt, notBefore) = (.now - linger, askedNotBefore) }
 
     /// Drops everything in the queue.
     mutating func switchOff() {

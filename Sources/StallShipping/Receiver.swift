@@ -18,8 +18,8 @@ enum Answer: Hashable, Sendable {
 
 /// Receives requests.
 protocol Receiver {
-    /// Blocks the calling thread until the answer arrives.
-    func post(_ body: [UInt8], to path: String) -> Answer
+    /// Blocks the calling thread until the answer arrives, or the time is over.
+    func post(_ body: [UInt8], to path: String, within limit: Duration) -> Answer
 }
 
 /// An OTLP receiver over HTTP: https://opentelemetry.io/docs/specs/otlp/#otlphttp.
@@ -28,7 +28,6 @@ struct HTTPReceiver: Receiver {
     private let isCollector: Bool
     private let headers: [(name: String, value: String)]
     private let token: TokenSource
-    private let timeout: Duration
 
     /// Throws if the address or a header is not usable.
     init(_ options: ShippingOptions) throws {
@@ -40,7 +39,6 @@ struct HTTPReceiver: Receiver {
             )
         }
         headers = [("Content-Type", options.wire.contentType)] + options.headers
-        timeout = options.timeout
         token = TokenSource(file: options.tokenFile, value: options.token)
         // An unreadable file is reported at once.
         _ = try token.read()
@@ -51,8 +49,8 @@ struct HTTPReceiver: Receiver {
             && value.utf8.allSatisfy { (0x20...0x7e).contains($0) }
     }
 
-    func post(_ body: [UInt8], to path: String) -> Answer {
-        var request = WebRequest(base.appending(path: path).absoluteString, limit: .whole(timeout))
+    func post(_ body: [UInt8], to path: String, within limit: Duration) -> Answer {
+        var request = WebRequest(base.appending(path: path).absoluteString, limit: .whole(limit))
         request.fields += headers
         let packed = Gzip.compressed(body)
         if packed != nil { request.fields.append(("Content-Encoding", "gzip")) }
@@ -63,7 +61,7 @@ struct HTTPReceiver: Receiver {
             let (head, body) = try request.send(bytes: 1 << 16)
             return HTTPAnswer.read(head, body, isCollector: isCollector)
         } catch let failure as WebRequest.Failure where failure.isTimeout {
-            return .unavailable("no answer within \(Int(timeout / .seconds(1))) s", retryAfter: nil)
+            return .unavailable("no answer within \(Int((limit / .seconds(1)).rounded())) s", retryAfter: nil)
         } catch {
             return .unavailable("\(error)", retryAfter: nil)
         }

@@ -98,9 +98,13 @@ package final class Shipper {
         return try waitsForNextTry()
     }
 
-    /// Sends what the receiver accepts, within the time that a user waits for the end.
+    /// Sends what the receiver accepts, within the time that a user waits for the end. The receiver may be back, although the next try would be
+    /// later.
     private func sendTheRest() {
         let end = ContinuousClock.now + .seconds(5)
+        delivery.beginLastTry(until: end)
+        stalls.hasten()
+        runs.hasten()
         var before = Int.max
         while stalls.queue.count + runs.queue.count < before, ContinuousClock.now < end {
             before = stalls.queue.count + runs.queue.count

@@ -61,7 +61,10 @@ extension ShippingTotals: CustomStringConvertible {
     package var description: String {
         let sent =
             "sent \(quantity(stalls, "stall")) and \(quantity(runs, "run record")) in \(quantity(requests, "request"))"
-        let rest = [(refused, "refused"), (lost, "lost"), (unreadable, "unreadable"), (unsent, "not sent")]
+        let rest = [
+            (refused, "refused"), (lost, "lost"), (unreadable, "unreadable"),
+            (unsent, "not sent, kept for the next run"),
+        ]
         return ([sent] + rest.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }).joined(separator: "; ")
     }
 }
@@ -69,7 +72,8 @@ extension ShippingTotals: CustomStringConvertible {
 /// Events while reports are sent, as messages for users.
 package enum ShippingNote: Hashable, Sendable, CustomStringConvertible {
     case waiting(directory: String)
-    case unavailable(kind: String, reason: String, next: Duration)
+    /// - Parameter next: Nil if this run does not try again.
+    case unavailable(kind: String, reason: String, next: Duration?)
     case available(kind: String, after: Duration)
     case unknownPath(kind: String, status: String)
     case refused(kind: String, id: String, reason: String)
@@ -82,7 +86,8 @@ package enum ShippingNote: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .waiting(let directory): "waiting for the report directory \(directory) to appear"
         case .unavailable(let kind, let reason, let next):
-            "the receiver takes no \(kind): \(reason); next try in \(Int(next / .seconds(1)) + 1) s"
+            "the receiver takes no \(kind): \(reason)"
+                + (next.map { "; next try in \(Int($0 / .seconds(1)) + 1) s" } ?? "")
         case .available(let kind, let after): "the receiver takes \(kind) again, after \(Int(after / .seconds(1))) s"
         case .unknownPath(let kind, let status):
             "the receiver has no place for \(kind) (\(status)): they are not sent to it"

@@ -65,7 +65,7 @@ struct DeliveryTests {
 private final class Counting: Receiver {
     private(set) var requests = 0
 
-    func post(_ body: [UInt8], to path: String) -> Answer {
+    func post(_ body: [UInt8], to path: String, within limit: Duration) -> Answer {
         requests += 1
         return .accepted(rejected: 0, message: "")
     }
