@@ -194,7 +194,7 @@ let tests = targets([
     ],
     "ProcessWatchTests": [
         "CProcessWatch", "CRunLoopShims", "ProcessWatch", "RunLoopKit", "StackCapture", "StallDetection",
-        "StallMonitor", "StallReports", "TestSupport",
+        "StallMonitor", "StallReports", "Symbolication", "TestSupport",
     ],
     "StallCorpusTests": ["StallCorpus", "StallReports", "TestSupport", "stall-corpus"],
     "CommandTests": [

@@ -3,6 +3,9 @@ import CRunLoopShims
 import Foundation
 import Glibc
 import StackCapture
+import StallMonitor
+import StallReports
+import Symbolication
 import TestSupport
 import Testing
 
@@ -82,6 +85,35 @@ struct ProcessFilesTests {
         #expect(files.executable == path + ".old" && files.program == program)
         try FileManager.default.removeItem(atPath: old)
         #expect(files.executable != path + ".old" && files.program == program)
+    }
+
+    private static let loader = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].first {
+        FileManager.default.fileExists(atPath: $0)
+    }
+
+    @Test(
+        "The program of a process that was started as an argument of the dynamic loader is the argument, from the time at which it is loaded",
+        .enabled(if: loader != nil)
+    )
+    func startedByLoader() throws {
+        let child = try StartedCommand([#require(Self.loader), "/bin/sleep", "600"].map { Array($0.utf8) })
+        defer {
+            kill(child.processID, SIGKILL)
+            waitUntil { child.takeStatus() != nil }
+        }
+        let files = ProcessFiles(processID: child.processID)
+        let thread = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))
+        waitUntil { thread.readCall()?.name?.hasSuffix("nanosleep") == true }
+        let program = try #require(files.program)
+        #expect(files.executable == URL(filePath: "/bin/sleep").resolvingSymlinksInPath().path && program.loaded)
+        #expect(files.program == program)
+        let process = OutsideProcess(
+            processID: child.processID,
+            sampler: try ProcessSampler(processID: child.processID),
+            search: SymbolSearch()
+        )
+        #expect(process.service.name == "sleep")
+        #expect(try !#require(ProcessFiles(processID: getpid()).program).loaded)
     }
 
     /// As a tracer's thread holds it for a moment, to copy its stack.

@@ -80,6 +80,16 @@ struct LivenessTests {
         #expect(ProcessIdentity.mappedFile(at: 0, in: "") == nil)
     }
 
+    @Test("The loader's entry for a program is found on the stack, wherever the variables end")
+    func programHeaders() {
+        let arguments: [UInt] = [3, 0x7ff1, 0x7ff2, 0x7ff3, 0], variables: [UInt] = [0x7ff4, 0, 0x7ff5, 0]
+        let vector: [UInt] = [33, 0x7fe0, 3, 0x5000, 4, 56, 5, 13, 7, 0, 0, 0]
+        #expect(ProcessIdentity.headers(in: (arguments + variables + vector)[...]) == 0x5000)
+        #expect(ProcessIdentity.headers(in: (arguments + variables + vector.prefix(6))[...]) == nil)
+        #expect(ProcessIdentity.headers(in: (arguments + variables)[...]) == nil)
+        for count in 0...5 { #expect(ProcessIdentity.headers(in: arguments.prefix(count)) == nil) }
+    }
+
     @Test(
         "A process has the same start, to one tick, in a time namespace that moves the clock since boot",
         arguments: [("5000", "0"), ("5000", "7000000"), ("-50000", "3000000"), ("-2000000", "0")]

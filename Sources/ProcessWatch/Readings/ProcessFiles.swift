@@ -28,22 +28,30 @@ struct ProcessFiles: Hashable, Sendable {
     var name: String? { readProcFile(directory + "/comm") }
 
     /// The path of the program's file. It follows renames of the file, and ends in ` (deleted)` once that is deleted or replaced.
-    var executable: String? { readProcLink(livingDirectory + "/exe") }
+    var executable: String? { ProcessIdentity.program(of: processID) }
 
-    /// Changes with every execve(2), and only then: the addresses of the program's code and stack. Nil if they cannot be read,
-    /// for example because a thread is ending.
+    /// Changes with every execve(2), and when the dynamic loader has loaded its argument, and only then: the addresses of the program's code and
+    /// stack. Nil if they cannot be read, for example because a thread is ending.
     var program: Program? {
-        guard executable != nil, let fields = readProcFile(livingDirectory + "/stat").map(statFields),
+        guard readProcLink(livingDirectory + "/exe") != nil,
+            let fields = readProcFile(livingDirectory + "/stat").map(statFields),
             fields.count > 25, fields[23] != "0"
         else { return nil }
         // Fields 26 to 28.
-        return Program(code: String(fields[23]), codeEnd: String(fields[24]), stack: String(fields[25]))
+        return Program(
+            code: String(fields[23]),
+            codeEnd: String(fields[24]),
+            stack: String(fields[25]),
+            loaded: ProcessIdentity.loadedProgram(of: processID) != nil
+        )
     }
 
     struct Program: Hashable, Sendable {
         var code: String
         var codeEnd: String
         var stack: String
+        /// Whether the loader has loaded it as its argument.
+        var loaded: Bool
     }
 
     /// Whether it is about to end: each of its threads has no program any more, or is killed. The first thread stays until the process's memory

@@ -11,7 +11,7 @@ import Synchronization
 /// stalled. Any thread.
 package final class OutsideProcess: Sendable {
     package let identity: ProcessIdentity
-    /// Its name in reports, which is the name that it has given itself.
+    /// Its name in reports, which is the name that it has given itself; if the dynamic loader runs the program, the program's.
     package let service: ServiceIdentity
     package let sampler: ProcessSampler
     let symbolicator: Symbolicator
@@ -29,7 +29,8 @@ package final class OutsideProcess: Sendable {
         let file = identity.executable.map(fileName(ofPath:))
         let name = ProcessThread(threadID: processID, ofProcess: processID).name
         let isCut = file.map { file in name.map { $0.utf8.count >= 15 && file.hasPrefix($0) } ?? true } ?? false
-        service = ServiceIdentity(name: (isCut ? file : name) ?? file ?? "unknown")
+        let isLoaders = name?.hasPrefix("ld-") == true
+        service = ServiceIdentity(name: (isCut || isLoaders ? file : name) ?? file ?? "unknown")
         supply = SupplyLocation(of: ObservedProcess(otherID: processID))
         meter = Mutex(SupplyMeter(location: supply))
         supply.locate()

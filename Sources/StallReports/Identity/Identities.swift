@@ -91,35 +91,7 @@ extension HostIdentity {
 
 extension ProcessIdentity {
     /// The calling process, without its build id. Any thread; some system calls. After a fork it must be called again.
-    public static func current() -> ProcessIdentity {
-        var process = of(getpid())
-        process.executable = process.executable.map(ownProgram)
-        return process
-    }
-
-    /// The path of the calling process's program. If that was started as an argument of the dynamic loader (ld.so(8)), `exe` leads to
-    /// the loader, of which no function of the server is a part.
-    private static func ownProgram(_ executable: String) -> String {
-        guard fileName(ofPath: executable).hasPrefix("ld-"), let program = unsafe dlopen(nil, RTLD_LAZY | RTLD_NOLOAD)
-        else { return executable }
-        defer { unsafe _ = dlclose(program) }
-        // The third word of `struct link_map` (dlinfo(3)) is the address of its dynamic section.
-        let address = unsafe program.load(fromByteOffset: 2 * MemoryLayout<UInt>.size, as: UInt.self)
-        let maps = readFile("/proc/self/maps", limit: 16 << 20, isWhole: false) ?? ""
-        return mappedFile(at: address, in: maps) ?? executable
-    }
-
-    /// The path in a text like `/proc/PID/maps` (proc_pid_maps(5)): addresses, four words, and the path, which may contain blanks.
-    static func mappedFile(at address: UInt, in maps: String) -> String? {
-        for line in maps.split(separator: "\n") {
-            let words = line.split(separator: " ", maxSplits: 5)
-            let bounds = words.first?.split(separator: "-").compactMap { UInt($0, radix: 16) } ?? []
-            guard bounds.count == 2, bounds[0] <= address, address < bounds[1] else { continue }
-            let path = words.count == 6 ? words[5].drop { $0 == " " } : ""
-            return path.hasPrefix("/") ? String(path) : nil
-        }
-        return nil
-    }
+    public static func current() -> ProcessIdentity { of(getpid()) }
 
     /// A process visible from here, without its build id: what cannot be read is left out. Its number is in the caller's
     /// pid namespace. Any thread; some system calls.
@@ -129,7 +101,7 @@ extension ProcessIdentity {
             pid: pid,
             startTicks: ticks,
             startedAt: ticks.flatMap(startTime),
-            executable: readProcLink("\(directory(of: pid))/exe"),
+            executable: program(of: pid),
             pidNamespace: currentPIDNamespace()
         )
     }

@@ -192,7 +192,7 @@ extension SampleDocument.Process {
         self.init(
             id: processID,
             name: ProcessThread(threadID: processID, ofProcess: processID).name,
-            executable: readProcLink("/proc/\(processID)/exe")
+            executable: ProcessIdentity.program(of: processID)
         )
     }
 }
