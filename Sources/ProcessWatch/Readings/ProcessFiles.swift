@@ -27,7 +27,7 @@ struct ProcessFiles: Hashable, Sendable {
     /// The name that the process has given itself.
     var name: String? { readProcFile(directory + "/comm") }
 
-    /// The path of the program's file. It follows renames of the file, and ends in ` (deleted)` once that is deleted or replaced.
+    /// The path of the program's file. It follows renames of the file.
     var executable: String? { ProcessIdentity.program(of: processID) }
 
     /// Changes with every execve(2), and when the dynamic loader has loaded its argument, and only then: the addresses of the program's code and

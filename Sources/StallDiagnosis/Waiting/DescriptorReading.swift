@@ -40,13 +40,11 @@ package struct DescriptorReading: Hashable, Sendable {
     /// The path of a file, without the mark of a deleted one.
     package var path: String? {
         guard kind == .file, let link else { return nil }
-        return isDeleted ? String(link.dropLast(Self.deletedMark.count)) : link
+        return isDeleted ? String(link.dropLast(deletedFileMark.count)) : link
     }
 
-    /// Whether the file was deleted, by the kernel's mark. A name can end in the same words.
-    var isDeleted: Bool { kind == .file && link?.hasSuffix(Self.deletedMark) == true }
-
-    private static let deletedMark = " (deleted)"
+    /// Whether the file was deleted, by the kernel's mark.
+    var isDeleted: Bool { kind == .file && link?.hasSuffix(deletedFileMark) == true }
 
     /// Whether it is a socket of another process that accepts connections (listen(2)). Queries the socket now, and may wait for
     /// its lock, which a thread in a page fault holds.

@@ -152,6 +152,9 @@ package func readProcNumbers(_ path: String) -> [Int32]? {
     (try? OpenDirectory(path: path).names())?.compactMap { Int32($0) }
 }
 
+/// The end of the path of a deleted file, as the kernel writes it (proc(5)). A file's name can end in the same words.
+package let deletedFileMark = " (deleted)"
+
 /// The target of a link of /proc; nil if it cannot be read.
 package func readProcLink(_ path: String) -> String? {
     var buffer = [UInt8](repeating: 0, count: 4096)

@@ -47,7 +47,7 @@ public struct ProcessIdentity: Codable, Hashable, Sendable {
     public var startTicks: UInt64?
     /// `startTicks` on the wall clock, to about a tick. For display; processes are distinguished by `startTicks`.
     public var startedAt: Timestamp?
-    /// Path of the executable.
+    /// Path of the executable, also if its file was deleted or replaced since.
     public var executable: String?
     /// The executable's GNU build id, in hexadecimal.
     public var buildID: String?

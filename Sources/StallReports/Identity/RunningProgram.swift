@@ -4,11 +4,14 @@ import Glibc
 
 extension ProcessIdentity {
     /// The path of a process's program. Nil if it cannot be read. Any thread; some system calls.
+    ///
+    /// Without the mark of a deleted file: after an update of the program, its processes still have its name, and its functions are their own.
     package static func program(of pid: Int32) -> String? {
-        loadedProgram(of: pid) ?? readProcLink("\(directory(of: pid))/exe")
+        guard let path = loadedProgram(of: pid) ?? readProcLink("\(directory(of: pid))/exe") else { return nil }
+        return path.hasSuffix(deletedFileMark) ? String(path.dropLast(deletedFileMark.count)) : path
     }
 
-    /// The path of a program that was started as an argument of the dynamic loader (ld.so(8)): `exe` leads to the loader then, of
+    /// The path, with its mark, of a program that was started as an argument of the dynamic loader (ld.so(8)): `exe` leads to the loader then, of
     /// which no function of the program is a part. Nil for other processes, and until the loader has loaded the program.
     package static func loadedProgram(of pid: Int32) -> String? {
         let directory = directory(of: pid)
