@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -61,6 +62,10 @@ int process_watch_open_signals(void) {
 
 bool process_watch_take_signal(int descriptor, process_watch_signal *signal) {
     return read(descriptor, signal, sizeof *signal) == sizeof *signal;
+}
+
+int process_watch_adopt_orphans(void) {
+    return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 ? 0 : errno;
 }
 
 int process_watch_start(char *const *arguments, pid_t *process) {

@@ -236,6 +236,23 @@ struct WatchCommandTests {
         #expect(run.output == "")
     }
 
+    @Test("With --follow a daemon that the command leaves is watched; the exit status is the command's")
+    func daemon() throws {
+        // The daemon's parent, a subshell, ends at once.
+        let script = "(setsid sleep 600 >/dev/null 2>&1 & echo $!); exit 7"
+        let watch = try watch("--follow", "--", "/bin/sh", "-c", script)
+        let daemon = try #require(try watch.line().flatMap { Int32($0) })
+        try watch.waitForNote("watching process \(daemon) ")
+        try watch.waitForNote("the command has ended")
+        kill(daemon, SIGKILL)
+        #expect(try watch.status() == 7)
+        #expect(watch.notes.contains { $0.hasPrefix("stall-monitor: process \(daemon) ") }, "\(watch.notes)")
+        let other = try WatchRunning(["--", "/bin/sh", "-c", script], directory: fixture.path)
+        let unwatched = try #require(try other.line().flatMap { Int32($0) })
+        #expect(try other.status() == 7, "without --follow it ends with the command")
+        kill(unwatched, SIGKILL)
+    }
+
     @Test(
         "it passes signals on to the command, whose input and output stay its own",
         .repeatedWhenLate(by: .milliseconds(40))

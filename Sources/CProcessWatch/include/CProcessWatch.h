@@ -66,6 +66,10 @@ typedef struct process_watch_signal {
 /// Reads one signal, without waiting. \returns whether there was one.
 bool process_watch_take_signal(int descriptor, process_watch_signal *signal);
 
+/// From now on, descendants whose parents end become children of this process: PR_SET_CHILD_SUBREAPER (prctl(2)).
+/// \returns 0 or an error number.
+int process_watch_adopt_orphans(void);
+
 /// Starts a program in this process group, with these standard descriptors, and with the signal mask that this program was
 /// started with.
 /// \param arguments ends with null. The program is the first one, found in PATH.

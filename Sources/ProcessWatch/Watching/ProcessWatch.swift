@@ -47,6 +47,8 @@ package final class ProcessWatch {
     private let tell: (WatchNote) -> Void
     private let supply: BreakpointSupply
     private var processes: [Int32: WatchedProcess] = [:]
+    /// The command whose orphans are watched, too.
+    private var command: StartedCommand?
     /// Children that cannot be watched, so that each is named once.
     private var refused: Set<Int32> = []
     private var clock: LookClock
@@ -60,6 +62,14 @@ package final class ProcessWatch {
         clock = LookClock(tick: options.tick, firstAt: .now)
         supply = BreakpointSupply()
         if options.usesBreakpoints, let problem = supply.problem { tell(.unarmed(problem)) }
+    }
+
+    /// Watches a command, which this process has started. If children are followed and it adopts orphans, these are followed, too.
+    ///
+    /// - Throws: Why the command itself cannot be watched, for example because it has ended. Its orphans can be.
+    package func add(_ command: StartedCommand) throws(CaptureError) {
+        self.command = command
+        try add(command.processID)
     }
 
     /// Watches one more process.
@@ -121,7 +131,7 @@ package final class ProcessWatch {
                 tell(.ended(processID: id, name: process.name))
             }
         }
-        if options.followsChildren, ticks % options.looksPerScan == 0 { follow() }
+        if ticks % options.looksPerScan == 0 { follow() }
         reporter.looked(at: loops, late: lateness > .zero)
         clock.end(at: .now, maturity: processes.values.compactMap(\.maturity).min())
     }
@@ -135,8 +145,19 @@ package final class ProcessWatch {
         return unsafe process_watch_wait(all, Int32(all.count), clock.due.nanoseconds) > 0
     }
 
-    private func follow() {
-        let children = Set(processes.keys.flatMap { ChildProcesses.numbers(of: ObservedProcess(otherID: $0)) })
+    /// Searches for children of the watched processes, if they are followed, and for adopted orphans.
+    package func follow() {
+        guard options.followsChildren else { return }
+        var hasMissed = true
+        while hasMissed { hasMissed = addChildren() }
+    }
+
+    /// - Returns: Whether an orphan has ended meanwhile: its own children are this process's by now.
+    private func addChildren() -> Bool {
+        var hasMissed = false
+        let parents = processes.keys.map { ObservedProcess(otherID: $0) } + (command == nil ? [] : [.own])
+        var children = Set(parents.flatMap(ChildProcesses.numbers))
+        if let command { children.remove(command.processID) }
         // The number of one that has ended may be given to another.
         refused.formIntersection(children)
         for child in children.sorted() where processes[child] == nil && !refused.contains(child) {
@@ -144,11 +165,15 @@ package final class ProcessWatch {
                 try add(child)
             } catch {
                 // It has ended, or is about to.
-                guard ![.noSuchProcess, .zombie, .threadGone].contains(error.code) else { continue }
+                if [.noSuchProcess, .zombie, .threadGone].contains(error.code) {
+                    if command != nil, StartedCommand.reap(child) { hasMissed = true }
+                    continue
+                }
                 refused.insert(child)
                 tell(.refused(processID: child, error: error))
             }
         }
+        return hasMissed
     }
 
     /// Ends the watching. Reports of stalls that still last are closed.

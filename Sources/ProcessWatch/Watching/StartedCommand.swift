@@ -41,8 +41,13 @@ package struct StartedCommand {
     /// Starts the command, which is searched in PATH. It inherits our terminal, our process group, and the signal settings that
     /// this process was started with.
     ///
-    /// - Parameter arguments: The bytes of the command and its arguments, which need not be UTF-8.
-    package init(_ arguments: [[UInt8]]) throws(StartError) {
+    /// - Parameters:
+    ///   - arguments: The bytes of the command and its arguments, which need not be UTF-8.
+    ///   - adoptsOrphans: Whether its descendants become children of this process when their parents end, as a daemon's parent does.
+    package init(_ arguments: [[UInt8]], adoptsOrphans: Bool = false) throws(StartError) {
+        // Before the start: a daemon's parent ends at once.
+        let refusal = adoptsOrphans ? process_watch_adopt_orphans() : 0
+        if refusal != 0 { throw StartError(errorNumber: refusal) }
         var pointers = unsafe arguments.map { unsafe strndup($0.map { CChar(bitPattern: $0) }, $0.count) } + [nil]
         defer { unsafe pointers.forEach { unsafe free($0) } }
         var started: pid_t = 0
@@ -64,5 +69,11 @@ package struct StartedCommand {
         case 1: return status
         default: return 1
         }
+    }
+
+    /// Lets an orphan go that has ended. False if it has not, or is no child of this process.
+    static func reap(_ orphan: Int32) -> Bool {
+        var status: Int32 = 0
+        return unsafe process_watch_take_status(orphan, &status) == 1
     }
 }

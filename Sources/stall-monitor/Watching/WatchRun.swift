@@ -76,10 +76,10 @@ struct WatchRun {
         } else if options.command.isEmpty {
             try add(options.processIDs, toleratesSome: false)
         } else {
-            let child = try StartedCommand.given(options.command)
+            let child = try StartedCommand.given(options.command, adoptsOrphans: options.follow)
             self.child = child
             do throws(CaptureError) {
-                try watcher.add(child.processID)
+                try watcher.add(child)
             } catch {
                 Output.note(error.words(ofStarted: options.command[0]))
             }
@@ -105,6 +105,7 @@ struct WatchRun {
 
     /// Watches until nothing is left to watch, or a signal arrives.
     mutating func watch() -> Ending {
+        var ending = Ending.ended
         while true {
             let isReady = watcher.wait([signals.descriptor])
             while isReady, let signal = signals.take() {
@@ -114,15 +115,27 @@ struct WatchRun {
                 }
                 child.pass(on: signal)
             }
-            if let status = child?.takeStatus() {
-                watcher.look()
-                return .commandEnded(status)
-            }
+            let status = child?.takeStatus()
             watcher.look()
+            if let status {
+                guard options.follow else { return .commandEnded(status) }
+                (child, ending) = (nil, .commandEnded(status))
+                watcher.follow()
+                noteWhatIsLeft()
+            }
             rounds += 1
             if options.follow, let name = options.name, rounds % looksPerSearch == 0 { addLater(name) }
-            if watcher.processIDs.isEmpty, child == nil, !(options.follow && options.name != nil) { return .ended }
+            if watcher.processIDs.isEmpty, child == nil, !(options.follow && options.name != nil) {
+                // The last process may have left children.
+                watcher.follow()
+                if watcher.processIDs.isEmpty { return ending }
+            }
         }
+    }
+
+    private func noteWhatIsLeft() {
+        guard !watcher.processIDs.isEmpty, !options.quiet.isQuiet else { return }
+        Output.note("the command has ended; what it started and left running is watched until that has ended, too")
     }
 
     /// Adds processes with that name that have started since. The first refusal was already reported.
@@ -144,9 +157,9 @@ struct WatchRun {
 
 extension StartedCommand {
     /// Starts the command that the user gave after '--'.
-    static func given(_ command: [String]) throws(CommandFailure) -> StartedCommand {
+    static func given(_ command: [String], adoptsOrphans: Bool = false) throws(CommandFailure) -> StartedCommand {
         do throws(StartError) {
-            return try StartedCommand(RawArguments.last(command.count))
+            return try StartedCommand(RawArguments.last(command.count), adoptsOrphans: adoptsOrphans)
         } catch {
             throw CommandFailure("\(command[0]): \(error)")
         }
