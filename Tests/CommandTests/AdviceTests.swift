@@ -110,6 +110,28 @@ struct AdviceTests {
         #expect(Advice.ruleName(for: report) == rule)
     }
 
+    @Test("Swift's means are advised only if the stack shows Swift: its functions, its runtime or its libraries")
+    func language() throws {
+        let means = ["Task", "@concurrent", "SwiftNIO", "URLSession"]
+        let named = Self.cases.filter { ["sleep", "socket", "decoding", "on_cpu"].contains($0.rule) }
+        #expect(named.count == 4)
+        for one in named {
+            var report = one.report
+            func isForSwift() throws -> Bool {
+                let remedy = try #require(Advice.of(report)).remedy
+                return means.contains(where: remedy.contains)
+            }
+            #expect(try isForSwift(), "swift_job_run is on the stack")
+            report.stacks[0].frames.removeAll { $0.function == "swift_job_run" }
+            #expect(try !isForSwift(), "\(one.rule)")
+            report.stacks[0].frames[2].symbol = "$s4shop4CartV5totalSiyF"
+            #expect(try isForSwift())
+            report.stacks[0].frames[2].symbol = nil
+            report.modules.append(.init(path: "/usr/lib/swift/linux/libswift_Concurrency.so", loadBase: 0x3000))
+            #expect(try isForSwift())
+        }
+    }
+
     @Test("a verdict that this version does not know gets no advice")
     func later() { #expect(Advice.of(Case(rule: "", verdict: Verdict(rawValue: "haunted")).report) == nil) }
 }

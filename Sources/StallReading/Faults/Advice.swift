@@ -27,15 +27,32 @@ public struct Advice: Hashable, Sendable {
         var isThrottled = false
         let likely: String
         let remedy: String
+        /// With the means of Swift, in place of `remedy` if the stack shows Swift.
+        var swiftRemedy: String?
     }
 
     /// The first matching rule: special rules precede those for a verdict alone.
     public static func of(_ report: StallReport) -> Advice? {
-        rules.first { $0.fits(report) }.map { Advice(likely: $0.likely, remedy: $0.remedy) }
+        rules.first { $0.fits(report) }.map { rule in
+            Advice(likely: rule.likely, remedy: report.showsSwift ? rule.swiftRemedy ?? rule.remedy : rule.remedy)
+        }
     }
 
     /// The rule's name, for tests.
     package static func ruleName(for report: StallReport) -> String? { rules.first { $0.fits(report) }?.name }
+}
+
+extension StallReport {
+    /// Whether there is a function of Swift, or of its runtime, on a stack.
+    fileprivate var showsSwift: Bool {
+        if modules.contains(where: { fileName(ofPath: $0.path).hasPrefix("libswift") }) { return true }
+        return stacks.contains { stack in
+            stack.frames.contains { frame in
+                let symbol = frame.symbol ?? frame.function ?? ""
+                return ["$s", "$S", "swift_"].contains(where: symbol.hasPrefix)
+            }
+        }
+    }
 }
 
 extension Advice.Rule {
@@ -154,7 +171,8 @@ extension Advice {
                 "JSONScanner",
             ],
             likely: "Most of the time goes into encoding or decoding a document.",
-            remedy:
+            remedy: "Do it off the loop, on another thread or in another process; limit the size of what is accepted.",
+            swiftRemedy:
                 "Do it off the loop: in a nonisolated async function (@concurrent), a detached task, or a queue; limit the size of what is accepted."
         ),
         Rule(
@@ -179,14 +197,16 @@ extension Advice {
             verdicts: waits,
             calls: ["nanosleep", "clock_nanosleep"],
             likely: "The thread sleeps on purpose: sleep, usleep, Thread.sleep or a poll of something.",
-            remedy: "Use Task.sleep or a timer of the loop."
+            remedy: "Use a timer of the loop, or a sleep that is awaited.",
+            swiftRemedy: "Use Task.sleep or a timer of the loop."
         ),
         Rule(
             name: "socket",
             verdicts: waits,
             descriptors: [.socket],
             likely: "The thread waits for a peer in a blocking call on a socket.",
-            remedy: "Use a non-blocking client (SwiftNIO, URLSession's async calls), and set a time limit."
+            remedy: "Use a non-blocking client, and set a time limit.",
+            swiftRemedy: "Use a non-blocking client (SwiftNIO, URLSession's async calls), and set a time limit."
         ),
         Rule(
             name: "pipe",
@@ -243,7 +263,9 @@ extension Advice {
             verdicts: [.onCPU],
             likely: "The thread computed all the time.",
             remedy:
-                "Split the work into short turns (timers; Task.yield() in Swift), or move it off the loop. The tree shows where the time went."
+                "Split the work into short turns by a timer, or move it off the loop. The tree shows where the time went.",
+            swiftRemedy:
+                "Split the work into short turns (timers; Task.yield()), or move it off the loop. The tree shows where the time went."
         ),
         Rule(
             name: "disk_wait",
