@@ -153,7 +153,7 @@ struct WritingFaults {
             mended(.reportDirectoryHangs)
         }
         if let problem = status.problem {
-            let detail = "\(sink): \(problem). \(detail(of: status))"
+            let detail = "\(sink): \(problem.writersDescription). \(detail(of: status))"
             notify(StallMonitorError(.reportNotWritten, errno: problem.errorNumber, detail))
         } else {
             mended(.reportNotWritten)
@@ -200,7 +200,23 @@ struct WritingFaults {
     }
 
     private static func losses(_ count: Int64, _ problem: ReportError?) -> String {
-        let reason = problem?.description ?? "no time was left, the disk did not answer, or they were too large"
+        let reason = problem?.writersDescription ?? "no time was left, the disk did not answer, or they were too large"
         return "\(count) \(count == 1 ? "report is" : "reports are") lost: \(reason)."
+    }
+}
+
+extension ReportError {
+    /// What to do about it in a process that writes reports: `description` advises who reads them.
+    fileprivate var writersDescription: String {
+        let problem: String
+        switch code {
+        case .missingDirectory where path?.isEmpty == true: problem = "the report directory's name is empty"
+        case .missingDirectory, .notADirectory: problem = "the report directory cannot be made"
+        case .permissionDenied: problem = "this process may not write there"
+        default: return description
+        }
+        let reason = errorNumber.map { " (\(errorText($0)))" } ?? ""
+        let variable = ReportDirectory.environmentVariable
+        return "\(problem)\(reason); set $\(variable), or the configuration's directory, to one that can be written"
     }
 }

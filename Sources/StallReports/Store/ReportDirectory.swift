@@ -227,7 +227,7 @@ package struct DirectorySink: ReportSink {
 
     package init(_ directory: ReportDirectory) { self.directory = directory }
 
-    package var name: String { directory.path }
+    package var name: String { directory.path.isEmpty ? "''" : directory.path }
 
     package mutating func adopt(_ limits: ReportDirectory.Limits) {
         directory = ReportDirectory(path: directory.path, limits: limits)

@@ -61,6 +61,34 @@ struct ReportPublisherTests {
     }
 
     @Test(
+        "A directory that cannot be written is reported with what the server has to set, not with what a reader would do",
+        arguments: [
+            (ReportError(.missingDirectory, path: ""), "name is empty;"),
+            (ReportError(.missingDirectory, path: "/proc/x"), "cannot be made;"),
+            (ReportError(.notADirectory, path: "/x", errorNumber: ENOTDIR), "cannot be made (Not a directory);"),
+            (
+                ReportError(.permissionDenied, path: "/x", errorNumber: EACCES),
+                "may not write there (Permission denied);"
+            ),
+        ]
+    )
+    func advice(_ error: ReportError, _ expected: String) throws {
+        let sink = DirectorySink(ReportDirectory(path: error.path ?? ""))
+        var faults = WritingFaults(of: sink.name, log.handler)
+        faults.note(ReportWriter.Status(problem: error), lost: 1)
+        #expect(log.faults.map(\.code) == [.reportNotWritten, .reportsLost])
+        for fault in log.faults {
+            let text = fault.message
+            #expect(text.contains(expected) && text.contains("set $STALL_MONITOR_DIRECTORY, or the configuration's"))
+            #expect(!text.contains(" : ") && !text.contains("when  can"), "an empty name is shown")
+        }
+        let other = ReportError(.full, path: "/x", errorNumber: ENOSPC)
+        var later = WritingFaults(of: "/x", log.handler)
+        later.note(ReportWriter.Status(problem: other), lost: 0)
+        #expect(log.faults.last?.message.contains(other.description) == true)
+    }
+
+    @Test(
         "A link or a directory open to others is reported once, with advice, and its end; the run record names it"
     )
     func exposed() throws {
