@@ -11,6 +11,7 @@ struct Delivery: ~Copyable {
     private let batch: Int
     private let wire: Wire
     private let timeout: Duration
+    private let tries: Int?
     /// The end of the last try, once that has begun.
     private var end: ContinuousClock.Instant?
     private var checkpoint: Checkpoint
@@ -33,7 +34,7 @@ struct Delivery: ~Copyable {
         _ tell: @escaping (ShippingNote) -> Void
     ) {
         (self.receiver, self.tell, batch) = (receiver, tell, options.batch)
-        (wire, timeout) = (options.wire, options.timeout)
+        (wire, timeout, tries) = (options.wire, options.timeout, options.tries)
         self.checkpoint = checkpoint
     }
 
@@ -71,7 +72,8 @@ struct Delivery: ~Copyable {
             // If these records are the reason, not the receiver, the next attempt sends others that it accepts.
             outbox.queue.moveToEnd(suspects.map(\.shipment))
             let next = outbox.failed(retryAfter: retryAfter)
-            tell(.unavailable(kind: outbox.kind, reason: reason, next: end == nil ? next : nil))
+            let isLast = end != nil || tries.map { outbox.failures >= $0 } ?? false
+            tell(.unavailable(kind: outbox.kind, reason: reason, next: isLast ? nil : next))
         }
     }
 

@@ -113,9 +113,9 @@ package final class Shipper {
     }
 
     /// If everything must be sent and the receiver did not accept it: waits for the next attempt. The run ends when each kind is sent, or has
-    /// failed three times in a row: a receiver can accept one kind and not the other.
+    /// failed as often in a row as it may: a receiver can accept one kind and not the other.
     private func waitsForNextTry() throws(ReportError) -> Bool {
-        let due = [stalls, runs].filter { $0.failures < 3 }.compactMap { $0.due(batch: 1) }.min()
+        let due = [stalls, runs].filter { $0.failures < options.tries ?? .max }.compactMap { $0.due(batch: 1) }.min()
         guard let due else { return false }
         if let event = try follower.next(timeout: Self.time(until: due)) { take(event) }
         return true

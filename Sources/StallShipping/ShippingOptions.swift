@@ -34,6 +34,9 @@ package struct ShippingOptions: Sendable {
         (self.directories, self.endpoint, self.checkpoint) = (directories, endpoint, checkpoint)
     }
 
+    /// How often in a row a run tries in vain before it ends. Nil: it does not end for that.
+    var tries: Int? { endsWhenSent ? 3 : nil }
+
     var wire: Wire { isCollector ? .collector : .telemetry }
 }
 

@@ -167,6 +167,7 @@ struct ShipCommandTests {
         let receiver = try OTLPReceiver(in: answers, plan: "{\"status\": \(status), \"stays\": true}")
         let run = try ship(receiver)
         #expect(run.status == 1 && run.output.contains("; 5 not sent") && run.errors.contains("\(status)"), "\(run)")
+        #expect(run.errors.matches(of: /next try in/).count == 2, "the third try is the last: \(run.errors)")
         receiver.end()
         let next = try OTLPReceiver(in: fixture.root + "/next")
         #expect(try ship(next).status == 0)
