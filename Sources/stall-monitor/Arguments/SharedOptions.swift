@@ -142,6 +142,10 @@ struct SymbolFilesOption: ParsableArguments {
     )
     var symbols: [String] = []
 
+    func validate() throws {
+        if symbols.contains("") { throw ValidationError("the name of the symbols' directory is empty") }
+    }
+
     /// - Throws: if a path does not exist. Otherwise a mistyped path would look like missing symbols.
     func search(server: DebugInfoServer?) throws(CommandFailure) -> SymbolSearch {
         for place in symbols where unsafe access(place, R_OK) != 0 {

@@ -66,6 +66,7 @@ struct GateRunCommand: ParsableCommand {
     func validate() throws {
         zone.use()
         if command.isEmpty { throw ValidationError("give the command after '--'") }
+        if command.first?.isEmpty == true { throw ValidationError("the command's name is empty") }
         if !(1...1000).contains(repeats) { throw ValidationError("--repeat is from 1 to 1000") }
         if let warmUp, warmUp.nanoseconds > 3_600_000_000_000 { throw ValidationError("--warm-up is up to 1h") }
         if keep?.isEmpty == true { throw ValidationError("the folder's name is empty") }

@@ -179,6 +179,7 @@ struct BudgetOptions: ParsableArguments {
     var allow: [FingerprintPrefix] = []
 
     func validate() throws {
+        if budget?.isEmpty == true { throw ValidationError("the budget's name is empty") }
         if let maxStalls, maxStalls < 0 { throw ValidationError("--max-stalls is a number from 0") }
         for (name, value) in [("--max-per-hour", maxPerHour), ("--max-blocked-percent", maxBlockedPercent)] {
             if let value, !(value >= 0 && value.isFinite) { throw ValidationError("\(name) is a number from 0") }

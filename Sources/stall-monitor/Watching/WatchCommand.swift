@@ -126,6 +126,7 @@ struct WatchCommand: ParsableCommand {
         }
         if processIDs.contains(where: { $0 <= 0 }) { throw ValidationError("a process id is 1 or higher") }
         if name?.isEmpty == true { throw ValidationError("the name is empty") }
+        if command.first?.isEmpty == true { throw ValidationError("the command's name is empty") }
         if let threshold, !(50_000_000...3_600_000_000_000).contains(threshold.nanoseconds) {
             throw ValidationError("--threshold is from 50ms to 1h")
         }
