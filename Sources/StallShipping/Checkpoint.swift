@@ -59,12 +59,14 @@ struct Checkpoint: ~Copyable {
         case .provisional: "\(id) provisional\n"
         case .ended: "\(id) ended\n"
         case .counted(let nanoseconds): "\(id) \(nanoseconds)\n"
+        case .closed(let nanoseconds): "\(id) \(nanoseconds) closed\n"
         }
     }
 
     private static func entry(_ line: Substring) -> (ULID, Shipment.Version)? {
         let words = line.split(separator: " ")
-        guard words.count == 2, let id = ULID(String(words[0])) else { return nil }
+        guard (2...3).contains(words.count), let id = ULID(String(words[0])) else { return nil }
+        if words.count == 3 { return words[2] == "closed" ? Int64(words[1]).map { (id, .closed($0)) } : nil }
         switch words[1] {
         case "ongoing": return (id, .ongoing)
         case "provisional": return (id, .provisional)

@@ -195,7 +195,7 @@ struct Delivery: ~Copyable {
         let reader = ReportReader(path: shipment.directory)
         switch shipment.version {
         case .ongoing, .provisional, .ended: return try wire.element(reader.report(shipment.id))
-        case .counted: return try wire.element(reader.run(shipment.id))
+        case .counted, .closed: return try wire.element(reader.run(shipment.id))
         }
     }
 }

@@ -104,9 +104,16 @@ struct Shipment: Hashable {
         case ended
         /// A run's counts, by the time at which they were current, in nanoseconds since 1970.
         case counted(Int64)
+        /// The same of a run that has ended: it replaces all others of the run, because the wall clock may have been set back.
+        case closed(Int64)
 
         init(of report: StallReport) {
             self = report.state == .ongoing ? .ongoing : report.isProvisional == true ? .provisional : .ended
+        }
+
+        init(of run: RunRecord) {
+            let time = run.updatedAt.unixNanoseconds
+            self = run.state == .running ? .counted(time) : .closed(time)
         }
     }
 }

@@ -150,8 +150,7 @@ package final class Shipper {
         case .event(.run(let run), let directory):
             hasRead(ReportFileName(.run, run.id), in: directory)
             living[run.id] = run.state == .running ? directory : nil
-            let version = Shipment.Version.counted(run.updatedAt.nanoseconds(since: Timestamp(seconds: 0)))
-            let shipment = Shipment(id: run.id, version: version, directory: directory)
+            let shipment = Shipment(id: run.id, version: .init(of: run), directory: directory)
             delivery.take(shipment, for: &runs) { () throws(ReportError) in try options.wire.element(run) }
         case .event(.directoryGone, let directory): tell(.waiting(directory: directory))
         case .event(.directoryAppeared, let directory): postponed.remove(directory)

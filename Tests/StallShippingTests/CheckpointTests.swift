@@ -8,7 +8,7 @@ import Testing
 @Suite("The checkpoint")
 final class CheckpointTests {
     private let path = NSTemporaryDirectory() + "checkpoint-\(UUID())"
-    private let ids = (0..<4).map { _ in ULID.make() }
+    private let ids = (0..<5).map { _ in ULID.make() }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
@@ -21,18 +21,22 @@ final class CheckpointTests {
         do {
             var checkpoint = try Checkpoint(path: path)
             try checkpoint.note([shipment(0, .ongoing), shipment(1, .ended)])
-            try checkpoint.note([shipment(2, .counted(7)), shipment(3, .provisional)])
+            try checkpoint.note([shipment(2, .counted(7)), shipment(3, .provisional), shipment(4, .closed(7))])
         }
         let checkpoint = try Checkpoint(path: path)
         let known = [
             shipment(0, .ongoing), shipment(1, .ongoing), shipment(1, .provisional), shipment(1, .ended),
-            shipment(2, .counted(7)), shipment(3, .provisional),
+            shipment(2, .counted(7)), shipment(3, .provisional), shipment(4, .counted(8)), shipment(4, .closed(7)),
         ]
         for shipment in known {
             let isKnown = checkpoint.has(shipment)
             #expect(isKnown)
         }
-        for shipment in [shipment(0, .provisional), shipment(2, .counted(8)), shipment(3, .ended)] {
+        let unknown = [
+            shipment(0, .provisional), shipment(2, .counted(8)), shipment(2, .closed(6)), shipment(3, .ended),
+            shipment(4, .closed(8)),
+        ]
+        for shipment in unknown {
             let isKnown = checkpoint.has(shipment)
             #expect(!isKnown)
         }

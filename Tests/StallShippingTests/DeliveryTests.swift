@@ -1,5 +1,6 @@
 import Foundation
 import StallExport
+import StallReading
 import StallReports
 import TestSupport
 import Testing
@@ -59,14 +60,42 @@ struct DeliveryTests {
         #expect(receiver.requests == 2 && delivery.totals.stalls == 2 && outbox.queue.count == 0)
         #expect(outbox.failures == 0 && notes.count == 1 && delivery.totals.isWhole)
     }
+
+    @Test("The end of a run is sent also if the wall clock was set back before it, and replaces what was known")
+    func clockSetBack() throws {
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let reports = directory + "/reports"
+        try FileManager.default.createDirectory(atPath: reports, withIntermediateDirectories: true)
+        let (start, receiver) = (Timestamp.now(), Counting())
+        let running = RunRecord(
+            startedAt: start,
+            updatedAt: start.advanced(byNanoseconds: 2_000_000_000),
+            host: .current(),
+            process: .current(),
+            monitorVersion: "0.1.0"
+        )
+        var stopped = running
+        (stopped.state, stopped.updatedAt) = (.stopped, start.advanced(byNanoseconds: 1_000_000_000))
+        for record in [running, stopped, stopped, running] {
+            try ReportDirectory(path: reports).write(record)
+            var options = ShippingOptions(directories: [reports], endpoint: "", checkpoint: directory + "/sent")
+            (options.isCollector, options.endsWhenSent) = (true, true)
+            let shipper = try Shipper(options, receiver, cancellation: Cancellation()) { _ in }
+            let isWhole = try shipper.run().isWhole
+            #expect(isWhole)
+        }
+        #expect(receiver.runs.map(\.state) == [.running, .stopped])
+    }
 }
 
 /// Accepts every request.
 private final class Counting: Receiver {
     private(set) var requests = 0
+    private(set) var runs: [RunRecord] = []
 
     func post(_ body: [UInt8], to path: String, within limit: Duration) -> Answer {
         requests += 1
+        runs += body.split(separator: UInt8(ascii: "\n")).compactMap { try? RunRecord(json: Array($0)) }
         return .accepted(rejected: 0, message: "")
     }
 }
