@@ -178,23 +178,28 @@ struct ClickHouseWriter {
     /// - Returns: The number of records that were new, or newer than the stored versions.
     func insert(_ runs: [ArrivedRun]) async throws -> Int {
         guard !runs.isEmpty else { return 0 }
-        var (known, newest, changes): ([RunKey: Int64], [RunKey: ArrivedRun], Int) = ([:], [:], 0)
+        var known: [RunKey: (updatedNs: Int64, isRunning: Bool)] = [:]
         for (team, runs) in Dictionary(grouping: runs, by: \.team) {
             let rows = try await store.ask(
-                ["id", "toInt64(max(updated))"],
+                ["id", "toInt64(max(updated))", "argMax(running, updated)"],
                 """
                 FROM \(store.table("run")) WHERE team = \(SQLLiteral.text(team))
                     AND id IN \(SQLLiteral.list(Set(runs.map(\.id.description)).sorted())) GROUP BY id
                 """
             )
-            for row in rows { known[RunKey(team: team, id: row.text(0))] = try row.number(1) }
+            for row in rows {
+                known[RunKey(team: team, id: row.text(0))] = (try row.number(1), try row.number(2) != 0)
+            }
         }
+        var (newest, changes): ([RunKey: ArrivedRun], Int) = ([:], 0)
         for run in runs {
             let key = RunKey(team: run.team, id: run.id.description)
-            let (version, stored) = (UInt64(clamping: run.updatedNs), known[key].map { UInt64(clamping: $0) })
-            guard newest[key].map({ run.updatedNs > $0.updatedNs }) ?? isDue(version, stored: stored) else { continue }
+            let (stored, latest) = (known[key], newest[key].map { ($0.updatedNs, $0.isRunning) })
+            // With a quorum, a stored record is written again, as a stall is.
+            let again = store.address.quorum > 0 && latest == nil
+            guard let run = run.replacing(latest ?? stored, again: again) else { continue }
             newest[key] = run
-            if stored.map({ version > $0 }) ?? true { changes += 1 }
+            if stored.map({ run.updatedNs > $0.updatedNs }) ?? true { changes += 1 }
         }
         let sorted = newest.values.sorted {
             (Hours.day($0.updatedNs), $0.team, $0.id.description) < (

@@ -67,8 +67,8 @@ public struct ArrivedRun: Sendable {
     public let team: String
     /// The run's id, which is unique within a team.
     public let id: ULID
-    /// When the record was written. A later record of the same run replaces an earlier one.
-    public let updatedNs: Int64
+    /// When the record was written. A later record of the same run replaces an earlier one, and its end replaces all others.
+    public private(set) var updatedNs: Int64
     /// When the monitor started.
     public let startedNs: Int64
     /// The total watched time of all its loops, saturated.
@@ -224,6 +224,23 @@ extension ArrivedRun {
             )
         }
         body = try Bounds.packed(json)
+    }
+
+    /// The record as a store keeps it. Nil if it changes nothing.
+    ///
+    /// The end of a run replaces what is known also if its time is earlier: the host's clock may have been set back. It is then kept with a
+    /// later time, so that no earlier record replaces it.
+    ///
+    /// - Parameter again: Whether one that is stored already is written once more.
+    package func replacing(_ known: (updatedNs: Int64, isRunning: Bool)?, again: Bool = false) -> ArrivedRun? {
+        guard let known, updatedNs <= known.updatedNs else { return self }
+        var run = self
+        run.updatedNs = known.updatedNs
+        if isRunning != known.isRunning {
+            run.updatedNs += 1
+            return isRunning ? nil : run
+        }
+        return again && (!isRunning || updatedNs == known.updatedNs) ? run : nil
     }
 }
 

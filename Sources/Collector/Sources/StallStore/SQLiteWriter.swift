@@ -124,12 +124,12 @@ struct SQLiteWriter {
         usage.add(stall.team, bytes: stall.body.count - (before ?? 0))
     }
 
-    private mutating func insert(_ run: ArrivedRun) throws -> Bool {
+    private mutating func insert(_ arrived: ArrivedRun) throws -> Bool {
         let known = try Row.fetchOne(
-            statement("SELECT updated, length(body) AS bytes FROM run WHERE team = ? AND id = ?"),
-            arguments: [run.team, run.id.description]
+            statement("SELECT updated, running, length(body) AS bytes FROM run WHERE team = ? AND id = ?"),
+            arguments: [arrived.team, arrived.id.description]
         )
-        if let known, (known["updated"] as Int64) >= run.updatedNs { return false }
+        guard let run = arrived.replacing(known.map { ($0["updated"], $0["running"]) }) else { return false }
         try self.run(
             """
             INSERT OR REPLACE INTO run (team, id, updated, started, watched, service, release, host, running, body)

@@ -15,16 +15,36 @@ extension StoreContract {
                 Self.run(updatedMinutesAgo: 50, state: .terminated, host: "ended"),
             ]
             _ = try await store.insert(runs.map { try Arrival(json: $0.json(), team: "a", now: Self.now) })
-            func silent(_ team: String) async throws -> [SilentRun] {
-                try await store.silentRuns(
-                    team: team,
-                    since: Self.now.advanced(byNanoseconds: -86_400_000_000_000),
-                    before: Self.now.advanced(byNanoseconds: -15 * 60_000_000_000)
-                )
-            }
-            #expect(try await silent("a").map(\.host) == ["beside", "two"])
-            #expect(try await silent("b").isEmpty)
+            #expect(try await Self.silent(store) == ["beside", "two"])
+            #expect(try await Self.silent(store, team: "b").isEmpty)
         }
+    }
+
+    /// The end of a run arrives with an earlier time than what it sent before.
+    func clockSetBack() async throws {
+        try await withStore { store in
+            let running = Self.run(updatedMinutesAgo: 30, host: "web1")
+            var ended = running
+            (ended.state, ended.updatedAt) = (.stopped, running.updatedAt.advanced(byNanoseconds: -3_600_000_000_000))
+            #expect(try await store.insert([Arrival(json: running.json(), team: "a", now: Self.now)]) == 1)
+            #expect(try await Self.silent(store) == ["web1"])
+            #expect(try await store.insert([Arrival(json: ended.json(), team: "a", now: Self.now)]) == 1)
+            for run in [running, ended] {
+                #expect(try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now)]) == 0)
+            }
+            #expect(try await Self.silent(store).isEmpty)
+            let kept = try await store.runs(Self.query(), after: nil, limit: 10).map { try RunRecord(json: $0.json) }
+            #expect(kept == [ended])
+        }
+    }
+
+    /// The hosts of the runs from which nothing came for 15 minutes.
+    private static func silent(_ store: any StallStore, team: String = "a") async throws -> [String] {
+        try await store.silentRuns(
+            team: team,
+            since: now.advanced(byNanoseconds: -86_400_000_000_000),
+            before: now.advanced(byNanoseconds: -15 * 60_000_000_000)
+        ).map(\.host)
     }
 
     /// A fault is new for each service separately, and for a release compared with the previous one.
@@ -74,21 +94,14 @@ extension StoreContract {
                 Self.run(startedMinutesAgo: 40, updatedMinutesAgo: 35, host: "first", service: "mill"),
                 Self.run(startedMinutesAgo: 39, updatedMinutesAgo: 0, host: "second", service: "mill"),
             ]
-            func silent() async throws -> [String] {
-                try await store.silentRuns(
-                    team: "a",
-                    since: Self.now.advanced(byNanoseconds: -86_400_000_000_000),
-                    before: Self.now.advanced(byNanoseconds: -15 * 60_000_000_000)
-                ).map(\.host)
-            }
             _ = try await store.insert(runs.map { try Arrival(json: $0.json(), team: "a", now: Self.now) })
-            #expect(try await silent() == ["first", "pod4"])
+            #expect(try await Self.silent(store) == ["first", "pod4"])
             let other = Self.run(startedMinutesAgo: 10, updatedMinutesAgo: 0, host: "pod1", service: "bakery")
             _ = try await store.insert([Arrival(json: other.json(), team: "a", now: Self.now)])
-            #expect(try await silent() == ["first", "pod4"])
+            #expect(try await Self.silent(store) == ["first", "pod4"])
             let next = Self.run(startedMinutesAgo: 10, updatedMinutesAgo: 0, host: "pod5")
             _ = try await store.insert([Arrival(json: next.json(), team: "a", now: Self.now)])
-            #expect(try await silent() == ["first"])
+            #expect(try await Self.silent(store) == ["first"])
         }
     }
 

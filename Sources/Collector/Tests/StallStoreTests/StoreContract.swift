@@ -31,6 +31,9 @@ struct StoreContract {
             Check("A run's counts are those of its latest record, and its time that of the range") {
                 try await $0.runs()
             },
+            Check("The end of a run is kept also if the host's clock was set back before it") {
+                try await $0.clockSetBack()
+            },
             Check("Of a long run the watched time in a range is that of the whole range") { try await $0.longRun() },
             Check("What a run counted under two fingerprints of one fault is added up") {
                 try await $0.countedAliases()
