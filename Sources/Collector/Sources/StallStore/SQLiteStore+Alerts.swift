@@ -15,7 +15,7 @@ extension SQLiteStore {
         return KnownRun.silent(runs, before: before)
     }
 
-    /// Finds new faults in the table `seen`.
+    /// Finds new faults in the tables `seen` and `counted`.
     public func newFaults(
         team: String,
         services: [String],
@@ -28,7 +28,7 @@ extension SQLiteStore {
             try Row.fetchAll(
                 database,
                 sql: sql,
-                arguments: [team] + StatementArguments(services)
+                arguments: [team, team] + StatementArguments(services)
                     + [since.sinceEpoch, since.sinceEpoch, max(0, limit)]
             ).compactMap { row in
                 guard let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else { return nil }
@@ -42,18 +42,22 @@ extension SQLiteStore {
         }
     }
 
-    /// A query for rows `service, release, fingerprint, first`. Its arguments are the team, the services, the moment twice, and the limit.
+    /// A query for rows `service, release, fingerprint, first`. Its arguments are the team twice, the services, the moment twice, and the
+    /// limit.
     ///
     /// - Parameter serviceCount: 0: it is about all services.
     private static func newFaults(_ novelty: Novelty, serviceCount: Int) -> String {
         let marks = Array(repeating: "?", count: serviceCount).joined(separator: ", ")
         let chosen = serviceCount == 0 ? "" : " AND service IN (\(marks))"
-        // Where each fault was first seen, by its current fingerprint.
+        // When each service and release first had each fault, by its current fingerprint.
         let known = """
-            WITH known AS (
-                SELECT service, release, coalesce(alias.fingerprint, seen.fingerprint) AS fingerprint, min(first) AS first
-                FROM seen LEFT JOIN alias ON alias.team = seen.team AND alias.alias = seen.fingerprint
-                WHERE seen.team = ?\(chosen) GROUP BY 1, 2, 3
+            WITH written AS (
+                SELECT team, service, release, fingerprint, first FROM seen WHERE team = ?
+                UNION ALL SELECT team, service, release, fingerprint, first FROM counted WHERE team = ?
+            ), known AS (
+                SELECT service, release, coalesce(alias.fingerprint, written.fingerprint) AS fingerprint, min(first) AS first
+                FROM written LEFT JOIN alias ON alias.team = written.team AND alias.alias = written.fingerprint
+                WHERE true\(chosen) GROUP BY 1, 2, 3
             )
             """
         let question =

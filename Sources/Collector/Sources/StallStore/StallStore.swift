@@ -66,7 +66,7 @@ public protocol StallStore: Sendable {
     /// Monitors that have been silent since before `since` are left out: they are no longer expected.
     func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [SilentRun]
 
-    /// Faults that a service has had since a moment but not before, sorted by their first occurrence.
+    /// Faults that a service has had since a moment but not before, sorted by their first occurrence. Stalls without a report count, too.
     ///
     /// A service without stalls from before that moment has no new faults.
     ///

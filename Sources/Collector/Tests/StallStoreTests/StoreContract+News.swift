@@ -79,6 +79,41 @@ extension StoreContract {
         }
     }
 
+    /// One fault was only counted before its first report, another has no report yet.
+    func countedNews() async throws {
+        try await withStore { store in
+            let faults = ["known()", "counted()"].map { Self.report(function: $0).fingerprint }
+            var run = Self.run(updatedMinutesAgo: 10, host: "web1")
+            run.repeated = zip(faults, [90, 30] as [Int64]).map { fault, minutesAgo in
+                let moment = Self.now.advanced(byNanoseconds: -minutesAgo * 60_000_000_000)
+                return .init(
+                    fingerprint: fault,
+                    repeats: .init(
+                        count: 1,
+                        report: nil,
+                        firstAt: moment,
+                        lastAt: moment,
+                        totalNs: 300_000_000,
+                        longestNs: 300_000_000
+                    )
+                )
+            }
+            let reports = [
+                Self.report(hoursAgo: 1.8, function: "old()"), Self.report(hoursAgo: 0.3, function: "known()"),
+            ]
+            #expect(try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now)]) == 1)
+            #expect(try await store.insert(reports.map { try Self.arrival($0) }) == 2)
+            let new = try await store.newFaults(
+                team: "a",
+                services: [],
+                since: Self.now.advanced(byNanoseconds: -60 * 60_000_000_000),
+                novelty: .service,
+                limit: 10
+            )
+            #expect(new.map(\.fingerprint) == [faults[1]])
+        }
+    }
+
     /// A new host replaces one other, also if it began a little earlier; a host that had a process before does not, nor one that began
     /// together with the other.
     func silentPods() async throws {

@@ -61,6 +61,7 @@ struct StoreContract {
             Check("A fault is new for each service by itself, and for a release compared with the one before") {
                 try await $0.news()
             },
+            Check("Stalls without a report make a fault known or new, as others do") { try await $0.countedNews() },
             Check("It says that it works") { try await $0.check() },
             Check("Alerts are kept, changed and forgotten together") { try await $0.alerts() },
             Check("What two collectors write at once is there once") { try await $0.race() },
