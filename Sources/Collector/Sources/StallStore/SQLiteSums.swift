@@ -79,11 +79,18 @@ struct SQLiteSums {
         var arguments: StatementArguments { [team, fingerprint, day, service, release, verdict, host] }
     }
 
+    /// The key of a row of `seen`.
     private struct SeenKey: Hashable {
         var team: String
         var service: String
         var fingerprint: String
         var release: String
+
+        init(_ hour: HourKey) {
+            (team, service, fingerprint, release) = (hour.team, hour.service, hour.fingerprint, hour.release)
+        }
+
+        var arguments: StatementArguments { [team, service, fingerprint, release] }
     }
 
     private struct Change {
@@ -100,6 +107,8 @@ struct SQLiteSums {
     private var hours: [HourKey: Change] = [:]
     private var hosts: [HostKey: Int64] = [:]
     private var seen: [SeenKey: (first: Int64, last: Int64)] = [:]
+    /// Those that a stall has left: it turned out to be of another fault.
+    private var left: Set<SeenKey> = []
 
     mutating func add(_ part: Part) {
         var change = hours[part.hour] ?? Change()
@@ -111,12 +120,7 @@ struct SQLiteSums {
         change.lastNs = max(change.lastNs, part.lastNs)
         hours[part.hour] = change
         hosts[part.day, default: 0] += 1
-        let key = SeenKey(
-            team: part.hour.team,
-            service: part.hour.service,
-            fingerprint: part.hour.fingerprint,
-            release: part.hour.release
-        )
+        let key = SeenKey(part.hour)
         let known = seen[key] ?? (.max, 0)
         seen[key] = (min(known.first, part.startedNs), max(known.last, part.lastNs))
     }
@@ -134,6 +138,7 @@ struct SQLiteSums {
         if !grows { change.isStale = true }
         hours[part.hour] = change
         hosts[part.day, default: 0] -= 1
+        if SeenKey(part.hour) != SeenKey(new.hour) { left.insert(SeenKey(part.hour)) }
     }
 
     /// Writes all changes into the tables.
@@ -161,7 +166,16 @@ struct SQLiteSums {
                     ON CONFLICT DO UPDATE SET first = min(first, excluded.first), last = max(last, excluded.last)
                     WHERE excluded.first < first OR excluded.last > last
                     """
-            ).execute(arguments: [key.team, key.service, key.fingerprint, key.release, times.first, times.last])
+            ).execute(arguments: key.arguments + [times.first, times.last])
+        }
+        for key in left {
+            try database.cachedStatement(
+                sql: """
+                    DELETE FROM seen WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? AND NOT EXISTS (
+                        SELECT 1 FROM stall WHERE team = ? AND service = ? AND fingerprint = ? AND release = ?
+                    )
+                    """
+            ).execute(arguments: key.arguments + key.arguments)
         }
     }
 

@@ -101,17 +101,38 @@ extension StoreContract {
             let reports = [
                 Self.report(hoursAgo: 1.8, function: "old()"), Self.report(hoursAgo: 0.3, function: "known()"),
             ]
-            #expect(try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now)]) == 1)
-            #expect(try await store.insert(reports.map { try Self.arrival($0) }) == 2)
-            let new = try await store.newFaults(
-                team: "a",
-                services: [],
-                since: Self.now.advanced(byNanoseconds: -60 * 60_000_000_000),
-                novelty: .service,
-                limit: 10
-            )
-            #expect(new.map(\.fingerprint) == [faults[1]])
+            _ = try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now)])
+            _ = try await store.insert(reports.map { try Self.arrival($0) })
+            #expect(try await Self.new(store) == [faults[1]])
         }
+    }
+
+    /// A stall has another fault at its end than while it lasted.
+    func changedNews() async throws {
+        try await withStore { store in
+            let early = Self.report(hoursAgo: 2, milliseconds: 300, state: .ongoing, function: "early()")
+            let reports = [
+                early, Self.report(id: early.id, hoursAgo: 2, milliseconds: 900),
+                Self.report(hoursAgo: 0.5, function: "early()"),
+            ]
+            for report in reports.prefix(2) { _ = try await store.insert([Self.arrival(report)]) }
+            #expect(try await Self.new(store) == [])
+            _ = try await store.insert([Self.arrival(reports[2])])
+            #expect(try await Self.new(store) == [early.fingerprint])
+            // What has stalls is known.
+            for report in reports.prefix(2) { _ = try await store.insert([Self.arrival(report, team: "b")]) }
+            var other = early
+            (other.id, other.state) = (.make(), .recovered)
+            _ = try await store.insert([Self.arrival(other, team: "b"), Self.arrival(reports[2], team: "b")])
+            #expect(try await Self.new(store, team: "b") == [])
+        }
+    }
+
+    /// The faults that are new since an hour ago.
+    private static func new(_ store: any StallStore, team: String = "a") async throws -> [Fingerprint] {
+        let since = now.advanced(byNanoseconds: -3_600_000_000_000)
+        return try await store.newFaults(team: team, services: [], since: since, novelty: .service, limit: 10)
+            .map(\.fingerprint)
     }
 
     /// A new host replaces one other, also if it began a little earlier; a host that had a process before does not, nor one that began

@@ -62,6 +62,9 @@ struct StoreContract {
                 try await $0.news()
             },
             Check("Stalls without a report make a fault known or new, as others do") { try await $0.countedNews() },
+            Check("A stall that turns out to be of another fault makes the first one not known") {
+                try await $0.changedNews()
+            },
             Check("It says that it works") { try await $0.check() },
             Check("Alerts are kept, changed and forgotten together") { try await $0.alerts() },
             Check("What two collectors write at once is there once") { try await $0.race() },
