@@ -61,16 +61,13 @@ struct KnownFaults {
 
     init(_ firsts: [First]) { self.firsts = firsts }
 
-    /// New faults of services that have older stalls.
+    /// New faults of services that had stalls before them.
     func newInService(_ since: Timestamp) -> [NewFault] {
-        let old = Set(firsts.filter { $0.firstAt < since }.map(\.service))
-        var found: [ServiceFault: First] = [:]
-        for first in firsts where old.contains(first.service) {
-            let key = ServiceFault(service: first.service, fingerprint: first.fingerprint)
-            if found[key].map({ first.firstAt < $0.firstAt }) ?? true { found[key] = first }
-        }
-        return found.values.filter { $0.firstAt >= since }.map {
-            NewFault(fingerprint: $0.fingerprint, service: $0.service, firstAt: $0.firstAt)
+        let begun = Dictionary(firsts.map { ($0.service, $0.firstAt) }, uniquingKeysWith: min)
+        let faults = firsts.map { (ServiceFault(service: $0.service, fingerprint: $0.fingerprint), $0.firstAt) }
+        return Dictionary(faults, uniquingKeysWith: min).compactMap { fault, firstAt in
+            guard firstAt >= since, let start = begun[fault.service], firstAt > start else { return nil }
+            return NewFault(fingerprint: fault.fingerprint, service: fault.service, firstAt: firstAt)
         }
     }
 

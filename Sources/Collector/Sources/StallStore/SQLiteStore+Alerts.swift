@@ -29,7 +29,7 @@ extension SQLiteStore {
                 database,
                 sql: sql,
                 arguments: [team, team] + StatementArguments(services)
-                    + [since.sinceEpoch, since.sinceEpoch, max(0, limit)]
+                    + [since.sinceEpoch, max(0, limit)]
             ).compactMap { row in
                 guard let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else { return nil }
                 return NewFault(
@@ -42,8 +42,7 @@ extension SQLiteStore {
         }
     }
 
-    /// A query for rows `service, release, fingerprint, first`. Its arguments are the team twice, the services, the moment twice, and the
-    /// limit.
+    /// A query for rows `service, release, fingerprint, first`. Its arguments are the team twice, the services, the moment, and the limit.
     ///
     /// - Parameter serviceCount: 0: it is about all services.
     private static func newFaults(_ novelty: Novelty, serviceCount: Int) -> String {
@@ -64,9 +63,9 @@ extension SQLiteStore {
             switch novelty {
             case .service:
                 """
-                , past AS (SELECT service FROM known GROUP BY service HAVING min(first) < ?)
-                SELECT service, '' AS release, fingerprint, min(first) AS first FROM known WHERE service IN (SELECT service FROM past)
-                GROUP BY service, fingerprint HAVING min(first) >= ? ORDER BY 4, 3 LIMIT ?
+                , begun AS (SELECT service, min(first) AS start FROM known GROUP BY service)
+                SELECT service, '' AS release, fingerprint, min(first) AS first FROM known JOIN begun USING (service)
+                GROUP BY service, fingerprint HAVING min(first) >= ? AND min(first) > start ORDER BY 4, 3 LIMIT ?
                 """
             case .release:
                 """
@@ -75,7 +74,7 @@ extension SQLiteStore {
                     FROM known WHERE release <> '' GROUP BY service, release
                 )
                 SELECT service, release, fingerprint, first FROM known JOIN begun USING (service, release)
-                WHERE previous IS NOT NULL AND first >= ? AND NOT EXISTS (
+                WHERE previous IS NOT NULL AND NOT EXISTS (
                     SELECT 1 FROM known AS earlier WHERE earlier.service = known.service AND earlier.release = previous
                         AND earlier.fingerprint = known.fingerprint
                 ) AND first >= ? ORDER BY 4, 3 LIMIT ?

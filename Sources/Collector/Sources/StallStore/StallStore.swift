@@ -68,7 +68,7 @@ public protocol StallStore: Sendable {
 
     /// Faults that a service has had since a moment but not before, sorted by their first occurrence. Stalls without a report count, too.
     ///
-    /// A service without stalls from before that moment has no new faults.
+    /// The first fault that a service ever had is not new: nothing was known of the service before.
     ///
     /// - Parameters:
     ///   - services: Only these services. Empty: all.

@@ -40,6 +40,16 @@ struct AlertRuleTests: AlertFixture {
         }
     }
 
+    @Test("A new fault is reported at once also in a service whose first stall was a moment ago")
+    func youngService() async throws {
+        try await withStore("  - {name: new, when: new-fault, within: 1h}") { store in
+            try await Self.insert("first()", minutesAgo: 5, into: store)
+            try await Self.insert("second()", minutesAgo: 4, into: store)
+            try await watch(store).round(now: Self.now)
+            #expect(try messages().flatMap(\.alerts).map(\.subject) == [Self.fingerprint("second()").rawValue])
+        }
+    }
+
     @Test("A new fault that gets names is not reported again under its new fingerprint, and ends once")
     func names() async throws {
         try await withStore("  - {name: new, when: new-fault, within: 1h}") { store in

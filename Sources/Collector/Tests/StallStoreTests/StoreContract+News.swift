@@ -60,8 +60,9 @@ extension StoreContract {
                 // The shop had it, but not in its previous release.
                 Self.report(hoursAgo: 0.3, function: "g()", release: "1.3"),
                 Self.report(hoursAgo: 0.2, function: "h()", release: "1.3"),
-                // This service has no older stalls.
+                // The first fault of this service is not new, the next one is.
                 Self.report(hoursAgo: 0.1, function: "f()", service: "young"),
+                Self.report(hoursAgo: 0.05, function: "g()", service: "young"),
             ]
             _ = try await store.insert(reports.map { try Self.arrival($0) })
             func new(_ novelty: Novelty, _ services: [String] = [], limit: Int = 10) async throws -> [String] {
@@ -71,7 +72,7 @@ extension StoreContract {
             let (f, g) = (Self.report(function: "f()").fingerprint, Self.report(function: "g()").fingerprint)
             for isSettled in [false, true] {
                 if isSettled { try await self.store.settle(store) }
-                #expect(try await new(.service) == ["shop  \(f)"])
+                #expect(try await new(.service) == ["shop  \(f)", "young  \(g)"])
                 #expect(try await new(.release) == ["shop 1.2 \(f)", "shop 1.3 \(g)"])
                 #expect(try await new(.release, limit: 1) == ["shop 1.2 \(f)"])
                 #expect(try await new(.service, ["bakery"]) == [])
