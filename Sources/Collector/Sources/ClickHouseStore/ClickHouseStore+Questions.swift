@@ -28,6 +28,14 @@ extension ClickHouseStore {
         return try await question.days(of: question.aliases.root(fingerprint.rawValue))
     }
 
+    /// Sums all faults of each service. If a shard does not answer, those of the other shards, marked as partial.
+    public func services(_ query: StallQuery) async throws -> ServiceList {
+        try await wholeOrPartial { isPartial in
+            let services = try await FaultQuestion(self, query, isPartial: isPartial).services()
+            return ServiceList(services: services, isPartial: isPartial)
+        }
+    }
+
     /// Reads at most 256 names of each kind.
     public func choices(_ query: StallQuery) async throws -> Choices {
         let everything = StallQuery(team: query.team, since: query.since, until: query.until)

@@ -236,6 +236,15 @@ struct FaultQuestion: Sendable {
         }
     }
 
+    func services() async throws -> [ServiceSum] {
+        try await ask(
+            ["service", SQLSum.saturated("c"), "\(SQLSum.saturated("t")) AS total"],
+            "FROM \(rows(.faults)) GROUP BY service ORDER BY total DESC, service"
+        ).map { row in
+            ServiceSum(name: row.text(0), count: try row.number(1), totalNs: try row.number(2))
+        }
+    }
+
     func names(_ column: String, _ kind: Rows) async throws -> [String] {
         try await ask(
             [column, "\(SQLSum.saturated("n")) AS reports"],

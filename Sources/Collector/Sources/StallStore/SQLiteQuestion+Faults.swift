@@ -112,6 +112,16 @@ extension SQLiteQuestion {
         }
     }
 
+    func services() throws -> [ServiceSum] {
+        try fetch(
+            .hours(query, hasAliases: false),
+            """
+            SELECT service, CAST(total(count) AS INTEGER) AS count, CAST(total(total) AS INTEGER) AS total
+            FROM part GROUP BY service ORDER BY 3 DESC, 1
+            """
+        ).map { row in ServiceSum(name: row["service"], count: row["count"], totalNs: row["total"]) }
+    }
+
     func choices() throws -> Choices {
         var everything = query
         (everything.services, everything.releases, everything.hosts, everything.verdicts) = ([], [], [], [])

@@ -92,6 +92,11 @@ extension SQLiteStore {
         }
     }
 
+    /// Sums all faults of each service.
+    public func services(_ query: StallQuery) async throws -> ServiceList {
+        try await database.read { ServiceList(services: try SQLiteQuestion($0, query).services()) }
+    }
+
     /// Returns at most 256 names of each kind.
     public func choices(_ query: StallQuery) async throws -> Choices {
         try await database.read { try SQLiteQuestion($0, query).choices() }

@@ -50,6 +50,9 @@ public protocol StallStore: Sendable {
     /// How often a fault occurred on each day (UTC) of a range.
     func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount]
 
+    /// The stalls of each service in a range, beginning with the one that was blocked longest.
+    func services(_ query: StallQuery) async throws -> ServiceList
+
     /// The services, releases, hosts and verdicts of a range, most frequent first, for a page's filters.
     func choices(_ query: StallQuery) async throws -> Choices
 

@@ -206,6 +206,32 @@ public struct DayCount: Hashable, Sendable {
     }
 }
 
+/// The services that had stalls in a time range.
+public struct ServiceList: Sendable {
+    /// All of them, whatever their number.
+    public var services: [ServiceSum]
+    /// Whether a part of the store did not answer. Then services are missing, and sums may be too small.
+    public var isPartial = false
+
+    package init(services: [ServiceSum], isPartial: Bool = false) {
+        (self.services, self.isPartial) = (services, isPartial)
+    }
+}
+
+/// The stalls of one service.
+public struct ServiceSum: Hashable, Sendable {
+    /// The service's name. Empty for stalls that name none.
+    public var name: String
+    /// The number of stalls, including those that were only counted.
+    public var count: Int64
+    /// Their total length in nanoseconds.
+    public var totalNs: Int64
+
+    package init(name: String, count: Int64, totalNs: Int64) {
+        (self.name, self.count, self.totalNs) = (name, count, totalNs)
+    }
+}
+
 /// The names that occur in a range, most frequent first, at most 256 of each kind.
 public struct Choices: Hashable, Sendable {
     /// Names of services.

@@ -170,6 +170,18 @@ struct AlertRuleTests: AlertFixture {
         }
     }
 
+    @Test("A rate rule looks at every service, however many there are")
+    func manyServices() async throws {
+        try await withStore("  - {name: often, when: rate, stalls: 10}") { _ in
+            let began = Mutex<Set<String>>([])
+            var store = StubStore()
+            store.stalling = (0..<300).map { ServiceSum(name: "service\($0)", count: 11, totalNs: 1) }
+            store.changing = { alerts in began.withLock { $0.formUnion(alerts.map(\.subject)) } }
+            try await watch(store).round(now: Self.now)
+            #expect(began.withLock { $0.count } == 300)
+        }
+    }
+
     @Test("A rule that cannot be evaluated does not keep others from it, and its alerts do not end")
     func failingRule() async throws {
         let rules = ["red", "blue"].map { "  - {name: \($0), team: \($0), when: rate, stalls: 10}" }

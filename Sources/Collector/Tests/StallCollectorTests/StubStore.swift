@@ -19,7 +19,9 @@ struct StubStore: StallStore {
     var reportBytes: Int?
     /// How many records each query finds.
     var counted = 1
-    /// Teams for whose names it has an error.
+    /// The services that stall.
+    var stalling: [ServiceSum] = []
+    /// Teams for whose services it has an error.
     var failingTeams: Set<String> = []
 
     /// Whether it knows its size.
@@ -55,8 +57,11 @@ struct StubStore: StallStore {
     ) -> [StoredStall] { [] }
     func report(_: ULID, team _: String) -> [UInt8]? { nil }
     func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
-    func choices(_ query: StallQuery) throws -> Choices {
+    func services(_ query: StallQuery) throws -> ServiceList {
         guard !failingTeams.contains(query.team) else { throw Failure() }
+        return ServiceList(services: stalling, isPartial: isPartial)
+    }
+    func choices(_: StallQuery) -> Choices {
         var choices = Choices()
         choices.isPartial = isPartial
         return choices

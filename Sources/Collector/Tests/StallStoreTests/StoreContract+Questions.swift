@@ -87,6 +87,30 @@ extension StoreContract {
         }
     }
 
+    func services() async throws {
+        try await withStore { store in
+            let reports =
+                (0..<300).map { Self.report(milliseconds: 300, function: "f\($0)()", service: "service\($0)") } + [
+                    Self.report(milliseconds: 900, service: ""), Self.report(milliseconds: 500, service: "service7"),
+                ]
+            _ = try await store.insert(reports.map { try Self.arrival($0) })
+            for isSettled in [false, true] {
+                if isSettled { try await self.store.settle(store) }
+                let list = try await store.services(Self.query())
+                #expect(!list.isPartial && list.services.count == 301)
+                let first = [("", 1, 900), ("service7", 2, 800)] as [(String, Int64, Int64)]
+                #expect(
+                    list.services.prefix(2)
+                        == first.map { ServiceSum(name: $0.0, count: $0.1, totalNs: $0.2 * 1_000_000) }[...]
+                )
+                var query = Self.query()
+                query.services = ["service7", "none"]
+                #expect(try await store.services(query).services == [list.services[1]])
+                #expect(try await store.services(Self.query(team: "b")).services.isEmpty)
+            }
+        }
+    }
+
     func choices() async throws {
         try await withStore { store in
             let reports = [("a", "1", "web1"), ("b", "2", "web2"), ("b", "2", "web3"), ("b", "3", "web3")].map {

@@ -26,8 +26,8 @@ struct AlertFinder {
 
     /// A monitor that has been silent for this long beyond the rule's time is no longer expected.
     private static let forgottenAfterNs: Int64 = 7 * Hours.dayNs
-    /// The largest number of new faults that one evaluation reports.
-    private static let newLimit = 2000
+    /// The largest number of new faults, or of services, that one evaluation reports.
+    private static let limit = 2000
 
     func findings() async throws -> Findings {
         switch rule.condition {
@@ -59,7 +59,7 @@ struct AlertFinder {
             services: rule.services,
             since: query.since,
             novelty: novelty,
-            limit: Self.newLimit
+            limit: Self.limit
         )
         for candidate in new where !subjects.contains(candidate.fingerprint.rawValue) {
             query.services = [candidate.service]
@@ -88,31 +88,23 @@ struct AlertFinder {
 
     private func rates(_ limits: (stalls: Int64?, blockedNs: Int64?), _ within: Int64) async throws -> Findings {
         var query = query(within)
-        var (services, findings) = (rule.services, Findings(all: []))
-        if services.isEmpty {
-            let choices = try await store.choices(query)
-            // The choices leave out stalls without a service's name.
-            (services, findings.isPartial) = (choices.services + [""], choices.isPartial)
+        let list = try await store.services(query)
+        func passes(_ service: ServiceSum, _ part: Int64) -> Bool {
+            limits.stalls.map { service.count > $0 / part } ?? false
+                || limits.blockedNs.map { service.totalNs > $0 / part } ?? false
         }
-        for service in services {
-            query.services = [service]
-            let list = try await store.faults(query, by: .total, limit: 1000)
-            if list.isPartial { findings.isPartial = true }
-            let faults = list.faults
-            let (stalls, blocked) = (faults.map(\.count).saturatingSum(), faults.map(\.totalNs).saturatingSum())
-            func passes(_ part: Int64) -> Bool {
-                limits.stalls.map { stalls > $0 / part } ?? false
-                    || limits.blockedNs.map { blocked > $0 / part } ?? false
-            }
-            guard passes(2) else { continue }
+        var findings = Findings(all: [], isPartial: list.isPartial)
+        for service in list.services.filter({ passes($0, 2) }).prefix(Self.limit) {
+            query.services = [service.name]
+            let most = try await store.faults(query, by: .total, limit: 1).faults.first
             findings.all.append(
                 Finding(
-                    subject: Self.name(service),
+                    subject: Self.name(service.name),
                     text: """
-                        \(Self.name(service)): \(counted(stalls, "stall")), \(length(blocked)) in all, within \(length(within)); \
-                        most by \(faults.first?.culprit ?? "code without a name")
+                        \(Self.name(service.name)): \(counted(service.count, "stall")), \(length(service.totalNs)) in all, \
+                        within \(length(within)); most by \(most?.culprit ?? "code without a name")
                         """,
-                    begins: passes(1)
+                    begins: passes(service, 1)
                 )
             )
         }
