@@ -93,6 +93,30 @@ struct PageTests {
         }
     }
 
+    @Test("A fault's page says which of its days, hosts and stalls it does not show")
+    func faultLimits() async throws {
+        try await Samples.withStore { store, _ in
+            let reports = (0..<52 as Range<Int64>).map { day in
+                var report = Self.report(hoursAgo: day * 24)
+                report.host = .init(name: "web\(day)")
+                return report
+            }
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "default") })
+            var options = CollectorOptions()
+            options.keep = .seconds(90 * 86400)
+            let notes = [
+                "Shown are the last 31 of 52 days with stalls.", "Shown are the first 50 of 52.",
+                "Shown are the latest 50 of 52 reports.",
+            ]
+            try await Client.withServer(store, options) { client in
+                let fault = "/faults/\(reports[0].fingerprint.rawValue)"
+                let all = try await Self.text(client, fault + "?since=60d")
+                for note in notes { #expect(all.contains(note), "\(note)") }
+                #expect(try await !Self.text(client, fault + "?since=20d").contains("Shown are"))
+            }
+        }
+    }
+
     @Test("A report's page leads to its fault, also if the stall is older than a month")
     func oldReport() async throws {
         try await Samples.withStore { store, _ in

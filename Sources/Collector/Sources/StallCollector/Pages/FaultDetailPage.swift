@@ -19,8 +19,10 @@ struct FaultDetailPage {
     let exports: [Export]
     let jsonLink: String
     let days: [Day]
+    let daysNote: String?
     let counts: [Counts]
     let stalls: [Stall]
+    let stallsNote: String?
 
     struct Export {
         var link: String
@@ -38,6 +40,7 @@ struct FaultDetailPage {
     struct Counts {
         var title: String
         var rows: [Row]
+        var note: String?
 
         struct Row {
             var name: String
@@ -49,6 +52,9 @@ struct FaultDetailPage {
             guard let most = counts.values.max() else { return nil }
             self.title = title
             rows = sorted(counts).prefix(50).map { Row(name: $0, count: $1, bar: Bars.share($1, of: most)) }
+            // Of a fault not all names are known.
+            let all = counts.count < Fault.nameLimit ? "\(counts.count)" : "\(counts.count) or more"
+            note = rows.count < counts.count ? "Shown are the first \(rows.count) of \(all)." : nil
         }
     }
 
@@ -98,8 +104,12 @@ struct FaultDetailPage {
             Export(link: links.export(fault.fingerprint, $0.rawValue), name: $0.rawValue, summary: $0.summary)
         }
         jsonLink = links.json(fault.fingerprint)
-        let most = days.map(\.count).max() ?? 0
-        self.days = days.suffix(31).map { day in
+        let lastDays = days.suffix(31)
+        daysNote =
+            lastDays.count < days.count
+            ? "Shown are the last \(lastDays.count) of \(days.count) days with stalls." : nil
+        let most = lastDays.map(\.count).max() ?? 0
+        self.days = lastDays.map { day in
             Day(
                 day: String(day.day.description.prefix(10)),
                 count: day.count,
@@ -111,5 +121,7 @@ struct FaultDetailPage {
             ("Hosts", fault.hosts), ("Releases", fault.releases), ("Why", fault.verdicts), ("Services", fault.services),
         ].compactMap { Counts($0, $1) }
         self.stalls = stalls.map { Stall($0) }
+        stallsNote =
+            stalls.count < fault.reports ? "Shown are the latest \(stalls.count) of \(fault.reports) reports." : nil
     }
 }

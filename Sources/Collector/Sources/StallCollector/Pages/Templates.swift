@@ -105,16 +105,19 @@ enum Templates {
         <p><a href="{{flameLink}}">Flame graph</a> · <a href="{{jsonLink}}">JSON</a></p>
         <p class="soft">Export of \(QuestionRoutes.exportLimits): {{#exports}}<a href="{{link}}" title="{{summary}}">{{name}}</a> {{/exports}}</p>
         <h2>Days (UTC)</h2>
+        {{#daysNote}}<p class="soft">{{daysNote}}</p>{{/daysNote}}
         <div class="scroll"><table><thead><tr><th>Day</th><th class="number">Stalls</th><th class="number">Blocked</th><th></th></tr></thead><tbody>
         {{#days}}<tr><td>{{day}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td>{{{bar}}}</td></tr>
         {{/days}}
         </tbody></table></div>
         {{#counts}}<h2>{{title}}</h2>
+        {{#note}}<p class="soft">{{note}}</p>{{/note}}
         <div class="scroll"><table><thead><tr><th>{{title}}</th><th class="number">Reports</th><th></th></tr></thead><tbody>
         {{#rows}}<tr><td>{{name}}</td><td class="number">{{count}}</td><td>{{{bar}}}</td></tr>
         {{/rows}}
         </tbody></table></div>{{/counts}}
         <h2>Its stalls, the latest first</h2>
+        {{#stallsNote}}<p class="soft">{{stallsNote}}</p>{{/stallsNote}}
         <div class="scroll"><table><thead><tr><th>Began</th><th class="number">Length</th><th>Why</th><th>Watched</th><th>Service</th><th>Host</th></tr></thead><tbody>
         {{#stalls}}<tr><td><a href="{{link}}">{{began}}</a></td><td class="number">{{length}}</td><td>{{verdict}}</td><td>{{label}}</td><td>{{service}}</td><td>{{host}}</td></tr>
         {{/stalls}}
