@@ -160,8 +160,9 @@ struct SQLiteWriter {
 
     // MARK: Fingerprints of a fault
 
-    /// The largest number of fingerprints of one fault: all of them are read when another one is added.
-    static let aliasLimit = 256
+    /// The largest number of former fingerprints with which a fault becomes another one: the rows of all of them are changed then. There is no
+    /// limit to those that a fault gets one by one, such as one for each build of a program without names.
+    private static let movedLimit = 256
 
     /// The fault's current fingerprint.
     private mutating func current(_ fingerprint: String, _ team: String) throws -> String {
@@ -187,11 +188,11 @@ struct SQLiteWriter {
     /// Makes `new` the fault's current fingerprint. The fault's rows stay unchanged, because there can be many: queries map their
     /// fingerprints.
     private mutating func rename(_ old: String, to new: String, _ team: String) throws {
-        let names = try Int.fetchOne(
-            statement("SELECT count(*) FROM alias WHERE team = ? AND fingerprint IN (?, ?)"),
-            arguments: [team, old, new]
+        let next = try String.fetchOne(
+            statement("SELECT alias FROM alias WHERE team = ? AND fingerprint = ? LIMIT 1 OFFSET ?"),
+            arguments: [team, old, Self.movedLimit]
         )
-        guard (names ?? 0) < Self.aliasLimit else { return }
+        guard next == nil else { return }
         try run("UPDATE alias SET fingerprint = ? WHERE team = ? AND fingerprint = ?", [new, team, old])
         try run("INSERT OR REPLACE INTO alias (team, alias, fingerprint) VALUES (?, ?, ?)", [team, old, new])
         try run("DELETE FROM fault WHERE team = ? AND fingerprint = ?", [team, old])

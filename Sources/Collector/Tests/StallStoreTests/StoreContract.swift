@@ -24,6 +24,7 @@ struct StoreContract {
             },
             Check("No team sees another's") { try await $0.teams() },
             Check("A fault that has got names is one with what it was before") { try await $0.aliases() },
+            Check("A fault has any number of former fingerprints") { try await $0.manyAliases() },
             Check("A report that has got names replaces the one without") { try await $0.amendment() },
             Check("A version that is ignored gives its fault no other name, and takes none") {
                 try await $0.ignoredAliases()
@@ -247,6 +248,25 @@ struct StoreContract {
             let fault = try await store.fault(nameless.fingerprint, Self.query())
             #expect(fault?.fingerprint == named.fingerprint)
             #expect(fault?.aliases == [nameless.fingerprint])
+        }
+    }
+
+    /// Each build of a program without names has other fingerprints.
+    func manyAliases() async throws {
+        try await withStore { store in
+            let builds = (0..<300).map { build in
+                var named = Self.report(function: "named()")
+                named.aliases = [Self.report(function: "code at \(build)").fingerprint]
+                return named
+            }
+            _ = try await store.insert(builds.map { try Self.arrival($0) })
+            let late = [0, 299].map { Self.report(function: "code at \($0)") }
+            _ = try await store.insert(late.map { try Self.arrival($0) })
+            let faults = try await store.faults(Self.query(), by: .total, limit: 10).faults
+            #expect(faults.map(\.fingerprint) == [builds[0].fingerprint] && faults.map(\.count) == [302])
+            for report in late {
+                #expect(try await store.fault(report.fingerprint, Self.query())?.count == 302)
+            }
         }
     }
 
