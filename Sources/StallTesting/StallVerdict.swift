@@ -6,7 +6,7 @@ import Testing
 enum StallFinding: Equatable {
     /// The test caused it: its task or its function was stalled.
     case own
-    /// It occurred during the test, and its origin is unknown: any of these tests may have caused it.
+    /// It occurred during the test, and its origin is unknown: any of these tests may have caused it, or one that is not judged.
     case unclear(among: [String])
     /// Its function was stalled, in this number of tests at once: cases of one test, or tests of one name in one file.
     case shared(by: Int)
@@ -25,7 +25,7 @@ enum StallFinding: Equatable {
         if owners.isEmpty {
             // Every computing task occupies a worker for that time: the
             // stall does not count for a test whose work is not involved.
-            guard stall.watched.type != .taskPool else { return nil }
+            guard stall.watched.type != .taskPool, !stall.isOfTestBeside else { return nil }
         } else {
             guard owners.contains(where: { $0.number == scope.number }) else { return nil }
         }
@@ -96,11 +96,13 @@ package struct StallVerdict {
         case .machine:
             text += " That is the machine's fault: without its wait for a processor it is not too long. Not counted."
         case .unclear(let names) where names.count > 1:
-            text += " It is not known whose work it was; these ran meanwhile: \(names.joined(separator: ", "))."
+            text += " It is not known whose work it was. Of the tests that are judged, these ran meanwhile: "
+            text += names.joined(separator: ", ") + "."
         case .shared(let count):
             text += " \(count) tests ran this function meanwhile: it is not known whose work it was."
         case .unclear:
-            text += " It occurred during this test; neither the test's task nor its function was found stalled."
+            text += " It occurred during this test, but neither the test's task nor its function was found stalled:"
+            text += " it may be the work of a test that is not judged."
         }
         return text + " Report: stall-monitor show \(stall.id) \(directory)"
     }
@@ -195,4 +197,12 @@ extension StallReport {
     fileprivate var lengthNs: Int64 { durationNs.addingReportingOverflow(excludedNs ?? 0).partialValue }
 
     fileprivate var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }
+
+    /// Whether Swift Testing itself awaits all of the stalled work, so that it is what a test does in its own task. With no scope for that task,
+    /// the test is one that is not judged. The name is private: with a version that has another one, such a stall is of unknown origin.
+    fileprivate var isOfTestBeside: Bool {
+        let awaiting = stalledStacks.map { $0.async?.task == nil ? [] : $0.async?.frames ?? [] }
+        return !awaiting.isEmpty
+            && awaiting.allSatisfy { $0.contains { $0.function?.contains("Runner._runTestCase(") == true } }
+    }
 }

@@ -113,6 +113,31 @@ import Testing
         #expect(StallFinding.of(stall(task: 99), for: scopes[0], among: scopes) == .unclear(among: ["a()", "a()"]))
     }
 
+    @Test func passesToNobodyWhatATestThatIsNotJudgedDid() {
+        var stall = stall(task: 99)
+        let runner = "closure #1 in closure #1 in static Runner._runTestCase(_:within:context:)"
+        stall.stacks[0].async?.frames = [.init(address: Address(2), function: runner)]
+        #expect(findings(stall) == [nil, nil])
+        // Without its number, the task may be that of any test.
+        stall.stacks[0].async?.task = nil
+        #expect(findings(stall) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
+        // The body of a test may run in a child task, as with a time limit.
+        stall.stacks[0].async?.task = 99
+        stall.stacks[0].async?.frames.insert(.init(address: Address(3), function: "Suite.b()"), at: 0)
+        #expect(findings(stall) == [nil, .own])
+    }
+
+    @Test func passesWithoutBlameForAnyTestThatIsJudged() {
+        let scopes = [scope(1, "a()", task: 7), scope(2, "b()", task: 8)]
+        let text = { (scopes: [TestScope]) in
+            let finding = StallFinding.of(stall(task: 99), for: scopes[0], among: scopes)
+            return finding.map { StallVerdict(stall: stall(task: 99), finding: $0, scope: scopes[0], directory: "") }?
+                .text
+        }
+        #expect(text(scopes)?.contains("Of the tests that are judged, these ran meanwhile: a(), b().") == true)
+        #expect(text([scopes[0]])?.contains("it may be the work of a test that is not judged.") == true)
+    }
+
     @Test func passesToTheMachine() {
         #expect(findings(stall(task: 7, delay: 320_000_000)) == [.machine, nil])
         #expect(findings(stall(task: 7, delay: 200_000_000)) == [.own, nil])
