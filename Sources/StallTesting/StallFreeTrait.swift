@@ -30,7 +30,8 @@ extension Trait where Self == StallFreeTrait {
     /// The issue names the function that stalled, at its source line. Tests may run in parallel: a stall is reported to the test
     /// whose task or function was stalled. If neither can be determined, it is reported to each test with the trait that ran at that
     /// time, and the issue says so. Time in which a thread was ready to run and the machine gave it no processor does not count; a stall
-    /// that is too long only because of such time is a warning (with Swift 6.3; a line on standard error with earlier versions).
+    /// that is too long only because of such time, or of which it could not be measured, is a warning (with Swift 6.3; a line on standard
+    /// error with earlier versions).
     ///
     /// - Parameter limit: At least 50 ms; a smaller limit counts as 50 ms. 100 ms by default.
     public static func stallFree(within limit: Duration = .milliseconds(100)) -> Self { Self(limit: limit) }

@@ -12,6 +12,8 @@ enum StallFinding: Equatable {
     case shared(by: Int)
     /// It was too long only because the machine gave the thread no processor.
     case machine
+    /// The machine gave the monitor no processor either: how long the thread waited for one is not known.
+    case unmeasured
 
     /// - Parameters:
     ///   - scope: The scope to be judged.
@@ -29,7 +31,8 @@ enum StallFinding: Equatable {
         } else {
             guard owners.contains(where: { $0.number == scope.number }) else { return nil }
         }
-        guard Double(scope.overlap(with: stall)) * stall.ownShare > Double(limit) else { return .machine }
+        guard let ownShare = stall.ownShare else { return .unmeasured }
+        guard Double(scope.overlap(with: stall)) * ownShare > Double(limit) else { return .machine }
         // A part of a test has the task of its test.
         let callers = Set(owners.filter { !$0.isTask(of: stall) && $0.overlap(with: stall) > 0 }.map(\.task))
         if callers.count > 1 { return .shared(by: callers.count) }
@@ -42,10 +45,19 @@ enum StallFinding: Equatable {
 }
 
 extension StallReport {
-    /// The part of the stall in which the thread did not wait for a processor, 0 to 1. It is 1 if that was not measured.
-    var ownShare: Double {
+    /// The part of the stall in which the thread did not wait for a processor, 0 to 1. It is 1 if the kernel does not count such
+    /// waits, and nil if the monitor could not measure it.
+    fileprivate var ownShare: Double? {
         if cause.verdict == .paused { return 0 }
-        return 1 - (cause.evidence?.runDelayShare ?? 0)
+        return wasMissed ? nil : 1 - (cause.evidence?.runDelayShare ?? 0)
+    }
+
+    /// Whether nothing shows what the thread did, because the monitor's own thread got no processor: it read the thread's times only
+    /// once, or came when the stall was over.
+    private var wasMissed: Bool {
+        guard cause.verdict == .unknown else { return false }
+        guard let evidence = cause.evidence else { return stalledStacks.allSatisfy(\.frames.isEmpty) }
+        return evidence.windowNs == 0
     }
 }
 
@@ -81,7 +93,7 @@ package struct StallVerdict {
     }
 
     /// Whether the test fails. Otherwise the text is a warning.
-    package var isFailure: Bool { finding != .machine }
+    package var isFailure: Bool { finding != .machine && finding != .unmeasured }
 
     package var text: String {
         let known = max(stall.durationNs, scope.overlap(with: stall))
@@ -95,6 +107,8 @@ package struct StallVerdict {
         case .own: break
         case .machine:
             text += " That is the machine's fault: without its wait for a processor it is not too long. Not counted."
+        case .unmeasured:
+            text += " The machine was too busy to measure for how long the work waited for a processor. Not counted."
         case .unclear(let names) where names.count > 1:
             text += " It is not known whose work it was. Of the tests that are judged, these ran meanwhile: "
             text += names.joined(separator: ", ") + "."

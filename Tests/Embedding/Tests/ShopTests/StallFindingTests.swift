@@ -143,6 +143,27 @@ import Testing
         #expect(findings(stall(task: 7, delay: 200_000_000)) == [.own, nil])
     }
 
+    @Test func passesAsUnmeasuredIfTheMonitorCameTooLate() {
+        var stall = stall(task: 7)
+        // The thread's times were read only once.
+        stall.cause.evidence?.windowNs = 0
+        #expect(findings(stall) == [.unmeasured, nil])
+        stall.watched.type = .taskPool
+        #expect(findings(stall) == [.unmeasured, nil])
+        // A sleep is one on every machine.
+        stall.cause.verdict = .blocked
+        #expect(findings(stall) == [.own, nil])
+        // A kernel without these counts.
+        (stall.cause.verdict, stall.cause.evidence) = (.unknown, nil)
+        #expect(findings(stall) == [.own, nil])
+        // The stall was over before anything was looked at.
+        stall.watched.type = .runLoop
+        (stall.stacks[0].frames, stall.stacks[0].async) = ([], nil)
+        #expect(findings(stall) == [.unmeasured, .unmeasured])
+        let verdict = StallVerdict(stall: stall, finding: .unmeasured, scope: scope(1, "a()", task: 7), directory: "")
+        #expect(!verdict.isFailure && verdict.text.contains("The machine was too busy to measure"))
+    }
+
     @Test func passesToNobodyWhatAPoolDidForOthers() {
         var stall = stall(task: 99)
         stall.watched.type = .taskPool
