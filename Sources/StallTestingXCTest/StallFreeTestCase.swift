@@ -13,7 +13,8 @@ public import XCTest
 /// tests of Swift Testing there is the trait `.stallFree()` of `StallTesting`.
 ///
 /// XCTest runs synchronous test methods on the main thread. While one runs, the main thread's loop does not turn: what the method
-/// itself does counts as a stall, too. A wait for an expectation does not.
+/// itself does counts as a stall, too. A wait for an expectation does not. On Linux, XCTest aborts at a synchronous test method with
+/// `@MainActor`: make it `async`.
 open class StallFreeTestCase: XCTestCase {
     /// A longer stall fails a test. At least 50 ms; a smaller limit counts as 50 ms. 100 ms by default. Read before each test.
     open var stallLimit: Duration { .milliseconds(100) }
