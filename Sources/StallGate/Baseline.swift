@@ -91,13 +91,17 @@ extension Baseline {
 
     /// From the contents of a directory. Nil without a run record: then nothing was watched.
     public init?(_ overview: ReportReader.Overview, at moment: Timestamp) {
-        self.init(overview, at: moment, Occurrence.All(in: overview))
+        self.init(overview, at: moment, Occurrence.All(in: overview), FaultNames(overview.stalls))
     }
 
-    init?(_ overview: ReportReader.Overview, at moment: Timestamp, _ occurrences: some Sequence<Occurrence>) {
+    init?(
+        _ overview: ReportReader.Overview,
+        at moment: Timestamp,
+        _ occurrences: some Sequence<Occurrence>,
+        _ names: FaultNames
+    ) {
         guard let environment = Environment(of: overview.runs) else { return nil }
         let watched = overview.runs.map(\.watchedTotalNs).saturatingSum()
-        let names = FaultNames(overview.stalls)
         var faults: [Fingerprint: Fault] = [:]
         for occurrence in occurrences {
             let all = names.all(of: occurrence.fingerprint)

@@ -19,7 +19,7 @@ struct BaselineJudge {
         _ occurrences: some Sequence<Occurrence>,
         _ names: FaultNames
     ) {
-        guard let current = Baseline(overview, at: baseline.recordedAt, occurrences) else { return nil }
+        guard let current = Baseline(overview, at: baseline.recordedAt, occurrences, names) else { return nil }
         (self.baseline, self.current) = (baseline, current)
         faults = baseline.pairs(with: current)
         let named = faults.compactMap { pair in
