@@ -209,13 +209,13 @@ extension Substring {
         var rest = self
         while !rest.isEmpty {
             if rest.hasPrefix(phrase) { return rest.dropFirst(phrase.count) }
-            rest = rest.droppingBrackets(orCharacter: true)
+            rest = rest.droppingBrackets()
         }
         return nil
     }
 
-    /// The text after the bracketed text at the start; `->` is not a closing bracket.
-    func droppingBrackets(orCharacter: Bool = false) -> Substring {
+    /// The text after the bracketed text at the start, or after its first character if that is no bracket; `->` is not a closing bracket.
+    func droppingBrackets() -> Substring {
         var depth = 0
         var previous: Character = " "
         for index in indices {
