@@ -15,7 +15,6 @@ struct ConfigurationOption: Sendable {
 
     /// The key, relative to the scope; its parts are separated by dots: `limits.reports`.
     let key: String
-    let configKey: ConfigKey
     let form: Form
     /// The meaning, in one line.
     let summary: String
@@ -70,7 +69,7 @@ extension ConfigurationOption {
         _ fallback: String? = nil
     ) {
         let configKey = ConfigKey(key.split(separator: ".").map(String.init))
-        (self.key, self.configKey, self.form) = (key, configKey, notation.form)
+        (self.key, self.form) = (key, notation.form)
         (self.summary, self.fallback) = (summary, fallback)
         text = { notation.text($0[keyPath: field]) }
         read = { config, draft in
