@@ -1,6 +1,6 @@
 import CProcessWatch
 import Glibc
-package import RunLoopKit
+import RunLoopKit
 package import StackCapture
 import StallDiagnosis
 package import StallMonitor
@@ -108,13 +108,7 @@ package final class ProcessWatch {
     /// The watched processes that have not ended.
     package var processIDs: [Int32] { processes.keys.sorted() }
 
-    /// When the next look is due.
-    package var nextLook: MonotonicInstant { clock.due }
-
-    /// A descriptor for each process. It becomes readable when the process ends.
-    package var handles: [Int32] { processes.values.compactMap(\.handle) }
-
-    /// Looks at all processes. Call it at `nextLook`, or when a handle is readable.
+    /// Looks at all processes. Call it when `wait` has returned.
     package func look() {
         let now = MonotonicInstant.now
         let processorTime = Duration.nanoseconds(Int64(clamping: ThreadClock.nanoseconds))
@@ -141,7 +135,7 @@ package final class ProcessWatch {
     /// - Returns: whether a process has ended or a descriptor is readable.
     @discardableResult
     package func wait(_ descriptors: [Int32]) -> Bool {
-        let all = descriptors + handles
+        let all = descriptors + processes.values.compactMap(\.handle)
         return unsafe process_watch_wait(all, Int32(all.count), clock.due.nanoseconds) > 0
     }
 
