@@ -29,7 +29,6 @@ struct parts {
     int map;                 ///< 1 for one-byte opcodes, 2 after 0x0f, 3 and 4 after 0x0f38 and 0x0f3a.
     bool is_vector;          ///< With a VEX or EVEX prefix.
     uint8_t opcode;
-    bool has_operand;
     uint8_t mode, reg, rm;   ///< ModRM, with REX.
     int base;                ///< Of a memory operand without an index: the register's number; otherwise −1.
     int64_t displacement, immediate;
@@ -106,7 +105,6 @@ static char form_of(const struct parts *parts) {
 
 static void take_operand(struct parts *parts) {
     uint8_t byte = take_byte(parts);
-    parts->has_operand = true;
     parts->mode = byte >> 6;
     parts->reg = (byte >> 3 & 7) | (parts->extension & 4) << 1;
     parts->rm = (byte & 7) | (parts->extension & 1) << 3;
