@@ -13,18 +13,6 @@ package struct StallHost: Sendable {
     /// The faults that the main actor can be made to execute.
     package enum Fault: String, CaseIterable, Sendable {
         case json, lock, pipe, sleep, fsync, loop
-
-        /// The function that stalls.
-        package var culprit: String {
-            switch self {
-            case .json: "decodeDocument"
-            case .lock: "waitForSwiftMutex"
-            case .pipe: "readFromPipe"
-            case .sleep: "sleepInHandler"
-            case .fsync: "syncFile"
-            case .loop: "transformTable"
-            }
-        }
     }
 
     private let directory: String
