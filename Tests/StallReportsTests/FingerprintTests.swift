@@ -96,7 +96,7 @@ struct FingerprintTests {
 
     @Test("a closure counts as the function it runs in, unless a library calls it later")
     func closures() {
-        func make(_ names: [String], libraries: Set<String> = []) -> Fingerprint {
+        func make(_ names: [String]) -> Fingerprint {
             .make(
                 kind: .blocked,
                 frames: names.map { Frame(address: 1, module: 0, symbol: $0, own: !$0.hasPrefix("lib")) },

@@ -7,7 +7,7 @@ let astray = Atomic<Int>(0)
 let hopCount = Atomic<Int>(0)
 
 /// Counts a hop, and whether it ended on the wrong thread.
-func check(_ isRight: Bool, _ place: StaticString = #function, line: Int = #line) {
+func check(_ isRight: Bool, line: Int = #line) {
     hopCount.add(1, ordering: .relaxed)
     if !isRight {
         astray.add(1, ordering: .relaxed)
