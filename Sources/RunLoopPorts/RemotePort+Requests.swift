@@ -84,19 +84,28 @@ extension RemotePort {
 
     /// Adds the port to a mode permanently.
     func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
-        try loop.add(source, to: mode)
+        try addSource(to: loop, mode, ifInvalid: .portInvalid)
         borrowed.withLock { _ = $0.remove(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
+    }
+
+    /// - Parameter code: What a port is that has no valid source any more.
+    private func addSource(
+        to loop: EventRunLoop,
+        _ mode: EventRunLoop.Mode,
+        ifInvalid code: RunLoopError.Code
+    ) throws(RunLoopError) {
+        do throws(RunLoopError) {
+            try loop.add(source, to: mode)
+        } catch {
+            throw error.code == .itemInvalid ? RunLoopError(code) : error
+        }
     }
 
     /// Adds the port to a mode if it is not there; returns whether it was added.
     private func borrow(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) -> Bool {
         guard !loop.contains(source, in: mode) else { return false }
-        do {
-            try loop.add(source, to: mode)
-        } catch {
-            // Another thread has closed it since the request was entered.
-            throw error.code == .itemInvalid ? RunLoopError(.portBecameInvalid) : error
-        }
+        // Another thread may have closed it since the request was entered.
+        try addSource(to: loop, mode, ifInvalid: .portBecameInvalid)
         borrowed.withLock { _ = $0.insert(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
         return true
     }

@@ -102,6 +102,8 @@ public final class RemotePort: Sendable {
 extension EventRunLoop {
     /// Adds a port to a mode: in runs of that mode it notices when the other side closes. Requests that wait in that mode also
     /// become cheaper. The loop does not retain the port.
+    ///
+    /// - Throws: `portInvalid`, `loopEnded`, `outOfResources`; nothing is added then.
     public func add(_ port: RemotePort, to mode: Mode = .default) throws(RunLoopError) {
         try port.enter(self, mode)
     }

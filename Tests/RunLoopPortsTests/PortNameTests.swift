@@ -189,6 +189,7 @@ struct PortNameTests {
             loop.run { remote.value > 0 }
             sender.invalidate()
             #expect(failure { try sender.send(PortMessage()) } == .portInvalid)
+            #expect(failure { try loop.add(sender) } == .portInvalid && !loop.contains(sender))
             #expect(remote.value == 1)
             #expect(!sender.isValid)
         }
