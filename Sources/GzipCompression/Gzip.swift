@@ -5,7 +5,7 @@ import Synchronization
 public enum Gzip {
     /// Why bytes could not be decompressed.
     public enum Failure: Error, Hashable, Sendable {
-        /// The result would be larger than the limit.
+        /// The result would be larger than the limit, the bytes are more than 4 GiB, or there is not enough memory.
         case tooLarge
         /// The bytes are not in this format, damaged, or truncated.
         case damaged
@@ -28,6 +28,7 @@ public enum Gzip {
     ///
     /// - Parameter limit: The largest size of the result in bytes. Some kilobytes can expand to gigabytes: nothing beyond the
     ///   limit is decompressed.
+    /// - Throws: ``Failure``.
     public static func decompressed(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
         guard let count = UInt32(exactly: bytes.count) else { throw .tooLarge }
         var stream = unsafe z_stream()

@@ -41,6 +41,7 @@ public struct WebRequest: Sendable {
     public var fields: [(name: String, value: String)] = [("User-Agent", "stall-monitor")]
     /// The bytes to send by POST. Nil: the request is a GET.
     public var body: [UInt8]?
+    /// How long it may take.
     public var limit: TimeLimit
 
     /// A GET request.

@@ -17,8 +17,9 @@ extension EventRunLoop {
     /// Whether the source is in a mode; for ``Mode/common``: whether it was added to the common modes.
     public func contains(_ source: EventSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
 
-    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, even on a sleeping loop. Throws if the kernel
-    /// refuses the descriptor; nothing is added then.
+    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, even on a sleeping loop.
+    ///
+    /// - Throws: `descriptorNotPollable`, `descriptorInUse`, `outOfResources`, `itemInvalid`, `loopEnded`; nothing is added then.
     public func add(_ source: DescriptorSource, to mode: Mode = .default) throws(RunLoopError) {
         try attach(source, to: mode)
     }

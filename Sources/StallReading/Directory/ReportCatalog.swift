@@ -50,7 +50,7 @@ public struct ReportCatalog: Sendable {
         return try reader.documents.report(id, in: directory, live)
     }
 
-    /// The list data of one report.
+    /// The list data of one report. Throws as ``report(_:)`` does.
     public func outline(_ id: ULID) throws(ReportError) -> StallOutline {
         try readOutline(id, in: OpenDirectory(path: reader.path)).outline
     }
@@ -152,7 +152,7 @@ extension ReportReader {
         }
     }
 
-    /// Like ``contents()``, for many reports: keeps only the list data of each.
+    /// Like ``contents()``, for many reports: keeps only the list data of each. Throws only if the directory itself cannot be read.
     public func overview() throws(ReportError) -> Overview {
         let directory = try OpenDirectory(path: path)
         var overview = Overview()

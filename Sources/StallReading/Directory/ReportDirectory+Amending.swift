@@ -17,6 +17,7 @@ extension ReportDirectory {
     /// version does not know; the directory's limits are not applied.
     ///
     /// - Parameter amend: Called with the report; returns nil if there is nothing to add.
+    /// - Throws: Why the report cannot be read or written, `tooLarge` if it would be larger than a reader accepts. The file is unchanged then.
     public func amend(
         _ id: ULID,
         liveness: ProcessLiveness = ProcessLiveness(),

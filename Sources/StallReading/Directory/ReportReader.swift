@@ -96,11 +96,15 @@ public struct ReportReader: Sendable {
     }
 
     /// The names of the store's files, oldest first. Their contents are not checked.
+    ///
+    /// - Throws: Why the directory cannot be read.
     public func names() throws(ReportError) -> [ReportFileName] {
         try documents.names()
     }
 
-    /// One report.
+    /// One report. Of a stall that its process did not live to report, it is made from the live record.
+    ///
+    /// - Throws: `missingFile` if there is none, otherwise why the directory or the file cannot be read.
     public func report(_ id: ULID) throws(ReportError) -> StallReport {
         let directory = try OpenDirectory(path: path)
         do throws(ReportError) {
@@ -113,6 +117,8 @@ public struct ReportReader: Sendable {
     }
 
     /// One run record.
+    ///
+    /// - Throws: As for ``report(_:)``.
     public func run(_ id: ULID) throws(ReportError) -> RunRecord {
         try documents.run(id, in: OpenDirectory(path: path))
     }

@@ -37,6 +37,8 @@ public struct ReportDirectory: Hashable, Sendable {
     }
 
     /// Creates the directory (mode 0700) if it is missing, and removes the incomplete files of processes that died.
+    ///
+    /// - Throws: Why the directory cannot be created or opened.
     public func prepare() throws(ReportError) {
         try OpenDirectory.create(path: path)
         try OpenDirectory(path: path).removeAbandonedDrafts()
@@ -44,6 +46,8 @@ public struct ReportDirectory: Hashable, Sendable {
 
     /// Writes a report whole or not at all (mode 0600), replacing an earlier version of it. Then applies the limits
     /// as far as possible: a failure of that does not make the written report count as lost. Returns its size in bytes.
+    ///
+    /// - Throws: Why it cannot be written: `full`, `readOnly`, `permissionDenied` and others; `tooLarge` above 16 MiB.
     @discardableResult
     public func write(_ report: StallReport) throws(ReportError) -> Int {
         try write(report.json(), as: ReportFileName(.stall, report.id))
