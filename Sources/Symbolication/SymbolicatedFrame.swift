@@ -12,7 +12,7 @@ public enum AddressKind: Sendable, Hashable {
 
 /// An address to be symbolicated.
 public struct ResolvableAddress: Sendable, Hashable {
-    /// An address of this process. Any value is allowed.
+    /// An address of the process whose addresses the ``Symbolicator`` resolves. Any value is allowed.
     public var address: UInt
     /// How it is looked up.
     public var kind: AddressKind
