@@ -77,11 +77,7 @@ final class OTLPReceiver {
         var headers: [String: String]
         var body: Body
 
-        struct Body: Decodable {
-            var resourceLogs: [Resource]?
-            var resourceMetrics: [Metrics]?
-        }
-        struct Metrics: Decodable {}
+        struct Body: Decodable { var resourceLogs: [Resource]? }
         struct Resource: Decodable { var scopeLogs: [Scope] }
         struct Scope: Decodable { var logRecords: [Record] }
         struct Record: Decodable { var attributes: [Attribute] }

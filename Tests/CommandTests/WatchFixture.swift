@@ -58,7 +58,6 @@ final class LoopTarget {
     }
 
     func send(_ signal: Int32) { command.send(signal) }
-    func status() -> Int32 { command.status() }
 }
 
 /// `stall-monitor watch`, while it runs.

@@ -31,14 +31,12 @@ struct KindsRun {
     private(set) var latestOpenEnd = 0
     private var policy: StallPolicy
     private var open: StallCategory?
-    private let rule: StallRule
     static let start = MonotonicInstant(nanoseconds: 1_000_000_000_000)
 
     /// - Parameters:
     ///   - offset: of the first look, in milliseconds.
     ///   - late: looks at these times are late.
     init(_ steps: [Step], rule: StallRule = StallRule(), offset: Int = 50, late: Set<Int> = []) {
-        self.rule = rule
         policy = StallPolicy(rule: rule)
         let life = Life(steps)
         var previous = -1

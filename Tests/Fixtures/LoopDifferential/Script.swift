@@ -35,7 +35,6 @@ enum Place: Hashable, Sendable {
     case common
 
     static let modeCount = 4
-    static let all: [Place] = (0..<modeCount).map { .mode($0) } + [.common]
 }
 
 /// The date of a timer.

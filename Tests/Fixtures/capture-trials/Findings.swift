@@ -29,7 +29,6 @@ struct Distribution {
 
     init(_ values: [Double]) { sorted = values.sorted() }
 
-    var count: Int { sorted.count }
     var median: Double { quantile(0.5) }
 
     /// - Parameter part: 0 for the minimum, 1 for the maximum. Returns 0 without values.
