@@ -1,5 +1,3 @@
-import RunLoopKit
-
 /// The wire format of a message, in the byte order of the machine that both ends run on:
 ///
 ///     offset  0  magic          UInt32

@@ -1,5 +1,3 @@
-import StallReports
-
 /// pprof's profile.proto, uncompressed: readers accept both. The values are the number and the nanoseconds of stalls, or the number
 /// of samples. The labels, for `-tagfocus`, are the watched loop or thread, the service and the verdict.
 struct PprofProfile {

@@ -1,4 +1,3 @@
-import StallReading
 public import StallReports
 
 /// The change of each fault between two sets of stalls, by the statistics of the gate: of two runs, releases or days. A value

@@ -1,6 +1,5 @@
 import Locking
 import StallDetection
-import StallReports
 
 /// The result of giving a running monitor another configuration.
 public struct ConfigurationChange: Hashable, Sendable {

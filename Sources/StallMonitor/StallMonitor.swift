@@ -1,8 +1,5 @@
 import Locking
 import RunLoopKit
-import StackCapture
-import StallDetection
-import StallReports
 
 /// Watches event loops of this process and reports each stall: which loop, since when, where in the code, and why.
 ///

@@ -1,7 +1,5 @@
 import Configuration
-import StallDetection
 import StallMonitor
-import StallReports
 
 /// One key of a configuration file: its name, form and range, and the option that it sets.
 ///

@@ -1,5 +1,4 @@
 import Foundation
-import StallReading
 import StallReports
 import Testing
 

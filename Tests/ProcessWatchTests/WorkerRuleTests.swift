@@ -1,5 +1,4 @@
 import RunLoopKit
-import StackCapture
 import Testing
 
 @testable import ProcessWatch

@@ -1,5 +1,4 @@
 import LoopTestSupport
-import RunLoopKit
 import Testing
 
 /// The example program prints the expected lines.

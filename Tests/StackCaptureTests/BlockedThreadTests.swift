@@ -1,7 +1,6 @@
 import CStalls
 import Glibc
 @testable import StackCapture
-import Symbolication
 import TestSupport
 import Testing
 

@@ -1,7 +1,6 @@
 import Foundation
 import Glibc
 import RunLoopKit
-import StackCapture
 import StallReports
 import Testing
 

@@ -1,5 +1,4 @@
 import Glibc
-import RunLoopKit
 import StackCapture
 import StallReports
 import Testing

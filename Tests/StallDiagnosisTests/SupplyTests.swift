@@ -1,5 +1,4 @@
 import RunLoopKit
-import StallReports
 import Testing
 
 @testable import StallDiagnosis

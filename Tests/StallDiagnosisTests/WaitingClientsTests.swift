@@ -1,6 +1,5 @@
 import CRunLoopShims
 import Glibc
-import RunLoopKit
 import StallReports
 import Testing
 

@@ -1,6 +1,5 @@
 import Foundation
 import StallExport
-import StallReports
 import Testing
 
 /// Exports, read by third-party programs. `scripts/test --all` installs them.

@@ -1,5 +1,4 @@
 import Foundation
-import StallReports
 import Testing
 
 @testable import StallGate

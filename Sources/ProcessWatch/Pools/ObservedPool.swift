@@ -1,5 +1,4 @@
 import RunLoopKit
-import StackCapture
 import StallDetection
 import StallMonitor
 import StallReports

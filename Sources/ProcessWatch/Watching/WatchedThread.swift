@@ -1,6 +1,5 @@
 import RunLoopKit
 import StackCapture
-import StallDiagnosis
 import StallMonitor
 import StallReports
 

@@ -1,5 +1,4 @@
 import CRunLoopShims
-import Locking
 import Synchronization
 
 // What a watcher reads of a task pool, and what it requests of it.

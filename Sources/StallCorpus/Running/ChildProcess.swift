@@ -1,6 +1,5 @@
 import Dispatch
 import Glibc
-import RunLoopKit
 import StallMonitor
 import StallReports
 import Synchronization

@@ -2,7 +2,6 @@ import Dispatch
 import FoundationEssentials
 import Glibc
 import StallReading
-import StallReports
 import Synchronization
 
 /// Plays each scenario in a separate process: a scenario that crashes or hangs does not affect the others.

@@ -1,6 +1,5 @@
 import RunLoopKit
 import StallMonitor
-import StallReports
 import Synchronization
 
 extension Scenario {

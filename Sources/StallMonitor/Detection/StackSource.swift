@@ -2,7 +2,6 @@ import RunLoopKit
 import StackCapture
 import StallDetection
 import StallDiagnosis
-import StallReports
 import Synchronization
 
 /// Takes the stacks of watched threads.

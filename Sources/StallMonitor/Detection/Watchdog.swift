@@ -1,9 +1,7 @@
 import Locking
 import RunLoopKit
-import StackCapture
 import StallDetection
 import StallDiagnosis
-import StallReports
 import Synchronization
 
 /// The thread that looks at all watched loops.

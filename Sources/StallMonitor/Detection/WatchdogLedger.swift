@@ -1,6 +1,5 @@
 import Locking
 import RunLoopKit
-import StackCapture
 import StallReports
 
 /// The watchdog's counts so far, for the run record. Written by the watchdog, read by the reporter.

@@ -2,7 +2,6 @@ import RunLoopKit
 import StackCapture
 import StallDiagnosis
 import StallDetection
-import StallReports
 
 // Task pools. The watchdog watches a pool like a loop, but a stall of a pool concerns all its workers.
 

@@ -1,7 +1,6 @@
 import CMonitorShims
 import Glibc
 import RunLoopKit
-import StallReports
 
 /// Answers health probes on a port, on its own thread. Probes are few and short: a connection that lasts longer than two seconds
 /// is closed, and more than 16 at a time have to wait.

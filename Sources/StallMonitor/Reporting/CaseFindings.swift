@@ -1,6 +1,5 @@
 import RunLoopKit
 import StackCapture
-import StallDetection
 import StallDiagnosis
 import StallReports
 import Symbolication

@@ -1,6 +1,3 @@
-import RunLoopKit
-import StackCapture
-import StallDiagnosis
 import StallReports
 import Symbolication
 

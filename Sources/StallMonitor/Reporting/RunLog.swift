@@ -1,6 +1,4 @@
 import RunLoopKit
-import StallDetection
-import StallDiagnosis
 import StallReports
 
 /// Makes the run record.

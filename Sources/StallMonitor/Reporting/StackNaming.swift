@@ -1,6 +1,5 @@
 import RunLoopKit
 package import StackCapture
-import StallDiagnosis
 package import StallReports
 package import Symbolication
 

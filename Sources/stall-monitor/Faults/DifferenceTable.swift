@@ -1,5 +1,4 @@
 import StallGate
-import StallReading
 import StallReports
 
 /// Two sets of stalls beside each other, a row for each fault that has changed.

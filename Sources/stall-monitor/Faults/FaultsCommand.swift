@@ -1,5 +1,4 @@
 import ArgumentParser
-import StallGate
 import StallReading
 import StallReports
 

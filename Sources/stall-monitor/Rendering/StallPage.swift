@@ -1,4 +1,3 @@
-import StallReading
 import StallReports
 
 /// All details of a stall, as `show --full` prints them.

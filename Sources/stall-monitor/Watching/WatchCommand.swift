@@ -1,7 +1,6 @@
 import ArgumentParser
 import ProcessWatch
 import StallReports
-import Symbolication
 
 struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
