@@ -178,10 +178,18 @@ struct TelemetryTests {
     }
 
     private static func parsed(_ text: String) throws -> TelemetryStall {
-        let request = try JSONDecoder().decode(TelemetryLogs.self, from: Data(text.utf8))
+        let request = try TelemetryLogs.decoded(Data(text.utf8), records: 1)
         let group = try #require(request.resourceLogs?.first)
         let entry = try #require(group.scopeLogs?.first?.logRecords?.first)
         return TelemetryStall(try #require(entry.record), group.resource?.attributes)
+    }
+
+    @Test("No more records are decoded than a request may have, in whatever groups they are")
+    func tooMany() throws {
+        let group = #"{"scopeLogs":[{"logRecords":[{},7]},{"logRecords":[{}]}]}"#
+        let json = Data(#"{"resourceLogs":[\#(group),\#(group)]}"#.utf8)
+        _ = try TelemetryLogs.decoded(json, records: 6)
+        #expect(throws: TelemetryLogs.TooMany.self) { try TelemetryLogs.decoded(json, records: 5) }
     }
 
     @Test("Frames are read as they are written, including names with parentheses")

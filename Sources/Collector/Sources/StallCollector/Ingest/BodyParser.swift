@@ -158,7 +158,12 @@ struct BodyParser {
         }
         try grow(by: decodedBytes)
         defer { share.shrink(by: decodedBytes) }
-        guard let request = try? JSONDecoder().decode(TelemetryLogs.self, from: Data(json)) else {
+        let request: TelemetryLogs
+        do {
+            request = try TelemetryLogs.decoded(Data(json), records: limits.records)
+        } catch is TelemetryLogs.TooMany {
+            throw tooMany
+        } catch {
             throw Refusal(.badRequest, "the body is not OpenTelemetry's JSON for logs")
         }
         var number = 0

@@ -1,3 +1,6 @@
+import Foundation
+import Synchronization
+
 /// A request of an OpenTelemetry log exporter: OTLP over HTTP in its JSON encoding. Only the fields that stalls use are decoded.
 ///
 /// The encoding is that of protocol buffers in JSON: 64-bit numbers are strings or numbers, and every field may be missing.
@@ -17,12 +20,38 @@ struct TelemetryLogs: Decodable {
         var logRecords: [Entry]?
     }
 
+    /// - Parameter limit: The largest number of records. A record can be two bytes, and takes a hundred when it is decoded.
+    /// - Throws: ``TooMany``, or why it has another form.
+    static func decoded(_ json: Data, records limit: Int) throws -> TelemetryLogs {
+        let decoder = JSONDecoder()
+        decoder.userInfo[Room.key] = Room(limit)
+        return try decoder.decode(TelemetryLogs.self, from: json)
+    }
+
+    /// There are more records than the limit.
+    struct TooMany: Error {}
+
+    /// For how many more records there is room.
+    private final class Room: Sendable {
+        static let key = CodingUserInfoKey(rawValue: "room")!
+        private let left: Atomic<Int>
+
+        init(_ limit: Int) { left = Atomic(limit) }
+
+        func take() throws(TooMany) {
+            guard left.wrappingSubtract(1, ordering: .relaxed).newValue >= 0 else { throw TooMany() }
+        }
+    }
+
     /// An element of a list of records.
     struct Entry: Decodable {
         /// Nil if it has another form, which does not make the other records unreadable.
         let record: Record?
 
-        init(from decoder: any Decoder) throws { record = try? Record(from: decoder) }
+        init(from decoder: any Decoder) throws {
+            try (decoder.userInfo[Room.key] as? Room)?.take()
+            record = try? Record(from: decoder)
+        }
     }
 
     struct Record: Decodable {
