@@ -30,8 +30,6 @@ struct ComparePage {
     struct Selection {
         var before: String?
         var after: String?
-
-        var isComplete: Bool { before != nil && after != nil }
     }
 
     /// - Parameter lists: The faults of both releases. Nil unless both were chosen.
