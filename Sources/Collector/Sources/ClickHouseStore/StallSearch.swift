@@ -16,7 +16,7 @@ struct StallSearch: Sendable {
     private let store: ClickHouseStore
     private let query: StallQuery
     private let order: Order
-    /// All fingerprints of one fault; nil: any fault.
+    /// All fingerprints of one fault. Empty: any fault.
     var fingerprints: [String] = []
     var aliases = FaultAliases()
     /// Only stalls after this place if the earliest come first, otherwise only those before it.

@@ -11,7 +11,7 @@ import GRDB
 ///   queries map it.
 /// - `sequence` has the last value of `stall.place`. It grows with each stall that arrives or changes; no value is used twice.
 /// - `usage` has each team's number of reports and records, and their compressed bytes.
-/// - `seen` has when each service and release first and last had each fault.
+/// - `seen` has when each service and release first and last had each fault, by its reports.
 enum SQLiteSchema {
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
