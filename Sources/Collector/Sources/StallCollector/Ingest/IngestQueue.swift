@@ -4,10 +4,10 @@ import StallStore
 /// one.
 actor IngestQueue {
     private let store: any StallStore
-    /// The limit of arrivals that wait or are being written, in bytes of memory.
+    /// The limit of ``waitingBytes``.
     private let maximumBytes: Int
-    private var bytes = 0
-    var waitingBytes: Int { bytes }
+    /// The arrivals that wait or are being written, in bytes of memory.
+    private(set) var waitingBytes = 0
     private var isWriting = false
     private var waiting: [(arrivals: [Arrival], end: CheckedContinuation<Turn, Never>)] = []
 
@@ -28,9 +28,9 @@ actor IngestQueue {
     /// - Returns: How many of all arrivals that were written together are new.
     /// - Throws: ``Overloaded`` at once if too much is waiting; otherwise the store's error.
     func insert(_ arrivals: [Arrival], size: Int) async throws -> Int {
-        guard bytes == 0 || bytes + size <= maximumBytes else { throw Overloaded() }
-        bytes += size
-        defer { bytes -= size }
+        guard waitingBytes == 0 || waitingBytes + size <= maximumBytes else { throw Overloaded() }
+        waitingBytes += size
+        defer { waitingBytes -= size }
         var mine = arrivals
         if isWriting {
             switch await withCheckedContinuation({ waiting.append((arrivals, $0)) }) {
