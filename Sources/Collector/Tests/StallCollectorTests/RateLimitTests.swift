@@ -13,29 +13,29 @@ struct RateLimitTests {
     @Test("A key has its burst at once, then its rate, and waits until a debt is paid")
     func bucket() {
         let (limiter, rate, start) = (RateLimiter<String>(), Rate(perSecond: 10, burstSeconds: 1), ContinuousClock.now)
-        for _ in 0..<10 { #expect(limiter.wait("a", rate, now: start) == nil) }
+        for _ in 0..<10 { #expect(limiter.take("a", rate, now: start) == nil) }
         func milliseconds(at moment: ContinuousClock.Instant) -> Double? {
-            limiter.wait("a", rate, now: moment).map { ($0 / .milliseconds(1)).rounded() }
+            limiter.take("a", rate, now: moment).map { ($0 / .milliseconds(1)).rounded() }
         }
         #expect(milliseconds(at: start) == 100)
         // Others are not affected.
-        #expect(limiter.wait("b", rate, now: start) == nil)
+        #expect(limiter.take("b", rate, now: start) == nil)
         #expect(milliseconds(at: start + .milliseconds(101)) == nil)
         limiter.charge(20, to: "a", rate, now: start + .milliseconds(101))
         #expect(milliseconds(at: start + .milliseconds(1100)) == 1100)
         #expect(milliseconds(at: start + .milliseconds(2201)) == nil)
         // However long nothing came, only the burst accumulates.
         let later = start + .seconds(3600)
-        #expect((0..<20).filter { _ in limiter.wait("a", rate, now: later) == nil }.count == 10)
+        #expect((0..<20).filter { _ in limiter.take("a", rate, now: later) == nil }.count == 10)
     }
 
     @Test("Only a limited number of keys is remembered")
     func keys() {
         let (limiter, rate, start) = (RateLimiter<Int>(maximumKeys: 8), Rate(perSecond: 1), ContinuousClock.now)
-        for key in 0..<100 { #expect(limiter.wait(key, rate, now: start) == nil) }
+        for key in 0..<100 { #expect(limiter.take(key, rate, now: start) == nil) }
         #expect(limiter.keyCount == 8)
         // Those with a full bucket are forgotten.
-        #expect(limiter.wait(100, rate, now: start + .seconds(60)) == nil)
+        #expect(limiter.take(100, rate, now: start + .seconds(60)) == nil)
         #expect(limiter.keyCount == 1)
     }
 

@@ -88,7 +88,7 @@ struct IngestRoutes {
     private func admit(_ caller: Caller) throws(Refusal) -> Rate? {
         guard let perSecond = caller.recordsPerSecond ?? limits.recordsPerSecond else { return nil }
         let rate = Rate(perSecond: perSecond)
-        guard let wait = rates.wait(caller.token, rate) else { return rate }
+        guard let wait = rates.take(caller.token, rate) else { return rate }
         metrics.limited.add(1)
         throw Refusal(
             .tooManyRequests,

@@ -35,7 +35,7 @@ final class RateLimiter<Key: Hashable & Sendable>: Sendable {
     /// Takes one token from the key's bucket, if there is one.
     ///
     /// - Returns: Nil if the caller may continue; otherwise how long it has to wait.
-    func wait(_ key: Key, _ rate: Rate, now: Instant = .now) -> Duration? {
+    func take(_ key: Key, _ rate: Rate, now: Instant = .now) -> Duration? {
         buckets.withLock { buckets in
             var bucket = Self.filled(buckets[key], rate, now)
             guard bucket.left >= 1 else { return .seconds((1 - bucket.left) / rate.perSecond) }
