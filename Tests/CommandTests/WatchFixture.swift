@@ -89,9 +89,14 @@ final class WatchRunning {
     func send(_ text: String) throws { try command.send(text) }
     func line() throws -> String? { try command.line() }
 
+    /// Waits until its standard error has no other end any more, and reads the last notes.
+    func readNotes() throws {
+        while let line = try command.errorLine() { notes.append(line) }
+    }
+
     /// Waits for its end. Then all notes are available.
     func status() throws -> Int32 {
-        while let line = try command.errorLine() { notes.append(line) }
+        try readNotes()
         return command.status()
     }
 
