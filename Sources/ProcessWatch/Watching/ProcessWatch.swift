@@ -142,8 +142,9 @@ package final class ProcessWatch {
     /// Searches for children of the watched processes, if they are followed, and for adopted orphans.
     package func follow() {
         guard options.followsChildren else { return }
-        var hasMissed = true
-        while hasMissed { hasMissed = addChildren() }
+        // A command may leave orphans faster than they can be let go. The next search finds the others.
+        var searches = 1
+        while addChildren(), searches < 16 { searches += 1 }
     }
 
     /// - Returns: Whether an orphan has ended meanwhile: its own children are this process's by now.
