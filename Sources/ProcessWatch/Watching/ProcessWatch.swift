@@ -150,6 +150,8 @@ package final class ProcessWatch {
     /// - Returns: Whether an orphan has ended meanwhile: its own children are this process's by now.
     private func addChildren() -> Bool {
         var hasMissed = false
+        // These are not added below, where the others are let go.
+        if command != nil { refused = refused.filter { !StartedCommand.reap($0) } }
         let parents = processes.keys.map { ObservedProcess(otherID: $0) } + (command == nil ? [] : [.own])
         var children = Set(parents.flatMap(ChildProcesses.numbers))
         if let command { children.remove(command.processID) }
