@@ -255,6 +255,17 @@ struct WatchCommandTests {
         #expect(try other.status() == 7)
     }
 
+    @Test("With --follow, too, SIGTERM ends it with the command, whatever that leaves")
+    func endWithDaemon() throws {
+        let script = "trap 'exit 7' TERM; (setsid sleep 600 >/dev/null 2>&1 & echo $!); while :; do sleep 0.1; done"
+        let watch = try watch("--follow", "--", "/bin/sh", "-c", script)
+        let daemon = try #require(try watch.line().flatMap { Int32($0) })
+        watch.send(SIGTERM)
+        try watch.readNotes()
+        #expect(kill(daemon, SIGKILL) == 0)
+        #expect(try watch.status() == 7)
+    }
+
     @Test(
         "it passes signals on to the command, whose input and output stay its own",
         .repeatedWhenLate(by: .milliseconds(40))

@@ -44,7 +44,8 @@ struct WatchCommand: ParsableCommand {
             kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT, SIGTERM, SIGHUP and SIGQUIT are \
             passed on to the command, this command exits with its status, and all that it prints goes to standard error. With \
             --follow, what the command leaves running is watched, too, such as a daemon in the background, until it ends or a \
-            signal ends this command; the signal is not passed on then.
+            signal ends this command; the signal is not passed on then. If SIGINT, SIGTERM or SIGHUP came before, this command ends \
+            with that one.
 
             Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched (no such process or name, \
             another user's, a kernel thread, or one that has ended), or reports are lost. 64: wrong usage. 130: ended by Ctrl-C. \

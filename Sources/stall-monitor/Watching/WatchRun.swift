@@ -23,6 +23,8 @@ struct WatchRun {
     private let watcher: ProcessWatch
     private let started = Timestamp.now()
     private var child: StartedCommand?
+    /// Whether a signal that was to end both has been passed on to the command.
+    private var isToEnd = false
     private var rounds = 0
     /// The number of looks between two searches for new processes with the name.
     private let looksPerSearch: Int
@@ -114,11 +116,12 @@ struct WatchRun {
                     return signal.number == SIGTERM ? .terminated : .interrupted(signal.number)
                 }
                 child.pass(on: signal)
+                if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { isToEnd = true }
             }
             let status = child?.takeStatus()
             watcher.look()
             if let status {
-                guard options.follow else { return .commandEnded(status) }
+                guard options.follow, !isToEnd else { return .commandEnded(status) }
                 (child, ending) = (nil, .commandEnded(status))
                 watcher.follow()
                 noteWhatIsLeft()
