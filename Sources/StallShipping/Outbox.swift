@@ -59,8 +59,8 @@ struct Outbox {
         return pause
     }
 
-    /// Makes the next attempt due at once, unless the receiver has asked for a delay.
-    mutating func hasten() { (firstAt, notBefore) = (.now - linger, askedNotBefore) }
+    /// Ends the delay after a failure, as far as the receiver has not asked for it.
+    mutating func hasten() { notBefore = askedNotBefore }
 
     /// Drops everything in the queue.
     mutating func switchOff() {
