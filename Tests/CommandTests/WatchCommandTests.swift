@@ -266,6 +266,20 @@ struct WatchCommandTests {
         #expect(try watch.status() == 7)
     }
 
+    @Test("With --follow, a child that is older than the command is neither watched nor awaited")
+    func formerChild() throws {
+        let script = "sleep 600 >/dev/null 2>&1 & echo $!; exec \"$@\""
+        let watch = [CommandRun.executable.path, "watch", "--reports", fixture.path, "--follow"]
+        let running = try RunningCommand(
+            arguments: ["-c", script, "sh"] + watch + ["--", "/bin/sh", "-c", "exit 7"],
+            executable: URL(fileURLWithPath: "/bin/sh")
+        )
+        let child = try #require(try running.line().flatMap { Int32($0) })
+        while let line = try running.errorLine() { #expect(!line.contains("watching process \(child) ")) }
+        #expect(kill(child, SIGKILL) == 0)
+        #expect(running.status() == 7)
+    }
+
     @Test(
         "it passes signals on to the command, whose input and output stay its own",
         .repeatedWhenLate(by: .milliseconds(40))

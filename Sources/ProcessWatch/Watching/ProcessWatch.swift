@@ -154,7 +154,7 @@ package final class ProcessWatch {
         if command != nil { refused = refused.filter { !StartedCommand.reap($0) } }
         let parents = processes.keys.map { ObservedProcess(otherID: $0) } + (command == nil ? [] : [.own])
         var children = Set(parents.flatMap(ChildProcesses.numbers))
-        if let command { children.remove(command.processID) }
+        if let command { children.subtract(command.formerChildren.union([command.processID])) }
         // The number of one that has ended may be given to another.
         refused.formIntersection(children)
         for child in children.sorted() where processes[child] == nil && !refused.contains(child) {

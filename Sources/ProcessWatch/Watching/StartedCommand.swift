@@ -1,5 +1,6 @@
 import CProcessWatch
 import Glibc
+import StallDiagnosis
 
 /// Makes signals readable from a descriptor, whichever thread receives them. Create it once in a process.
 package struct WatchSignals {
@@ -37,6 +38,8 @@ package struct StartError: Error, Hashable, CustomStringConvertible {
 /// A command that this process has started as a child, to be watched.
 package struct StartedCommand {
     package let processID: Int32
+    /// The children that this process had before: those of the program that it replaced by execve(2). Empty if it adopts no orphans.
+    let formerChildren: Set<Int32>
 
     /// Starts the command, which is searched in PATH. It inherits our terminal, our process group, and the signal settings that
     /// this process was started with.
@@ -48,6 +51,7 @@ package struct StartedCommand {
         // Before the start: a daemon's parent ends at once.
         let refusal = adoptsOrphans ? process_watch_adopt_orphans() : 0
         if refusal != 0 { throw StartError(errorNumber: refusal) }
+        formerChildren = adoptsOrphans ? Set(ChildProcesses.numbers(of: .own)) : []
         var pointers = unsafe arguments.map { unsafe strndup($0.map { CChar(bitPattern: $0) }, $0.count) } + [nil]
         defer { unsafe pointers.forEach { unsafe free($0) } }
         var started: pid_t = 0
