@@ -47,6 +47,8 @@ struct Delivery: ~Copyable {
     /// From now on, all requests together end by then, and none is announced.
     mutating func beginLastTry(until end: ContinuousClock.Instant) { self.end = end }
 
+    var isLastTry: Bool { end != nil }
+
     private var timeLeft: Duration { end.map { min(timeout, ContinuousClock.now.duration(to: $0)) } ?? timeout }
 
     /// Sends one batch. Shipments that the receiver does not accept now stay in the queue.
@@ -72,7 +74,7 @@ struct Delivery: ~Copyable {
             // If these records are the reason, not the receiver, the next attempt sends others that it accepts.
             outbox.queue.moveToEnd(suspects.map(\.shipment))
             let next = outbox.failed(retryAfter: retryAfter)
-            let isLast = end != nil || tries.map { outbox.failures >= $0 } ?? false
+            let isLast = isLastTry || tries.map { outbox.failures >= $0 } ?? false
             tell(.unavailable(kind: outbox.kind, reason: reason, next: isLast ? nil : next))
         }
     }

@@ -61,7 +61,7 @@ struct HTTPReceiver: Receiver {
             let (head, body) = try request.send(bytes: 1 << 16)
             return HTTPAnswer.read(head, body, isCollector: isCollector)
         } catch let failure as WebRequest.Failure where failure.isTimeout {
-            return .unavailable("no answer within \(Int((limit / .seconds(1)).rounded())) s", retryAfter: nil)
+            return .unavailable("no answer within \(Int((limit / .seconds(1)).rounded(.up))) s", retryAfter: nil)
         } catch {
             return .unavailable("\(error)", retryAfter: nil)
         }

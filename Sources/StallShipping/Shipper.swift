@@ -9,6 +9,7 @@ package import StallReports
 /// thread, which owns it.
 package final class Shipper {
     private let options: ShippingOptions
+    private let cancellation: Cancellation
     private let tell: (ShippingNote) -> Void
     private var follower: TreeFollower
     private var delivery: Delivery
@@ -38,8 +39,7 @@ package final class Shipper {
         cancellation: Cancellation,
         tell: @escaping (ShippingNote) -> Void
     ) throws {
-        self.options = options
-        self.tell = tell
+        (self.options, self.cancellation, self.tell) = (options, cancellation, tell)
         try Self.look(for: options.directories, isNeeded: options.endsWhenSent, tell)
         delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, tell)
         follower = try TreeFollower(options.directories, cancellation: cancellation)
@@ -128,6 +128,8 @@ package final class Shipper {
     private func send(all: Bool) {
         let (now, batch) = (ContinuousClock.now, all ? 1 : options.batch)
         if let due = stalls.due(batch: batch), due <= now { delivery.send(&stalls) }
+        // That request may have taken its whole time. What is left is for the last try.
+        guard !cancellation.isCancelled || delivery.isLastTry else { return }
         if let due = runs.due(batch: batch), due <= now { delivery.send(&runs) }
     }
 

@@ -222,7 +222,7 @@ public final class Cancellation: Sendable {
     }
 
     /// Whether it was cancelled. Any thread; does not wait.
-    var isCancelled: Bool {
+    package var isCancelled: Bool {
         var end = pollfd(fd: readEnd, events: Int16(POLLIN), revents: 0)
         return unsafe poll(&end, 1, 0) > 0
     }

@@ -67,7 +67,7 @@ public struct ArrivedRun: Sendable {
     public let team: String
     /// The run's id, which is unique within a team.
     public let id: ULID
-    /// When the record was written. A later record of the same run replaces an earlier one, and its end replaces all others.
+    /// When the record was written. A later record of the same run replaces an earlier one, and its end replaces what is known.
     public private(set) var updatedNs: Int64
     /// When the monitor started.
     public let startedNs: Int64
