@@ -99,7 +99,12 @@ private struct LogSubject {
             (stalled, over) = ("long job in a task pool", "long job ended")
             return
         }
-        let name = type == .taskPool ? "task pool" : type == .queue ? "serial queue" : "event loop"
+        let name =
+            switch type {
+            case .taskPool: "task pool"
+            case .queue: "serial queue"
+            default: "event loop"
+            }
         (stalled, over) = ("\(name) stalled", "\(name) recovered")
     }
 }

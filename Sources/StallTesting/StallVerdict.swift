@@ -215,8 +215,10 @@ extension StallReport {
     /// Whether Swift Testing itself awaits all of the stalled work, so that it is what a test does in its own task. With no scope for that task,
     /// the test is one that is not judged. The name is private: with a version that has another one, such a stall is of unknown origin.
     fileprivate var isOfTestBeside: Bool {
-        let awaiting = stalledStacks.map { $0.async?.task == nil ? [] : $0.async?.frames ?? [] }
-        return !awaiting.isEmpty
-            && awaiting.allSatisfy { $0.contains { $0.function?.contains("Runner._runTestCase(") == true } }
+        !stalledStacks.isEmpty
+            && stalledStacks.allSatisfy { stack in
+                guard let callers = stack.async, callers.task != nil else { return false }
+                return callers.frames.contains { $0.function?.contains("Runner._runTestCase(") == true }
+            }
     }
 }
