@@ -50,7 +50,7 @@ package struct StallSpan: Hashable, Sendable {
     package var longest: Duration { latestEnd - earliestStart }
     package var shortest: Duration { max(.zero, earliestEnd - latestStart - excluded) }
     /// The length to report: the longest one that is proven.
-    package var length: Duration { longest - excluded }
+    package var length: Duration { max(.zero, longest - excluded) }
 
     package init(
         earliestStart: MonotonicInstant,

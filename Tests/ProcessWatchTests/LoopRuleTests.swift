@@ -195,6 +195,18 @@ struct LoopRuleTests {
         }
     }
 
+    @Test("Time after a stall's end in which the watcher did not run is not subtracted from it")
+    func latenessAfterTheEnd() throws {
+        for phase in Self.phases {
+            let row = RuleRow("", .blocked) { $0.compute(.milliseconds(900)) }
+            let absence = (row.began + .milliseconds(400))...(row.began + .milliseconds(1400))
+            let run = RuleRun(row.story, .init(absence: absence, phase: phase))
+            #expect(run.stalls.count == 1 && run.disorder == 0, "\(phase)")
+            let times = try #require(run.stalls.first?.times)
+            #expect(times.excluded <= .milliseconds(500) && times.length >= .milliseconds(400), "\(phase): \(times)")
+        }
+    }
+
     @Test("A stop during a stall does not end it; its time counts as unproven")
     func stoppedInTheMiddle() {
         let row = RuleRow("", .blocked) {

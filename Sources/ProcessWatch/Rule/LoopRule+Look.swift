@@ -9,7 +9,7 @@ extension LoopRule {
         // The thread has not run, so it is where it was before.
         var look = look
         if look.position == nil { (look.position, look.rests) = (before?.position, before?.rests ?? false) }
-        defer { lastLook = look }
+        defer { (lastLook, lateness) = (look, .zero) }
         endedTurn = nil
         switch state {
         case .resting:
@@ -114,6 +114,8 @@ extension LoopRule {
         if let time = span.firstReturn(look), times.earliestEnd <= time, time <= times.latestEnd {
             (times.earliestEnd, times.latestEnd) = (time, time)
         }
+        // After the end it does not matter that the look is late.
+        times.excluded -= min(times.excluded, lateness, max(.zero, look.time - times.latestEnd))
         return [.ended(times)]
     }
 

@@ -21,6 +21,8 @@ struct LoopRule: Sendable {
     /// When the loop was last seen at rest, or returned from its wait.
     var lastRest: MonotonicInstant?
     var lastLook: Look?
+    /// How late the present look is.
+    var lateness = Duration.zero
     /// The turn that has ended since the look before, as far as it is proven. Nil for one that was reported as a stall.
     var endedTurn: RowRule.Turn?
 
@@ -157,9 +159,10 @@ extension LoopRule {
         case unproven
     }
 
-    /// Subtracts time in which the watcher was late: the machine may have been stopped, or no processor was free for it. That
+    /// Subtracts the time by which the next look is late: the machine may have been stopped, or no processor was free for the watcher. That
     /// time proves nothing.
     mutating func exclude(_ lateness: Duration) {
+        self.lateness = lateness
         change { span in
             guard span.since != nil || span.callSince != nil else { return }
             span.unproven += lateness
