@@ -120,11 +120,11 @@ struct WatchRun {
             }
             let status = child?.takeStatus()
             watcher.look()
-            if let status {
+            if let status, let command = child {
                 guard options.follow, !isToEnd else { return .commandEnded(status) }
                 (child, ending) = (nil, .commandEnded(status))
                 watcher.follow()
-                noteWhatIsLeft()
+                noteWhatIsLeft(by: command)
             }
             rounds += 1
             if options.follow, let name = options.name, rounds % looksPerSearch == 0 { addLater(name) }
@@ -136,8 +136,9 @@ struct WatchRun {
         }
     }
 
-    private func noteWhatIsLeft() {
-        guard !watcher.processIDs.isEmpty, !options.quiet.isQuiet else { return }
+    private func noteWhatIsLeft(by command: StartedCommand) {
+        // The command itself may be among them until the next look.
+        guard watcher.processIDs.contains(where: { $0 != command.processID }), !options.quiet.isQuiet else { return }
         Output.note("the command has ended; what it started and left running is watched until that has ended, too")
     }
 
