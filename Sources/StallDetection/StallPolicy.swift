@@ -40,12 +40,12 @@ package struct StallPolicy: Sendable {
     /// Evaluates a look. In the result, ends come before beginnings.
     package mutating func decide(_ look: LoopSample) -> [StallFinding] {
         (busySince, lookedAt) = (look.busySince, look.time)
-        let still = blocked.decide(look)
-        let taken = taken(by: still, at: look.time)
-        let full = congested?.decide(look, taken: taken) ?? []
-        let takenBoth = [taken?.upperBound, takenByCongestion(full, at: look.time)].compactMap { $0 }.max()
-        let row = repeated?.decide(look, taken: takenBoth) ?? .none
-        return Self.findings(still, full, row)
+        let standstill = blocked.decide(look)
+        let taken = taken(by: standstill, at: look.time)
+        let congestion = congested?.decide(look, taken: taken) ?? []
+        let takenByBoth = [taken?.upperBound, takenByCongestion(congestion, at: look.time)].compactMap { $0 }.max()
+        let repetition = repeated?.decide(look, taken: takenByBoth) ?? .none
+        return Self.findings(standstill, congestion, repetition)
     }
 
     /// The confirmed stall of that kind, as of the look at `time`. Nil if there is none.
@@ -102,13 +102,13 @@ package struct StallPolicy: Sendable {
     package mutating func abandon(at time: MonotonicInstant) -> [StallFinding] {
         Self.findings(
             blocked.abandon(at: time),
-            (congested?.abandon(at: time)).map { [$0] } ?? [],
+            [congested?.abandon(at: time) ?? .none],
             repeated?.abandon() ?? .none
         )
     }
 
-    private func taken(by still: StallDecision, at time: MonotonicInstant) -> ClosedRange<MonotonicInstant>? {
-        switch still {
+    private func taken(by standstill: StallDecision, at time: MonotonicInstant) -> ClosedRange<MonotonicInstant>? {
+        switch standstill {
         case .candidate(let span), .grew(let span): return span.earliestStart...max(span.earliestStart, time)
         case .ended(let span), .passed(let span, _):
             return span.earliestStart...max(span.earliestStart, span.latestEnd)
@@ -118,20 +118,23 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    private func takenByCongestion(_ full: [StallDecision], at time: MonotonicInstant) -> MonotonicInstant? {
-        switch full.last {
+    private func takenByCongestion(_ congestion: [StallDecision], at time: MonotonicInstant) -> MonotonicInstant? {
+        switch congestion.last {
         case .ended(let span), .passed(let span, _): span.latestEnd
         case .candidate, .grew: time
         case .none?, nil: congested?.open == nil ? nil : time
         }
     }
 
-    private static func findings(_ still: StallDecision, _ full: [StallDecision], _ row: StallDecision)
-        -> [StallFinding]
-    {
+    private static func findings(
+        _ standstill: StallDecision,
+        _ congestion: [StallDecision],
+        _ repetition: StallDecision
+    ) -> [StallFinding] {
         // Most looks find nothing.
-        guard still != .none || !full.isEmpty || row != .none else { return [] }
-        let all = [(StallCategory.blocked, still)] + full.map { (.congested, $0) } + [(.repeated, row)]
+        guard standstill != .none || !congestion.isEmpty || repetition != .none else { return [] }
+        let all =
+            [(StallCategory.blocked, standstill)] + congestion.map { (.congested, $0) } + [(.repeated, repetition)]
         let findings = all.filter { $0.1 != .none }.map { StallFinding(category: $0, decision: $1) }
         return findings.filter(\.endsStall) + findings.filter { !$0.endsStall }
     }
