@@ -37,10 +37,10 @@ struct CulpritSearch {
         var names = FunctionNames()
         let group = Self.traces(samples, &names)
         guard !group.isEmpty else { return nil }
-        let turning = Self.turningLevel(samples)
+        let looping = Self.loopingLevel(samples)
         let (seen, staying) = Self.staying(group)
         let picks = seen.map { trace in
-            Pick(of: trace, staying, outside: turning.flatMap { samples[trace.sample].stack.start(ofLevel: $0) })
+            Pick(of: trace, staying, outside: looping.flatMap { samples[trace.sample].stack.start(ofLevel: $0) })
         }
         // First the function is chosen, then the path to it: each time the one with the most time.
         let function = Self.heaviest(picks.map { ($0.function.name, $0.trace.span) })
@@ -91,9 +91,9 @@ struct CulpritSearch {
         /// The functions that stay, from this one outwards.
         let path: [String]
 
-        init(of trace: Trace, _ staying: Set<String>, outside turning: Int?) {
+        init(of trace: Trace, _ staying: Set<String>, outside looping: Int?) {
             let all = trace.functions.filter { staying.contains($0.name) }
-            let function = all.first { $0.place >= turning ?? 0 } ?? all.first ?? trace.functions[0]
+            let function = all.first { $0.place >= looping ?? 0 } ?? all.first ?? trace.functions[0]
             (self.trace, self.function) = (trace, function)
             path = all.filter { $0.place >= function.place }.map(\.name)
         }
@@ -157,10 +157,10 @@ struct CulpritSearch {
 
     /// The outermost frame that has run on between most samples and their successors, counted from the thread's first frame. Nil
     /// if most pairs of samples show no change.
-    private static func turningLevel(_ samples: [Sample]) -> Int? {
+    private static func loopingLevel(_ samples: [Sample]) -> Int? {
         let whole = samples.filter { $0.stack.complete && $0.stack.leftOut == nil }
         var levels = zip(whole, whole.dropFirst()).map { $0.firstDifference(from: $1) ?? .max }
-        for look in whole { levels += Array(repeating: .max, count: min(64, max(1, look.stack.count) - 1)) }
+        for sample in whole { levels += Array(repeating: .max, count: min(64, max(1, sample.stack.count) - 1)) }
         levels.sort()
         guard levels.count >= 2, levels[levels.count / 2] != .max else { return nil }
         return levels[levels.count / 2]
