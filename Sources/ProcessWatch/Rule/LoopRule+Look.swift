@@ -52,15 +52,14 @@ extension LoopRule {
             return restart(hit: time)
         }
         var span = old
+        var orders = follow(&span, look, before)
         if look.isStopped {
             // The breakpoints still prove that it does not turn, but the time in which it is stopped is no stall.
-            let orders = follow(&span, look, before)
             let isProven = span.isArmed || span.returns.first == .pending
             (span.since, span.callSince, span.rested) = (isProven ? look.time : nil, nil, look.time)
             state = .busy(span)
             return orders
         }
-        var orders = follow(&span, look, before)
         if span.since == nil, !span.returns.isEmpty {
             // The callout has returned, and another activation has hit the breakpoint that would show what followed. (If no
             // callout was found, another search with every look would not find one either.)
