@@ -8,8 +8,6 @@ struct ProcessFiles: Hashable, Sendable {
     let processID: Int32
 
     private var directory: String { "/proc/\(processID)" }
-    /// The directory with its memory map and its program. If the first thread has ended, this is the directory of another thread.
-    private var livingDirectory: String { ProcessIdentity.directory(of: processID) }
 
     /// The ids of its threads. Nil once the process has ended.
     var threads: [Int32]? { readProcNumbers(directory + "/task").flatMap { $0.isEmpty ? nil : $0 } }
@@ -33,8 +31,9 @@ struct ProcessFiles: Hashable, Sendable {
     /// Changes with every execve(2), and when the dynamic loader has loaded its argument, and only then: the addresses of the program's code and
     /// stack. Nil if they cannot be read, for example because a thread is ending.
     var program: Program? {
-        guard readProcLink(livingDirectory + "/exe") != nil,
-            let fields = readProcFile(livingDirectory + "/stat").map(statFields),
+        let directory = ProcessIdentity.directory(of: processID)
+        guard let file = readProcLink(directory + "/exe"),
+            let fields = readProcFile(directory + "/stat").map(statFields),
             fields.count > 25, fields[23] != "0"
         else { return nil }
         // Fields 26 to 28.
@@ -42,7 +41,7 @@ struct ProcessFiles: Hashable, Sendable {
             code: String(fields[23]),
             codeEnd: String(fields[24]),
             stack: String(fields[25]),
-            loaded: ProcessIdentity.loadedProgram(of: processID) != nil
+            loaded: ProcessIdentity.loadedProgram(of: processID, in: directory, by: file) != nil
         )
     }
 

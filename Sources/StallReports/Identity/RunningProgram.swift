@@ -7,15 +7,18 @@ extension ProcessIdentity {
     ///
     /// Without the mark of a deleted file: after an update of the program, its processes still have its name, and its functions are their own.
     package static func program(of pid: Int32) -> String? {
-        guard let path = loadedProgram(of: pid) ?? readProcLink("\(directory(of: pid))/exe") else { return nil }
+        let directory = directory(of: pid)
+        guard let file = readProcLink(directory + "/exe") else { return nil }
+        let path = loadedProgram(of: pid, in: directory, by: file) ?? file
         return path.hasSuffix(deletedFileMark) ? String(path.dropLast(deletedFileMark.count)) : path
     }
 
     /// The path, with its mark, of a program that was started as an argument of the dynamic loader (ld.so(8)): `exe` leads to the loader then, of
     /// which no function of the program is a part. Nil for other processes, and until the loader has loaded the program.
-    package static func loadedProgram(of pid: Int32) -> String? {
-        let directory = directory(of: pid)
-        guard let loader = readProcLink(directory + "/exe"), fileName(ofPath: loader).hasPrefix("ld-"),
+    ///
+    /// - Parameter loader: Where `exe` in the process's directory leads to.
+    package static func loadedProgram(of pid: Int32, in directory: String, by loader: String) -> String? {
+        guard fileName(ofPath: loader).hasPrefix("ld-"),
             let address = pid == getpid() ? addressInOwnProgram() : addressInProgram(in: directory),
             let maps = readFile(directory + "/maps", limit: 16 << 20, isWhole: false)
         else { return nil }
