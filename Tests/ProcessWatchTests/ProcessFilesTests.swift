@@ -73,19 +73,26 @@ struct ProcessFilesTests {
         defer { try? FileManager.default.removeItem(atPath: directory) }
         try FileManager.default.copyItem(atPath: "/bin/sleep", toPath: file)
         let child = try StartedCommand([file, "600"].map { Array($0.utf8) })
-        defer {
-            kill(child.processID, SIGKILL)
-            waitUntil { child.takeStatus() != nil }
-        }
-        let files = ProcessFiles(processID: child.processID)
-        let thread = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))
-        waitUntil { thread.readCall()?.name?.hasSuffix("nanosleep") == true }
+        defer { end(child) }
+        let files = try filesOnceAsleep(child)
         let (program, path) = (try #require(files.program), try #require(files.executable))
         try FileManager.default.moveItem(atPath: file, toPath: old)
         #expect(files.executable == path + ".old" && files.program == program)
         try FileManager.default.removeItem(atPath: old)
         // Without the kernel's mark: it is compared with the paths of modules, and with --name.
         #expect(files.executable == path + ".old" && files.program == program)
+    }
+
+    /// The files of a child that runs `sleep`, once it sleeps: before, another program may be in its place.
+    private func filesOnceAsleep(_ child: StartedCommand) throws -> ProcessFiles {
+        let thread = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))
+        waitUntil { thread.readCall()?.name?.hasSuffix("nanosleep") == true }
+        return ProcessFiles(processID: child.processID)
+    }
+
+    private func end(_ child: StartedCommand) {
+        kill(child.processID, SIGKILL)
+        waitUntil { child.takeStatus() != nil }
     }
 
     private static let loader = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].first {
@@ -98,13 +105,8 @@ struct ProcessFilesTests {
     )
     func startedByLoader() throws {
         let child = try StartedCommand([#require(Self.loader), "/bin/sleep", "600"].map { Array($0.utf8) })
-        defer {
-            kill(child.processID, SIGKILL)
-            waitUntil { child.takeStatus() != nil }
-        }
-        let files = ProcessFiles(processID: child.processID)
-        let thread = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))
-        waitUntil { thread.readCall()?.name?.hasSuffix("nanosleep") == true }
+        defer { end(child) }
+        let files = try filesOnceAsleep(child)
         let program = try #require(files.program)
         #expect(files.executable == URL(filePath: "/bin/sleep").resolvingSymlinksInPath().path && program.loaded)
         #expect(files.program == program)
