@@ -177,6 +177,13 @@ struct PoolRoundTests {
         return nil
     }
 
+    /// Watches a pool, and keeps each of its workers in one job.
+    private func starve(_ pool: TaskPoolHeartbeat, _ test: inout RoundUnderTest) -> StandingCrew {
+        test.watch(pool, number: 1, rule: quick)
+        test.round.look()
+        return StandingCrew(pool.width, of: pool)
+    }
+
     private func began(_ test: inout RoundUnderTest) throws -> StallObservation {
         let stall = look(&test) { if case .began(let stall) = $0 { stall } else { nil } }
         return try #require(stall)
@@ -202,9 +209,7 @@ struct PoolRoundTests {
     func workers() throws {
         var test = RoundUnderTest()
         let pool = TaskPoolHeartbeat(label: "workers", width: 3)
-        test.watch(pool, number: 1, rule: quick)
-        test.round.look()
-        let crew = StandingCrew(3, of: pool)
+        let crew = starve(pool, &test)
         for _ in 0..<5 { pool.didEnqueue() }
         let stall = try began(&test)
         #expect(stall.watch.name == WatchName(type: .taskPool, label: "workers") && stall.category == .blocked)
@@ -228,9 +233,7 @@ struct PoolRoundTests {
     func captures() throws {
         var test = RoundUnderTest(StackSource(signal: SIGVTALRM) { _ in })
         let pool = TaskPoolHeartbeat(label: "workers", width: 3)
-        test.watch(pool, number: 1, rule: quick)
-        test.round.look()
-        let crew = StandingCrew(3, of: pool)
+        let crew = starve(pool, &test)
         let deadline = MonotonicInstant.now + .seconds(30)
         var (before, found): (Int, PoolObservation?) = (0, nil)
         while found == nil, MonotonicInstant.now < deadline {
@@ -277,9 +280,7 @@ struct PoolRoundTests {
     func pauseInAStall() throws {
         var test = RoundUnderTest()
         let pool = TaskPoolHeartbeat(label: "workers", width: 1)
-        test.watch(pool, number: 1, rule: quick)
-        test.round.look()
-        let crew = StandingCrew(1, of: pool)
+        let crew = starve(pool, &test)
         _ = try began(&test)
         // Afterwards a look would take a sample, which this round cannot: it would count as failed.
         _ = stallInSleep(100)

@@ -14,6 +14,19 @@ import Testing
     .repeatedWhenLate(by: .milliseconds(50))
 )
 struct WatchRoundTests {
+    private let quick = StallRule(tick: .milliseconds(2), ticks: 3)
+
+    /// Only ends a hang: a stall by the rule `quick` takes 6 ms.
+    private var timeLimit: MonotonicInstant { .now + .seconds(120) }
+
+    /// Watches a loop that leaves its rest at once.
+    private func watchBusyLoop(_ test: inout RoundUnderTest) throws -> (loop: QuietLoop, watched: WatchedLoop) {
+        let loop = QuietLoop()
+        let number = test.watch(loop, rule: quick)
+        loop.leaveRest()
+        return (loop, try #require(test.round.watchList.loop(number: number)))
+    }
+
     @Test("Of 10,000 loops a look visits only those that are not at rest")
     func onlyAwake() {
         var test = RoundUnderTest()
@@ -116,7 +129,6 @@ struct WatchRoundTests {
     @Test("Several loops stall at once; each is reported by its own rule")
     func severalStalls() {
         var test = RoundUnderTest()
-        let quick = StallRule(tick: .milliseconds(2), ticks: 3)
         let (a, b, patient) = (QuietLoop("a"), QuietLoop("b"), QuietLoop("patient"))
         test.watch(a, rule: quick)
         test.watch(patient, rule: StallRule(tick: .seconds(60), ticks: 5))
@@ -125,8 +137,7 @@ struct WatchRoundTests {
         for loop in [a, b, patient] { loop.leaveRest() }
         var began: [String: Int] = [:]
         var ended: Set<Int> = []
-        // This time limit only ends a hang: the stalls take 6 ms.
-        let deadline = MonotonicInstant.now + .seconds(120)
+        let deadline = timeLimit
         while ended.count < 2, MonotonicInstant.now < deadline {
             test.round.look()
             for notice in test.takeNotices() {
@@ -144,14 +155,11 @@ struct WatchRoundTests {
     }
 
     @Test("A resumption without a pause changes nothing: an ongoing stall still ends")
-    func resumptionWithoutPause() {
+    func resumptionWithoutPause() throws {
         var test = RoundUnderTest()
-        let loop = QuietLoop()
-        let number = test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
-        loop.leaveRest()
+        let (loop, watched) = try watchBusyLoop(&test)
         var (began, ended) = (0, 0)
-        // This time limit only ends a hang: the stall takes 6 ms.
-        let deadline = MonotonicInstant.now + .seconds(120)
+        let deadline = timeLimit
         while ended == 0, MonotonicInstant.now < deadline {
             test.round.look()
             for notice in test.takeNotices() {
@@ -159,7 +167,7 @@ struct WatchRoundTests {
                 case .began:
                     began += 1
                     let missed = test.round.missed
-                    for which in [nil, number] { test.round.resume(which, at: .now, missed: missed) }
+                    for which in [nil, watched.identity.number] { test.round.resume(which, at: .now, missed: missed) }
                     loop.rest()
                 case .ended(_, _, _, .recovered): ended += 1
                 default: break
@@ -171,19 +179,15 @@ struct WatchRoundTests {
     }
 
     @Test("A stall that has ended when its watch is paused is closed as ended, also if no look has seen the end")
-    func pauseAfterAStall() {
+    func pauseAfterAStall() throws {
         for pausesAll in [true, false] {
             var test = RoundUnderTest()
-            let loop = QuietLoop()
-            let number = test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
-            let watched = test.round.watchList.loop(number: number)
-            loop.leaveRest()
-            // This time limit only ends a hang: the stall takes 6 ms.
-            let deadline = MonotonicInstant.now + .seconds(120)
-            while watched?.stall == nil, MonotonicInstant.now < deadline { test.round.look() }
+            let (loop, watched) = try watchBusyLoop(&test)
+            let deadline = timeLimit
+            while watched.stall == nil, MonotonicInstant.now < deadline { test.round.look() }
             loop.rest()
             let end = MonotonicInstant.now
-            test.round.pause(pausesAll ? nil : number, at: end)
+            test.round.pause(pausesAll ? nil : watched.identity.number, at: end)
             var spans: [StallSpan] = []
             for case .ended(_, let span, _, .recovered) in test.takeNotices() { spans.append(span) }
             #expect(spans.count == 1 && spans.allSatisfy { $0.hasExactEnds && $0.latestEnd <= end }, "\(spans)")
@@ -192,21 +196,17 @@ struct WatchRoundTests {
     }
 
     @Test("A stall that is found when a crash turns out to be over does not begin")
-    func endOfACrash() {
+    func endOfACrash() throws {
         var test = RoundUnderTest()
-        let loop = QuietLoop()
-        let number = test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
-        let watched = test.round.watchList.loop(number: number)
-        loop.leaveRest()
-        // This time limit only ends a hang: the stall takes 6 ms.
-        let deadline = MonotonicInstant.now + .seconds(120)
+        let (_, watched) = try watchBusyLoop(&test)
+        let deadline = timeLimit
         repeat {
             // No crash handler runs, which is noticed only when a stall is found.
             test.round.isCrashing = true
-            if let watched { test.round.look(at: watched) }
+            test.round.look(at: watched)
         } while test.round.isCrashing && MonotonicInstant.now < deadline
         let isCrashing = test.round.isCrashing
-        #expect(!isCrashing && watched?.stall == nil)
+        #expect(!isCrashing && watched.stall == nil)
         for case .began(let stall) in test.takeNotices() { Issue.record("a stall of \(stall.span)") }
         test.round.finish()
     }
