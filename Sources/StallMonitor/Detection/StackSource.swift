@@ -84,9 +84,9 @@ extension StackSource {
 
     /// The owners of the lock that the loop's thread waits for, if its stack was just captured in such a wait and the loop has not
     /// moved since.
-    func lock(holding loop: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
+    func lock(awaitedBy loop: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
         guard let thread = loop.thread, let captured = stack.captured else { return nil }
-        let finding = lock(holding: thread.id, captured)
+        let finding = lock(awaitedBy: thread.id, captured)
         return place.isThat(of: loop.heartbeat) ? finding : nil
     }
 }
@@ -103,7 +103,7 @@ extension StackSource {
     }
 
     /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait.
-    func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
+    func lock(awaitedBy threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
         guard followsLocks, let capturer else { return nil }
         return LockProbe(capturer: capturer).follow(threadID, capturedIn: stack.systemCall)
     }
@@ -143,13 +143,13 @@ extension WatchServices {
     }
 
     /// The owners of the lock that the loop's thread waits for.
-    func lock(of thing: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
-        counted(\.costs) { stackSource.lock(holding: thing, at: place, stack) }
+    func lock(awaitedBy thing: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
+        counted(\.costs) { stackSource.lock(awaitedBy: thing, at: place, stack) }
     }
 
     /// The owners of the lock that a worker waits for.
-    func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
-        counted(\.costs) { stackSource.lock(holding: threadID, stack) }
+    func lock(awaitedBy threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
+        counted(\.costs) { stackSource.lock(awaitedBy: threadID, stack) }
     }
 
     private func counted<Found>(_ path: KeyPath<Found, [CapturedStack.Cost]>, _ capture: () -> Found?) -> Found? {

@@ -89,7 +89,7 @@ extension WatchServices {
     fileprivate func locks(of stacks: [StackSample], by deadline: MonotonicInstant) -> [LockFinding] {
         stacks.prefix(PoolObservation.sampleLimit).compactMap { sample in
             guard let id = sample.threadID, MonotonicInstant.now < deadline else { return nil }
-            return lock(holding: id, sample.stack)
+            return lock(awaitedBy: id, sample.stack)
         }
     }
 }

@@ -136,7 +136,7 @@ extension WatchedLoop {
     /// The owners of the lock that the loop's thread waits for. Nil for a pool, whose workers each have their own.
     private func lock(_ place: LoopPlace, _ stack: StackOutcome, with services: WatchServices) -> LockFinding? {
         guard stack.captured != nil, case .loop = loop else { return nil }
-        let found = services.lock(of: loop, at: place, stack)
+        let found = services.lock(awaitedBy: loop, at: place, stack)
         if found != nil { standstill?.lockIsKnown = true }
         return found
     }

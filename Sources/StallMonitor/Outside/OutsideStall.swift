@@ -94,7 +94,7 @@ extension StallObservation {
     ) {
         let sample = stall.pool == nil ? stall.stack.captured : nil
         let lock = meter.measure {
-            sample.flatMap { process.lock(holding: stall.threadID, $0.stack) }
+            sample.flatMap { process.lock(awaitedBy: stall.threadID, $0.stack) }
         } costs: {
             $0?.costs ?? []
         }
@@ -142,7 +142,7 @@ extension PoolObservation {
         // Only for the first workers, because each search takes time.
         let first = stacks.prefix(Self.sampleLimit)
         locks = meter.measure {
-            first.compactMap { sample in sample.threadID.flatMap { process.lock(holding: $0, sample.stack) } }
+            first.compactMap { sample in sample.threadID.flatMap { process.lock(awaitedBy: $0, sample.stack) } }
         } costs: {
             $0.flatMap(\.costs)
         }

@@ -130,7 +130,7 @@ package final class OutsideProcess: Sendable {
     }
 
     /// The owners of the lock that a thread waits for, if its stack was just captured in such a wait. Takes up to 100 ms.
-    func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
+    func lock(awaitedBy threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
         LockProbe(of: self).follow(threadID, capturedIn: stack.systemCall)
     }
 
