@@ -53,7 +53,7 @@ struct StackSource: Sendable {
             thread.stack.isEmpty
             ? capturer.capture(threadID: thread.id)
             : capturer.capture(threadID: thread.id, stack: thread.stack, since: place.since?.nanoseconds)
-        return place.isThat(of: loop.heartbeat) && !stopper.isThread(thread.id) ? StackOutcome(result) : .raced
+        return loop.heartbeat.isStill(at: place) && !stopper.isThread(thread.id) ? StackOutcome(result) : .raced
     }
 
     /// The stack that the loop's thread copied when it ran again, if it had no processor when its stack was requested.
@@ -87,7 +87,7 @@ extension StackSource {
     func lock(awaitedBy loop: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
         guard let thread = loop.thread, let captured = stack.captured else { return nil }
         let finding = lock(awaitedBy: thread.id, captured)
-        return place.isThat(of: loop.heartbeat) ? finding : nil
+        return loop.heartbeat.isStill(at: place) ? finding : nil
     }
 }
 
@@ -116,9 +116,11 @@ struct LoopPlace: Hashable, Sendable {
     var callouts: UInt64?
     /// Since when it has been there, if known. A stack taken at any time since then is valid.
     var since: MonotonicInstant?
+}
 
-    func isThat(of heartbeat: any WatchedHeartbeat) -> Bool {
-        heartbeat.pulse == pulse && callouts.map { heartbeat.calloutCount == $0 } ?? true
+extension WatchedHeartbeat {
+    func isStill(at place: LoopPlace) -> Bool {
+        pulse == place.pulse && place.callouts.map { calloutCount == $0 } ?? true
     }
 }
 

@@ -24,7 +24,7 @@ extension WatchedLoop {
         }
         let jobs = loop.jobs
         // Another job may have become the oldest.
-        let first = place.isThat(of: loop.heartbeat) ? stack : .raced
+        let first = loop.heartbeat.isStill(at: place) ? stack : .raced
         let waiting = pool.waitingCount
         var found = PoolObservation(
             width: pool.width,

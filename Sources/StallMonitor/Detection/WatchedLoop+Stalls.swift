@@ -130,7 +130,7 @@ extension WatchedLoop {
     /// file then.
     private func site(_ place: LoopPlace, _ stack: StackOutcome, with services: WatchServices) -> WaitSite? {
         let site = stack.captured.flatMap { services.stackSource.waitSite(of: $0, threadID: loop.thread?.id) }
-        return place.isThat(of: loop.heartbeat) ? site : nil
+        return loop.heartbeat.isStill(at: place) ? site : nil
     }
 
     /// The owners of the lock that the loop's thread waits for. Nil for a pool, whose workers each have their own.

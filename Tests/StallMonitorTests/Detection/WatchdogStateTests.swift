@@ -416,7 +416,7 @@ struct WatchRoundTests {
     }
 
     @Test("No departure is lost between a loop that raises its wake flag and a watchdog that parks")
-    func noLostBell() throws {
+    func noLostDeparture() throws {
         let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 10_000), WatchdogLedger())
         let thread = try MonitorThread(name: "round-test") {
             let source = StackSource(signal: 0) { _ in }
