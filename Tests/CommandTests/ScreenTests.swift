@@ -217,6 +217,18 @@ struct DoctorTests {
         }
     }
 
+    @Test(
+        "what 'sample' and 'watch' reach is what the level of ptrace_scope permits; level 3 permits nothing to root either",
+        arguments: [
+            (0, false, "processes of the same user"), (1, false, "only their own children"), (2, false, "no process"),
+            (2, true, "every process"), (3, false, "no process"), (3, true, "no process"),
+        ]
+    )
+    func reach(scope: Int, isRoot: Bool, reached: String) {
+        let ptrace = findings { ($0.ptraceScope, $0.isRoot) = (scope, isRoot) }.first { $0.check == "ptrace" }
+        #expect(ptrace?.found.contains("'sample' and 'watch' reach \(reached)") == true, "\(ptrace?.found ?? "")")
+    }
+
     @Test("of several directories only what is not in order is shown, and how many are")
     func several() {
         let (well, open) = (findings { _ in }, findings { $0.directory?.mode = 0o755 })

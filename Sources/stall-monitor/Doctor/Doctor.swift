@@ -53,26 +53,24 @@ struct Doctor {
 
     private var ptrace: DoctorFinding {
         let limit = facts.ptraceScope.map { "kernel.yama.ptrace_scope is \($0)" } ?? "Yama sets no limit"
-        guard let scope = facts.ptraceScope, scope > 0, !facts.isRoot else {
-            let reach =
-                facts.isRoot
-                ? "run as root: 'sample' and 'watch' reach every process"
-                : "'sample' and 'watch' reach processes of the same user"
-            let text = "\(limit); \(reach)"
-            return scope3 ? .note("ptrace", text, fix: Self.ptraceFix) : .ok("ptrace", text)
+        let scope = facts.ptraceScope ?? 0
+        if scope >= 3 { return limitedReach("\(limit): 'sample' and 'watch' reach no process, not even as root") }
+        if facts.isRoot { return .ok("ptrace", "\(limit); run as root: 'sample' and 'watch' reach every process") }
+        switch scope {
+        case 1: return limitedReach("\(limit): 'sample' and 'watch' reach only their own children")
+        case 2: return limitedReach("\(limit): 'sample' and 'watch' reach no process")
+        default: return .ok("ptrace", "\(limit); 'sample' and 'watch' reach processes of the same user")
         }
-        return .note(
-            "ptrace",
-            "\(limit): 'sample' and 'watch' reach only their own children; a monitor inside a server is not affected",
-            fix: Self.ptraceFix
-        )
     }
 
-    /// At level 3 no process may attach to another until the machine restarts.
-    private var scope3: Bool { facts.ptraceScope == 3 }
-
-    private static let ptraceFix =
-        "sysctl -w kernel.yama.ptrace_scope=0, or run as root or with CAP_SYS_PTRACE; 3 lasts until the machine restarts."
+    private func limitedReach(_ found: String) -> DoctorFinding {
+        .note(
+            "ptrace",
+            "\(found); a monitor inside a server is not affected",
+            fix:
+                "sysctl -w kernel.yama.ptrace_scope=0, or run as root or with CAP_SYS_PTRACE; 3 lasts until the machine restarts."
+        )
+    }
 
     private var perf: DoctorFinding {
         let limit =
