@@ -161,9 +161,12 @@ struct GateRun {
         watcher = ProcessWatch(watching, reporter) { [notes] in notes.add($0) }
     }
 
+    /// Who watches the command's processes.
+    private enum Watcher { case nobody, outside, own }
+
     /// Waits until the command ends or is interrupted.
     func finish() -> Ending {
-        var (isWatched, hasOwn, isInterrupted, rounds) = (false, false, false, 0)
+        var (active, isInterrupted, rounds) = (Watcher.nobody, false, 0)
         while true {
             watcher.wait([signals.descriptor])
             while let signal = signals.take() {
@@ -173,19 +176,22 @@ struct GateRun {
             let status = child.takeStatus()
             watcher.look()
             if let status {
-                if !hasOwn { watcher.end() }
+                if active != .own { watcher.end() }
                 reporter.close()
-                if !hasOwn { notes.show() }
+                if active != .own { notes.show() }
                 return isInterrupted ? .interrupted : .ended(status)
             }
             rounds += 1
             let age = MonotonicInstant.now - start
-            if !hasOwn, rounds % 20 == 0 || !isWatched, age >= .milliseconds(500), hasOwnMonitor {
+            switch active {
+            case .nobody where age >= .milliseconds(500) && hasOwnMonitor,
+                .outside where rounds % 20 == 0 && hasOwnMonitor:
                 watcher.end()
-                hasOwn = true
-            } else if !hasOwn, !isWatched, age >= grace {
-                isWatched = true
+                active = .own
+            case .nobody where age >= grace:
+                active = .outside
                 watchFromOutside()
+            default: break
             }
         }
     }
