@@ -118,7 +118,7 @@ struct WorkerRule: Sendable {
         let sleptOn = look.schedule == before?.schedule && look.position == before?.position
         if sleptOn, case .calling? = look.position {
             next.callSince = next.callSince ?? before?.time
-        } else if next.callSince != nil || !next.isArmed {
+        } else {
             next.callSince = nil
         }
         guard !next.isArmed, next.since != next.callSince else { return }

@@ -139,8 +139,7 @@ extension LoopRule {
                 orders.append(.armReturn(index))
             }
         }
-        let sleptOn =
-            look.schedule == before?.schedule && look.position == before?.position && look.position != .running
+        let sleptOn = look.schedule == before?.schedule && look.position == before?.position
         if sleptOn, case .calling? = look.position {
             span.callSince = span.callSince ?? before?.time
         } else {
