@@ -71,7 +71,7 @@ package struct ReportNaming: Sendable {
         let byTime = named.stacks.indices.filter { named.stacks[$0].role == .stalled }
             .sorted { named.stacks[$0].capturedAt < named.stacks[$1].capturedAt }
         let order = named.pool.map { PoolThreads.order(byTime, named.stacks, $0) } ?? byTime
-        let looks = order.map { index in
+        let samples = order.map { index in
             let stack = named.stacks[index]
             return CulpritSearch.Sample(
                 stack: stack,
@@ -79,7 +79,7 @@ package struct ReportNaming: Sendable {
             )
         }
         var frames = named.stacks.first?.callers(from: 0) ?? []
-        if let blame = CulpritSearch(looks) {
+        if let blame = CulpritSearch(samples) {
             let stack = order[blame.sample]
             frames = blame.frames
             amendment.culprit = .init(named.stacks[stack].frame(blame.candidate), stack: stack, blame.candidate)
