@@ -27,8 +27,8 @@ final class ObservedPools {
     /// Whether the process may have pools, so that new threads have to be found soon.
     var areThere: Bool { if case .found = code { true } else { false } }
 
-    /// Whether they may also be in the program's own file, which is looked at once a thread has a worker's name.
-    var areUnlikely: Bool { if case .none = code { true } else { false } }
+    /// Whether threads may turn out to be workers. The program's own file is looked at once a thread has a worker's name.
+    var mayHaveWorkers: Bool { if case .none = code { false } else { true } }
 
     /// The workers of known pools, and their number.
     var known: [ObservedPool] { pools.values.filter(\.isKnown) }

@@ -101,7 +101,7 @@ final class WatchedProcess {
     /// - Returns: false once the process has ended.
     private func lookAtThreads(_ context: WatchContext) -> Bool {
         for (id, thread) in threads {
-            if let pools, !pools.areUnlikely, thread.isNew, thread.loop == nil {
+            if let pools, pools.mayHaveWorkers, thread.isNew, thread.loop == nil {
                 thread.files.readNameAgain()
                 pools.add(id, thread.files, freeAt: lastComplete, context)
             }
