@@ -192,19 +192,16 @@ extension SymbolicatedStacks {
         let resolution = name(kept.flatMap(\.stack.resolvableAddresses))
         let places = resolution.modules.map { place(of: StallReport.Module($0)) }
         var maker = StackMaker(resolution, clock: clock, isOwn: isOwn)
+        let missing = { (thread: StallReport.Thread, reason: String) in
+            let moment = clock.time(of: time)
+            return StallReport.Stack(role: .other, thread: thread, capturedAt: moment, complete: false, error: reason)
+        }
         for (number, group) in others.groups.enumerated() {
-            let threads = group.threads.map {
-                StallReport.Thread(id: $0.threadID, name: $0.name.isEmpty ? nil : $0.name)
-            }
+            let threads = group.threads.map { StallReport.Thread(id: $0.threadID, knownName: $0.name) }
             var stack =
                 number < kept.count
                 ? maker.stack(group.stack, threads[0], time)
-                : StallReport.Stack(
-                    thread: threads[0],
-                    capturedAt: clock.time(of: time),
-                    complete: false,
-                    error: "The report has no room for this stack."
-                )
+                : missing(threads[0], "The report has no room for this stack.")
             for (index, frame) in stack.frames.enumerated() {
                 stack.frames[index].module = frame.module.map { places[$0] }
             }
@@ -212,15 +209,7 @@ extension SymbolicatedStacks {
             stack.threads = threads.count > 1 ? threads : nil
             stacks.append(stack)
         }
-        stacks += others.missing.map {
-            StallReport.Stack(
-                role: .other,
-                thread: .init(id: $0.threadID, name: $0.name.isEmpty ? nil : $0.name),
-                capturedAt: clock.time(of: time),
-                complete: false,
-                error: $0.error.description
-            )
-        }
+        stacks += others.missing.map { missing(.init(id: $0.threadID, knownName: $0.name), $0.error.description) }
     }
 
     /// The index of the module in the report. Adds it if it is new.
@@ -229,6 +218,11 @@ extension SymbolicatedStacks {
         modules.append(module)
         return modules.count - 1
     }
+}
+
+extension StallReport.Thread {
+    /// - Parameter name: Empty if it could not be read.
+    fileprivate init(id: Int32, knownName name: String) { self.init(id: id, name: name.isEmpty ? nil : name) }
 }
 
 // MARK: - What a report's fingerprint is computed from
