@@ -36,9 +36,12 @@
         public func note(_ event: StallEvent) {
             guard case .ended(let report) = event else { return }
             let work = WorkTable.current.takeContexts(ofStall: report.id).map { work in
-                (stood: work.stood.flatMap(TracedWork.context), waiting: work.waiting.compactMap(TracedWork.context))
+                (
+                    stalled: work.stalled.flatMap(TracedWork.context),
+                    waiting: work.waiting.compactMap(TracedWork.context)
+                )
             }
-            record(report, in: work?.stood, waiting: work?.waiting ?? [])
+            record(report, in: work?.stalled, waiting: work?.waiting ?? [])
         }
 
         func record(_ report: StallReport, in parent: ServiceContext?, waiting: [ServiceContext]) {

@@ -147,7 +147,7 @@ extension WorkTable {
 
     /// The contexts of a stall that has ended: of the stalled work, and of work that had begun on the stalled thread and had to
     /// wait. Nil if none is known. A second call for the same stall returns nil.
-    package func takeContexts(ofStall report: ULID) -> (stood: (any WorkContext)?, waiting: [any WorkContext])? {
+    package func takeContexts(ofStall report: ULID) -> (stalled: (any WorkContext)?, waiting: [any WorkContext])? {
         let work: StalledWork? = stalled.withLock { stalled in
             stalled.firstIndex { $0.report == report }.map { stalled.remove(at: $0).work }
         }
