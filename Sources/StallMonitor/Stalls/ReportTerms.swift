@@ -57,7 +57,7 @@ extension LoopPhase {
 }
 
 extension CapturedStack.Method {
-    var reportName: CaptureMethod {
+    package var reportName: CaptureMethod {
         switch self {
         case .quiet: .quiet
         case .signal: .signal

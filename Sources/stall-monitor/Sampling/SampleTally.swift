@@ -77,7 +77,7 @@ struct SampleTally {
             SampleDocument.Stack(
                 count: 0,
                 threads: [],
-                method: stack.method.name,
+                method: stack.method.reportName.rawValue,
                 systemCall: stack.systemCall.map(StallReport.SystemCall.init(_:)),
                 heldNs: 0,
                 complete: stack.isComplete,
@@ -174,16 +174,6 @@ struct SampleNames {
 extension StallReport.Thread {
     init(_ thread: ProcessThread) {
         self.init(id: thread.threadID, name: thread.name, state: thread.state.map(String.init))
-    }
-}
-
-extension CapturedStack.Method {
-    var name: String {
-        switch self {
-        case .quiet: "quiet"
-        case .signal: "signal"
-        case .stopped: "stopped"
-        }
     }
 }
 
