@@ -133,11 +133,11 @@ let programs = targets([
     "capture-trials": ["CTrials", "StackCapture", "Symbolication"],
     "cause-host": ["RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
     "coexistence-host": ["CCoexistence", "StackCapture"],
+    "death-host": ["CDeathHost", "RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
     "doc-examples": [
         "RunLoopKit", "RunLoopPorts", "StallMonitor", "StallMonitorLoops", "StallReading", "StallReports",
     ],
     "loop-host": ["CEventLoops", "CLoopHooks", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"],
-    "mortal-host": ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
     "peer-host": [
         "StallMonitor", "StallMonitorService", "CoreMetrics", "InMemoryTracing", "Logging", "ServiceLifecycle",
         "Tracing",
@@ -210,7 +210,7 @@ let sourcesInC: [Target] = ["CRunLoopShims", "CRunLoopPorts", "CStallCorpus"]
     .map { .target(name: $0, cSettings: c) }
 let fixturesInC: [Target] = [
     "CEventLoops", "CLocks", "CStalls", "CCoexistence",
-    "CFoundationRunLoop", "CAllocations", "CFaults", "CDiskFaults", "CMortalHost",
+    "CFoundationRunLoop", "CAllocations", "CFaults", "CDiskFaults", "CDeathHost",
 ].map { .target(name: $0, path: "Tests/Fixtures/\($0)", cSettings: gnu) }
 let othersInC: [Target] = [
     .target(name: "CLoopHooks", dependencies: ["CRunLoopShims"], cSettings: c),

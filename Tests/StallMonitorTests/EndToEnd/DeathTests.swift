@@ -22,9 +22,9 @@ struct DeathTests {
     /// stall just before.
     private func report(
         afterDeath death: String,
-        _ act: (MortalProcess) throws -> Void
+        _ act: (DyingProcess) throws -> Void
     ) async throws -> (report: StallReport, before: StallReport) {
-        let process = try MortalProcess(death, in: path)
+        let process = try DyingProcess(death, in: path)
         let id = try #require(await process.word(after: "began").flatMap(ULID.init))
         let seen = try await growth(of: id, process)
         try act(process)
@@ -40,7 +40,7 @@ struct DeathTests {
 
     /// Waits until the running process's stall is known to be longer than at its detection. Returns its report at
     /// that time.
-    private func growth(of id: ULID, _ process: MortalProcess) async throws -> StallReport {
+    private func growth(of id: ULID, _ process: DyingProcess) async throws -> StallReport {
         while true {
             let report = try process.reader.report(id)
             try #require(report.state == .ongoing)
@@ -53,7 +53,7 @@ struct DeathTests {
         "After kill -9, another thread's crash or abort, or _exit a stall is terminated and claims only what is known"
     )
     func violentDeaths() async throws {
-        let deaths: [(String, (MortalProcess) throws -> Void)] = [
+        let deaths: [(String, (DyingProcess) throws -> Void)] = [
             ("wait", { $0.kill(SIGKILL) }), ("crash", { try $0.proceed() }), ("abort", { try $0.proceed() }),
             ("_exit", { try $0.proceed() }),
         ]
@@ -86,7 +86,7 @@ struct DeathTests {
         .enabled(if: DeathTests.hasCrashHandler, "needs swift-backtrace beside the runtime")
     )
     func crashHandler() async throws {
-        let process = try MortalProcess("crash", in: path, tellsCrashes: true)
+        let process = try DyingProcess("crash", in: path, tellsCrashes: true)
         let id = try #require(await process.word(after: "began").flatMap(ULID.init))
         _ = try await growth(of: id, process)
         try process.proceed()
@@ -116,7 +116,7 @@ struct DeathTests {
         ]
         for (death, signal) in deaths {
             try? FileManager.default.removeItem(atPath: path)
-            let process = try MortalProcess(death, in: path)
+            let process = try DyingProcess(death, in: path)
             let id = try #require(await process.word(after: "began").flatMap(ULID.init))
             #expect(await process.word(after: "stall-monitor:") != nil, "standard error says why")
             #expect(await process.end() == signal, "\(death)")
@@ -144,7 +144,7 @@ struct DeathTests {
 
     @Test("a process that runs another program is over, although its process id lives on")
     func exec() async throws {
-        let process = try MortalProcess("exec", in: path)
+        let process = try DyingProcess("exec", in: path)
         _ = await process.word(after: "began")
         try process.proceed()
         while try process.reader.contents().reports.first?.state == .ongoing {
@@ -157,7 +157,7 @@ struct DeathTests {
 
     @Test("a child without a program of its own does not keep its dead parent's stall alive")
     func forkedChild() async throws {
-        let process = try MortalProcess("fork", in: path)
+        let process = try DyingProcess("fork", in: path)
         _ = await process.word(after: "began")
         try process.proceed()
         let child = try #require(await process.word(after: "child").flatMap { Int32($0) })
@@ -173,7 +173,7 @@ struct DeathTests {
 
     @Test("a child that a cancelled thread forks lives until it ends itself")
     func cancelledFork() async throws {
-        let process = try MortalProcess("fork-cancelled", in: path)
+        let process = try DyingProcess("fork-cancelled", in: path)
         _ = await process.word(after: "began")
         try process.proceed()
         #expect(await process.word(after: "status") == "42")
@@ -181,7 +181,7 @@ struct DeathTests {
 
     @Test("a stall that was detected but not yet reported is known after the end")
     func unreported() async throws {
-        let process = try MortalProcess("unreported", in: path)
+        let process = try DyingProcess("unreported", in: path)
         _ = await process.word(after: "began")
         var labels: [String] = []
         while !labels.contains("second") || labels.count < 2 {
@@ -194,7 +194,7 @@ struct DeathTests {
         await process.end()
         let second = try #require(try process.reader.contents().reports.first { !told.contains($0.watched.label) })
         #expect(second.state == .terminated && second.durationNs >= 250_000_000 && second.stacks.isEmpty)
-        #expect(second.service?.name == "mortal" && second.process.pid == process.pid)
+        #expect(second.service?.name == "death" && second.process.pid == process.pid)
 
         // The next start writes its report and removes the record.
         try ReportDirectory(path: path).closeTerminated()
@@ -204,7 +204,7 @@ struct DeathTests {
 
     @Test("a server that closes every descriptor loses no byte of its files, and its stalls are still recorded")
     func closedDescriptors() async throws {
-        let process = try MortalProcess("close", in: path)
+        let process = try DyingProcess("close", in: path)
         let id = try #require(await process.word(after: "began").flatMap(ULID.init))
         try process.proceed()
         _ = await process.word(after: "closed")
@@ -243,7 +243,7 @@ struct DeathTests {
     @Test("an OOM kill is distinguished from other kills", .enabled(if: MemoryCgroup.isPossible))
     func outOfMemory() async throws {
         let cgroup = try MemoryCgroup(limit: 256 << 20)
-        let process = try MortalProcess("memory", in: path, cgroup: cgroup.path)
+        let process = try DyingProcess("memory", in: path, cgroup: cgroup.path)
         let id = try #require(await process.word(after: "began").flatMap(ULID.init))
         try process.proceed()
         await process.end()
@@ -268,7 +268,7 @@ struct DeathTests {
     private func run(_ arguments: String...) async throws -> String {
         try await onThread {
             let (process, output) = (Process(), Pipe())
-            (process.executableURL, process.arguments) = (MortalProcess.executable, arguments)
+            (process.executableURL, process.arguments) = (DyingProcess.executable, arguments)
             process.standardOutput = output
             try process.run()
             let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
@@ -289,7 +289,7 @@ private final class MemoryCgroup: Sendable {
     static var isPossible: Bool { (try? MemoryCgroup(limit: 1 << 30)) != nil }
 
     init(limit: Int) throws {
-        path = Self.parent + "/mortal-\(ULID.make())"
+        path = Self.parent + "/death-\(ULID.make())"
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
         try Data("\(limit)".utf8).write(to: URL(filePath: path + "/" + Self.limit))
         try? Data("0".utf8).write(to: URL(filePath: path + "/memory.swap.max"))

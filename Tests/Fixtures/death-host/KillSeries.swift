@@ -107,7 +107,7 @@ final class KilledVictim {
         unsafe posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO)
         var pid: pid_t = 0
         var arguments: [UnsafeMutablePointer<CChar>?] = unsafe []
-        for word in ["mortal-host", directory, "kill"] { unsafe arguments.append(unsafe strdup(word)) }
+        for word in ["death-host", directory, "kill"] { unsafe arguments.append(unsafe strdup(word)) }
         unsafe arguments.append(nil)
         let status = unsafe posix_spawn(&pid, "/proc/self/exe", &actions, nil, &arguments, environ)
         guard status == 0 else { fail("no process") }

@@ -1,4 +1,4 @@
-import CMortalHost
+import CDeathHost
 import Glibc
 import RunLoopKit
 import StallMonitor
@@ -7,17 +7,17 @@ import Synchronization
 
 // A server that is going to die.
 //
-//   mortal-host DIRECTORY DEATH            watches a loop that stalls; dies in the way that DEATH names
-//   mortal-host DIRECTORY elsewhere        stalls, changes its working directory, stalls again and stops
-//   mortal-host kills DIRECTORY COUNT      sends SIGKILL to COUNT victims at random moments, and judges the files they left
-//   mortal-host log DIRECTORY LOG MS       reports stalls for MS, and records each call to the disk
-//   mortal-host judge LOG COUNT            cuts the power at COUNT random moments of such a log
+//   death-host DIRECTORY DEATH            watches a loop that stalls; dies in the way that DEATH names
+//   death-host DIRECTORY elsewhere        stalls, changes its working directory, stalls again and stops
+//   death-host kills DIRECTORY COUNT      sends SIGKILL to COUNT victims at random moments, and judges the files they left
+//   death-host log DIRECTORY LOG MS       reports stalls for MS, and records each call to the disk
+//   death-host judge LOG COUNT            cuts the power at COUNT random moments of such a log
 
 /// 250 ms, as in a server.
 let rule = StallRule()
 
 @main
-struct MortalHost {
+struct DeathHost {
     static func main() {
         let arguments = Array(CommandLine.arguments.dropFirst())
         switch (arguments.first, arguments.count) {
@@ -26,7 +26,7 @@ struct MortalHost {
         case ("judge", 3): PowerCuts(log: arguments[1], count: Int(arguments[2]) ?? 1).run()
         case (_, 2) where arguments[1] == "elsewhere": goElsewhere(from: arguments[0])
         case (_, 2): Victim(directory: arguments[0]).live(until: arguments[1])
-        default: fail("mortal-host: wrong usage")
+        default: fail("death-host: wrong usage")
         }
     }
 

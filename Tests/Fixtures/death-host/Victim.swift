@@ -1,4 +1,4 @@
-import CMortalHost
+import CDeathHost
 import Glibc
 import RunLoopKit
 import StallMonitor
@@ -26,7 +26,7 @@ final class Victim: Sendable {
             directory: directory,
             rule: rule,
             repeats: .everyStall,
-            service: .init(name: "mortal")
+            service: .init(name: "death")
         )
         if let death = CommandLine.arguments.last, death.hasPrefix("last-resort") {
             configuration.abortsAfter = .seconds(1)

@@ -1,4 +1,4 @@
-#include "CMortalHost.h"
+#include "CDeathHost.h"
 
 #include <pthread.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-#include "CMortalHost.h"
+#include "CDeathHost.h"
 
 #include <fcntl.h>
 #include <pthread.h>

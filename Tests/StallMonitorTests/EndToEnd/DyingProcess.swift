@@ -8,16 +8,16 @@ import TestSupport
 @testable import StallDiagnosis
 @testable import StallMonitor
 
-/// A `mortal-host`: a server whose loop stalls for good and which dies when ordered. It ends with this value at the
+/// A `death-host`: a server whose loop stalls for good and which dies when ordered. It ends with this value at the
 /// latest.
-final class MortalProcess: Sendable {
+final class DyingProcess: Sendable {
     let directory: String
     private let process: ProcessBox
     private let ending = Ending()
     private let input = Pipe()
     private let lines: AsyncStream<String>
 
-    static let executable = URL.built("mortal-host")
+    static let executable = URL.built("death-host")
 
     /// - Parameter cgroup: where it starts; in this process's group by default.
     ///   - tellsCrashes: whether the runtime prints its own account of a crash, which takes seconds.
