@@ -30,14 +30,21 @@ struct ProcessFilesTests {
         #expect(own.hasEnded(by: handle) && !own.hasEnded(by: nil))
     }
 
-    @Test("A thread is killed if SIGKILL is pending for itself, whatever else is")
-    func killed() {
-        func isKilled(_ pending: String) -> Bool {
-            let others = "Name:\tSigPnd: 100\nState:\tR (running)\nShdPnd:\t0000000000000100"
-            return ProcessFiles.isKilled("\(others)\nSigPnd:\t\(pending)\n")
+    @Test("A thread is killed if SIGKILL is pending for itself, whatever else is, and however many groups it has")
+    func killed() throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "status-\(UUID())")
+        defer { try? FileManager.default.removeItem(at: file) }
+        func isKilled(_ pending: String, groups: Int = 0) throws -> Bool {
+            let others = "Name:\tSigPnd: 100\nState:\tR (running)\nShdPnd:\t0000000000000100\nGroups:\t"
+            let list = (0..<groups).map { "\($0) " }.joined()
+            try Data("\(others)\(list)\nSigPnd:\t\(pending)\n".utf8).write(to: file)
+            return ProcessFiles.isKilled(byStatus: file.path)
         }
-        #expect(isKilled("0000000000000100") && isKilled("0000000000004102"))
-        #expect(!isKilled("0000000000000000") && !isKilled("0000000000004000") && !isKilled(""))
+        #expect(try isKilled("0000000000000100") && isKilled("0000000000004102"))
+        #expect(try !isKilled("0000000000000000") && !isKilled("0000000000004000") && !isKilled(""))
+        // As many as the kernel allows.
+        #expect(try isKilled("0000000000000100", groups: 65_536))
+        #expect(!ProcessFiles.isKilled(byStatus: file.path + "-none"))
     }
 
     @Test("There is no room for further threads some files before the limit: reports need descriptors, too")

@@ -61,13 +61,15 @@ struct ProcessFiles: Hashable, Sendable {
             let task = "\(directory)/task/\(thread)"
             var byte: CChar = 0
             if unsafe readlink("\(task)/exe", &byte, 1) < 0 && errno == ENOENT { return true }
-            return readProcFile("\(task)/status").map(Self.isKilled) ?? false
+            return Self.isKilled(byStatus: "\(task)/status")
         }
     }
 
-    /// Whether SIGKILL is pending for the thread with this text of `/proc/PID/task/TID/status`. The kernel sends it to each thread of a process
+    /// Whether SIGKILL is pending for the thread with this file `/proc/PID/task/TID/status`. The kernel sends it to each thread of a process
     /// that ends, however that comes.
-    static func isKilled(_ status: String) -> Bool {
+    static func isKilled(byStatus file: String) -> Bool {
+        // The list of the process's groups before that line can be hundreds of kilobytes long.
+        guard let status = readFile(file, limit: 4 << 20) else { return false }
         let line = status.split(separator: "\n").first { $0.hasPrefix("SigPnd:") }
         let pending = line.flatMap { UInt64($0.dropFirst("SigPnd:".count).drop { $0 == "\t" || $0 == " " }, radix: 16) }
         return pending.map { $0 & 1 << UInt64(SIGKILL - 1) != 0 } ?? false
