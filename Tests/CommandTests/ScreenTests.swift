@@ -350,5 +350,10 @@ struct ShowTests {
         report.culprit?.file = fixture.root + "/Cart.swift"
         report.culprit?.line = 99
         #expect(SourceLines.around(report.culprit).isEmpty)
+        // As Windows' editors end lines.
+        try Data("one\r\ntwo\r\nthree\r\n".utf8).write(to: URL(filePath: fixture.root + "/Cart.swift"))
+        report.culprit?.line = 2
+        let lines = SourceLines.around(report.culprit, writtenAfter: .now()).map(\.plain)
+        #expect(lines == ["  1  one", "▶ 2  two", "  3  three"])
     }
 }

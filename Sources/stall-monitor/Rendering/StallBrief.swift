@@ -174,7 +174,8 @@ enum SourceLines {
             let ending = path.split(separator: ".").last, endings.contains(ending),
             let (text, changed) = read(path)
         else { return [] }
-        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        // With Windows' line ends, both characters are one to Swift.
+        let lines = text.split(omittingEmptySubsequences: false) { $0 == "\n" || $0 == "\r\n" }
         guard lines.indices.contains(line - 1) else { return [] }
         let shown = max(0, line - 2)...min(lines.count - 1, line)
         let width = String(shown.upperBound + 1).count
