@@ -28,11 +28,11 @@ extension ProcessThread {
     /// - Parameter directory: A `/proc/PID` path.
     init(threadID: Int32, in directory: String) {
         let stat = ProcessFile("\(directory)/task/\(threadID)/stat")?.text ?? ""
-        // The name is in parentheses, and may contain some itself.
-        let name = stat.firstIndex(of: "(").flatMap { start in
-            stat[start...].lastIndex(of: ")").map { String(stat[stat.index(after: start)..<$0]) }
-        }
-        let state = stat.lastIndex(of: ")").flatMap { stat[$0...].dropFirst(2).first }
+        // The name is in parentheses, and may contain some itself, or begin with a mark that belongs to the character before it.
+        let open = stat.utf8.firstIndex(of: UInt8(ascii: "(")).map(stat.utf8.index(after:))
+        let close = stat.utf8.lastIndex(of: UInt8(ascii: ")"))
+        let name = open.flatMap { open in close.flatMap { open <= $0 ? String(stat[open..<$0]) : nil } }
+        let state = close.flatMap { stat[$0...].dropFirst(2).first }
         self.init(threadID: threadID, name: name, state: state)
     }
 

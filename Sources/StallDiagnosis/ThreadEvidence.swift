@@ -31,14 +31,14 @@ package struct ThreadEvidence: Hashable, Sendable {
 
     /// Parses the texts of the two files.
     package init?(stat: String, schedstat: String) {
-        guard let open = stat.firstIndex(of: "("), let close = stat.lastIndex(of: ")"), open < close else { return nil }
+        guard let name = statName(stat) else { return nil }
         let fields = statFields(stat)
         let times = schedstat.split(whereSeparator: \.isWhitespace)
         // Field 3 is the state and field 12 the major faults; the first two fields ended at the parenthesis.
         guard fields.count > 9, let state = fields[0].first, let faults = UInt64(fields[9]) else { return nil }
         guard times.count >= 2, let cpu = UInt64(times[0]), let delay = UInt64(times[1]) else { return nil }
         self.state = state
-        self.name = String(stat[stat.index(after: open)..<close])
+        self.name = String(name)
         (self.majorFaults, self.cpuNanoseconds, self.runDelayNanoseconds) = (faults, cpu, delay)
         // Fields 14, 15 and 42.
         userTicks = fields.count > 12 ? UInt64(fields[11]) : nil

@@ -130,6 +130,20 @@ enum ProcessTests {
             }
         }
 
+        @Test(
+            "a name may begin or end with what Swift takes for a part of a parenthesis",
+            arguments: ["\u{301}x", "x\u{600}"]
+        )
+        func boundName(_ name: String) async {
+            let thread = await withCheckedContinuation { (named: CheckedContinuation<ProcessThread, Never>) in
+                Thread.detachNewThread {
+                    try? Data(name.utf8).write(to: URL(filePath: "/proc/thread-self/comm"))
+                    named.resume(returning: ProcessThread(threadID: StackCapturer.callingThread, ofProcess: getpid()))
+                }
+            }
+            #expect(thread.name == name && thread.state == "R")
+        }
+
         @Test("they are held only while they are stopped, apart from waiting for a CPU")
         func waiting() throws {
             let target = try TargetProcess("compute", "3", onProcessor: 0, isIdle: true)

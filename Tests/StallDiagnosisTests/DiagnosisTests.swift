@@ -353,6 +353,16 @@ struct ThreadEvidenceTests {
         #expect(evidence.cpuNanoseconds == 123_456 && evidence.runDelayNanoseconds == 789)
     }
 
+    @Test(
+        "A name may begin or end with what Swift takes for a part of a parenthesis",
+        arguments: ["\u{301}x", "x\u{600}"]
+    )
+    func boundName(_ name: String) throws {
+        let stat = "12 (\(name)) D 1 2 3 4 5 6 7 8 93 10"
+        let evidence = try #require(ThreadEvidence(stat: stat, schedstat: "1 2 3"))
+        #expect(evidence.name == name && evidence.state == "D" && evidence.majorFaults == 93)
+    }
+
     @Test("Text in another form gives no evidence", arguments: ["", "12 a R", "12 (a", "12 ) ( R", "12 (a) R 1 2"])
     func malformed(_ stat: String) {
         #expect(ThreadEvidence(stat: stat, schedstat: "1 2 3") == nil)

@@ -183,7 +183,17 @@ package struct ProcessStat: Hashable {
 /// The fields of `/proc/PID/stat` from the third on. The second one is the name in parentheses, which may itself contain blanks and
 /// parentheses: the others begin after the last one.
 package func statFields(_ text: String) -> [Substring] {
-    text.lastIndex(of: ")").map { text[text.index(after: $0)...].split(separator: " ") } ?? []
+    statName(text).map { text[$0.endIndex...].dropFirst().split(separator: " ") } ?? []
+}
+
+/// The name in the text of such a file. Nil without parentheses.
+///
+/// They are found as bytes: a name may begin with a mark that belongs to the character before it.
+package func statName(_ text: String) -> Substring? {
+    guard let open = text.utf8.firstIndex(of: UInt8(ascii: "(")),
+        let close = text.utf8.lastIndex(of: UInt8(ascii: ")")), open < close
+    else { return nil }
+    return text[text.utf8.index(after: open)..<close]
 }
 
 /// By how much the calling process's time namespace moves the clocks that count from the kernel's boot: time_namespaces(7). A
