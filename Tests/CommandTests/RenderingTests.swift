@@ -284,6 +284,33 @@ struct RenderingTests {
         )
     }
 
+    @Test(
+        "what the compiler made is dim; a name that becomes twice as long with each of its parts is not demangled for that",
+        .timeLimit(.minutes(1))
+    )
+    func madeUp() {
+        let served = "$s4shop5serveyyYaF"
+        let adapter = "$sxIeAgHr_xs5Error_pIegHrzo_s8SendableRzlTR"
+        // Dictionaries of dictionaries: each has the one before twice, the second time as a reference.
+        let dictionary = (0..<40).reduce("SDySiSiG") { inner, level in
+            let place = level < 26 ? "\(UnicodeScalar(UInt8(65 + level)))" : level == 26 ? "_" : "\(level - 27)_"
+            return "SDy\(inner)A\(place)G"
+        }
+        let symbols = [
+            (adapter + "TQ0_", true), (adapter + "TA.219TQ0_", true), (served + "yyYaYbcfU_TATQ1_", true),
+            ("$s4shop1SVAA1PA2aDP1fyyYaFTWTY0_", true), (served + "TQ1_", false), (served + "yyYaYbcfU_TQ0_", false),
+            ("$s\(dictionary)D", false),
+        ]
+        var stack = Sample.report().stacks[0]
+        for (symbol, isDim) in symbols {
+            let frame = StallReport.Frame(kind: .awaiting, address: 1, function: "f", symbol: symbol, own: false)
+            stack.async = .init(from: 0, frames: [frame], ends: .task)
+            let listing = StackListing(stack: stack, modules: [], showsAllFrames: true)
+            let line = listing.lines.first { $0.plain.contains("await") }?.coloured
+            #expect(line?.contains("\u{1B}[2mf\u{1B}[0m") == isDim, "\(symbol)")
+        }
+    }
+
     @Test("two or more awaiting library functions are folded, beside own ones; --full shows all")
     func foldedAwaits() {
         var stack = Sample.report().stacks[0]

@@ -1,5 +1,4 @@
 import StallReports
-import Symbolication
 
 /// A stack, innermost frame first. Own frames are marked, library frames are folded.
 struct StackListing {
@@ -65,10 +64,16 @@ struct StackListing {
             "  \(mark)   \("await", .dim)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
     }
 
-    /// Whether the compiler made this function, so that it has no source code.
+    /// Whether the compiler made this function, so that it has no source code: the forwarder of a closure, an adapter between two calling
+    /// conventions, a witness, a dispatch thunk. By the end of the mangled name: a report is not trusted, and a short name in it can take
+    /// gigabytes in its demangled form.
     private static func isMadeUp(_ frame: StallReport.Frame) -> Bool {
         guard frame.line == nil, let symbol = frame.symbol, symbol.hasPrefix("$s") else { return false }
-        return Demangler.swiftModule(of: symbol) == nil
+        var name = symbol[...]
+        // The part that goes on after an `await`, `TQ0_`; and the number of a copy, `.207`.
+        if name.hasSuffix("_"), let part = name.lastIndex(of: "T") { name = name[..<part] }
+        if let copy = name.lastIndex(of: ".") { name = name[..<copy] }
+        return ["TA", "TR", "TW", "Tj"].contains(where: name.hasSuffix)
     }
 
     private static func end(_ end: AsyncEnd) -> String {
