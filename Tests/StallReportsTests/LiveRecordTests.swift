@@ -476,6 +476,17 @@ struct LiveRecordTests {
         #expect(MemoryCounter.count(in: "oom_kill_disable 0\nunder_oom 0\n") == nil)
     }
 
+    @Test("all lines of the control groups are read, though the kernel returns a page at a time")
+    func manyControlGroups() throws {
+        let group = String(repeating: "/kubepods-burstable.slice", count: 20)
+        let text = (0...12).reversed().map { "\($0):\($0 == 0 ? "" : "name=hierarchy\($0)"):\(group)\n" }.joined()
+        try #require(text.utf8.count > 4096)
+        try #require(unsafe mkdir(directory.path, 0o700) == 0)
+        directory.plant(text.utf8, as: "cgroup")
+        #expect(readControlGroups(in: directory.path) == text)
+        #expect(readControlGroups(in: directory.root) == nil)
+    }
+
     private func bytes(of path: String) -> [UInt8]? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }

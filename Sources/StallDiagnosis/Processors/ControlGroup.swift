@@ -12,7 +12,7 @@ package struct ControlGroup: Hashable, Sendable {
 
     /// The groups of a thread. Reads two files, for which the kernel takes locks that others may hold for long.
     package static func of(threadID: Int32) -> ControlGroup? {
-        guard let membership = readSmallFile("/proc/self/task/\(threadID)/cgroup") else { return nil }
+        guard let membership = readControlGroups(in: "/proc/self/task/\(threadID)") else { return nil }
         return ControlGroup(membership: membership, mounts: readFile("/proc/self/mountinfo", limit: 1 << 22) ?? "")
     }
 

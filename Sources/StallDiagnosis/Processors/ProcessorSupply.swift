@@ -141,8 +141,8 @@ package final class SupplyLocation: Sendable {
     package func locate() {
         guard let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22) else { return }
         // Where no cgroups are mounted the file is empty, and the machine's own counts remain.
-        let cgroup = readSmallFile(process.livingDirectory + "/cgroup") ?? ""
-        let isOurs = process == .own || cgroup == readSmallFile("/proc/self/cgroup")
+        let cgroup = readControlGroups(in: process.livingDirectory) ?? ""
+        let isOurs = process == .own || cgroup == readControlGroups(in: "/proc/self")
         let located = SupplyFiles(cgroup: cgroup, mounts: mounts, isOurs: isOurs, read: readSmallFile)
         files.withLock { $0 = located }
     }

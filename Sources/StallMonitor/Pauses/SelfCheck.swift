@@ -157,8 +157,8 @@ enum ThreadStop {
 
     /// Whether the thread's group is frozen. The watchdog's own group is not: the watchdog runs.
     private static func isFrozenAlone(_ threadID: Int32) -> Bool {
-        let own = readSmallFile("/proc/thread-self/cgroup")
-        guard let others = readSmallFile("/proc/self/task/\(threadID)/cgroup"), others != own else { return false }
+        let own = readControlGroups(in: "/proc/thread-self")
+        guard let others = readControlGroups(in: "/proc/self/task/\(threadID)"), others != own else { return false }
         return ControlGroup.of(threadID: threadID)?.isFrozen == true
     }
 }

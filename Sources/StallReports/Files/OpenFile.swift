@@ -147,6 +147,11 @@ package func readProcFile(_ path: String) -> String? {
     return text.hasSuffix("\n") ? String(text.dropLast()) : text
 }
 
+/// The control groups of a process or thread, from its directory in /proc (cgroups(7)). Nil if they cannot be read.
+///
+/// Version 1 has a line for each of a dozen hierarchies. For a container in a container that is more than a page.
+package func readControlGroups(in directory: String) -> String? { readFile(directory + "/cgroup", limit: 1 << 20) }
+
 /// The entries of a directory of /proc whose names are numbers: processes, threads, descriptors. Nil if it cannot be read.
 package func readProcNumbers(_ path: String) -> [Int32]? {
     (try? OpenDirectory(path: path).names())?.compactMap { Int32($0) }

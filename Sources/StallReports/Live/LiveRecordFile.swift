@@ -165,7 +165,7 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
     /// The calling process's counter. Nil if there is none that can be read, as in the root cgroup. Any thread; some system
     /// calls.
     package static func current() -> MemoryCounter? {
-        let text = readProcFile("/proc/self/cgroup") ?? ""
+        let text = readControlGroups(in: "/proc/self") ?? ""
         for path in paths(of: text) {
             guard let inode = inode(of: path) else { continue }
             let counter = MemoryCounter(path: path, inode: inode)
