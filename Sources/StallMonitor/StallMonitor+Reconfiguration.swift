@@ -29,10 +29,15 @@ extension StallMonitor {
     /// files or ports depend on them; `details` is not compared. A value out of its range is replaced as at the start, and
     /// reported as a fault, which is over with the next configuration without such a value.
     ///
-    /// - Returns: What changed, and what needs a restart. Empty if the monitor does not run.
+    /// - Returns: What changed, and what needs a restart. Empty if the monitor does not run, except that a monitor that is switched off
+    ///   needs a restart for `enabled`.
     @discardableResult
     public func reconfigure(_ configuration: Configuration) -> ConfigurationChange {
-        guard let engine else { return ConfigurationChange() }
+        guard let engine else {
+            // In a fork's child the lock of the configuration may be held forever.
+            let isSwitchedOn = generation.isCurrent && configuration.enabled && !self.configuration.enabled
+            return ConfigurationChange(needsRestart: isSwitchedOn ? ["enabled"] : [])
+        }
         let (wanted, errors) = configuration.broughtIntoRange()
         return settings.withLock { present in
             let (before, different) = (present, Setting.all.filter { $0.isChanged(present, wanted) })

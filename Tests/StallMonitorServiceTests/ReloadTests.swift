@@ -138,6 +138,17 @@ struct ReloadTests {
         }
     }
 
+    @Test("A monitor that the file switches on needs a restart, too")
+    func switchedOn() async throws {
+        try write("  enabled: false\n")
+        try await running { _ in
+            try write("  enabled: true\n  ticks: 8\n")
+            let line = try await line(after: 0)
+            #expect(line?.text == "restart the server for the stall monitor to take these settings")
+            #expect(line?.level == .warning && keys(line) == "enabled")
+        }
+    }
+
     @Test("A file that is no YAML any more is logged once; the next readable one is applied")
     func unreadable() async throws {
         try write("  ticks: 3\n")

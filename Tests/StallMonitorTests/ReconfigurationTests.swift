@@ -120,6 +120,16 @@ struct ReconfiguredMonitorTests {
         #expect(monitor.reconfigure(plain).isEmpty)
     }
 
+    @Test("One that is switched off needs a restart to be switched on; nothing else of it changes")
+    func switchedOff() {
+        let monitor = StallMonitor.start(.init(enabled: false))
+        var other = StallMonitor.Configuration(enabled: false)
+        other.rule.ticks = 9
+        #expect(monitor.reconfigure(other).isEmpty)
+        other.enabled = true
+        #expect(monitor.reconfigure(other) == ConfigurationChange(needsRestart: ["enabled"]))
+    }
+
     @Test("A value out of range is replaced by the nearest one and reported as a fault, until it is corrected")
     func range() {
         let log = EventLog()
