@@ -3,23 +3,22 @@ import Glibc
 import RunLoopKit
 
 /// Answers health probes on a port, on its own thread. Probes are few and short: a connection that lasts longer than two seconds
-/// is closed, and more than 16 at a time have to wait.
+/// is closed, and the oldest one if there are more than 16.
 final class HealthEndpoint: Sendable {
     /// The port on which it listens.
     let port: Int
     private let listener: ListeningSocket
     private let thread: MonitorThread
 
-    /// How long a connection is kept.
-    fileprivate static let patience = Duration.seconds(2)
-    fileprivate static let mostConnections = 16
-
     /// Opens the port.
     ///
-    /// - Parameter answer: Called on the endpoint's thread for each probe. It must not block for long.
+    /// - Parameters:
+    ///   - patience: How long a connection is kept.
+    ///   - answer: Called on the endpoint's thread for each probe. It must not block for long.
     /// - Throws: `healthEndpointUnavailable` or `threadNotStarted`. Nothing is left behind then.
     init(
         _ options: StallMonitor.Configuration.HealthOptions,
+        patience: Duration = .seconds(2),
         _ answer: @escaping @Sendable () -> HealthAnswer
     ) throws(StallMonitorError) {
         let (descriptor, port) = try Self.listen(options)
@@ -29,7 +28,7 @@ final class HealthEndpoint: Sendable {
         (self.listener, self.port) = (listener, port)
         do throws(StallMonitorError) {
             thread = try MonitorThread(name: "stall-health") {
-                var service = HealthService(listener: listener, answer: answer)
+                var service = HealthService(listener: listener, patience: patience, answer: answer)
                 service.run()
             }
         } catch {
@@ -68,7 +67,7 @@ final class HealthEndpoint: Sendable {
         let size = socklen_t(MemoryLayout<Int32>.size)
         guard socket >= 0, unsafe setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, size) == 0,
             unsafe bind(socket, place.pointee.ai_addr, place.pointee.ai_addrlen) == 0,
-            Glibc.listen(socket, 16) == 0, let port = Self.port(of: socket)
+            Glibc.listen(socket, SOMAXCONN) == 0, let port = Self.port(of: socket)
         else {
             let number = errno
             if socket >= 0 { Glibc.close(socket) }
@@ -128,19 +127,22 @@ private struct ListeningSocket: Sendable {
 /// The work of the endpoint's thread.
 private struct HealthService {
     let listener: ListeningSocket
+    let patience: Duration
     let answer: @Sendable () -> HealthAnswer
+    /// The oldest first.
     private var connections: [Connection] = []
     private var hasEnded = false
+    private static let mostConnections = 16
 
-    init(listener: ListeningSocket, answer: @escaping @Sendable () -> HealthAnswer) {
-        (self.listener, self.answer) = (listener, answer)
+    init(listener: ListeningSocket, patience: Duration, answer: @escaping @Sendable () -> HealthAnswer) {
+        (self.listener, self.patience, self.answer) = (listener, patience, answer)
     }
 
     mutating func run() {
         while !hasEnded {
             waitForEvents()
-            acceptAll()
             for index in connections.indices { connections[index].goOn(answer) }
+            acceptNew()
             let now = MonotonicInstant.now
             for connection in connections where connection.isOver(at: now) { close(connection.descriptor) }
             connections.removeAll { $0.isOver(at: now) }
@@ -150,22 +152,21 @@ private struct HealthService {
 
     /// Waits until a client connects or sends, a connection has timed out, or the listener is shut down.
     private mutating func waitForEvents() {
-        let isFull = connections.count >= HealthEndpoint.mostConnections
-        var polled = [pollfd(fd: listener.descriptor, events: isFull ? 0 : Int16(POLLIN), revents: 0)]
+        var polled = [pollfd(fd: listener.descriptor, events: Int16(POLLIN), revents: 0)]
         polled += connections.map { pollfd(fd: $0.descriptor, events: $0.awaited, revents: 0) }
         var timeout: Int32 = -1
-        if let next = connections.map(\.deadline).min() {
+        if let next = connections.first?.deadline {
             timeout = Int32(clamping: max(0, (next - .now).nanoseconds / 1_000_000 + 1))
         }
         // Not by `poll`: StallMonitorLoops would watch this thread as one of the server's loops.
         _ = unsafe monitor_poll(&polled, nfds_t(polled.count), timeout)
-        // While all connections are in use nothing is accepted, and poll would report the same again at once.
         if polled[0].revents & Int16(POLLHUP | POLLNVAL) != 0 { hasEnded = true }
     }
 
-    private mutating func acceptAll() {
+    /// At most as many as are kept: what these have sent is read before they are replaced.
+    private mutating func acceptNew() {
         guard listener.isOurs else { return hasEnded = true }
-        while connections.count < HealthEndpoint.mostConnections {
+        for _ in 0..<Self.mostConnections {
             let descriptor = monitor_accept(listener.descriptor)
             guard descriptor >= 0 else {
                 switch errno {
@@ -180,7 +181,11 @@ private struct HealthService {
                 }
                 return
             }
-            connections.append(Connection(descriptor: descriptor, deadline: .now + HealthEndpoint.patience))
+            // A probe sends its request at once, and is answered before it is the oldest: clients that send nothing make none wait.
+            if connections.count >= Self.mostConnections { close(connections.removeFirst().descriptor) }
+            var connection = Connection(descriptor: descriptor, deadline: .now + patience)
+            connection.goOn(answer)
+            connections.append(connection)
         }
     }
 }

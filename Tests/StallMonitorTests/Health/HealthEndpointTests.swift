@@ -81,7 +81,19 @@ struct HealthEndpointTests {
         #expect(try answer(on: port).hasPrefix("HTTP/1.1 200 "))
     }
 
-    @Test("clients that send nothing block others only briefly, and a request may arrive in pieces")
+    @Test("a probe does not wait for clients that send nothing, however many there are and however long they stay")
+    func crowd() throws {
+        let endpoint = try HealthEndpoint(.init(port: 0), patience: .seconds(3600)) {
+            HealthAnswer(.init(stalls: [], problems: []), failsAfter: .seconds(10))
+        }
+        defer { endpoint.end(by: .now + .seconds(60)) }
+        let silent = try (0..<40).map { _ in try Probe(endpoint.port) }
+        let answer = try Probe(endpoint.port).answer("GET /health HTTP/1.1\r\n\r\n")
+        #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(answer)")
+        withExtendedLifetime(silent) {}
+    }
+
+    @Test("clients that send nothing are closed, and a request may arrive in pieces")
     func silent() throws {
         let monitor = monitor()
         defer { monitor.stop() }
