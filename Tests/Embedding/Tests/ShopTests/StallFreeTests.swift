@@ -1,7 +1,8 @@
 import Dispatch
 import Foundation
-import StallTesting
 import Testing
+
+@testable import StallTesting
 
 // Tests whose name begins with `stalls` must fail because of a stall, and
 // all others must pass: scripts/embedding checks this. They run in parallel.
@@ -42,6 +43,17 @@ struct StallFreeTests {
     @Test func passesWithinALongerLimit() async {
         await expectNoStalls(within: .seconds(10)) { await rest() }
     }
+}
+
+/// By the name of Swift Testing's function that calls tests, which is private: this test fails with a version in which it is another one.
+@Test @MainActor func passesBesideATestThatIsJudged() async {
+    // In a task of its own, as that of a test with the trait.
+    let other = await Task.detached {
+        TestMonitor.shared.begin(TestPlace(name: "other()", file: nil), limit: .milliseconds(100))
+    }.value
+    usleep(400_000)
+    let verdicts = await Task.detached { await TestMonitor.shared.end(other) }.value
+    #expect(verdicts.filter(\.isFailure).map(\.text) == [])
 }
 
 @MainActor func compute(for time: Duration) { _ = spin(for: time) }
