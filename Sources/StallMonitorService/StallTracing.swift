@@ -18,11 +18,12 @@
     /// |---|---|
     /// | `code.function.name`, `code.file.path`, `code.line.number` | of the culprit, if known |
     /// | `thread.id`, `thread.name` | of the stalled thread |
+    /// | `error.type` | `stall.` and the verdict |
     /// | `stall.id`, `stall.kind`, `stall.verdict`, `stall.state`, `stall.fingerprint` | the report's |
     /// | `stall.watched.type`, `stall.watched.label`, `stall.labels` | the stalled thing, and the server's names for the work |
     ///
-    /// The event `exception`, at the time of detection, has `exception.type` (`stall.` and the verdict), `exception.message`
-    /// and `exception.stacktrace`.
+    /// The event `exception`, at the time of detection, has `exception.type` (the `error.type`), `exception.message` and
+    /// `exception.stacktrace`.
     /// Stalls that are only counted (see `RepeatRule`) have no span.
     public struct StallTracing: Sendable {
         private let tracer: (any Tracer)?
@@ -131,6 +132,7 @@
                 "stall.verdict": .string(cause.verdict.canonical.rawValue), "stall.state": .string(state.rawValue),
                 "stall.fingerprint": .string("\(fingerprint)"), "stall.watched.type": .string(watched.type.rawValue),
                 "stall.watched.label": .string(watched.label), "thread.id": .int64(Int64(thread.id)),
+                "error.type": .string(errorType),
             ]
             attributes["thread.name"] = thread.name.map { .string($0) }
             attributes["code.function.name"] = culpritName.map { .string($0) }
@@ -145,12 +147,14 @@
                 name: "exception",
                 at: detectedAt.instant,
                 attributes: [
-                    "exception.type": .string("stall." + cause.verdict.canonical.rawValue),
+                    "exception.type": .string(errorType),
                     "exception.message": .string(cause.summary),
                     "exception.stacktrace": .string(stackTrace),
                 ]
             )
         }
+
+        private var errorType: String { "stall." + cause.verdict.canonical.rawValue }
 
         /// The stalled thread's stack, innermost function first. At most 64 frames, because receivers truncate or refuse longer
         /// values.

@@ -60,7 +60,8 @@
                     && attributes.get("stall.kind") == .string("blocked")
             )
             #expect(attributes.get("stall.labels") == .stringArray(["checkout"]))
-            #expect(span.status?.code == .error && span.links.isEmpty)
+            #expect(span.status?.code == .error && attributes.get("error.type") == .string("stall.waiting"))
+            #expect(span.links.isEmpty)
         }
 
         @Test("The event is an exception with the stack, at the time of the detection")
