@@ -76,6 +76,9 @@ package struct StallVerdict {
     let scope: TestScope
     let directory: String
 
+    /// Of the tests that may have caused the stall. All tests may run at the same time, and each of them gets an issue with these names.
+    private static let mostNames = 10
+
     /// Called in the test's own task: Swift Testing uses the task to assign the issue to the test.
     ///
     /// - Parameter place: The location of the issue if the stalled function has no known source line.
@@ -111,7 +114,8 @@ package struct StallVerdict {
             text += " The machine was too busy to measure for how long the work waited for a processor. Not counted."
         case .unclear(let names) where names.count > 1:
             text += " It is not known whose work it was. Of the tests that are judged, these ran meanwhile: "
-            text += names.joined(separator: ", ") + "."
+            text += names.prefix(Self.mostNames).joined(separator: ", ")
+            text += names.count > Self.mostNames ? " and \(names.count - Self.mostNames) others." : "."
         case .shared(let count):
             text += " \(count) tests ran this function meanwhile: it is not known whose work it was."
         case .unclear:

@@ -136,6 +136,9 @@ import Testing
         }
         #expect(text(scopes)?.contains("Of the tests that are judged, these ran meanwhile: a(), b().") == true)
         #expect(text([scopes[0]])?.contains("it may be the work of a test that is not judged.") == true)
+        let many = (1...300).map { scope($0, "test\(1000 + $0)()", task: 1000 + UInt32($0)) }
+        #expect(text(many)?.contains("test1009(), test1010() and 290 others.") == true)
+        #expect(text(Array(many.prefix(10)))?.contains("test1009(), test1010(). Report:") == true)
     }
 
     @Test func passesToTheMachine() {
