@@ -5,7 +5,7 @@
     import Yams
 
     /// The keys of a configuration file and the environment variables that the monitor does not know. Usually they are misspelt, and so
-    /// have no effect.
+    /// have no effect. With a misspelt section no key of the file has any.
     ///
     /// The library that reads the values answers for the keys that it is asked for, and lists none.
     final class UnknownKeys: Sendable {
@@ -30,11 +30,19 @@
         private var unknownKeys: [(name: String, meant: String?)] {
             guard let text = readFile(file, limit: 1 << 20), let root = try? Yams.compose(yaml: text) else { return [] }
             let known = ConfigurationOption.all.map(\.key)
-            return Self.keys(in: root, prefix: "").filter { $0.key.hasPrefix(Self.section) }
-                .map { (key: String($0.key.dropFirst(Self.section.count)), hasValue: $0.hasValue) }
+            let keys = Self.keys(in: root, prefix: "").filter { $0.key.hasPrefix(Self.section + ".") }
+                .map { (key: String($0.key.dropFirst(Self.section.count + 1)), hasValue: $0.hasValue) }
                 // A group whose keys are all commented out has no value. With one (`repeated: false`) it is taken for a key.
                 .filter { key, hasValue in !known.contains { $0 == key || !hasValue && $0.hasPrefix(key + ".") } }
-                .map { ($0.key, nearestName(to: $0.key, among: known)) }
+                .map { (name: $0.key, meant: nearestName(to: $0.key, among: known)) }
+            return misspeltSections(in: root) + keys
+        }
+
+        /// Only those whose name is near the monitor's: the file may have the server's own, too.
+        private func misspeltSections(in root: Node) -> [(name: String, meant: String?)] {
+            (root.mapping?.compactMap(\.key.string) ?? []).filter { $0 != Self.section }.compactMap { name in
+                nearestName(to: name, among: [Self.section]).map { (name, $0) }
+            }
         }
 
         /// Only those whose name is near a known one: others use the prefix too, such as the command, and Kubernetes for a service that is
@@ -55,7 +63,7 @@
             }
         }
 
-        private static let section = "stallMonitor."
+        private static let section = "stallMonitor"
         private static let prefix = "STALL_MONITOR_"
 
         /// All keys, their parts separated by dots.
