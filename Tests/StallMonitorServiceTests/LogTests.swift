@@ -149,5 +149,3 @@ struct LogTests {
         #expect(lines.all.isEmpty)
     }
 }
-
-/// The logged lines, in order.
