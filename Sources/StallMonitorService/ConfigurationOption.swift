@@ -161,7 +161,14 @@ extension Notation where Value == Bool {
 }
 
 extension Notation where Value == String {
-    static var string: Self { Self(form: .text, text: { $0 }, fetch: { try await $0.fetchString(forKey: $1) }) }
+    /// An empty text is none: a variable that a deployment leaves empty, or a key without a value.
+    static var string: Self {
+        Self(
+            form: .text,
+            text: { $0 },
+            fetch: { try await $0.fetchString(forKey: $1).flatMap { $0.isEmpty ? nil : $0 } }
+        )
+    }
 }
 
 extension Notation where Value == Set<String> {

@@ -26,6 +26,15 @@ struct ConfigurationTests {
         )
     }
 
+    @Test("A text that is empty is not set: the directory is the default one, and the server has its executable's name")
+    func emptyTexts() async throws {
+        let read = try await configuration([
+            "directory": "", "service.name": "", "health.port": 0, "health.address": "", "logLevel": "",
+        ])
+        #expect(read.directory == StallMonitor.Configuration().directory && read.service == nil)
+        #expect(read.health == .init(port: 0))
+    }
+
     @Test("Values that change while they are read are all the new ones")
     func changedMeanwhile() async throws {
         let provider = MutableInMemoryProvider(initialValues: ["tickMilliseconds": 20, "ticks": 3])
