@@ -22,8 +22,9 @@ enum StallFinding: Equatable {
     static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallFinding? {
         let limit = scope.limit.nanoseconds
         guard scope.overlap(with: stall) > limit else { return nil }
-        var owners = scopes.filter { $0.isTask(of: stall) }
-        if owners.isEmpty { owners = scopes.filter { $0.isCaller(in: stall) } }
+        let code = StalledCode(of: stall)
+        var owners = scopes.filter { $0.isTask(of: code) }
+        if owners.isEmpty { owners = scopes.filter { $0.isCaller(in: code) } }
         if owners.isEmpty {
             // Every computing task occupies a worker for that time: the
             // stall does not count for a test whose work is not involved.
@@ -34,7 +35,7 @@ enum StallFinding: Equatable {
         guard let ownShare = stall.ownShare else { return .unmeasured }
         guard Double(scope.overlap(with: stall)) * ownShare > Double(limit) else { return .machine }
         // A part of a test has the task of its test.
-        let callers = Set(owners.filter { !$0.isTask(of: stall) && $0.overlap(with: stall) > 0 }.map(\.task))
+        let callers = Set(owners.filter { !$0.isTask(of: code) && $0.overlap(with: stall) > 0 }.map(\.task))
         if callers.count > 1 { return .shared(by: callers.count) }
         if !owners.isEmpty { return .own }
         let suspects = scopes.filter { $0.overlap(with: stall) > $0.limit.nanoseconds }
@@ -147,8 +148,11 @@ package struct TestPlace: Sendable {
     let name: String
     /// The name of its source file. Nil if it is not known: XCTest does not provide it.
     let file: String?
+    let function: FunctionName
 
-    package init(name: String, file: String?) { (self.name, self.file) = (name, file) }
+    package init(name: String, file: String?) {
+        (self.name, self.file, function) = (name, file, FunctionName(name))
+    }
 }
 
 /// A test, or a part of one, during which no watched loop may stall.
@@ -173,36 +177,15 @@ struct TestScope: Sendable {
     }
 
     /// Whether the scope's task was stalled.
-    func isTask(of stall: StallReport) -> Bool {
-        guard let task else { return false }
-        return stall.stalledStacks.contains { $0.async?.task == UInt64(task) }
-            || stall.pool?.workers.contains { $0.task == UInt64(task) } == true
-    }
+    func isTask(of code: StalledCode) -> Bool { task.map { code.tasks.contains(UInt64($0)) } ?? false }
 
     /// Whether its function, or a closure in it, was on the stalled stack, or awaited a function there.
-    func isCaller(in stall: StallReport) -> Bool {
-        stall.stalledStacks.contains { stack in
-            (stack.frames + (stack.async?.frames ?? [])).contains { frame in
-                guard let function = frame.function, Self.names(place.name, in: function) else { return false }
-                guard let file = place.file, let path = frame.file else { return true }
-                return path == file || path.hasSuffix("/" + file)
-            }
-        }
-    }
-
-    /// Whether a function's full name contains this one as a whole:
-    /// `load()` is in `closure #1 in Suite.load()`, and not in `reload()`.
-    static func names(_ name: String, in function: String) -> Bool {
-        // A name with spaces has backticks in a function's full name, and none in `#function`.
-        let (name, function) = (name.filter { $0 != "`" }, function.filter { $0 != "`" })
-        let isPartOfName = { (character: Character?) in
-            character.map { $0.isLetter || $0.isNumber || $0 == "_" } ?? false
-        }
-        return function.ranges(of: name).contains { range in
-            let before = function[..<range.lowerBound].last
-            // A name with parentheses is complete.
-            let after = name.last == ")" ? nil : function[range.upperBound...].first
-            return !isPartOfName(before) && !isPartOfName(after)
+    func isCaller(in code: StalledCode) -> Bool {
+        guard code.whole.contains(place.function) else { return false }
+        return code.functions.contains { function in
+            guard function.name.contains(place.function) else { return false }
+            guard let file = place.file, let path = function.file else { return true }
+            return path == file || path.hasSuffix("/" + file)
         }
     }
 
@@ -214,7 +197,7 @@ extension StallReport {
     /// From start to end, including excluded time.
     fileprivate var lengthNs: Int64 { durationNs.addingReportingOverflow(excludedNs ?? 0).partialValue }
 
-    fileprivate var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }
+    var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }
 
     /// Whether Swift Testing itself awaits all of the stalled work, so that it is what a test does in its own task. With no scope for that task,
     /// the test is one that is not judged. The name is private: with a version that has another one, such a stall is of unknown origin.

@@ -82,22 +82,21 @@ import Testing
         #expect(StallFinding.of(stall(task: 99, function: "a()"), for: one[0], among: one) == .own)
     }
 
-    @Test func passesToNobodyWhoseNameItOnlyContains() {
-        #expect(
-            TestScope.names("load()", in: "closure #1 in Suite.load()")
-                && TestScope.names("value", in: "Suite.value.getter")
-        )
-        #expect(
-            TestScope.names("load()", in: "closure #1 in load() in reload()")
-                && TestScope.names("load()", in: "load() -> Int")
-        )
-        #expect(
-            !TestScope.names("load()", in: "Suite.reload()") && !TestScope.names("value", in: "Suite.values.getter")
-        )
-        #expect(
-            TestScope.names("a basket is loaded()", in: "closure #1 in Suite.`a basket is loaded`()")
-                && TestScope.names("`a basket is loaded`()", in: "Suite.`a basket is loaded`()")
-        )
+    @Test(
+        arguments: [
+            ("load()", "closure #1 in Suite.load()", true), ("value", "Suite.value.getter", true),
+            ("load()", "closure #1 in load() in reload()", true), ("load()", "load() -> Int", true),
+            ("load()", "Suite.reload() in load()", true), ("load()", "Suite.reload()", false),
+            ("value", "Suite.values.getter", false), ("load()", "Suite.überload()", false), ("load()", "load", false),
+            ("a basket is loaded()", "closure #1 in Suite.`a basket is loaded`()", true),
+            ("`a basket is loaded`()", "Suite.`a basket is loaded`()", true),
+        ]
+    )
+    func passesAsWholeNames(name: String, function: String, isIn: Bool) {
+        #expect(FunctionName(function).contains(FunctionName(name)) == isIn)
+    }
+
+    @Test func passesToNobodyWhoseNameIsInAnotherFile() {
         var other = stall(task: 99, function: "a()")
         other.stacks[0].frames[0].file = "/source/MyStallFindingTests.swift"
         #expect(findings(other) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
