@@ -84,6 +84,9 @@ public struct StallLog: Sendable {
         ]
         if let place = report.culprit?.place { metadata["stall.place"] = "\(place)" }
         if let labels = report.labels { metadata["stall.labels"] = "\(labels.joined(separator: " > "))" }
+        // OpenTelemetry's names for them in logs that are not its own.
+        if let trace = report.trace?.traceID { metadata["trace_id"] = "\(trace)" }
+        if let span = report.trace?.spanID { metadata["span_id"] = "\(span)" }
         logger.log(level: level, "\(message)", metadata: metadata)
     }
 }

@@ -56,6 +56,19 @@ struct LogTests {
         #expect(metadata["stall.place"] == "Checkout.swift:12" && metadata["stall.labels"] == "checkout")
     }
 
+    @Test("A stall in a request is logged with the ids of its trace, which a log is searched for")
+    func trace() {
+        var stall = report()
+        log()(.ended(stall))
+        stall.trace = .init(traceID: "4bf92f3577b34da6a3ce929d0e0e4736")
+        log()(.ended(stall))
+        stall.trace?.spanID = "00f067aa0ba902b7"
+        log()(.ended(stall))
+        let trace: Logger.MetadataValue = "4bf92f3577b34da6a3ce929d0e0e4736"
+        #expect(lines.all.map { $0.metadata["trace_id"] } == [nil, trace, trace])
+        #expect(lines.all.map { $0.metadata["span_id"] } == [nil, nil, "00f067aa0ba902b7"])
+    }
+
     @Test("A place that is not known is left out, and so is an unknown line")
     func withoutPlace() {
         var stall = report()
