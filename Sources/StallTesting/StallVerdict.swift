@@ -31,6 +31,10 @@ enum StallFinding: Equatable {
             guard stall.watched.type != .taskPool, !stall.isOfTestBeside else { return nil }
         } else {
             guard owners.contains(where: { $0.number == scope.number }) else { return nil }
+            // Alone, it would have left that worker free.
+            if stall.pool?.workers.contains(where: { stall.isOfOtherTest($0, than: scope, among: scopes) }) == true {
+                return nil
+            }
         }
         guard let ownShare = stall.ownShare else { return .unmeasured }
         guard Double(scope.overlap(with: stall)) * ownShare > Double(limit) else { return .machine }
@@ -199,13 +203,26 @@ extension StallReport {
 
     var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }
 
-    /// Whether Swift Testing itself awaits all of the stalled work, so that it is what a test does in its own task. With no scope for that task,
-    /// the test is one that is not judged. The name is private: with a version that has another one, such a stall is of unknown origin.
-    fileprivate var isOfTestBeside: Bool {
-        !stalledStacks.isEmpty
-            && stalledStacks.allSatisfy { stack in
-                guard let callers = stack.async, callers.task != nil else { return false }
-                return callers.frames.contains { $0.function?.contains("Runner._runTestCase(") == true }
-            }
+    /// Whether all of the stalled work is what a test does in its own task. With no scope for that task, the test is one that is not judged.
+    fileprivate var isOfTestBeside: Bool { !stalledStacks.isEmpty && stalledStacks.allSatisfy(\.isOfTest) }
+
+    /// Whether a pool's worker was in another test than that of `scope`. A worker whose task is of unknown origin may be in that one.
+    fileprivate func isOfOtherTest(_ worker: Worker, than scope: TestScope, among scopes: [TestScope]) -> Bool {
+        guard let task = worker.task, task != scope.task.map(UInt64.init) else { return false }
+        if scopes.contains(where: { $0.task.map(UInt64.init) == task }) { return true }
+        guard let index = worker.stack, stacks.indices.contains(index) else { return false }
+        let code = StalledCode(in: [stacks[index]])
+        // First, because the body of a test may run in a child task, as with a time limit.
+        guard !scope.isCaller(in: code) else { return false }
+        return stacks[index].isOfTest || scopes.contains { $0.isCaller(in: code) }
+    }
+}
+
+extension StallReport.Stack {
+    /// Whether Swift Testing itself awaits the work: then it is what a test does in its own task. The name is private: with a version that has
+    /// another one, such work is of unknown origin.
+    fileprivate var isOfTest: Bool {
+        guard let callers = async, callers.task != nil else { return false }
+        return callers.frames.contains { $0.function?.contains("Runner._runTestCase(") == true }
     }
 }

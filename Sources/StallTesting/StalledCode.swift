@@ -9,8 +9,12 @@ struct StalledCode {
     let whole: FunctionName
 
     init(of stall: StallReport) {
-        let stacks = stall.stalledStacks
-        tasks = Set(stacks.compactMap { $0.async?.task } + (stall.pool?.workers.compactMap(\.task) ?? []))
+        self.init(in: stall.stalledStacks, tasks: stall.pool?.workers.compactMap(\.task) ?? [])
+    }
+
+    /// - Parameter tasks: Tasks that are known without a stack.
+    init(in stacks: [StallReport.Stack], tasks others: [UInt64] = []) {
+        tasks = Set(stacks.compactMap { $0.async?.task } + others)
         let frames = stacks.flatMap { $0.frames + ($0.async?.frames ?? []) }
         functions = frames.compactMap { frame in frame.function.map { (FunctionName($0), frame.file) } }
         whole = FunctionName(frames.compactMap(\.function).joined(separator: "\n"))

@@ -172,6 +172,36 @@ import Testing
         #expect(findings(stall) == [nil, nil])
     }
 
+    @Test func passesToNobodyWhatNoTestDidToAPoolAlone() {
+        var stall = stall(task: 7, function: "a()")
+        stall.watched.type = .taskPool
+        let pool = { (other: StallReport.Worker) in
+            let own = StallReport.Worker(thread: .init(id: 1), standingNs: 400_000_000, task: 7, stack: 0)
+            return StallReport.Pool(width: 2, running: 2, workers: [own, other])
+        }
+        // A worker of another test that is judged, and one that may be of the same test.
+        stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, task: 8))
+        #expect(findings(stall) == [nil, nil])
+        stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, task: 99))
+        #expect(findings(stall) == [.own, nil])
+        // One of a test that is not judged.
+        var stack = stall.stacks[0]
+        stack.frames[0].function = "c()"
+        stack.async?.task = 99
+        let runner = "closure #1 in closure #1 in static Runner._runTestCase(_:within:context:)"
+        stack.async?.frames = [.init(address: Address(2), function: runner)]
+        stall.stacks.append(stack)
+        stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, task: 99, stack: 1))
+        #expect(findings(stall) == [nil, nil])
+        // A child task of a test that is judged.
+        stall.stacks[1].async = nil
+        stall.stacks[1].frames[0].function = "closure #1 in Suite.b()"
+        #expect(findings(stall) == [nil, nil])
+        // The same test, in a child task.
+        stall.stacks[1].frames[0].function = "closure #1 in Suite.a()"
+        #expect(findings(stall) == [.own, nil])
+    }
+
     @Test func passesToNobodyWhatWasBefore() {
         var stall = stall(task: 7)
         stall.startedAt = Timestamp(seconds: 99, nanoseconds: 650_000_000)

@@ -17,6 +17,13 @@ struct StallFreeTests {
         _ = await Task { @MainActor in usleep(400_000) }.value
     }
 
+    /// Often enough that for a while no other test has a worker.
+    @Test func stallsTheTaskPool() async {
+        await withTaskGroup { group in
+            for _ in 0..<4 * ProcessInfo.processInfo.activeProcessorCount { group.addTask { _ = usleep(400_000) } }
+        }
+    }
+
     @Test func stallsWithArguments() async { await MainActor.run { rest(milliseconds: 400) } }
 
     @Test(arguments: [10, 20]) func passesWithArguments(_ milliseconds: UInt32) async {
@@ -28,6 +35,12 @@ struct StallFreeTests {
     @Test @MainActor func passesAwaitingOnTheMainActor() async throws { try await Task.sleep(for: .milliseconds(400)) }
 
     @Test func passesComputingElsewhere() async { _ = spin(for: .milliseconds(300)) }
+
+    /// Together they occupy all workers of a small machine's task pool, which none of them does alone.
+    @Test(arguments: 1...4) func passesComputingBesideOthers(_: Int) async {
+        await Task.yield()
+        _ = spin(for: .milliseconds(300))
+    }
 }
 
 @Suite struct ExpectNoStallsTests {
