@@ -22,8 +22,8 @@ import Synchronization
 /// | `stall.monitor.processor.seconds`, `stall.monitor.held.seconds` | counters: the monitor's cost | |
 ///
 /// The first three are recorded when stalls end, all others by ``update(from:)``. No dimension grows with the number of faults or threads:
-/// `watched` is the name of the loop, queue or pool in reports for the first 64 of them, and `other` for later ones. The `verdict` of a
-/// stall that was only counted is `unknown`.
+/// `watched` is the name of the loop, queue or pool in reports for the first 64 of them, and `other` for later ones, with `_` in place of quotation
+/// marks, backslashes and control characters. The `verdict` of a stall that was only counted is `unknown`.
 public final class StallMetrics: Sendable {
     private let factory: any MetricsFactory
     private let counters = Instruments<Counter>()
@@ -65,10 +65,20 @@ public final class StallMetrics: Sendable {
     ) {
         let dimensions = [
             ("kind", kind.rawValue), ("verdict", verdict.rawValue), ("type", type.rawValue),
-            ("watched", watchedNames.name(label)),
+            ("watched", watchedNames.name(Self.dimension(label))),
         ]
         counter("stall.count", dimensions).increment()
         timer("stall.duration", dimensions).recordNanoseconds(duration)
+    }
+
+    /// swift-prometheus writes dimensions between quotation marks as they are: a quotation mark would make the server's whole page invalid.
+    private static func dimension(_ label: String) -> String {
+        var dimension = String.UnicodeScalarView()
+        for scalar in label.unicodeScalars {
+            let isSafe = scalar.properties.generalCategory != .control && scalar != "\"" && scalar != "\\"
+            dimension.append(isSafe ? scalar : "_")
+        }
+        return String(dimension)
     }
 
     /// Records a monitor's present figures. Call it about every 10 s, on any thread except a watched loop's.

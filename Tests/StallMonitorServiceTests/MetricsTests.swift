@@ -45,6 +45,15 @@ struct MetricsTests {
         #expect(backend.counters.first?.dimensions.contains { $0 == ("verdict", "waiting") } == true)
     }
 
+    @Test("A label with a quotation mark, a backslash or a line feed leaves Prometheus' format valid")
+    func quotation() {
+        var stall = report(.recovered)
+        stall.watched.label = "a\"\u{301}b\\c\r\nd é"
+        StallMetrics(factory: backend).note(.ended(stall))
+        let names = backend.counters.flatMap(\.dimensions).filter { $0.0 == "watched" }.map(\.1)
+        #expect(names == ["a_\u{301}b_c__d é"])
+    }
+
     @Test("Sixty-four watched items have their own names; further ones are counted as 'other'")
     func names() {
         let metrics = StallMetrics(factory: backend)
