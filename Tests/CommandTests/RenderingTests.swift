@@ -203,6 +203,32 @@ struct RenderingTests {
         #expect(evidence(.init(cpuNs: 7, userNs: 1)) == "7ns on CPU")
     }
 
+    @Test("tail: what follows the verdict begins in the same column for each of them")
+    func verdictColumn() {
+        let starts = Verdict.known.map { verdict in
+            var report = Sample.report()
+            report.cause.verdict = verdict
+            return StallLine.lines(report, isFirst: true)[0].plain.split(separator: "main")[0].count
+        }
+        #expect(Set(starts).count == 1, "\(starts)")
+    }
+
+    @Test("list: no state or verdict is cut, and columns are left out before the culprit", arguments: [60, 80, 120])
+    func wholeWords(width: Int) {
+        var report = Sample.report(state: .terminated)
+        (report.cause.verdict, report.watched.label) = (.diskWait, "a loop with a long name")
+        report.culprit?.function = String(repeating: "g", count: 100)
+        let list = StallList(
+            stalls: [StallOutline(report)],
+            ids: ShortIDs([report.id]),
+            faults: ShortFingerprints([report.fingerprint]),
+            width: width
+        )
+        let line = Array(list.lines)[1].plain
+        #expect(line.contains("disk_wait") && line.contains("terminated") == line.contains("termin"), "\(line)")
+        #expect(line.count { $0 == "g" } >= width * 3 / 8 - 1, "\(line)")
+    }
+
     @Test("tail -f: the largest possible count, again and again")
     func hugeRepeats() {
         var (lines, run) = (RepeatLines(), Sample.run())

@@ -36,7 +36,7 @@ struct DifferenceTable {
         var table = TextTable([
             .init(title: "CHANGE"), .init(title: "FAULT"), .init(title: "BEFORE"), .init(title: "AFTER"),
             .init(title: "PER HOUR", rank: 1), .init(title: "MEDIAN", rank: 2),
-            .init(title: "CHANCE", rank: 3), .init(title: "CULPRIT", minimum: 24),
+            .init(title: "CHANCE", rank: 3), .culprits(width),
         ])
         for item in shown { table.append(cells(item, names)) }
         return table.lines(width: width) + [""]

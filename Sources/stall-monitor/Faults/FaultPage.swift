@@ -160,9 +160,9 @@ struct FaultTable {
     var lines: [StyledText] {
         var table = TextTable([
             .init(title: "FAULT"), .init(title: "COUNT", rank: 9), .init(title: "TOTAL"),
-            .init(title: "WORST", rank: 7), .init(title: "SHARE", rank: 4), .init(title: "LAST SEEN", rank: 6),
+            .init(title: "WORST", rank: 7), .init(title: "SHARE", rank: 4), .init(title: "LAST", rank: 6),
             .init(title: "FIRST", rank: 1), .init(title: "TREND", rank: 3), .init(title: "VERDICT", rank: 8),
-            .init(title: "CULPRIT", minimum: 24), .init(title: "SERVICE", minimum: 7, rank: 0),
+            .culprits(width), .init(title: "SERVICE", minimum: 7, rank: 0),
             .init(title: "HOSTS", minimum: 7, rank: 2), .init(title: "RELEASES", minimum: 8, rank: 5, hidesEmpty: true),
         ])
         for fault in faults { table.append(cells(fault)) }

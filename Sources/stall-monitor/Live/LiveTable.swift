@@ -75,7 +75,7 @@ struct LiveTable {
         var table = TextTable([
             .init(title: "ID", rank: 5), .init(title: "PID", rank: 2), .init(title: "LABEL", minimum: 4, rank: 3),
             .init(title: "STATE", rank: 4), .init(title: "LASTS"), .init(title: "SEVERITY", rank: 1),
-            .init(title: "VERDICT", minimum: 8, rank: 6), .init(title: "CULPRIT", minimum: 20),
+            .init(title: "VERDICT", minimum: 9, rank: 6), .culprits(width),
         ])
         for row in snapshot.processes {
             for stall in row.stalls {

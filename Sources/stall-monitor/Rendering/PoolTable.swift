@@ -27,7 +27,7 @@ struct PoolTable {
         guard !pool.workers.isEmpty else { return [] }
         var table = TextTable([
             .init(title: "WORKER", minimum: 14), .init(title: "IN JOB", rank: 3), .init(title: "TASK", rank: 1),
-            .init(title: "VERDICT", minimum: 8, rank: 2), .init(title: "AT", minimum: 20),
+            .init(title: "VERDICT", minimum: 9, rank: 2), .init(title: "AT", minimum: 20),
         ])
         for worker in pool.workers.prefix(Self.limit) { table.append(cells(worker)) }
         let left = pool.workers.count - Self.limit

@@ -45,9 +45,9 @@ struct StallList {
     private func columns(_ hasRepeats: Bool) -> [TextTable.Column] {
         let columns: [TextTable.Column] = [
             .init(title: "ID"), .init(title: "STARTED", rank: 2), .init(title: "AGE", rank: 7),
-            .init(title: "STATE", minimum: 9, rank: 6), .init(title: "DURATION"),
-            .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 7, rank: 8),
-            .init(title: "CULPRIT", minimum: 20), .init(title: "LABEL", minimum: 5, rank: 5),
+            .init(title: "STATE", minimum: 10, rank: 6), .init(title: "DURATION"),
+            .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 9, rank: 8),
+            .culprits(width), .init(title: "LABEL", minimum: 5, rank: 5),
             .init(title: "FAULT", rank: 4),
         ]
         let shown = columns.filter { width != nil || $0.title != "AGE" }
@@ -83,7 +83,7 @@ enum StallLine {
         let line: StyledText = """
             \(moment.toMilliseconds, .dim)  \(report.styledState.padded(to: 10))  \
             \(StyledText(report.durationText).padded(to: 7))  \
-            \(report.cause.verdict.styled.padded(to: 8))  \
+            \(report.cause.verdict.styled.padded(to: 9))  \
             \(StyledText(report.watched.label, .bold, limit: 80))  \(report.culpritText)  \(ShortFingerprints.prefix(of: report.fingerprint), .dim)  \(report.id, .dim)
             """
         let details = [report.cause.summary, report.victimText ?? ""].filter { !$0.isEmpty }

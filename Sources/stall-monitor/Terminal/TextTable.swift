@@ -8,6 +8,11 @@ struct TextTable {
         var rank: Int?
         /// Whether a column with a rank is left out if no row has a value for it, even if there is room. Output for programs keeps it.
         var hidesEmpty = false
+
+        /// Culprits. Other columns are left out until it has its full width, or three eighths of the table's.
+        static func culprits(_ width: Int?) -> Column {
+            Column(title: "CULPRIT", minimum: max(20, (width ?? 0) * 3 / 8))
+        }
     }
 
     let columns: [Column]
