@@ -29,6 +29,9 @@ struct FaultPage {
             "\("Fault", .bold) \(StyledText(fault.fingerprint.rawValue, .yellow)): \(stalls, .bold), \(total) together\(share), worst \(worst, .bold)"
     }
 
+    /// `2026-01-31T12:00:00Z (3h ago)`
+    private func seen(_ moment: Timestamp) -> String { "\(moment.toSeconds) (\(moment.ago(now)))" }
+
     private var trend: String {
         fault.trend.direction == .few ? "unknown (too few stalls)" : fault.trend.direction.text
     }
@@ -40,7 +43,7 @@ struct FaultPage {
         let (why, advice) = (evidence.latest?.cause.summary ?? "", evidence.latest.flatMap(Advice.of))
         let aliases = fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")
         let rows: [(String, StyledText?)] = [
-            ("Seen", "first \(fault.firstAt.ago(now)), last \(fault.lastAt.ago(now)); trend \(trend)"),
+            ("Seen", "first \(seen(fault.firstAt)), last \(seen(fault.lastAt)); trend \(trend)"),
             ("Reports", others > 0 ? counted : nil), ("Verdicts", Self.counts(fault.verdicts) ?? ""),
             ("Why", why.isEmpty ? nil : "\(why) \("(the latest)", .dim)"),
             ("Likely", advice.map { "\($0.likely)" }), ("To do", advice.map { "\($0.remedy)" }),
