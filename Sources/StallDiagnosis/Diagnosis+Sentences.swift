@@ -114,7 +114,7 @@ extension Diagnosis {
     /// The most likely reason why the thread got no processor. A quota counts if it held the cgroup back in half of the periods,
     /// or for a third of the thread's delay; stolen time, averaged over all processors, if it is at least half of that delay.
     private static func scarcity(_ window: EvidenceWindow) -> String {
-        let waited = "\(window.runDelay.nanoseconds / 1_000_000) of \(milliseconds(window.length))"
+        let waited = "\(wholeMilliseconds(window.runDelay)) of \(milliseconds(window.length))"
         let queue = "it waited for one for \(waited) (\(percent(window.runDelay, of: window)))"
         guard let supply = window.supply else { return queue }
         let delay = max(window.runDelay, window.waited)
@@ -149,7 +149,12 @@ extension Diagnosis {
         "\(Int(saturating: (100 * min(1, part / window.length)).rounded())) %"
     }
 
-    private static func milliseconds(_ duration: Duration) -> String { "\(duration.nanoseconds / 1_000_000) ms" }
+    private static func milliseconds(_ duration: Duration) -> String { "\(wholeMilliseconds(duration)) ms" }
+
+    /// Rounded as the figures are that a report's page shows beside the sentence.
+    private static func wholeMilliseconds(_ duration: Duration) -> Int64 {
+        duration.nanoseconds.addingSaturated(500_000) / 1_000_000
+    }
 
     /// The number without its fraction if that is zero.
     private static func number(_ value: Double) -> String {

@@ -49,6 +49,13 @@ struct DiagnosisTests {
         #expect(diagnosis.summary.contains("98 % of 250 ms"))
     }
 
+    @Test("A sentence has whole milliseconds, the nearest ones, like the figures that are shown with it")
+    func rounding() {
+        var window = window(cpu: 245)
+        window.length = .microseconds(250_600)
+        #expect(diagnose(window, state: "R").summary.contains("98 % of 251 ms"))
+    }
+
     @Test("A new thread with the number of one that has ended has not run for centuries")
     func reusedNumber() {
         let window = window(cpu: -9, delay: -9)
