@@ -143,13 +143,11 @@ struct Moment: Hashable {
         }
     }
 
-    /// Adds the seconds: `14:00` becomes `14:00:00`.
+    /// Completes it: `3:00` becomes `03:00:00`.
     private static func time(_ text: String) -> String? {
-        switch text.utf8.count(where: { $0 == UInt8(ascii: ":") }) {
-        case 1: text + ":00"
-        case 2: text
-        default: nil
-        }
+        let colons = text.count { $0 == ":" }
+        guard (1...2).contains(colons) else { return nil }
+        return (text.prefix { $0 != ":" }.count == 1 ? "0" : "") + text + (colons == 1 ? ":00" : "")
     }
 }
 
