@@ -32,8 +32,27 @@ struct SelectionTests {
             return run
         }
         let note = { StallSelection.everything.nothingFound(among: 0, Array(runs.prefix($0))) }
-        #expect(note(4) == "no stalls; still watching: process 1, 2, 3, 4")
-        #expect(note(1_000) == "no stalls; still watching: process 1, 2, 3, 4 and 996 more")
+        #expect(note(4) == "no stalls; 4 loops were watched, for 4m in all; still watching: process 1, 2, 3, 4")
+        #expect(note(1_000).hasSuffix("; still watching: process 1, 2, 3, 4 and 996 more"))
+    }
+
+    @Test("if no stall matches, the note says how much was watched of what was asked for")
+    func coverage() {
+        var run = Sample.run()
+        run.updatedAt = Sample.start.advanced(byNanoseconds: 60_000_000_000)
+        run.watched.append(.init(label: "requests", watchedNs: 30_000_000_000))
+        let (half, later) = (
+            Sample.start.advanced(byNanoseconds: 30_000_000_000), Sample.start.advanced(byNanoseconds: 1 << 40)
+        )
+        for (selection, note) in [
+            (StallSelection(since: half), "; 2 loops were watched, for 45s in all"),
+            (StallSelection(since: half, labels: [NamePattern("main")]), "; 1 loop was watched, for 30s"),
+            (StallSelection(since: later), "; nothing that matches was watched"),
+            (StallSelection(hosts: [NamePattern("web2")]), "; nothing that matches was watched"),
+        ] {
+            #expect(selection.nothingFound(among: 7, [run]) == "no matching stalls among 7" + note)
+        }
+        #expect(StallSelection.everything.nothingFound(among: 7, []) == "no stalls")
     }
 
     @Test("a run of 'watch' can contain stalls of any service")

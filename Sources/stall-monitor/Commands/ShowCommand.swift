@@ -188,7 +188,7 @@ struct ShowCommand: ParsableCommand {
             let count = before - left
             throw CommandFailure("there \(count == 1 ? "is" : "are") only \(quantity(count, "matching stall"))")
         }
-        throw failure.map { CommandFailure($0) } ?? CommandFailure("there are no matching stalls")
+        throw failure.map { CommandFailure($0) } ?? CommandFailure(catalog.nothingFound(by: chosen))
     }
 
     /// Adds the names that can be found now. Libraries without symbols are common, so they cause no note.

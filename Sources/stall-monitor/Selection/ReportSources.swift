@@ -148,7 +148,7 @@ struct Catalogs {
 
     /// The note if no stall matches.
     func nothingFound(by selection: StallSelection) -> String {
-        selection.nothingFound(among: stalls.count, stalls.isEmpty ? runs().runs : [])
+        selection.nothingFound(among: stalls.count, runs().runs)
     }
 
     func repeats(of report: StallReport) -> StallReport.Repeats? { catalog(of: report.id)?.repeats(of: report) }

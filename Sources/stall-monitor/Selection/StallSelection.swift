@@ -49,7 +49,20 @@ struct StallSelection: Hashable {
         let others = running.count > 4 ? " and \(running.count - 4) more" : ""
         let some = running.prefix(4).joined(separator: ", ") + others
         let note = running.isEmpty ? "" : "; still watching: process \(some)"
-        return (isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)") + note
+        let found = isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)"
+        return found + coverage(runs) + note
+    }
+
+    /// `; 3 loops were watched, for 1h2m in all`. Without it, no stalls would look the same whether somebody watched or not.
+    private func coverage(_ runs: [RunRecord]) -> String {
+        guard !runs.isEmpty else { return "" }
+        let watched = runs.compactMap { $0.chosen(by: self) }.flatMap(\.watched).filter { $0.watchedNs > 0 }
+        let length = DurationText(nanoseconds: watched.map(\.watchedNs).saturatingSum()).short
+        return switch watched.count {
+        case 0: isEverything ? "; nothing was watched" : "; nothing that matches was watched"
+        case 1: "; 1 loop was watched, for \(length)"
+        case let count: "; \(count) loops were watched, for \(length) in all"
+        }
     }
 
     /// The note if reports are missing because their monitors could not write them: without it, none would look like no stall.
