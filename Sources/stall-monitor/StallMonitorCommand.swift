@@ -38,9 +38,9 @@ struct StallMonitorCommand: AsyncParsableCommand {
             """,
         version: "0.1.0",
         subcommands: [
-            TailCommand.self, ListCommand.self, FaultsCommand.self, DiffCommand.self, TopCommand.self, ShowCommand.self,
-            DoctorCommand.self, SymbolicateCommand.self, GateCommand.self, ExportCommand.self, SampleCommand.self,
-            WatchCommand.self, ShipCommand.self,
+            TailCommand.self, ListCommand.self, FaultsCommand.self, RunsCommand.self, DiffCommand.self, TopCommand.self,
+            ShowCommand.self, DoctorCommand.self, SymbolicateCommand.self, GateCommand.self, ExportCommand.self,
+            SampleCommand.self, WatchCommand.self, ShipCommand.self,
         ]
     )
     static func main() async {

@@ -61,7 +61,7 @@ struct EverydayTaskTests {
     private static let wanted = [
         "v2:8a0d3d4acbfa9be8", "To do", "held by thread 4720 backup", "new", "within budget",
         "Flame graph of 40 stalls",
-        "processes watched", "web2", "This machine", "file-format-schema",
+        "processes watched", "web2", "web2", "main", "web2", "This machine", "file-format-schema",
     ]
 
     @Test("each takes at most two commands")

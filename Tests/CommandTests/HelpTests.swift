@@ -9,8 +9,8 @@ import Testing
 @Suite("--help", .timeLimit(.minutes(10)))
 struct HelpTests {
     static let subcommands = [
-        "tail", "list", "faults", "diff", "top", "show", "doctor", "symbolicate", "export", "gate", "gate judge",
-        "gate run", "sample", "watch", "ship",
+        "tail", "list", "faults", "runs", "diff", "top", "show", "doctor", "symbolicate", "export", "gate",
+        "gate judge", "gate run", "sample", "watch", "ship",
     ]
 
     private func help(_ subcommand: String) throws -> [String] {

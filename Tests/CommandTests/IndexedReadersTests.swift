@@ -22,7 +22,7 @@ struct IndexedReadersTests {
         let readers = [
             ["list"], ["list", "--sort", "duration"], ["list", "--service", "shop", "--verdict", "waiting"],
             ["list", "--fingerprint", String(fault)], ["list", "--format", "json", "--since", "20d"],
-            ["faults"], ["faults", "--since", "20d", "--sort", "worst"],
+            ["faults"], ["faults", "--since", "20d", "--sort", "worst"], ["runs"], ["runs", "--by", "loop"],
             ["show", "\(ids[100])"], ["show", "latest", "--service", "shop"], ["show", String(fault)],
             ["gate", "--max-stalls", "0"], ["gate", "--max-duration", "10s", "--service", "mail"],
             ["tail", "-n", "5"], ["export", "--format", "csv", "--service", "search"],

@@ -374,7 +374,7 @@ struct SelectionCommandTests {
             }
         }
         for arguments in [
-            ["list"], ["faults"], ["tail"], ["top", "--once"], ["export", "--format", "csv"], ["doctor"],
+            ["list"], ["faults"], ["runs"], ["tail"], ["top", "--once"], ["export", "--format", "csv"], ["doctor"],
         ] {
             let run = try CommandRun(arguments: arguments + [top])
             #expect(run.status == 1 && run.errors.contains(long), "\(arguments) \(run.status) \(run.errors)")

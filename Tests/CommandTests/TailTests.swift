@@ -201,7 +201,8 @@ struct TailTests {
     func unwritten() throws {
         try FileManager.default.createDirectory(atPath: fixture.path, withIntermediateDirectories: true)
         for command in [
-            ["tail"], ["list"], ["faults"], ["faults", "--flame"], ["export", "--format", "csv"], ["show", "latest"],
+            ["tail"], ["list"], ["faults"], ["faults", "--flame"], ["runs"], ["export", "--format", "csv"],
+            ["show", "latest"],
         ] {
             let run = try CommandRun(arguments: command + [fixture.path])
             #expect(run.errors.contains("is this the right directory?"), "\(command) \(run.errors)")

@@ -11,7 +11,7 @@ import Symbolication
 struct ReportsArgument: ParsableArguments {
     @Argument(
         help: ArgumentHelp(
-            "Report directories, or directories that contain some at any depth. list, faults, show, export and gate also take a collector's address.",
+            "Report directories, or directories that contain some at any depth. list, faults, runs, show, export and gate also take a collector's address.",
             valueName: "dir"
         ),
         completion: .directory
