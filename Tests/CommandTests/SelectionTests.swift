@@ -221,6 +221,13 @@ struct SelectionTests {
         #expect(at("2026-02-03") == "2026-02-03T00:00:00Z" && at("2026-02-03 04:05") == "2026-02-03T04:05:00Z")
         #expect(at("2026-02-03T04:05") == at("2026-02-03 04:05"))
         #expect(at("2026-02-03T04:05:06+01:00") == "2026-02-03T03:05:06Z")
+        func end(_ text: String, after start: String) throws -> String? {
+            Moment(text, now: now)?.timestamp(asEndAfter: try #require(Moment(start, now: now)).timestamp).toSeconds
+        }
+        #expect(try end("12:40", after: "12:20") == "2026-03-01T12:40:00Z")
+        #expect(try end("23:30", after: "23:00") == "2026-02-28T23:30:00Z")
+        #expect(try end("1:00", after: "yesterday 23:00") == "2026-03-01T01:00:00Z")
+        #expect(try end("2h", after: "1h") == "2026-03-01T10:30:00Z")
         let wrong = [
             "", " ", "ago", "foo", "2026-13-01", "25:00", ":00", "2026-02-03 x", "yesterday yesterday", "-", "1 2 3",
         ]

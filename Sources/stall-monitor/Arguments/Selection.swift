@@ -100,7 +100,7 @@ struct Selection: ParsableArguments {
     func validate() throws {
         zone.use()
         try refuseEmptyNames()
-        if let since, let until, until.timestamp < since.timestamp {
+        if let since, let end, end < since.timestamp {
             throw ValidationError("--until is before --since")
         }
         if let since, since.timestamp > .now() {
@@ -115,11 +115,13 @@ struct Selection: ParsableArguments {
         ] where values.contains("") { throw ValidationError("the value of --\(option) is empty") }
     }
 
+    private var end: Timestamp? { until?.timestamp(asEndAfter: since?.timestamp) }
+
     /// The chosen conditions as a predicate.
     var stalls: StallSelection {
         StallSelection(
             since: since?.timestamp,
-            until: until?.timestamp,
+            until: end,
             services: service.map { NamePattern($0) },
             hosts: host.map { NamePattern($0) },
             releases: release.map { NamePattern($0) },

@@ -101,6 +101,14 @@ struct Moment: Hashable {
     /// Evaluated late, because `--utc` may come after the time on the command line.
     var timestamp: Timestamp { Self.read(text, now) ?? now }
 
+    /// The end of a range. At 3:05, `--since 2:50 --until 3:10` means five minutes from now: a time of day that is not yet over
+    /// today is today's if yesterday's is before the beginning.
+    func timestamp(asEndAfter start: Timestamp?) -> Timestamp {
+        let end = timestamp
+        guard let start, end < start else { return end }
+        return Self.moment(Self.day("today", now), Self.time(text)) ?? end
+    }
+
     private static func read(_ text: String, _ now: Timestamp) -> Timestamp? {
         if let timestamp = Timestamp(rfc3339: text) { return timestamp }
         if let length = length(text) { return now.advanced(byNanoseconds: -length.nanoseconds) }
