@@ -50,6 +50,21 @@ struct ZoneTests {
         #expect(try run("show", String(late.fingerprint.rawValue), fixture.path, "--utc").output.contains("Days (UTC)"))
     }
 
+    @Test("an hour that occurs twice, as summer time ends, is chosen from its first beginning to its second end")
+    func doubleHour() throws {
+        let (fixture, zone) = (try ReportsFixture(), ["TZ": "EST5EDT,M3.2.0,M11.1.0"])
+        for moment in ["2026-11-01T05:55:00Z", "2026-11-01T06:55:00Z"] {
+            var report = Sample.report(id: .make())
+            report.startedAt = try #require(Timestamp(rfc3339: moment))
+            report.endedAt = report.startedAt.advanced(byNanoseconds: report.durationNs)
+            try fixture.store.write(report)
+        }
+        for range in [["--since", "2026-11-01 01:50"], ["--until", "2026-11-01 01:58"]] {
+            let run = try CommandRun(arguments: ["list", fixture.path] + range, environment: zone)
+            #expect(run.output.contains("01:55:00-04:00") && run.output.contains("01:55:00-05:00"), "\(range) \(run)")
+        }
+    }
+
     @Test("an allowance ends with its last day in UTC, whatever the local zone")
     func allowance() throws {
         let path = fixture.root + "/budget.yaml"

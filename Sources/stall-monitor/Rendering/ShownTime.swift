@@ -20,15 +20,25 @@ enum ShownTime {
         return Int64(unsafe parts.tm_gmtoff) / 60 * 60
     }
 
-    /// The moment at which local clocks show the date and time of `civil`. If an hour occurs twice, either of the two moments.
-    static func moment(_ civil: Timestamp) -> Timestamp {
+    /// The moment at which local clocks show the date and time of `civil`.
+    ///
+    /// - Parameter isEnd: Which of the two moments it is if summer time ends and an hour occurs twice: the later one as the end of a
+    ///   range, otherwise the earlier one. Neither leaves a part of that hour out.
+    static func moment(_ civil: Timestamp, isEnd: Bool = false) -> Timestamp {
         guard !isUTC else { return civil }
+        let (summer, winter) = (seconds(civil, isSummer: 1), seconds(civil, isSummer: 0))
+        let both = [summer, winter].filter { $0 + offset(at: Timestamp(seconds: $0)) == civil.seconds }
+        // In an hour that is left out, the system decides.
+        let found = (isEnd ? both.max() : both.min()) ?? seconds(civil, isSummer: -1)
+        return Timestamp(seconds: found, nanoseconds: Int64(civil.nanoseconds))
+    }
+
+    private static func seconds(_ civil: Timestamp, isSummer: Int32) -> Int64 {
         var seconds = time_t(civil.seconds)
         var parts = unsafe tm()
-        guard unsafe gmtime_r(&seconds, &parts) != nil else { return civil }
-        // Lets the system determine whether summer time applies.
-        unsafe parts.tm_isdst = -1
-        return Timestamp(seconds: Int64(unsafe mktime(&parts)), nanoseconds: Int64(civil.nanoseconds))
+        guard unsafe gmtime_r(&seconds, &parts) != nil else { return civil.seconds }
+        unsafe parts.tm_isdst = isSummer
+        return Int64(unsafe mktime(&parts))
     }
 
     /// The start of the day that is `days` after the day of `moment`.
@@ -95,24 +105,24 @@ struct Moment: Hashable {
     /// else.
     init?(_ text: String, now: Timestamp = .now()) {
         (self.text, self.now) = (text.trimmed, now)
-        if Self.read(self.text, now) == nil { return nil }
+        if Self.read(self.text, now, isEnd: false) == nil { return nil }
     }
 
     /// Evaluated late, because `--utc` may come after the time on the command line.
-    var timestamp: Timestamp { Self.read(text, now) ?? now }
+    var timestamp: Timestamp { Self.read(text, now, isEnd: false) ?? now }
 
     /// The end of a range. At 3:05, `--since 2:50 --until 3:10` means five minutes from now: a time of day that is not yet over
     /// today is today's if yesterday's is before the beginning.
     func timestamp(asEndAfter start: Timestamp?) -> Timestamp {
-        let end = timestamp
+        let end = Self.read(text, now, isEnd: true) ?? now
         guard let start, end < start else { return end }
-        return Self.moment(Self.day("today", now), Self.time(text)) ?? end
+        return Self.moment(Self.day("today", now), Self.time(text), isEnd: true) ?? end
     }
 
-    private static func read(_ text: String, _ now: Timestamp) -> Timestamp? {
+    private static func read(_ text: String, _ now: Timestamp, isEnd: Bool) -> Timestamp? {
         if let timestamp = Timestamp(rfc3339: text) { return timestamp }
         if let length = length(text) { return now.advanced(byNanoseconds: -length.nanoseconds) }
-        return text.lowercased() == "now" ? now : dayAndTime(text, now)
+        return text.lowercased() == "now" ? now : dayAndTime(text, now, isEnd)
     }
 
     /// `2h`, `2h ago`, and `-2h` as in journalctl.
@@ -122,25 +132,25 @@ struct Moment: Hashable {
         return DurationText(String(text))
     }
 
-    private static func dayAndTime(_ text: String, _ now: Timestamp) -> Timestamp? {
+    private static func dayAndTime(_ text: String, _ now: Timestamp, _ isEnd: Bool) -> Timestamp? {
         let isDate = text.first?.isNumber == true
         let parts = text.split(maxSplits: 1) { $0 == " " || isDate && $0 == "T" }.map { String($0).trimmed }
         switch parts.count {
-        case 1: return moment(day(parts[0], now), "00:00:00") ?? last(time(parts[0]), now)
-        case 2: return moment(day(parts[0], now), time(parts[1]))
+        case 1: return moment(day(parts[0], now), "00:00:00", isEnd: false) ?? last(time(parts[0]), now, isEnd)
+        case 2: return moment(day(parts[0], now), time(parts[1]), isEnd: isEnd)
         default: return nil
         }
     }
 
     /// At two in the morning, 23:00 means 23:00 of the day before.
-    private static func last(_ time: String?, _ now: Timestamp) -> Timestamp? {
-        guard let today = moment(day("today", now), time), today > now else { return moment(day("today", now), time) }
-        return moment(day("yesterday", now), time)
+    private static func last(_ time: String?, _ now: Timestamp, _ isEnd: Bool) -> Timestamp? {
+        let today = moment(day("today", now), time, isEnd: isEnd)
+        return today.map { $0 > now } == true ? moment(day("yesterday", now), time, isEnd: isEnd) : today
     }
 
-    private static func moment(_ day: String?, _ time: String?) -> Timestamp? {
+    private static func moment(_ day: String?, _ time: String?, isEnd: Bool) -> Timestamp? {
         guard let day, let time else { return nil }
-        return Timestamp(rfc3339: "\(day)T\(time)Z").map { ShownTime.moment($0) }
+        return Timestamp(rfc3339: "\(day)T\(time)Z").map { ShownTime.moment($0, isEnd: isEnd) }
     }
 
     private static func day(_ text: String, _ now: Timestamp) -> String? {
