@@ -71,6 +71,20 @@ struct TopStateTests {
         #expect(state(.enter, .escape, .character("q")).isOver)
     }
 
+    @Test("f on a page scrolls to the flame graph or the stacks when they are read, which may be below the screen")
+    func flame() {
+        let page: [StyledText] = ["612ms stall", "", "Where", "", "Flame graph of 1 stall", "a", "b", "c"]
+        var state = state(.enter, .character("f"), length: 8)
+        state.take(page, room: 3)
+        #expect(state.showsFlame && state.scroll == 4)
+        state.press(.home, rows: runs, room: 3, length: 8)
+        state.take(page, room: 3)
+        #expect(state.scroll == 0)
+        state.press(.character("f"), rows: runs, room: 3, length: 8)
+        state.take(page.map { $0 == page[4] ? "Stacks of thread 1" : $0 }, room: 6)
+        #expect(!state.showsFlame && state.scroll == 2)
+    }
+
     @Test("without a live screen its title wraps at the terminal's width")
     func title() {
         let table = LiveTable(snapshot: LiveSnapshot(at: Sample.start, processes: []), width: 40)

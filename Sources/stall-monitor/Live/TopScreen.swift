@@ -159,6 +159,8 @@ struct TopState: Hashable {
     private(set) var scroll = 0
     /// Whether pages show stacks as flame graphs.
     private(set) var showsFlame = false
+    /// Whether the page is to be scrolled to its stacks when it is read: they may be below the screen.
+    private var seeksStacks = false
     private(set) var isOver = false
 
     /// The selected row's index. If the row disappears, the one that takes its place is selected.
@@ -182,6 +184,14 @@ struct TopState: Hashable {
             position = max(0, min(position, rows.count - 1))
             selected = rows.isEmpty ? nil : rows[position]
         }
+    }
+
+    /// Scrolls to the stacks of a page that has been read, if `f` asked for them.
+    mutating func take(_ page: [StyledText], room: Int) {
+        guard seeksStacks else { return }
+        seeksStacks = false
+        let start = page.firstIndex { line in ["Flame graph of ", "Stack"].contains { line.plain.hasPrefix($0) } }
+        if let start { scroll = min(start, max(0, page.count - room)) }
     }
 
     private mutating func pressOnTables(_ key: KeyPress, _ rows: [Row], _ room: Int) {
@@ -213,7 +223,9 @@ struct TopState: Hashable {
         case .home, .character("g"): scroll = 0
         case .end, .character("G"): scroll = end
         case .escape, .character("q"): page = nil
-        case .character("f"): showsFlame.toggle()
+        case .character("f"):
+            showsFlame.toggle()
+            seeksStacks = true
         case .character: break
         }
         scroll = max(0, min(scroll, end))

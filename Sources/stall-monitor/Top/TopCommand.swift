@@ -157,6 +157,7 @@ struct TopRun {
         let page = state.page == nil ? nil : found.page ?? content.page
         content = found
         content.page = page
+        if let page { state.take(page, room: screen.room) }
         state.settle(screen.rows)
     }
 
