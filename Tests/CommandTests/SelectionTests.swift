@@ -128,6 +128,18 @@ struct SelectionTests {
         #expect(run.chosen(by: selection) == nil)
     }
 
+    @Test("a run that says that it goes on was watched until its update: its record may be a copy from another host")
+    func unknownEnd() {
+        var run = Sample.run()
+        run.state = .running
+        run.updatedAt = run.startedAt.advanced(byNanoseconds: 60_000_000_000)
+        var selection = StallSelection()
+        selection.since = run.startedAt.advanced(byNanoseconds: 45_000_000_000)
+        #expect(run.watched(in: selection).map(\.watchedNs) == [15_000_000_000])
+        selection.since = run.updatedAt.advanced(byNanoseconds: 60_000_000_000)
+        #expect(run.watched(in: selection).map(\.watchedNs) == [0])
+    }
+
     /// This many stalls of the sample's fault without a report.
     private func counted(_ count: Int = 1, label: String? = "main") -> RunRecord.Repeated {
         let repeats = Sample.repeats(of: .make(), count: count)

@@ -237,13 +237,14 @@ extension RunRecord {
         }
     }
 
-    /// The fraction of the run inside the chosen time, from 0 to 1.
+    /// The fraction of the run inside the chosen time, from 0 to 1. A run that is known to go on was updated just now, by its live record. Of
+    /// another that says so (its process is on another host, say), nothing is known since its update.
     private func part(in selection: StallSelection) -> Double {
-        let end = state == .running ? max(updatedAt, .now()) : updatedAt
-        let whole = end.nanoseconds(since: startedAt)
+        let whole = updatedAt.nanoseconds(since: startedAt)
         // A clock was set back, or the run took no time.
         guard whole > 0 else { return 1 }
-        let (from, to) = (max(startedAt, selection.since ?? startedAt), min(end, selection.until ?? end))
+        let from = max(startedAt, selection.since ?? startedAt)
+        let to = min(updatedAt, selection.until ?? updatedAt)
         return Double(min(whole, max(0, to.nanoseconds(since: from)))) / Double(whole)
     }
 }
