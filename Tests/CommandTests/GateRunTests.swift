@@ -74,6 +74,22 @@ struct GateRunTests {
         #expect(try gate(["--repeat", "0", "--", "/bin/true"]).status == 64)
     }
 
+    @Test("after SIGTERM no other run is started, although the command ended well")
+    func terminated() throws {
+        let script = "trap 'exit 0' TERM; echo started; while :; do sleep 0.1; done"
+        let run = try RunningCommand(
+            arguments: ["gate", "run", "--repeat", "2", "--", "/bin/sh", "-c", script],
+            environment: ["TMPDIR": fixture.root]
+        )
+        #expect(try run.line() == "started")
+        run.send(SIGTERM)
+        try #require(try run.line() == nil)
+        #expect(run.status() == 143)
+        var lines: [String] = []
+        while let line = try run.errorLine() { lines.append(line) }
+        #expect(lines.last?.contains("ended after 0 whole runs; reports are in \(fixture.root)/") == true, "\(lines)")
+    }
+
     @Test("an empty $TMPDIR counts as none: the reports are in /tmp")
     func emptyVariable() throws {
         let run = try CommandRun("gate", "run", "--", "/bin/sh", "-c", "exit 7", environment: ["TMPDIR": ""])

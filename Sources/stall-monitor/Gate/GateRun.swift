@@ -29,8 +29,8 @@ struct GateRunCommand: ParsableCommand {
             standard error; JSON and JUnit go to standard output, like the command's own output.
 
             Exit code 0: within. 1: cannot judge, also because nothing was watched. 2: over budget or worse. 3: inconclusive. \
-            64: wrong usage. 130: ended by Ctrl-C. If the command itself fails, it is not repeated, and after the verdict its \
-            exit status is used.
+            64: wrong usage. 130: ended by Ctrl-C; 143 or 129: by SIGTERM or SIGHUP before the last run. If the command itself \
+            fails, it is not repeated, and after the verdict its exit status is used.
             """
     )
 
@@ -81,14 +81,15 @@ struct GateRunCommand: ParsableCommand {
         var (overviews, status): ([ReportReader.Overview], Int32) = ([], 0)
         while overviews.count < repeats, status == 0 {
             let run = try start(folder, signals)
-            switch run.finish() {
-            case .interrupted:
+            let ending = run.finish()
+            // SIGTERM and SIGHUP may be how a server is ended that runs once. Fewer runs than wanted are not judged.
+            if let signal = ending.signal, signal == SIGINT || overviews.count + 1 < repeats {
                 Output.note(
                     "ended after \(quantity(overviews.count, "whole run")); reports are in \(folder.path)"
                 )
-                throw ExitCode(130)
-            case .ended(let ending): status = ending
+                throw ExitCode(128 + signal)
             }
+            status = ending.status
             overviews.append(try run.overview())
         }
         try conclude(try options.judge(overviews), status, folder)
@@ -125,10 +126,11 @@ struct GateRunCommand: ParsableCommand {
 /// One run of a command under the gate. Monitors inside the command report into a directory. Until one of them starts, the
 /// command's processes are watched from outside.
 struct GateRun {
-    enum Ending: Hashable {
+    struct Ending: Hashable {
         /// The command's exit status, in the form that shells use.
-        case ended(Int32)
-        case interrupted
+        let status: Int32
+        /// SIGINT, SIGTERM or SIGHUP, the last one that we received. Nil: the command ended by itself.
+        let signal: Int32?
     }
 
     private let signals: WatchSignals
@@ -164,14 +166,15 @@ struct GateRun {
     /// Who watches the command's processes.
     private enum Watcher { case nobody, outside, own }
 
-    /// Waits until the command ends or is interrupted.
+    /// Waits until the command ends. Signals are passed on to it.
     func finish() -> Ending {
-        var (active, isInterrupted, rounds) = (Watcher.nobody, false, 0)
+        var (active, rounds) = (Watcher.nobody, 0)
+        var ending: Int32?
         while true {
             watcher.wait([signals.descriptor])
             while let signal = signals.take() {
                 child.pass(on: signal)
-                if signal.number == SIGINT { isInterrupted = true }
+                if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { ending = signal.number }
             }
             let status = child.takeStatus()
             watcher.look()
@@ -179,7 +182,7 @@ struct GateRun {
                 if active != .own { watcher.end() }
                 reporter.close()
                 if active != .own { notes.show() }
-                return isInterrupted ? .interrupted : .ended(status)
+                return Ending(status: status, signal: ending)
             }
             rounds += 1
             let age = MonotonicInstant.now - start
