@@ -124,6 +124,28 @@ struct GateRunTests {
         #expect(try !ReportReader(path: fixture.root + "/kept/run-1/outside").overview().runs.isEmpty)
     }
 
+    @Test("a server whose start script has ended before anything is watched is watched, too", .needsBreakpoints)
+    func orphan() throws {
+        let python = try #require(Python.asyncio, "there is no Python")
+        let (script, done) = (fixture.root + "/start.sh", fixture.root + "/done")
+        let orders = "\(Self.untilFound) sleep 2; echo sleep 2000; sleep 1.5"
+        try "((\(orders)) | '\(python)' -c '\(Python.program)'; touch '\(done)') >/dev/null 2>&1 &\n"
+            .write(toFile: script, atomically: true, encoding: .utf8)
+        let command = "/bin/sh '\(script)'; until [ -e '\(done)' ]; do sleep 0.1; done"
+        let over = try gate(["--keep", fixture.root + "/kept", "--", "/bin/sh", "-c", command])
+        #expect(over.status == 2 && over.errors.contains("over budget: 1 stall, 0 permitted"), "\(over.errors)")
+    }
+
+    @Test("an orphan that ends while its server watches itself does not stay a zombie")
+    func reaped() throws {
+        let zombies = fixture.root + "/zombies"
+        let count = #"cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent=$PPID '$3 == "Z" && $4 == parent'"#
+        let wait = "i=0; until [ -z \"$(\(count))\" ] || [ $i -ge 200 ]; do i=$((i+1)); sleep 0.1; done;"
+        let run = try gate(server("sleep 2; (sleep 0.1 &); sleep 1; \(wait) (\(count)) > '\(zombies)';"))
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(try String(contentsOfFile: zombies, encoding: .utf8).isEmpty)
+    }
+
     @Test("several runs: recording a baseline, an unchanged result, and a proven regression")
     func baseline() throws {
         let (kept, file) = (fixture.root + "/kept", fixture.root + "/baseline.json")

@@ -176,7 +176,8 @@ package final class ProcessWatch {
     /// Ends the watching. Reports of stalls that still last are closed.
     package func end() {
         for process in processes.values { process.release(as: .abandoned) }
-        processes = [:]
+        // Otherwise the next look would begin with its orphans again.
+        (processes, command) = ([:], nil)
         supply.close()
         restoreLimit()
     }

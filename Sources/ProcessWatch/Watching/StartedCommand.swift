@@ -75,6 +75,11 @@ package struct StartedCommand {
         }
     }
 
+    /// Lets all orphans go that have ended. For the time in which nobody watches them: they would stay zombies until this process ends.
+    package func reapOrphans() {
+        for child in ChildProcesses.numbers(of: .own) where child != processID { _ = Self.reap(child) }
+    }
+
     /// Lets an orphan go that has ended. False if it has not, or is no child of this process.
     static func reap(_ orphan: Int32) -> Bool {
         var status: Int32 = 0

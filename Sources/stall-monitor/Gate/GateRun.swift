@@ -154,7 +154,7 @@ struct GateRun {
         // No other thread exists yet that could read the environment.
         unsafe setenv(ReportDirectory.environmentVariable, own.path, 1)
         if warmUp > 0 { unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(warmUp / 1_000_000)", 1) }
-        child = try StartedCommand.given(command)
+        child = try StartedCommand.given(command, adoptsOrphans: true)
         let watching = WatchOptions(followsChildren: true)
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
         reporter = try OutsideReporter(.init(directory: outside.path, rule: rule)) { event in
@@ -174,6 +174,7 @@ struct GateRun {
             watcher.wait([signals.descriptor])
             while let signal = signals.take() {
                 child.pass(on: signal)
+                if signal.number == SIGCHLD { child.reapOrphans() }
                 if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { ending = signal.number }
             }
             let status = child.takeStatus()
@@ -201,7 +202,7 @@ struct GateRun {
 
     private func watchFromOutside() {
         do throws(CaptureError) {
-            try watcher.add(child.processID)
+            try watcher.add(child)
         } catch {
             Output.note(error.words(ofStarted: "the command"))
         }
