@@ -56,6 +56,7 @@ struct GateRunTests {
     func endings() throws {
         let failed = try gate(["--", "/bin/sh", "-c", "exit 7"])
         #expect(failed.status == 7 && failed.errors.contains("/bin/sh ended with exit status 7"))
+        #expect(try gate(["--", "/bin/sh", "-c", "exit 3"]).status == 1, "3 would be read as inconclusive")
         let unwatched = try gate(["--keep", fixture.root + "/kept", "--", "/bin/true"])
         #expect(unwatched.status == 1 && unwatched.errors.hasPrefix("cannot judge: "), "\(unwatched.errors)")
         #expect(try gate(["--keep", fixture.root + "/kept", "--", "/bin/true"]).status == 1)

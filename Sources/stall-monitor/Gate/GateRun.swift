@@ -30,7 +30,7 @@ struct GateRunCommand: ParsableCommand {
 
             Exit code 0: within. 1: cannot judge, also because nothing was watched. 2: over budget or worse. 3: inconclusive. \
             64: wrong usage. 130: ended by Ctrl-C; 143 or 129: by SIGTERM or SIGHUP before the last run. If the command itself \
-            fails, it is not repeated, and after the verdict its exit status is used.
+            fails, it is not repeated, and after the verdict its exit status is used, but 1 instead of 3.
             """
     )
 
@@ -117,7 +117,7 @@ struct GateRunCommand: ParsableCommand {
         try files.get()
         if status != 0 {
             Output.note("\(command[0]) ended with exit status \(status)")
-            throw ExitCode(status)
+            throw GateResult.exitCode(ofFailed: status)
         }
         if result.exitCode != .success { throw result.exitCode }
     }
