@@ -83,7 +83,7 @@ public enum Doubt: Hashable, Sendable {
     case unplaced(run: ULID, count: Int64)
     /// A stall that has not ended, and may still become longer than permitted.
     case underWay(ULID)
-    /// An allowance's prefix that matches several fingerprints.
+    /// An allowance's prefix that matches fingerprints of several faults.
     case ambiguous(FingerprintPrefix)
     /// Nothing to which a budget applies was watched.
     case unwatchedBudget(String)
@@ -138,7 +138,7 @@ extension Doubt: CustomStringConvertible {
         case .underWay(let stall):
             "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
         case .ambiguous(let prefix):
-            "\(prefix), which is allowed (by --allow, or as the fingerprint of an allowance in the budget's file), fits more than one fingerprint; give more of it"
+            "\(prefix), which is allowed (by --allow, or as the fingerprint of an allowance in the budget's file), fits more than one fault; give more of it"
         case .unwatchedBudget(let name):
             "budget \(VisibleText.of(name, limit: 80)): nothing that it is for was watched; look for a misspelt service, label or type, or give it severity warning or off"
         case .noTurnDurations(let name):

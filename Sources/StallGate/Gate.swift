@@ -52,7 +52,7 @@ public enum Gate {
             let judged = BudgetJudge(budget, counted, overview.runs, names)
             var result = GateResult(
                 budget: budget,
-                doubts: (doubts(about: overview, budget, outOf: whole) + choosing + judged.doubts).once,
+                doubts: (doubts(about: overview, budget, names, outOf: whole) + choosing + judged.doubts).once,
                 // There may be a million stalls, so they are not copied.
                 counted: exempt.isEmpty ? overview.stalls : counted.compactMap(\.stall),
                 allowed: exempt.compactMap(\.stall),
@@ -69,12 +69,13 @@ public enum Gate {
     private static func doubts(
         about overview: ReportReader.Overview,
         _ budget: Budget,
+        _ names: FaultNames,
         outOf whole: ReportReader.Overview?
     ) -> [Doubt] {
         let chosen = Set(overview.runs.map(\.id))
         let allowed = budget.allAllowed
-        let fingerprints = allowed.isEmpty ? [] : Set(overview.stalls.lazy.map(\.fingerprint))
-        let ambiguous = allowed.filter { prefix in fingerprints.count(where: prefix.matches) > 1 }
+        let faults = allowed.isEmpty ? [] : faults(of: overview, names)
+        let ambiguous = allowed.filter { prefix in faults.count { $0.contains(where: prefix.matches) } > 1 }
         var reported: [ULID: Reported] = [:]
         for stall in (whole ?? overview).stalls { stall.run.map { reported[$0, default: Reported()].add(stall) } }
         return overview.failures.map { .file($0) }
@@ -83,6 +84,13 @@ public enum Gate {
                 doubts(about: $0, reported[$0.id] ?? Reported())
             }
             + ambiguous.map { .ambiguous($0) }
+    }
+
+    /// Those of reports, and those that were only counted, each as all its fingerprints: an allowance covers it by any of them.
+    private static func faults(of overview: ReportReader.Overview, _ names: FaultNames) -> Set<Set<Fingerprint>> {
+        let reported = Set(overview.stalls.lazy.map(\.fingerprint))
+        let counted = overview.runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
+        return Set(reported.union(counted).map(names.all))
     }
 
     /// Less than a second (in nanoseconds) counts as not watched: a monitor that started and could then write nothing more

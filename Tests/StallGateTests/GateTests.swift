@@ -191,13 +191,30 @@ struct GateTests {
         #expect(judge(reports, Budget(maxStalls: 0, allowed: [other])).verdict == .over)
     }
 
-    @Test("a prefix that matches two fingerprints makes it impossible to judge")
+    @Test("a prefix that matches two faults, by any of their fingerprints, makes it impossible to judge")
     func ambiguousPrefix() throws {
         let reports = ["v1:aaaa000000000000", "v1:aaaa000000000001"].map { Sample.report(fingerprint: $0) }
         let prefix = try #require(FingerprintPrefix("aaaa"))
         let result = judge(reports, Budget(allowed: [prefix]))
         #expect(result.doubts == [.ambiguous(prefix)])
         #expect(result.verdict == .cannotJudge)
+        let (one, other) = (reports[0], try #require(Fingerprint(rawValue: "v1:aaaa000000000001")))
+        var named = Sample.report(fingerprint: "v1:bbbb000000000000")
+        named.aliases = [other]
+        #expect(judge([one, named], Budget(allowed: [prefix])).doubts == [.ambiguous(prefix)])
+        let once = StallReport.Repeats(
+            count: 1,
+            report: nil,
+            firstAt: Sample.start,
+            lastAt: Sample.start,
+            totalNs: 1,
+            longestNs: 1
+        )
+        var run = Sample.run()
+        run.repeated = [.init(fingerprint: other, repeats: once)]
+        #expect(judge([one], runs: [run], Budget(allowed: [prefix])).doubts == [.ambiguous(prefix)])
+        named.aliases = reports.map(\.fingerprint)
+        #expect(judge([one, named], Budget(allowed: [prefix])).doubts.isEmpty, "it is one fault")
     }
 
     @Test(
