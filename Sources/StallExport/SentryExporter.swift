@@ -47,9 +47,11 @@ struct SentryExporter: ReportExporter {
             if let trace = report.trace { add(trace) }
         }
 
-        /// Sentry refuses slashes in it, and more than 200 characters.
+        /// Sentry refuses slashes in it, and more than 200 bytes.
         private static func release(_ text: String) -> String {
-            VisibleText.of(text.escaped(["/": "-"]), limit: 200).escaped(["\\": "-"])
+            var release = plain(text.escaped(["/": "-"])).escaped(["\\": "-"])
+            while release.utf8.count > 200 { release.unicodeScalars.removeLast() }
+            return release
         }
 
         /// The trace context requires both identifiers.

@@ -1,19 +1,22 @@
 import Foundation
 import StallExport
+import StallReports
 import Testing
 
 /// Exports, read by third-party programs. `scripts/test --all` installs them.
 @Suite("Exports read by other programs")
 struct ReaderTests {
-    /// Names that each format must escape, and a stall without a stack.
-    private static let reports =
-        [
-            ExportSample.report(
-                [([ExportSample.frame(ExportSample.hostile, own: true, line: 3)], 1)],
-                label: ExportSample.hostile,
-                culprit: ExportSample.hostile
-            )
-        ] + ExportSample.reports
+    /// Names that each format must escape, a long one, and a stall without a stack.
+    private static let reports: [StallReport] = {
+        var long = ExportSample.reports[0]
+        long.service?.name = String(repeating: "é", count: 300)
+        let hostile = ExportSample.report(
+            [([ExportSample.frame(ExportSample.hostile, own: true, line: 3)], 1)],
+            label: ExportSample.hostile,
+            culprit: ExportSample.hostile
+        )
+        return [hostile, long] + ExportSample.reports
+    }()
 
     /// Runs a Python script on an export and returns what it prints.
     private func read(_ format: ExportFormat, _ script: String) throws -> String {

@@ -141,14 +141,17 @@ struct TelemetryFormatTests {
         #expect(tags["kind"] == "blocked")
     }
 
-    @Test("Sentry: a release has no slashes, and at most 200 characters")
+    @Test("Sentry: a release has no slashes, and at most 200 bytes")
     func release() throws {
         var odd = ExportSample.reports[0]
         odd.service = .init(name: "acme/shop\\x", version: "1.2\u{1B}")
         var long = odd
         long.service?.name = String(repeating: "a", count: 300)
-        let releases = try lines(.sentry, [odd, long]).map { $0["release"] as? String }
-        #expect(releases == ["acme-shop-x@1.2-u{1B}", String(repeating: "a", count: 199) + "…"])
+        var wide = odd
+        wide.service?.name = String(repeating: "é", count: 110)
+        let releases = try lines(.sentry, [odd, long, wide]).map { $0["release"] as? String }
+        let (latin, accents) = (String(repeating: "a", count: 200), String(repeating: "é", count: 100))
+        #expect(releases == ["acme-shop-x@1.2-u{1B}", latin, accents])
     }
 
     @Test("Sentry: an event per line, its stack outermost first; no stack if there is none")
