@@ -140,6 +140,9 @@ extension Baseline {
 
 extension Baseline {
     /// The ratchet: proven improvements become the new reference. Nil if there are none.
+    ///
+    /// Improvements are proven with a hundred times the certainty that the rule requires: one by chance would be the reference of all
+    /// later runs, which would then seem worse.
     public func tightened(
         by overview: ReportReader.Overview,
         at moment: Timestamp,
@@ -151,7 +154,9 @@ extension Baseline {
         tightened.faults = pairs.compactMap(\.before)
         // In the opposite direction: what was worse before.
         let figures = pairs.figures(self, current, countingStarved: true)
-        let better = Comparison(figures.map { ($0.fault, before: $0.after, after: $0.before) }, by: rule).proven
+        var strict = rule
+        strict.alarm /= 100
+        let better = Comparison(figures.map { ($0.fault, before: $0.after, after: $0.before) }, by: strict).proven
         guard !better.isEmpty else { return nil }
         let indices = Dictionary(zip(pairs.map(\.fingerprint), pairs.indices)) { first, _ in first }
         for item in better {

@@ -220,6 +220,8 @@ struct BaselineTests {
             before.tightened(by: Self.overview(stalls, [Self.run()]), at: Sample.start)
         }
         #expect(tighten(Self.stalls(40)) == nil && tighten(Self.stalls(39)) == nil && tighten(Self.stalls(80)) == nil)
+        // p = 0.0005: among many runs without a change, one is as good by chance.
+        #expect(tighten(Self.stalls(15)) == nil)
         let fewer = try #require(tighten(Self.stalls(5)))
         #expect(fewer.faults.map(\.count) == [5])
         #expect(judge(Self.stalls(40), before).verdict == .within)
