@@ -37,9 +37,19 @@ private struct SARIFLog: Encodable {
             let version: String
             let rules: [Rule]
         }
+        /// GitHub's documentation requires all of it.
         struct Rule: Encodable {
             let id: String
             let shortDescription: Text
+            let fullDescription: Text
+            let help = Text(
+                text: "'stall-monitor show FINGERPRINT' shows where the code stalls, why, and what to do about it."
+            )
+
+            init(id: String, _ description: String) {
+                (self.id, shortDescription) = (id, Text(text: description))
+                fullDescription = shortDescription
+            }
         }
     }
 
@@ -84,7 +94,7 @@ private struct SARIFLog: Encodable {
         // GitHub rejects the whole file if one result has no location.
         let shown = remarks.filter { $0.place != nil }
         let rules = Set(shown.map(\.rule)).sorted().map {
-            Tool.Rule(id: $0, shortDescription: Text(text: Self.descriptions[$0] ?? $0))
+            Tool.Rule(id: $0, Self.descriptions[$0] ?? $0)
         }
         let notices = remarks.filter { $0.place == nil }
         runs = [

@@ -88,6 +88,23 @@ struct FormatTests {
         #expect(with.notifications.isEmpty && with.results.count == 1 && with.results[0]["locations"] != nil)
     }
 
+    @Test("SARIF: each result's rule has the texts that GitHub's documentation requires")
+    func sarifRules() throws {
+        var contents = clean
+        contents.reports = [Sample.report(id: Self.id, ms: 400)]
+        contents.reports[0].culprit?.file = "/src/Cart.swift"
+        contents.reports[0].culprit?.line = 12
+        let bytes = try Gate.judge(.success(contents), by: Budget(maxStalls: 0)).sarif(sourceRoot: "/src", version: "1")
+        let file = try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any]
+        let run = try #require((file?["runs"] as? [[String: Any]])?.first)
+        let driver = (run["tool"] as? [String: Any])?["driver"] as? [String: Any]
+        let rules = try #require(driver?["rules"] as? [[String: Any]])
+        #expect(rules.compactMap { $0["id"] as? String } == ["stall_count"])
+        for key in ["shortDescription", "fullDescription", "help"] {
+            #expect((rules[0][key] as? [String: String])?["text"]?.isEmpty == false, "\(key)")
+        }
+    }
+
     @Test("JUnit: well-formed for xmllint, whatever the names contain; failures are counted")
     func junit() throws {
         let hostile = result(function: "\u{1B}[2J<a b=\"'&]]>\u{0}\u{FFFF}<\u{338}&\u{301}", torn: true).junit()
