@@ -152,7 +152,7 @@ struct GateRunTests {
         let (kept, file) = (fixture.root + "/kept", fixture.root + "/baseline.json")
         let well = try gate(["--repeat", "3", "--keep", kept] + server(""))
         #expect(well.status == 0, "status \(well.status): \(well.errors)")
-        let runs = (1...3).map { "\(kept)/run-\($0)/inside" }
+        let runs = (1...3).map { "\(kept)/run-\($0)" }
         let record = try CommandRun(arguments: ["gate", "baseline", "record", "--output", file] + runs)
         #expect(record.status == 0 && record.errors.contains("recorded 0 faults of 3 runs"), "\(record.errors)")
         let same = try gate(["--baseline", file] + server(""))

@@ -183,6 +183,8 @@ struct GateRun {
                 if active != .own { watcher.end() }
                 reporter.close()
                 if active != .own { notes.show() }
+                // Only what is judged is kept: whoever reads the whole folder would also find a watcher that watched nothing.
+                if hasOwnMonitor { RunFolder.removeReports(in: outside.path) }
                 return Ending(status: status, signal: ending)
             }
             rounds += 1
@@ -274,13 +276,15 @@ final class RunFolder {
     /// Removes the reports of all runs. Other files in the folder stay.
     func remove() {
         for run in 1...max(1, runs) {
-            for kind in ["inside", "outside"] {
-                let folder = "\(path)/run-\(run)/\(kind)"
-                for name in Folder.names(in: folder) { unsafe _ = unlink("\(folder)/\(name)") }
-                unsafe _ = rmdir(folder)
-            }
+            for kind in ["inside", "outside"] { Self.removeReports(in: "\(path)/run-\(run)/\(kind)") }
             unsafe _ = rmdir("\(path)/run-\(run)")
         }
         unsafe _ = rmdir(path)
+    }
+
+    /// Removes a report directory.
+    static func removeReports(in folder: String) {
+        for name in Folder.names(in: folder) { unsafe _ = unlink("\(folder)/\(name)") }
+        unsafe _ = rmdir(folder)
     }
 }
