@@ -99,6 +99,15 @@ struct GateRunTests {
         if let folder { try FileManager.default.removeItem(atPath: folder) }
     }
 
+    @Test("a server with another working directory reports into the folder of --keep, although its name is relative")
+    func workingDirectory() throws {
+        var arguments = ["gate", "run", "--keep", "kept"] + server("")
+        arguments[arguments.endIndex - 1] = "mkdir elsewhere && cd elsewhere && " + arguments[arguments.endIndex - 1]
+        let run = try CommandRun(arguments: arguments, directory: fixture.root)
+        #expect(run.status == 0 && run.errors.contains("within budget: 0 stalls"), "\(run.errors)")
+        #expect(try ReportReader(path: fixture.root + "/kept/run-1/inside").overview().runs.count == 1)
+    }
+
     @Test("stalls in the warm-up do not count, although the monitor's own configuration has no grace")
     func warmUp() throws {
         let kept = fixture.root + "/kept"

@@ -151,8 +151,8 @@ struct GateRun {
         own = ReportReader(path: "\(folder)/inside")
         outside = ReportReader(path: "\(folder)/outside")
         grace = max(.seconds(1), .nanoseconds(warmUp))
-        // No other thread exists yet that could read the environment.
-        unsafe setenv(ReportDirectory.environmentVariable, own.path, 1)
+        // The command may change its working directory. No other thread exists yet that could read the environment.
+        unsafe setenv(ReportDirectory.environmentVariable, "\(ReportTree.resolved(folder))/inside", 1)
         if warmUp > 0 { unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(warmUp / 1_000_000)", 1) }
         child = try StartedCommand.given(command, adoptsOrphans: true)
         let watching = WatchOptions(followsChildren: true)
