@@ -169,13 +169,13 @@ struct GateRun {
     /// Waits until the command ends. Signals are passed on to it.
     func finish() -> Ending {
         var (active, rounds) = (Watcher.nobody, 0)
-        var ending: Int32?
+        var endingSignal: Int32?
         while true {
             watcher.wait([signals.descriptor])
             while let signal = signals.take() {
                 child.pass(on: signal)
                 if signal.number == SIGCHLD { child.reapOrphans() }
-                if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { ending = signal.number }
+                if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { endingSignal = signal.number }
             }
             let status = child.takeStatus()
             watcher.look()
@@ -185,7 +185,7 @@ struct GateRun {
                 if active != .own { notes.show() }
                 // Only what is judged is kept: whoever reads the whole folder would also find a watcher that watched nothing.
                 if hasOwnMonitor { RunFolder.removeReports(in: outside.path) }
-                return Ending(status: status, signal: ending)
+                return Ending(status: status, signal: endingSignal)
             }
             rounds += 1
             let age = MonotonicInstant.now - start
