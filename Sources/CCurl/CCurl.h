@@ -32,6 +32,15 @@ static inline CURLcode curl_set_consumers(CURL *handle, curl_consumer header, cu
     return curl_easy_setopt(handle, CURLOPT_WRITEDATA, context);
 }
 
+typedef int (*curl_watcher)(void *context, curl_off_t, curl_off_t, curl_off_t, curl_off_t);
+
+// The watcher is called about once a second; if it returns anything but 0, the transfer ends.
+static inline CURLcode curl_set_watcher(CURL *handle, curl_watcher watcher, void *context) {
+    curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(handle, CURLOPT_XFERINFODATA, context);
+    return curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, watcher);
+}
+
 static inline CURLcode curl_set_error_text(CURL *handle, char *text) {
     return curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, text);
 }

@@ -12,8 +12,7 @@ struct Delivery: ~Copyable {
     private let wire: Wire
     private let timeout: Duration
     private let tries: Int?
-    /// The end of the last try, once that has begun.
-    private var end: ContinuousClock.Instant?
+    private let lastTry: LastTry
     private var checkpoint: Checkpoint
     private var hasReportedCheckpoint = false
     /// For the batch in progress: whether any record was accepted, and the records that were refused individually before that.
@@ -31,10 +30,12 @@ struct Delivery: ~Copyable {
         _ receiver: any Receiver,
         _ checkpoint: consuming Checkpoint,
         _ options: ShippingOptions,
+        _ cancellation: Cancellation,
         _ tell: @escaping (ShippingNote) -> Void
     ) {
         (self.receiver, self.tell, batch) = (receiver, tell, options.batch)
         (wire, timeout, tries) = (options.wire, options.timeout, options.tries)
+        lastTry = LastTry(cancellation, options.lastTry)
         self.checkpoint = checkpoint
     }
 
@@ -44,12 +45,7 @@ struct Delivery: ~Copyable {
         outbox.add(shipment, try? make())
     }
 
-    /// From now on, all requests together end by then, and none is announced.
-    mutating func beginLastTry(until end: ContinuousClock.Instant) { self.end = end }
-
-    var isLastTry: Bool { end != nil }
-
-    private var timeLeft: Duration { end.map { min(timeout, ContinuousClock.now.duration(to: $0)) } ?? timeout }
+    private var timeLeft: Duration { min(timeout, lastTry.timeLeft ?? timeout) }
 
     /// Sends one batch. Shipments that the receiver does not accept now stay in the queue.
     mutating func send(_ outbox: inout Outbox) {
@@ -74,7 +70,7 @@ struct Delivery: ~Copyable {
             // If these records are the reason, not the receiver, the next attempt sends others that it accepts.
             outbox.queue.moveToEnd(suspects.map(\.shipment))
             let next = outbox.failed(retryAfter: retryAfter)
-            let isLast = isLastTry || tries.map { outbox.failures >= $0 } ?? false
+            let isLast = lastTry.timeLeft != nil || tries.map { outbox.failures >= $0 } ?? false
             tell(.unavailable(kind: outbox.kind, reason: reason, next: isLast ? nil : next))
         }
     }
@@ -93,7 +89,8 @@ struct Delivery: ~Copyable {
             guard !sent.isEmpty else { continue }
             totals.requests += 1
             let body = wire.request(elements, outbox.signal)
-            switch receiver.post(body, to: wire.path(outbox.signal), within: max(.zero, timeLeft)) {
+            let limit = max(.zero, timeLeft)
+            switch receiver.post(body, to: wire.path(outbox.signal), within: limit, while: { timeLeft > .zero }) {
             case .accepted(let rejected, let message): accept(sent, rejected, message, &outbox)
             case .unavailable(let reason, let retryAfter): return .later(reason, retryAfter: retryAfter)
             case .unknownPath(let status):
@@ -199,5 +196,20 @@ struct Delivery: ~Copyable {
         case .ongoing, .provisional, .ended: return try wire.element(reader.report(shipment.id))
         case .counted, .closed: return try wire.element(reader.run(shipment.id))
         }
+    }
+}
+
+/// The end of a cancelled run: all requests together, with the one that is under way, end within a time. For one thread.
+private final class LastTry {
+    private let cancellation: Cancellation
+    private let length: Duration
+    private var end: ContinuousClock.Instant?
+
+    init(_ cancellation: Cancellation, _ length: Duration) { (self.cancellation, self.length) = (cancellation, length) }
+
+    /// Nil before the cancellation. The time begins when this is asked for after it.
+    var timeLeft: Duration? {
+        if end == nil, cancellation.isCancelled { end = .now + length }
+        return end.map { ContinuousClock.now.duration(to: $0) }
     }
 }

@@ -18,8 +18,8 @@ enum Answer: Hashable, Sendable {
 
 /// Receives requests.
 protocol Receiver {
-    /// Blocks the calling thread until the answer arrives, or the time is over.
-    func post(_ body: [UInt8], to path: String, within limit: Duration) -> Answer
+    /// Blocks the calling thread until the answer arrives, the time is over, or the answer is no longer awaited.
+    func post(_ body: [UInt8], to path: String, within limit: Duration, while isAwaited: () -> Bool) -> Answer
 }
 
 /// An OTLP receiver over HTTP: https://opentelemetry.io/docs/specs/otlp/#otlphttp.
@@ -49,7 +49,8 @@ struct HTTPReceiver: Receiver {
             && value.utf8.allSatisfy { (0x20...0x7e).contains($0) }
     }
 
-    func post(_ body: [UInt8], to path: String, within limit: Duration) -> Answer {
+    func post(_ body: [UInt8], to path: String, within limit: Duration, while isAwaited: () -> Bool) -> Answer {
+        let start = ContinuousClock.now
         var request = WebRequest(base.appending(path: path).absoluteString, limit: .whole(limit))
         request.fields += headers
         let packed = Gzip.compressed(body)
@@ -58,10 +59,11 @@ struct HTTPReceiver: Receiver {
         do {
             request.fields += try token.field()
             // Only the beginning of an answer is of use.
-            let (head, body) = try request.send(bytes: 1 << 16)
+            let (head, body) = try request.send(bytes: 1 << 16, while: isAwaited)
             return HTTPAnswer.read(head, body, isCollector: isCollector)
         } catch let failure as WebRequest.Failure where failure.isTimeout {
-            return .unavailable("no answer within \(Int((limit / .seconds(1)).rounded(.up))) s", retryAfter: nil)
+            let seconds = Int(((ContinuousClock.now - start) / .seconds(1)).rounded())
+            return .unavailable("no answer within \(max(1, seconds)) s", retryAfter: nil)
         } catch {
             return .unavailable("\(error)", retryAfter: nil)
         }

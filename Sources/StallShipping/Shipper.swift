@@ -9,7 +9,6 @@ package import StallReports
 /// thread, which owns it.
 package final class Shipper {
     private let options: ShippingOptions
-    private let cancellation: Cancellation
     private let tell: (ShippingNote) -> Void
     private var follower: TreeFollower
     private var delivery: Delivery
@@ -39,9 +38,9 @@ package final class Shipper {
         cancellation: Cancellation,
         tell: @escaping (ShippingNote) -> Void
     ) throws {
-        (self.options, self.cancellation, self.tell) = (options, cancellation, tell)
+        (self.options, self.tell) = (options, tell)
         try Self.look(for: options.directories, isNeeded: options.endsWhenSent, tell)
-        delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, tell)
+        delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, cancellation, tell)
         follower = try TreeFollower(options.directories, cancellation: cancellation)
         stalls = Outbox(.logs, linger: options.linger)
         // Counts are cumulative and only the latest version is sent, so they may wait.
@@ -101,12 +100,10 @@ package final class Shipper {
     /// Sends what the receiver accepts, within the time that a user waits for the end. The receiver may be back, although the next try would be
     /// later.
     private func sendTheRest() {
-        let end = ContinuousClock.now + .seconds(5)
-        delivery.beginLastTry(until: end)
         stalls.hasten()
         runs.hasten()
         var before = Int.max
-        while stalls.queue.count + runs.queue.count < before, ContinuousClock.now < end {
+        while stalls.queue.count + runs.queue.count < before {
             before = stalls.queue.count + runs.queue.count
             send(all: true)
         }
@@ -128,8 +125,6 @@ package final class Shipper {
     private func send(all: Bool) {
         let (now, batch) = (ContinuousClock.now, all ? 1 : options.batch)
         if let due = stalls.due(batch: batch), due <= now { delivery.send(&stalls) }
-        // That request may have taken its whole time. What is left is for the last try.
-        guard !cancellation.isCancelled || delivery.isLastTry else { return }
         if let due = runs.due(batch: batch), due <= now { delivery.send(&runs) }
     }
 

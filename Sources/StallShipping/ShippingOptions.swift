@@ -29,6 +29,8 @@ package struct ShippingOptions: Sendable {
     package var ongoingAfter = Duration.seconds(10)
     /// The timeout of a request, including its answer.
     package var timeout = Duration.seconds(30)
+    /// How long all requests together may take after a cancellation, with the one that is under way then.
+    package var lastTry = Duration.seconds(5)
 
     package init(directories: [String], endpoint: String, checkpoint: String) {
         (self.directories, self.endpoint, self.checkpoint) = (directories, endpoint, checkpoint)

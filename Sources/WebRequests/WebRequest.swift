@@ -23,7 +23,7 @@ public struct WebRequest: Sendable {
         public let description: String
         /// The kind of failure, without any part of the address.
         public let kind: String
-        /// Whether the time limit was reached.
+        /// Whether the time limit was reached, or the caller waited no longer.
         public let isTimeout: Bool
     }
 
@@ -53,10 +53,21 @@ public struct WebRequest: Sendable {
     ///   An error ends the request.
     /// - Throws: ``Failure``, or the error of `receive`.
     public func send(_ receive: (Head, [UInt8]) throws -> Bool) throws -> Head {
-        try withoutActuallyEscaping(receive) { receive in
-            guard let transfer = Transfer(receive) else { throw Failure("libcurl cannot be used", isTimeout: false) }
-            transfer.prepare(self)
-            return try transfer.run()
+        try send(while: { true }, receive)
+    }
+
+    private func send(
+        while isAwaited: () -> Bool,
+        _ receive: (Head, [UInt8]) throws -> Bool
+    ) throws -> Head {
+        try withoutActuallyEscaping(isAwaited) { isAwaited in
+            try withoutActuallyEscaping(receive) { receive in
+                guard let transfer = Transfer(isAwaited, receive) else {
+                    throw Failure("libcurl cannot be used", isTimeout: false)
+                }
+                transfer.prepare(self)
+                return try transfer.run()
+            }
         }
     }
 
@@ -65,8 +76,15 @@ public struct WebRequest: Sendable {
     /// - Parameter bytes: The largest useful size of the body; what is beyond it is not received.
     /// - Throws: ``Failure``.
     public func send(bytes: Int) throws -> (head: Head, body: [UInt8]) {
+        try send(bytes: bytes, while: { true })
+    }
+
+    /// The same. It ends when the answer is no longer awaited.
+    ///
+    /// - Parameter isAwaited: Called on the calling thread, about once a second.
+    package func send(bytes: Int, while isAwaited: () -> Bool) throws -> (head: Head, body: [UInt8]) {
         var body: [UInt8] = []
-        let head = try send { _, part in
+        let head = try send(while: isAwaited) { _, part in
             body += part.prefix(bytes - body.count)
             return body.count < bytes
         }
@@ -106,14 +124,15 @@ extension WebRequest.Failure {
     private let handle: UnsafeMutableRawPointer
     private var list: UnsafeMutablePointer<curl_slist>?
     private let details: UnsafeMutablePointer<CChar>
+    private let isAwaited: () -> Bool
     private let receive: Receive
     private var head = WebRequest.Head()
     private var needsMore = true
     private var failure: (any Error)?
 
-    init?(_ receive: @escaping Receive) {
+    init?(_ isAwaited: @escaping () -> Bool, _ receive: @escaping Receive) {
         guard Self.isReady, let handle = unsafe curl_easy_init() else { return nil }
-        unsafe (self.handle, self.receive) = (handle, receive)
+        unsafe (self.handle, self.isAwaited, self.receive) = (handle, isAwaited, receive)
         unsafe details = .allocate(capacity: Int(CURL_ERROR_SIZE))
         unsafe details.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
     }
@@ -161,6 +180,11 @@ extension WebRequest.Failure {
             { unsafe Transfer.of($3).takeBody(Transfer.bytes($0, $1, $2)) },
             Unmanaged.passUnretained(self).toOpaque()
         )
+        unsafe _ = curl_set_watcher(
+            handle,
+            { context, _, _, _, _ in unsafe Transfer.of(context).isAwaited() ? 0 : 1 },
+            Unmanaged.passUnretained(self).toOpaque()
+        )
         let code = unsafe curl_easy_perform(handle)
         if let failure { throw failure }
         // Of a refusal, its beginning is enough.
@@ -168,7 +192,7 @@ extension WebRequest.Failure {
             throw WebRequest.Failure(
                 unsafe String(cString: curl_easy_strerror(code)),
                 unsafe String(cString: details),
-                isTimeout: code == CURLE_OPERATION_TIMEDOUT
+                isTimeout: [CURLE_OPERATION_TIMEDOUT, CURLE_ABORTED_BY_CALLBACK].contains(code)
             )
         }
         return head

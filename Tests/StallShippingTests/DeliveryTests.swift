@@ -43,7 +43,8 @@ struct DeliveryTests {
         let receiver = Counting()
         var notes: [ShippingNote] = []
         let options = ShippingOptions(directories: [directory], endpoint: "", checkpoint: directory + "/sent")
-        var delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options) { notes.append($0) }
+        let checkpoint = try Checkpoint(path: options.checkpoint)
+        var delivery = Delivery(receiver, checkpoint, options, try Cancellation()) { notes.append($0) }
         var outbox = Outbox(.logs, linger: .zero)
         for shipment in shipments {
             // As if too much waited already to keep its encoded form.
@@ -93,7 +94,7 @@ private final class Counting: Receiver {
     private(set) var requests = 0
     private(set) var runs: [RunRecord] = []
 
-    func post(_ body: [UInt8], to path: String, within limit: Duration) -> Answer {
+    func post(_ body: [UInt8], to path: String, within limit: Duration, while isAwaited: () -> Bool) -> Answer {
         requests += 1
         runs += body.split(separator: UInt8(ascii: "\n")).compactMap { try? RunRecord(json: Array($0)) }
         return .accepted(rejected: 0, message: "")

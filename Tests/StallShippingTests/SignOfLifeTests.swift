@@ -77,7 +77,7 @@ private final class Listening: Receiver {
         self.live = consume live
     }
 
-    func post(_ body: [UInt8], to path: String, within limit: Duration) -> Answer {
+    func post(_ body: [UInt8], to path: String, within limit: Duration, while isAwaited: () -> Bool) -> Answer {
         records += body.split(separator: UInt8(ascii: "\n")).compactMap { try? RunRecord(json: Array($0)) }
         let signs = records.count { $0.id == dying }
         if signs >= 3, live != nil {

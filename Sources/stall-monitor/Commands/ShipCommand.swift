@@ -27,9 +27,9 @@ struct ShipCommand: ParsableCommand {
             A receiver's address and headers can also be given in $OTEL_EXPORTER_OTLP_ENDPOINT and $OTEL_EXPORTER_OTLP_HEADERS, \
             a bearer token in $STALL_MONITOR_TOKEN. $http_proxy, $https_proxy and $no_proxy are respected.
 
-            At SIGTERM and Ctrl-C it makes a last try, of five seconds at most, without waiting for the time of the next one. \
-            A request that is under way may take up to 30 s before. What is not sent then waits in its directory for the next run. \
-            A second signal ends it at once.
+            At SIGTERM and Ctrl-C it makes a last try, without waiting for the time of the next one. With a request that is under \
+            way, this takes five seconds at most. What is not sent waits in its directory for the next run. A second signal ends it \
+            at once.
 
             Exit code 0: done, or ended by SIGTERM. 1: it could not start; with --once: not everything could be sent. 64: wrong \
             usage. 130: ended by Ctrl-C.

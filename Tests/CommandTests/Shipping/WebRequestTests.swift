@@ -55,6 +55,15 @@ struct WebRequestTests {
         #expect(failure.map { "\($0)".contains("secret") } == false)
     }
 
+    @Test("A request ends when its answer is no longer awaited, as if its time were over")
+    func notAwaited() throws {
+        let port = try SilentPort()
+        let failure = #expect(throws: WebRequest.Failure.self) {
+            try WebRequest(port.url, limit: .whole(.seconds(600))).send(bytes: 1, while: { false })
+        }
+        #expect(failure?.isTimeout == true)
+    }
+
     @Test("A task that is cancelled does not wait for the answer")
     func cancelled() async throws {
         let port = try SilentPort()
