@@ -35,7 +35,7 @@ struct Checkpoint: ~Copyable {
     deinit { close(descriptor) }
 
     /// Whether this version or a later one was acknowledged.
-    func has(_ shipment: Shipment) -> Bool { sent[shipment.id].map { $0 >= shipment.version } ?? false }
+    func has(_ shipment: Shipment) -> Bool { sent[shipment.id].map { !shipment.version.replaces($0) } ?? false }
 
     /// Remembers the shipments, and writes them to the disk. On an error only this process remembers them.
     mutating func note(_ shipments: [Shipment]) throws {
@@ -126,7 +126,8 @@ struct Checkpoint: ~Copyable {
         let whole = bytes.prefix(through: bytes.lastIndex(of: UInt8(ascii: "\n")) ?? 0)
         var sent: [ULID: Shipment.Version] = [:]
         for line in String(decoding: whole, as: UTF8.self).split(separator: "\n").dropFirst() {
-            if let (id, version) = entry(line) { sent[id] = max(version, sent[id] ?? version) }
+            guard let (id, version) = entry(line), sent[id].map(version.replaces) ?? true else { continue }
+            sent[id] = version
         }
         return sent
     }

@@ -95,7 +95,7 @@ struct Shipment: Hashable {
     /// The directory of its file.
     let directory: String
 
-    /// The version that was sent. A later version replaces an earlier one, never the other way round.
+    /// The version that was sent.
     enum Version: Hashable, Comparable {
         /// While the stall lasts.
         case ongoing
@@ -106,6 +106,13 @@ struct Shipment: Hashable {
         case counted(Int64)
         /// The same of a run that has ended: it replaces all others of the run, because the wall clock may have been set back.
         case closed(Int64)
+
+        /// Whether it replaces the other one. A later version replaces an earlier one, never the other way round. Of two counts of a running
+        /// process any other one counts as later: they are read in their order, and the wall clock may have been set back.
+        func replaces(_ other: Version) -> Bool {
+            if case (.counted, .counted) = (self, other) { return self != other }
+            return self > other
+        }
 
         init(of report: StallReport) {
             self = report.state == .ongoing ? .ongoing : report.isProvisional == true ? .provisional : .ended
@@ -136,7 +143,7 @@ struct ShipmentQueue {
     /// - Parameter bytes: Its encoded form, if available.
     mutating func add(_ shipment: Shipment, _ bytes: [UInt8]?) {
         let waiting = known[shipment.id]
-        if let waiting, waiting.version >= shipment.version { return }
+        if let waiting, !shipment.version.replaces(waiting.version) { return }
         if waiting == nil { order.append(shipment.id) }
         known[shipment.id] = shipment
         keep(bytes, of: shipment.id)

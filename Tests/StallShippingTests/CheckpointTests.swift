@@ -42,6 +42,20 @@ final class CheckpointTests {
         }
     }
 
+    @Test("Counts of a running process are new whatever their time: clocks are set back. After its end none are")
+    func clockSetBack() throws {
+        do {
+            var checkpoint = try Checkpoint(path: path)
+            try checkpoint.note([shipment(0, .counted(9)), shipment(1, .counted(9)), shipment(1, .closed(5))])
+            let isKnown = (checkpoint.has(shipment(0, .counted(5))), checkpoint.has(shipment(1, .counted(7))))
+            #expect(isKnown == (false, true))
+            try checkpoint.note([shipment(0, .counted(5))])
+        }
+        let checkpoint = try Checkpoint(path: path)
+        let isKnown = (checkpoint.has(shipment(0, .counted(5))), checkpoint.has(shipment(1, .counted(7))))
+        #expect(isKnown == (true, true))
+    }
+
     @Test("A line that is cut off anywhere counts as absent; the lines before it stay")
     func cutOff() throws {
         do {
@@ -52,8 +66,12 @@ final class CheckpointTests {
         for length in whole.count - 32..<whole.count {
             try whole.prefix(length).write(to: URL(filePath: path))
             var checkpoint = try Checkpoint(path: path)
-            let isKnown = (checkpoint.has(shipment(0, .ended)), checkpoint.has(shipment(1, .counted(1))))
-            #expect(isKnown == (true, false))
+            let isKnown = checkpoint.has(shipment(0, .ended))
+            #expect(isKnown)
+            for part in [1, 12, 123, 1234] as [Int64] {
+                let isKnown = checkpoint.has(shipment(1, .counted(part)))
+                #expect(!isKnown)
+            }
             try checkpoint.note([shipment(2, .ended)])
         }
         let checkpoint = try Checkpoint(path: path)

@@ -178,23 +178,25 @@ struct ClickHouseWriter {
     /// - Returns: The number of records that were new, or newer than the stored versions.
     func insert(_ runs: [ArrivedRun]) async throws -> Int {
         guard !runs.isEmpty else { return 0 }
-        var known: [RunKey: (updatedNs: Int64, isRunning: Bool)] = [:]
+        var known: [RunKey: ArrivedRun.Known] = [:]
         for (team, runs) in Dictionary(grouping: runs, by: \.team) {
             let rows = try await store.ask(
-                ["id", "toInt64(max(updated))", "argMax(running, updated)"],
+                ["id", "toInt64(max(updated))", "argMax(watched, updated)", "argMax(running, updated)"],
                 """
                 FROM \(store.table("run")) WHERE team = \(SQLLiteral.text(team))
                     AND id IN \(SQLLiteral.list(Set(runs.map(\.id.description)).sorted())) GROUP BY id
                 """
             )
             for row in rows {
-                known[RunKey(team: team, id: row.text(0))] = (try row.number(1), try row.number(2) != 0)
+                known[RunKey(team: team, id: row.text(0))] = (
+                    try row.number(1), try row.number(2), try row.number(3) != 0
+                )
             }
         }
         var (newest, changes): ([RunKey: ArrivedRun], Int) = ([:], 0)
         for run in runs {
             let key = RunKey(team: run.team, id: run.id.description)
-            let (stored, latest) = (known[key], newest[key].map { ($0.updatedNs, $0.isRunning) })
+            let (stored, latest) = (known[key], newest[key].map { ($0.updatedNs, $0.watchedNs, $0.isRunning) })
             // With a quorum, a stored record is written again, as a stall is.
             let again = store.address.quorum > 0 && latest == nil
             guard let run = run.replacing(latest ?? stored, again: again) else { continue }

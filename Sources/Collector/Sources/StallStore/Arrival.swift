@@ -67,7 +67,7 @@ public struct ArrivedRun: Sendable {
     public let team: String
     /// The run's id, which is unique within a team.
     public let id: ULID
-    /// When the record was written. A later record of the same run replaces an earlier one, and its end replaces what is known.
+    /// When the record was written. A later record of the same run replaces an earlier one, and nothing but its end replaces its end.
     public private(set) var updatedNs: Int64
     /// When the monitor started.
     public let startedNs: Int64
@@ -226,21 +226,27 @@ extension ArrivedRun {
         body = try Bounds.packed(json)
     }
 
+    /// What a store knows of a run.
+    package typealias Known = (updatedNs: Int64, watchedNs: Int64, isRunning: Bool)
+
     /// The record as a store keeps it. Nil if it changes nothing.
     ///
-    /// The end of a run replaces what is known also if its time is earlier: the host's clock may have been set back. It is then kept with a
-    /// later time, so that no earlier record replaces it.
+    /// The host's clock may have been set back: then the end of a run, and a record in which more was watched, replace what is known also if
+    /// their time is earlier. They are kept with a later time, so that no earlier record replaces them.
     ///
     /// - Parameter again: Whether one that is stored already is written once more.
-    package func replacing(_ known: (updatedNs: Int64, isRunning: Bool)?, again: Bool = false) -> ArrivedRun? {
-        guard let known, updatedNs <= known.updatedNs else { return self }
+    package func replacing(_ known: Known?, again: Bool = false) -> ArrivedRun? {
+        guard let known else { return self }
+        // It was written before the end, by a clock that was set back since.
+        if isRunning, !known.isRunning { return nil }
+        guard updatedNs <= known.updatedNs else { return self }
         var run = self
         run.updatedNs = known.updatedNs
-        if isRunning != known.isRunning {
+        if isRunning != known.isRunning || watchedNs > known.watchedNs {
             run.updatedNs += 1
-            return isRunning ? nil : run
+            return run
         }
-        return again && (!isRunning || updatedNs == known.updatedNs) ? run : nil
+        return again && (!isRunning || watchedNs == known.watchedNs) ? run : nil
     }
 }
 

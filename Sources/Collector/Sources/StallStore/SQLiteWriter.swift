@@ -126,10 +126,11 @@ struct SQLiteWriter {
 
     private mutating func insert(_ arrived: ArrivedRun) throws -> Bool {
         let known = try Row.fetchOne(
-            statement("SELECT updated, running, length(body) AS bytes FROM run WHERE team = ? AND id = ?"),
+            statement("SELECT updated, watched, running, length(body) AS bytes FROM run WHERE team = ? AND id = ?"),
             arguments: [arrived.team, arrived.id.description]
         )
-        guard let run = arrived.replacing(known.map { ($0["updated"], $0["running"]) }) else { return false }
+        let stored: ArrivedRun.Known? = known.map { ($0["updated"], $0["watched"], $0["running"]) }
+        guard let run = arrived.replacing(stored) else { return false }
         try self.run(
             """
             INSERT OR REPLACE INTO run (team, id, updated, started, watched, service, release, host, running, body)

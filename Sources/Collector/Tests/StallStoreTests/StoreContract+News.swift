@@ -38,6 +38,31 @@ extension StoreContract {
         }
     }
 
+    /// After the clock was set back, the records of a running monitor are not held back until it has caught up; and one that comes
+    /// after the end does not make the run running again.
+    func clockSetBackWhileRunning() async throws {
+        try await withStore { store in
+            func insert(_ run: RunRecord) async throws -> Int {
+                try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now)])
+            }
+            let first = Self.run(updatedMinutesAgo: 30, host: "web1")
+            var second = first
+            second.updatedAt = first.updatedAt.advanced(byNanoseconds: -3_600_000_000_000)
+            second.watched[0].watchedNs += 1
+            for (run, changes) in [(first, 1), (second, 1), (first, 0), (second, 0)] {
+                #expect(try await insert(run) == changes)
+            }
+            var ended = second
+            ended.state = .stopped
+            var late = first
+            late.updatedAt = Self.now
+            for (run, changes) in [(ended, 1), (late, 0)] { #expect(try await insert(run) == changes) }
+            #expect(try await Self.silent(store).isEmpty)
+            let kept = try await store.runs(Self.query(), after: nil, limit: 10).map { try RunRecord(json: $0.json) }
+            #expect(kept == [ended])
+        }
+    }
+
     /// The hosts of the runs from which nothing came for 15 minutes.
     private static func silent(_ store: any StallStore, team: String = "a") async throws -> [String] {
         try await store.silentRuns(

@@ -35,6 +35,9 @@ struct StoreContract {
             Check("The end of a run is kept also if the host's clock was set back before it") {
                 try await $0.clockSetBack()
             },
+            Check("After a host's clock was set back, its running records are stored, and its ended run stays ended") {
+                try await $0.clockSetBackWhileRunning()
+            },
             Check("Of a long run the watched time in a range is that of the whole range") { try await $0.longRun() },
             Check("What a run counted under two fingerprints of one fault is added up") {
                 try await $0.countedAliases()
