@@ -15,15 +15,28 @@ struct IngestLimitTests {
     func budget() throws {
         let budget = IngestBudget(100)
         do {
-            let share = try #require(budget.share(of: 90))
-            #expect(budget.share(of: 20) == nil)
+            let share = try #require(budget.share(ofBody: 90, team: "a"))
+            #expect(budget.share(ofBody: 20, team: "b") == nil)
             #expect(share.grow(by: 10) && !share.grow(by: 1))
             share.shrink(by: 60)
             #expect(budget.usedBytes == 40)
         }
         #expect(budget.usedBytes == 0)
-        #expect(budget.share(of: 1000) != nil)
+        #expect(budget.share(ofBody: 1000, team: "a") != nil)
         #expect(budget.usedBytes == 0)
+    }
+
+    @Test("Bodies of one team that are still arriving leave half of the budget to other teams")
+    func arriving() throws {
+        let budget = IngestBudget(100)
+        let slow = try #require(budget.share(ofBody: 40, team: "a"))
+        #expect(budget.share(ofBody: 11, team: "a") == nil)
+        #expect(budget.share(ofBody: 60, team: "b") != nil)
+        slow.keep(bodyOf: 30)
+        #expect(budget.usedBytes == 30)
+        let next = try #require(budget.share(ofBody: 50, team: "a"))
+        #expect(budget.share(ofBody: 1, team: "a") == nil)
+        withExtendedLifetime((slow, next)) {}
     }
 
     @Test("At most as many tasks as its width pass at a time, all get their turn, and too many waiting are turned away")
@@ -89,7 +102,7 @@ struct IngestLimitTests {
         limits.waitingBytes = 10_000_000
         let budget = IngestBudget(limits.waitingBytes)
         func parsed(_ format: IngestFormat, values: Int, held: Int = 1) async throws -> BodyParser.Parsed {
-            let share = try #require(budget.share(of: held))
+            let share = try #require(budget.share(ofBody: held, team: "a"))
             let list = String(repeating: "{},", count: values) + "{}"
             let body =
                 format == .lines ? "{\"schema\":\"stall-report/1\",\"x\":[\(list)]}" : "{\"resourceLogs\":[\(list)]}"
@@ -103,7 +116,7 @@ struct IngestLimitTests {
             )
         }
         do {
-            let other = try #require(budget.share(of: 5_000_000))
+            let other = try #require(budget.share(ofBody: 5_000_000, team: "b"))
             for format in [IngestFormat.lines, .telemetry] {
                 await #expect(throws: BodyParser.OutOfMemory.self) { _ = try await parsed(format, values: 100_000) }
             }

@@ -6,11 +6,27 @@ final class IngestBudget: Sendable {
     /// The memory of one request. It is returned to the budget when this object is released.
     final class Share: Sendable {
         private let budget: IngestBudget
+        private let team: String
         private let held: Mutex<Int>
+        /// What is taken for a body that has not arrived yet.
+        private let arriving: Mutex<Int>
 
-        fileprivate init(_ budget: IngestBudget, _ bytes: Int) {
-            self.budget = budget
+        fileprivate init(_ budget: IngestBudget, _ bytes: Int, team: String) {
+            (self.budget, self.team) = (budget, team)
             held = Mutex(bytes)
+            arriving = Mutex(bytes)
+        }
+
+        /// Returns what the body, which has arrived, does not need.
+        ///
+        /// - Parameter bytes: Its size.
+        func keep(bodyOf bytes: Int) {
+            let expected = arriving.withLock { arriving in
+                defer { arriving = 0 }
+                return arriving
+            }
+            budget.hasArrived(expected, of: team)
+            shrink(by: max(0, expected - bytes))
         }
 
         /// - Returns: Whether there was room for this many more bytes.
@@ -34,18 +50,38 @@ final class IngestBudget: Sendable {
             }
         }
 
-        deinit { budget.give(held.withLock { $0 }) }
+        deinit {
+            budget.hasArrived(arriving.withLock { $0 }, of: team)
+            budget.give(held.withLock { $0 })
+        }
     }
 
     private let maximum: Int
     private let used = Mutex(0)
+    /// What is taken for each team's bodies that have not arrived yet.
+    private let arriving = Mutex<[String: Int]>([:])
 
     init(_ maximum: Int) { self.maximum = maximum }
 
     var usedBytes: Int { used.withLock { $0 } }
 
-    /// Nil if there is no room.
-    func share(of bytes: Int) -> Share? { take(bytes) ? Share(self, bytes) : nil }
+    /// The memory of a request whose body is still to arrive. Nil if there is no room, or if bodies of this team that arrive slowly hold half of
+    /// the memory: the rest is for other teams.
+    func share(ofBody bytes: Int, team: String) -> Share? {
+        arriving.withLock { arriving in
+            let sum = arriving[team].map { $0.addingSaturated(bytes) }
+            guard (sum ?? 0) <= maximum / 2, take(bytes) else { return nil }
+            arriving[team] = sum ?? bytes
+            return Share(self, bytes, team: team)
+        }
+    }
+
+    private func hasArrived(_ bytes: Int, of team: String) {
+        arriving.withLock { arriving in
+            let left = (arriving[team] ?? 0) - bytes
+            arriving[team] = left > 0 ? left : nil
+        }
+    }
 
     private func take(_ bytes: Int) -> Bool {
         used.withLock { used in

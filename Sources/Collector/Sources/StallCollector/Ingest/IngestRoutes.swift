@@ -61,10 +61,10 @@ struct IngestRoutes {
         let isPacked = try format.isPacked(request)
         // This comes before the first byte of the body is read.
         let expected = try expectedBytes(request)
-        guard let share = budget.share(of: expected) else { throw overload("memory") }
+        guard let share = budget.share(ofBody: expected, team: caller.team) else { throw overload("memory") }
         let body = try await collect(request)
         // If the head announces no size, the body is usually much smaller than the largest permitted one.
-        share.shrink(by: max(0, expected - body.count))
+        share.keep(bodyOf: body.count)
         let parsed = try await parse(body, format, isPacked, caller, share)
         share.shrink(by: body.count)
         if let rate { rates.charge(parsed.count - 1, to: caller.token, rate) }
