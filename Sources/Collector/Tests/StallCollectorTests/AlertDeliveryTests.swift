@@ -75,6 +75,23 @@ struct AlertDeliveryTests: AlertFixture {
         }
     }
 
+    @Test("A receiver that does not answer delays no other")
+    func slow() async throws {
+        let rules = "  - {name: gone, when: silence, after: 15m}"
+        try await withStore(rules) { store in
+            // It ends when the other one was told.
+            let slow = "  - exec: [/bin/sh, -c, 'until test -s \(directory)/told; do sleep 0.01; done']"
+            let text = try String(contentsOfFile: rulesFile, encoding: .utf8)
+            try text.replacing("receivers:", with: "receivers:\n\(slow)")
+                .write(toFile: rulesFile, atomically: true, encoding: .utf8)
+            let metrics = CollectorMetrics()
+            let watch = try watch(store, metrics: metrics)
+            _ = try await store.insert([Self.record(.running, minutesAgo: 20)])
+            for _ in 0..<2 { await watch.round(now: Self.now) }
+            #expect((metrics.alertsTold.count, metrics.alertFailures.count) == (2, 0))
+        }
+    }
+
     @Test("A receiver that is put before another one is told, and the other one is not told again")
     func changedOrder() async throws {
         let rules = "  - {name: gone, when: silence, after: 15m}"

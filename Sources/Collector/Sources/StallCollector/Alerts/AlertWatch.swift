@@ -179,36 +179,59 @@ actor AlertWatch: Service {
         }
     }
 
-    /// Sends each receiver the alerts that it has not received yet.
+    /// Sends each receiver the alerts that it has not received yet, to all at once: one that does not answer delays no other.
     private func notify(_ now: Timestamp) async throws {
-        for receiver in rules.receivers {
-            let news = try await store.alerts().filter { alert in
-                !rules.silences.contains { $0.covers(alert.rule, alert.subject, at: now) }
-                    && (alert.endedAt == nil
-                        ? !alert.toldBegin.contains(receiver.key)
-                        : alert.toldBegin.contains(receiver.key) && !alert.toldEnd.contains(receiver.key))
+        var alerts = try await store.alerts()
+        let failure = await withTaskGroup { group in
+            for receiver in Set(rules.receivers) {
+                let news = alerts.filter { isNews($0, for: receiver, now) }
+                guard !news.isEmpty else { continue }
+                group.addTask { [address = rules.address] in
+                    do {
+                        try await receiver.send(AlertMessage(news, address))
+                        return (receiver, news, nil as (any Error)?)
+                    } catch {
+                        return (receiver, news, error)
+                    }
+                }
             }
-            guard !news.isEmpty else { continue }
-            do {
-                try await receiver.send(AlertMessage(news, rules.address))
-                metrics.alertsTold.add(news.count)
-            } catch {
-                try Task.checkCancellation()
-                metrics.alertFailures.add(1)
-                logger.error(
-                    "alerts could not be told",
-                    metadata: ["receiver": "\(receiver.name)", "count": "\(news.count)", "error": "\(error)"]
-                )
-                continue
+            var failure: (any Error)?
+            for await (receiver, news, error) in group {
+                note(error, receiver, news.count)
+                guard error == nil else { continue }
+                let told = Set(news.map { Key($0) })
+                for index in alerts.indices where told.contains(Key(alerts[index])) {
+                    alerts[index] = Self.told(alerts[index], receiver)
+                }
+                do { try await save(alerts.filter { told.contains(Key($0)) }) } catch { failure = error }
             }
-            try await save(news.map { Self.told($0, receiver) })
+            return failure
         }
+        try Task.checkCancellation()
+        if let failure { throw failure }
         // The alert has ended, and all present receivers that were told of its beginning were told of its end.
         let receivers = Set(rules.receivers.map(\.key))
         let done = try await store.alerts().filter { alert in
             alert.endedAt != nil && alert.toldBegin.intersection(receivers).isSubset(of: alert.toldEnd)
         }
         try await store.change(alerts: [], removing: done)
+    }
+
+    private func isNews(_ alert: Alert, for receiver: AlertReceiver, _ now: Timestamp) -> Bool {
+        guard !rules.silences.contains(where: { $0.covers(alert.rule, alert.subject, at: now) }) else { return false }
+        let isToldBegin = alert.toldBegin.contains(receiver.key)
+        return alert.endedAt == nil ? !isToldBegin : isToldBegin && !alert.toldEnd.contains(receiver.key)
+    }
+
+    /// - Parameter error: Why the receiver was not told. It is tried again in the next round, or after the next start.
+    private func note(_ error: (any Error)?, _ receiver: AlertReceiver, _ count: Int) {
+        guard let error else { return metrics.alertsTold.add(count) }
+        if Task.isCancelled { return }
+        metrics.alertFailures.add(1)
+        logger.error(
+            "alerts could not be told",
+            metadata: ["receiver": "\(receiver.name)", "count": "\(count)", "error": "\(error)"]
+        )
     }
 
     private static func told(_ alert: Alert, _ receiver: AlertReceiver) -> Alert {
