@@ -84,33 +84,45 @@ struct StoreFailures: RouterMiddleware {
     }
 }
 
-/// Admits a limited number of clients at a time. Any thread.
+/// Admits a limited number of clients at a time, of one team three quarters of that number. Any thread.
 final class ClientLimit: Sendable {
     private let most: Int
     /// What a client is told if there are too many.
     private let reason: String
-    private let present = Atomic(0)
+    /// By team.
+    private let present = Mutex<[String: Int]>([:])
 
     init(_ most: Int, _ reason: String) { (self.most, self.reason) = (most, reason) }
 
     /// Keep it as long as the client is served.
     ///
     /// - Throws: If there are too many already.
-    func admit() throws(Refusal) -> Client {
-        guard present.wrappingAdd(1, ordering: .relaxed).newValue <= most else {
-            present.wrappingSubtract(1, ordering: .relaxed)
-            throw Refusal(.tooManyRequests, reason, [.retryAfter: "10"])
+    func admit(_ team: String) throws(Refusal) -> Client {
+        let isAdmitted = present.withLock { present in
+            let own = present[team] ?? 0
+            guard own < (most * 3 + 3) / 4, present.values.reduce(0, +) < most else { return false }
+            present[team] = own + 1
+            return true
         }
-        return Client(of: self)
+        guard isAdmitted else { throw Refusal(.tooManyRequests, reason, [.retryAfter: "10"]) }
+        return Client(of: self, team)
+    }
+
+    private func leave(_ team: String) {
+        present.withLock { present in
+            let left = (present[team] ?? 1) - 1
+            present[team] = left > 0 ? left : nil
+        }
     }
 
     /// An admitted client. It also leaves if its answer is never begun.
     final class Client: Sendable {
         private let limit: ClientLimit
+        private let team: String
 
-        fileprivate init(of limit: ClientLimit) { self.limit = limit }
+        fileprivate init(of limit: ClientLimit, _ team: String) { (self.limit, self.team) = (limit, team) }
 
-        deinit { limit.present.wrappingSubtract(1, ordering: .relaxed) }
+        deinit { limit.leave(team) }
     }
 }
 
@@ -127,9 +139,9 @@ struct LargeAnswers: RouterMiddleware {
         next: (Request, CollectorContext) async throws -> Response
     ) async throws -> Response {
         var response = try await next(request, context)
-        let (body, eventLoop) = (response.body, context.eventLoop)
+        let (body, eventLoop, team) = (response.body, context.eventLoop, context.caller?.team ?? "")
         // The size of a stream is not known. What sends one limits its clients itself.
-        let reader = try body.contentLength.flatMap { $0 > Self.pieceBytes ? try readers.admit() : nil }
+        let reader = try body.contentLength.flatMap { $0 > Self.pieceBytes ? try readers.admit(team) : nil }
         guard reader != nil || body.contentLength == nil else { return response }
         response.body = ResponseBody(contentLength: body.contentLength) { writer in
             defer { withExtendedLifetime(reader) {} }

@@ -329,11 +329,18 @@ struct OperationTests {
     @Test("As many clients as the limit are admitted, also before their answers have begun, and one for each that left")
     func clientLimit() {
         let limit = ClientLimit(2, "too many")
-        var clients = [try? limit.admit(), try? limit.admit(), try? limit.admit()]
+        var clients = [try? limit.admit("a"), try? limit.admit("a"), try? limit.admit("a")]
         #expect(clients.map { $0 != nil } == [true, true, false])
         clients[0] = nil
-        clients = [clients[1], try? limit.admit(), try? limit.admit()]
+        clients = [clients[1], try? limit.admit("a"), try? limit.admit("b")]
         #expect(clients.map { $0 != nil } == [true, true, false])
+    }
+
+    @Test("Clients of one team leave some places to other teams")
+    func clientsOfTeams() {
+        let limit = ClientLimit(8, "too many")
+        let clients = (0..<7).map { _ in try? limit.admit("a") } + (0..<3).map { _ in try? limit.admit("b") }
+        #expect(clients.map { $0 != nil } == Array(repeating: true, count: 6) + [false, true, true, false])
     }
 
     @Test("Exports and flame graphs count as readers: more than the limit are refused")

@@ -105,7 +105,7 @@ struct PageRoutes {
     }
 
     private func flame(_ fingerprint: Fingerprint, _ question: QuestionText) async throws -> Response {
-        let reader = try readers.admit()
+        let reader = try readers.admit(question.query.team)
         defer { withExtendedLifetime(reader) {} }
         let stalls = try await store.exportedStalls(of: fingerprint, question.query)
         var view = FlameGraphView()

@@ -24,7 +24,7 @@ extension QuestionRoutes {
             let formats = ExportFormat.allCases.map(\.rawValue).joined(separator: ", ")
             throw Refusal(.notFound, "there is no such format; there are \(formats)")
         }
-        let reader = try readers.admit()
+        let reader = try readers.admit(question.query.team)
         defer { withExtendedLifetime(reader) {} }
         let stalls = try await store.exportedStalls(of: fingerprint(context), question.query)
         var exporter = format.makeExporter()

@@ -38,7 +38,7 @@ final class LiveRoutes: Sendable {
             } else {
                 place = try await self.store.lastPlace()
             }
-            let viewer = try self.viewers.admit()
+            let viewer = try self.viewers.admit(caller.team)
             return Response(
                 status: .ok,
                 headers: [.contentType: "text/event-stream", .cacheControl: "no-store"],

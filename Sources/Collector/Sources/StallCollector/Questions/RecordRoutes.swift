@@ -26,7 +26,7 @@ final class RecordRoutes: Sendable {
                     "these are more than \(Self.stallLimit) stalls: ask for a shorter time, or one service, release or host"
                 )
             }
-            let reader = try self.readers.admit()
+            let reader = try self.readers.admit(query.team)
             return Response(
                 status: .ok,
                 headers: [.contentType: "application/x-ndjson"],
