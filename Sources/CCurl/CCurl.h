@@ -41,6 +41,15 @@ static inline CURLcode curl_set_watcher(CURL *handle, curl_watcher watcher, void
     return curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, watcher);
 }
 
+// A search for the host's address that is not awaited any more is left to its thread, which ends by itself. By default libcurl waits for it.
+static inline void curl_leave_search(CURL *handle) {
+#if LIBCURL_VERSION_NUM >= 0x075700
+    curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
+#else
+    (void)handle;
+#endif
+}
+
 static inline CURLcode curl_set_error_text(CURL *handle, char *text) {
     return curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, text);
 }

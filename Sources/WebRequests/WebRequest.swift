@@ -8,8 +8,8 @@ import Glibc
 /// the system, or those in the file that `CURL_CA_BUNDLE` or `SSL_CERT_FILE` names, as for the command `curl`. Redirections are
 /// not followed: they would send a token to another host.
 public struct WebRequest: Sendable {
-    /// How long a request may take. The search for the host's address may take longer: libcurl waits until the system gives it up
-    /// (resolv.conf(5), `timeout` and `attempts`).
+    /// How long a request may take. With a libcurl before 7.87 the search for the host's address may take longer: it waits until the system
+    /// gives it up (resolv.conf(5), `timeout` and `attempts`).
     public enum TimeLimit: Hashable, Sendable {
         /// From the connection to the end of the answer. A millisecond at least.
         case whole(Duration)
@@ -146,6 +146,7 @@ extension WebRequest.Failure {
     func prepare(_ request: WebRequest) {
         unsafe _ = curl_set_text(handle, CURLOPT_URL, request.url)
         unsafe _ = curl_set_error_text(handle, details)
+        unsafe curl_leave_search(handle)
         // The last one that is set counts. An empty one is not set, as for the command `curl`.
         for name in ["SSL_CERT_FILE", "CURL_CA_BUNDLE"] {
             guard let file = unsafe getenv(name), unsafe file.pointee != 0 else { continue }
