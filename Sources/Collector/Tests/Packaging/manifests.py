@@ -37,8 +37,10 @@ def check(documents):
             assert mounts <= volumes.keys(), f"{name}: no volume for {mounts - volumes.keys()}"
             named = {port["name"] for port in container.get("ports", [])}
             ports |= named
-            for probe in ("readinessProbe", "livenessProbe"):
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
                 assert probe not in container or container[probe]["httpGet"]["port"] in named, f"{name}: {probe} asks a port without a name"
+            # What an image with a newer version does before it listens may take longer than a liveness probe waits.
+            assert "livenessProbe" not in container or "startupProbe" in container, f"{name}: no startupProbe"
             places = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
             for word in container.get("args", []):
                 # Every file that it is given lies in a volume: the rest of the root cannot be written to.
