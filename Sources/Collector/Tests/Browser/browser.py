@@ -189,6 +189,16 @@ def compare(browser, collector):
     quiet(browser, browser.current_url), labelled(browser, browser.current_url)
 
 
+def timeline(browser, collector):
+    browser.get(collector.address + "/timeline?since=7d")
+    quiet(browser, "/timeline"), labelled(browser, "/timeline")
+    Select(browser.find_element(By.NAME, "host")).select_by_index(1)
+    browser.find_element(By.CSS_SELECTOR, ".filters button").click()
+    WebDriverWait(browser, 60).until(lambda it: re.search("host=[^&]", it.current_url))
+    check(rows(browser), f"a host has no loops: {browser.current_url}")
+    quiet(browser, browser.current_url), labelled(browser, browser.current_url)
+
+
 def keyboard(browser, collector):
     """The first key leads over the header to the content, and each control can be seen when it has the focus."""
     browser.get(collector.address + "/?since=7d")
@@ -263,6 +273,7 @@ def main(program, path):
             pages(browser, collector)
             filters(browser, collector)
             compare(browser, collector)
+            timeline(browser, collector)
             keyboard(browser, collector)
             live(browser, collector, template)
         finally:

@@ -58,6 +58,34 @@ struct PageTests {
         }
     }
 
+    @Test("A host's page has a line for each of its loops, with a bar for each stall; a fault's page leads there")
+    func timeline() async throws {
+        try await Samples.withStore { store, _ in
+            var reports = (0..<4).map { _ in Samples.report() }
+            for (index, label) in ["<main>", "<main>", "pool", "pool"].enumerated() {
+                reports[index].watched = .init(label: label)
+                reports[index].host = .init(name: index < 3 ? "web&1" : "web2")
+            }
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "default") })
+            try await Client.withServer(store, CollectorOptions()) { [reports] client in
+                let start = try await Self.text(client, "/timeline")
+                #expect(start.contains("Choose a host.") && start.contains("<option value=\"web2\">"))
+                let fault = try await Self.text(client, "/faults/\(reports[0].fingerprint)?since=1d")
+                let link = "/timeline?since=1d&amp;host=web%261"
+                #expect(fault.contains("<a href=\"\(link)\">web&amp;1</a>"))
+                let page = try await Self.text(client, link.replacing("&amp;", with: "&"))
+                // A picture also has a line for the whole time.
+                let pictures = page.components(separatedBy: "<svg").dropFirst()
+                #expect(pictures.map { $0.components(separatedBy: "<rect").count - 1 } == [3, 2])
+                #expect(page.contains("<td>&lt;main&gt;</td>") && !page.contains("<main>"))
+                for report in reports {
+                    #expect(page.contains("/reports/\(report.id)") == (report.host.name == "web&1"))
+                }
+                #expect(try await Self.text(client, "/timeline?host=web3").contains("No stalls."))
+            }
+        }
+    }
+
     @Test("What could be markup is escaped also where it is part of another character")
     func escapes() async throws {
         try await Samples.withStore { store, _ in

@@ -44,14 +44,18 @@ struct FaultDetailPage {
 
         struct Row {
             var name: String
+            var link: String?
             var count: Int64
             var bar: String
         }
 
-        init?(_ title: String, _ counts: [String: Int64]) {
+        /// - Parameter link: The address of a name's own page.
+        init?(_ title: String, _ counts: [String: Int64], link: (String) -> String? = { _ in nil }) {
             guard let most = counts.values.max() else { return nil }
             self.title = title
-            rows = sorted(counts).prefix(50).map { Row(name: $0, count: $1, bar: Bars.share($1, of: most)) }
+            rows = sorted(counts).prefix(50).map { name, count in
+                Row(name: name, link: link(name), count: count, bar: Bars.share(count, of: most))
+            }
             // Of a fault not all names are known.
             let all = counts.count < Fault.nameLimit ? "\(counts.count)" : "\(counts.count) or more"
             note = rows.count < counts.count ? "Shown are the first \(rows.count) of \(all)." : nil
@@ -118,8 +122,9 @@ struct FaultDetailPage {
             )
         }
         counts = [
-            ("Hosts", fault.hosts), ("Releases", fault.releases), ("Why", fault.verdicts), ("Services", fault.services),
-        ].compactMap { Counts($0, $1) }
+            Counts("Hosts", fault.hosts) { links.timeline($0) }, Counts("Releases", fault.releases),
+            Counts("Why", fault.verdicts), Counts("Services", fault.services),
+        ].compactMap(\.self)
         self.stalls = stalls.map { Stall($0) }
         stallsNote =
             stalls.count < fault.reports ? "Shown are the latest \(stalls.count) of \(fault.reports) reports." : nil

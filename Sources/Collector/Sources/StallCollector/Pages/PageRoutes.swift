@@ -35,6 +35,10 @@ struct PageRoutes {
             let question = try QuestionText(request, team: context.team(.read))
             return try await Self.page("compare", compare(request, question))
         }
+        router.get("timeline") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            return try await Self.page("timeline", timeline(question))
+        }
         router.get("live") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
             return try await Self.page("live", live(question))
@@ -87,6 +91,13 @@ struct PageRoutes {
         async let old = faults(of: before, question)
         async let new = faults(of: after, question)
         return try await ComparePage(question, choices, selection, (old, new))
+    }
+
+    private func timeline(_ question: QuestionText) async throws -> TimelinePage {
+        async let choices = store.choices(question.query)
+        guard !question.query.hosts.isEmpty else { return try await TimelinePage(question, choices, nil) }
+        async let stalls = store.stalls(question.query, of: nil, longestFirst: false, limit: TimelinePage.limit)
+        return try await TimelinePage(question, choices, stalls)
     }
 
     private func faults(of release: String, _ question: QuestionText) async throws -> FaultList {

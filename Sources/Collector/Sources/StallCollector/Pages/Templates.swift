@@ -18,7 +18,7 @@ enum Templates {
         var library = MustacheLibrary()
         for (name, text) in [
             ("layout", layout), ("faults", faults), ("fault", fault), ("report", report), ("flame", flame),
-            ("live", live), ("compare", compare),
+            ("live", live), ("compare", compare), ("timeline", timeline),
         ] {
             if let template = try? MustacheTemplate(string: text) { library.register(template, named: name) }
         }
@@ -37,7 +37,7 @@ enum Templates {
         </head>
         <body>
         <a class="skip" href="#main">To the content</a>
-        <header><nav><a href="/">Stalls</a> <a href="/compare">Releases</a> <a href="/live">Live</a></nav><span class="soft">{{team}}</span></header>
+        <header><nav><a href="/">Stalls</a> <a href="/compare">Releases</a> <a href="/timeline">Hosts</a> <a href="/live">Live</a></nav><span class="soft">{{team}}</span></header>
         <main id="main" tabindex="-1">
         {{$content}}{{/content}}
         </main>
@@ -94,6 +94,35 @@ enum Templates {
         {{/content}}{{/layout}}
         """
 
+    private static let timeline = """
+        {{<layout}}{{$content}}
+        <h1>Hosts</h1>
+        <form class="filters" method="get" action="/timeline">
+        <label>Since <select name="since">{{#since}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/since}}</select></label>
+        <label>Host <select name="host"><option value=""></option>{{#hosts}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/hosts}}</select></label>
+        <label>Service <select name="service"><option value="">all</option>{{#services}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/services}}</select></label>
+        <button>Show</button>
+        </form>
+        <p class="soft">{{summary}}</p>
+        {{#hasLoops}}
+        <div class="scroll"><table>
+        <thead><tr><th>Watched</th><th>{{range}}</th><th class="number">Reports</th><th class="number">Blocked</th><th>Service</th><th>Host</th></tr></thead>
+        <tbody>
+        {{#loops}}<tr><td>{{label}}</td><td>{{{picture}}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td>{{service}}</td><td>{{host}}</td></tr>
+        {{/loops}}
+        </tbody></table></div>
+        <h2>Stalls, the latest first</h2>
+        {{#stallsNote}}<p class="soft">{{stallsNote}}</p>{{/stallsNote}}
+        <div class="scroll"><table>
+        <thead><tr><th>Began (UTC)</th><th class="number">Length</th><th>Function</th><th>Why</th><th>Watched</th><th>Service</th><th>Release</th></tr></thead>
+        <tbody>
+        {{#stalls}}<tr><td><a href="{{link}}">{{began}}</a></td><td class="number">{{length}}</td><td><code>{{culprit}}</code></td><td>{{verdict}}</td><td>{{label}}</td><td>{{service}}</td><td>{{release}}</td></tr>
+        {{/stalls}}
+        </tbody></table></div>
+        {{/hasLoops}}
+        {{/content}}{{/layout}}
+        """
+
     private static let fault = """
         {{<layout}}{{$content}}
         <h1><code>{{culprit}}</code></h1>
@@ -113,7 +142,7 @@ enum Templates {
         {{#counts}}<h2>{{title}}</h2>
         {{#note}}<p class="soft">{{note}}</p>{{/note}}
         <div class="scroll"><table><thead><tr><th>{{title}}</th><th class="number">Reports</th><th></th></tr></thead><tbody>
-        {{#rows}}<tr><td>{{name}}</td><td class="number">{{count}}</td><td>{{{bar}}}</td></tr>
+        {{#rows}}<tr><td>{{#link}}<a href="{{link}}">{{name}}</a>{{/link}}{{^link}}{{name}}{{/link}}</td><td class="number">{{count}}</td><td>{{{bar}}}</td></tr>
         {{/rows}}
         </tbody></table></div>{{/counts}}
         <h2>Its stalls, the latest first</h2>

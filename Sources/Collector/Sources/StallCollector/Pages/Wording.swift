@@ -71,6 +71,18 @@ enum Bars {
         return "<svg width=\"\(counts.count * 6)\" height=\"18\" aria-hidden=\"true\">\(bars.joined())</svg>"
     }
 
+    /// A line from the beginning to the end of a time, with a bar for each part of it.
+    static func timeline(_ parts: [ClosedRange<Double>]) -> String {
+        let bars = parts.map { part in
+            let width = max(8, Int(6000 * (part.upperBound - part.lowerBound)))
+            return "<rect x=\"\(Int(6000 * part.lowerBound))\" width=\"\(width)\" height=\"14\"/>"
+        }
+        return """
+            <svg width="600" height="16" viewBox="0 0 6000 16" preserveAspectRatio="none" aria-hidden="true">\
+            <rect y="15" width="6000" height="1"/>\(bars.joined())</svg>
+            """
+    }
+
     /// A single bar, as wide as its share of the longest.
     static func share(_ count: Int64, of most: Int64) -> String {
         let width = most > 0 && count > 0 ? max(1, Int(200 * Double(count) / Double(most))) : 0
@@ -83,9 +95,10 @@ struct PageLinks {
     let question: QuestionText
 
     /// The range and the filters, which links keep.
-    private var fields: String {
-        let until = question.until.isEmpty ? [] : [("until", question.until)]
-        return Self.text([("since", question.since)] + until + choices)
+    private var fields: String { Self.text(range + choices) }
+
+    private var range: [(String, String)] {
+        [("since", question.since)] + (question.until.isEmpty ? [] : [("until", question.until)])
     }
 
     private var choices: [(String, String)] {
@@ -108,6 +121,8 @@ struct PageLinks {
     func export(_ fingerprint: Fingerprint, _ format: String) -> String {
         "/api/v1/faults/\(Self.escaped(fingerprint.rawValue))/export/\(format)?\(fields)"
     }
+    /// The page of a host, also of what the filters leave out.
+    func timeline(_ host: String) -> String { "/timeline?\(Self.text(range + [("host", host)]))" }
     static func report(_ id: ULID) -> String { "/reports/\(id)" }
     /// The page of an alert's fault. The longest time for which a rule looks at stalls, so that the fault has some there.
     static func alerted(_ fault: Fingerprint) -> String { "/faults/\(fault.rawValue)?since=31d" }
