@@ -107,8 +107,8 @@ struct SQLiteSums {
     private var hours: [HourKey: Change] = [:]
     private var hosts: [HostKey: Int64] = [:]
     private var seen: [SeenKey: (first: Int64, last: Int64)] = [:]
-    /// Those that a stall has left: it turned out to be of another fault.
-    private var left: Set<SeenKey> = []
+    /// Those that a stall has left, which turned out to be of another fault, with its start.
+    private var left: [SeenKey: Int64] = [:]
 
     mutating func add(_ part: Part) {
         var change = hours[part.hour] ?? Change()
@@ -138,7 +138,8 @@ struct SQLiteSums {
         if !grows { change.isStale = true }
         hours[part.hour] = change
         hosts[part.day, default: 0] -= 1
-        if SeenKey(part.hour) != SeenKey(new.hour) { left.insert(SeenKey(part.hour)) }
+        let key = SeenKey(part.hour)
+        if key != SeenKey(new.hour) { left[key] = min(left[key] ?? .max, part.startedNs) }
     }
 
     /// Writes all changes into the tables.
@@ -168,7 +169,7 @@ struct SQLiteSums {
                     """
             ).execute(arguments: key.arguments + [times.first, times.last])
         }
-        for key in left {
+        for (key, started) in left {
             try database.cachedStatement(
                 sql: """
                     DELETE FROM seen WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? AND NOT EXISTS (
@@ -176,6 +177,14 @@ struct SQLiteSums {
                     )
                     """
             ).execute(arguments: key.arguments + key.arguments)
+            // Only if it was the first: earlier ones may have been removed by their age, and are still known.
+            try database.cachedStatement(
+                sql: """
+                    UPDATE seen SET first = (
+                        SELECT started FROM stall WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? ORDER BY started LIMIT 1
+                    ) WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? AND first = ?
+                    """
+            ).execute(arguments: key.arguments + key.arguments + [started])
         }
     }
 

@@ -151,6 +151,11 @@ extension StoreContract {
             (other.id, other.state) = (.make(), .recovered)
             _ = try await store.insert([Self.arrival(other, team: "b"), Self.arrival(reports[2], team: "b")])
             #expect(try await Self.new(store, team: "b") == [])
+            // The fault is new, although a stall from before counted as its first one for a while.
+            for report in [early, reports[2], reports[1]] {
+                _ = try await store.insert([Self.arrival(report, team: "c")])
+            }
+            #expect(try await Self.new(store, team: "c") == [early.fingerprint])
         }
     }
 
