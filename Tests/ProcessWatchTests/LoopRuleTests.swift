@@ -179,6 +179,26 @@ struct LoopRuleTests {
         #expect(rule.maturity == time + .milliseconds(277))
     }
 
+    @Test("A turn that has ended when its stack is taken is told by the next look, once")
+    func foundInWait() {
+        var rule = LoopRule(tick: .milliseconds(50), threshold: .milliseconds(250))
+        func look(_ milliseconds: Int) -> LoopRule.Look {
+            let schedule = Schedule(ran: UInt64(milliseconds), waited: 0, slices: 1)
+            let time = LoopStory.start + .milliseconds(milliseconds)
+            return .init(time: time, schedule: schedule, position: .running, rests: false)
+        }
+        _ = rule.look(look(0))
+        rule.armed(true, at: look(1).time)
+        _ = rule.look(look(50))
+        #expect(rule.look(look(101)).contains(.locate))
+        _ = rule.foundInWait(at: look(101).time)
+        rule.armed(true, at: look(102).time)
+        _ = rule.look(look(150))
+        #expect(rule.endedTurn?.proven == look(1).time...look(101).time)
+        _ = rule.look(look(200))
+        #expect(rule.endedTurn == nil)
+    }
+
     @Test("Time in which the watcher itself did not run proves nothing")
     func lateness() {
         for phase in Self.phases {

@@ -10,7 +10,7 @@ extension LoopRule {
         var look = look
         if look.position == nil { (look.position, look.rests) = (before?.position, before?.rests ?? false) }
         defer { (lastLook, lateness) = (look, .zero) }
-        endedTurn = nil
+        endedTurn = turnBeforeWait.take()
         switch state {
         case .resting:
             guard !look.rests else {
@@ -154,9 +154,10 @@ extension LoopRule {
         return orders
     }
 
-    /// The stack shows that the thread is in the loop's own wait, so the loop has turned.
+    /// The stack shows that the thread is in the loop's own wait, so the loop has turned. The next look tells the turn that has ended.
     mutating func foundInWait(at time: MonotonicInstant) -> [Order] {
-        guard case .busy = state else { return [] }
+        guard case .busy(let span) = state else { return [] }
+        turnBeforeWait = span.turn(until: time)
         return restart(hit: time)
     }
 }

@@ -25,6 +25,8 @@ struct LoopRule: Sendable {
     var lateness = Duration.zero
     /// The turn that has ended since the look before, as far as it is proven. Nil for one that was reported as a stall.
     var endedTurn: RowRule.Turn?
+    /// The turn that had ended when the stack of the latest look was taken: not told yet.
+    var turnBeforeWait: RowRule.Turn?
 
     enum State: Sendable {
         case resting
