@@ -90,6 +90,19 @@ struct ProcessFilesTests {
         #expect(files.executable == path + ".old" && files.program == program)
     }
 
+    @Test("A program keeps a name that ends like the kernel's mark of a deleted file, until it is deleted")
+    func namedAsDeleted() throws {
+        let file = "\(FileManager.default.temporaryDirectory.path)/\(UUID()) (deleted)"
+        try FileManager.default.copyItem(atPath: "/bin/sleep", toPath: file)
+        let child = try StartedCommand([file, "600"].map { Array($0.utf8) })
+        defer { end(child) }
+        let files = ProcessFiles(processID: child.processID)
+        let path = try #require(files.executable)
+        #expect(fileName(ofPath: path) == fileName(ofPath: file))
+        try FileManager.default.removeItem(atPath: file)
+        #expect(files.executable == path)
+    }
+
     /// The files of a child that runs `sleep`, once it sleeps: before, another program may be in its place.
     private func filesOnceAsleep(_ child: StartedCommand) throws -> ProcessFiles {
         let thread = try #require(ThreadFiles(threadID: child.processID, ofProcess: child.processID))

@@ -10,7 +10,9 @@ extension ProcessIdentity {
         let directory = directory(of: pid)
         guard let file = readProcLink(directory + "/exe") else { return nil }
         let path = loadedProgram(of: pid, in: directory, by: file) ?? file
-        return path.hasSuffix(deletedFileMark) ? String(path.dropLast(deletedFileMark.count)) : path
+        // The file's name may end in the same words.
+        let isMarked = unsafe path.hasSuffix(deletedFileMark) && access("\(directory)/root\(path)", F_OK) != 0
+        return isMarked ? String(path.dropLast(deletedFileMark.count)) : path
     }
 
     /// The path, with its mark, of a program that was started as an argument of the dynamic loader (ld.so(8)): `exe` leads to the loader then, of
