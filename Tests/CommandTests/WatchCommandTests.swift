@@ -71,6 +71,17 @@ struct WatchCommandTests {
         #expect(watch.notes.last?.contains("watched 1 loop of 1 process") == true, "\(watch.notes)")
     }
 
+    @Test("A stall that is over when the command is told to end is over in its report", .needsBreakpoints)
+    func overAtLast() throws {
+        let (target, watch) = try watchedLoop()
+        try target.tell("sleep 600")
+        #expect(try watch.line()?.contains("ongoing") == true)
+        _ = try target.answer()
+        // In another turn.
+        _ = try target.counts()
+        #expect(try watch.finish().map(\.state) == [.recovered])
+    }
+
     @Test("With -q it prints no notes")
     func quiet() throws {
         let command = ["--reports", fixture.path, "--", "/bin/sleep", "1"]

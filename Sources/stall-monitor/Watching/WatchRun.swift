@@ -113,6 +113,8 @@ struct WatchRun {
             while isReady, let signal = signals.take() {
                 guard let child else {
                     if signal.number == SIGCHLD { continue }
+                    // A stall may have ended since the last look.
+                    watcher.look()
                     return signal.number == SIGTERM ? .terminated : .interrupted(signal.number)
                 }
                 child.pass(on: signal)
