@@ -82,6 +82,23 @@ struct WatchCommandTests {
         #expect(try watch.finish().map(\.state) == [.recovered])
     }
 
+    @Test(
+        "What a thread did after its stall, while the command itself did not run, is not the stall's cause",
+        .needsBreakpoints,
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func lateCounts() throws {
+        let (target, watch) = try watchedLoop()
+        try target.tell("sleep 600")
+        #expect(try watch.line()?.contains("ongoing") == true)
+        watch.send(SIGSTOP)
+        _ = try target.answer()
+        _ = try target.stall("turns 2000")
+        watch.send(SIGCONT)
+        let reports = try watch.finish()
+        #expect(reports.map(\.state) == [.recovered] && reports.first?.waited == true, "\(reports.map(\.cause))")
+    }
+
     @Test("With -q it prints no notes")
     func quiet() throws {
         let command = ["--reports", fixture.path, "--", "/bin/sleep", "1"]

@@ -199,7 +199,7 @@ extension WatchedLoop {
         (self.stall, turnCallouts) = (nil, nil)
         services.live.end(stall.number, span, as: state)
         services.ledger.update { $0.ongoing[stall.number] = nil }
-        let evidence = evidence(of: stall, span, at: time, with: &services)
+        let evidence = span.ownsCounts(readAt: time) ? evidence(of: stall, span, at: time, with: &services) : nil
         services.notices.add(.ended(stall.number, span, evidence, state))
     }
 

@@ -221,10 +221,10 @@ extension OutsideReporter {
 
     /// The counts include the time until now, but the standstill was over before.
     private func evidence(of stall: OpenStall, _ span: StallSpan) -> EvidenceWindow? {
-        guard let account = stall.account, let process = state.withLock({ $0.loops[stall.loop]?.process }) else {
-            return nil
-        }
         let now = MonotonicInstant.now
+        guard span.ownsCounts(readAt: now), let account = stall.account,
+            let process = state.withLock({ $0.loops[stall.loop]?.process })
+        else { return nil }
         let afterEnd = max(.zero, now - span.latestEnd)
         return process.window(
             since: account,
