@@ -183,9 +183,12 @@ extension ProcessDirectory {
     }
 }
 
-/// The latest contents of one process's file. It is read again if it has changed, at most once a second, and for at most 5 % of
-/// the time: reading a file of the greatest size takes a third of a second.
+/// The latest contents of one process's file. It is read again if it has changed, for at most 5 % of the time: reading a file of the greatest
+/// size takes a third of a second.
 struct PerfMapCache: Sendable {
+    /// No longer than the shortest stall: the functions on its stack were written before it began.
+    static let leastValidity = Duration.milliseconds(50)
+
     private var stamp: FileStamp?
     private var map: PerfMap?
     private var isValidUntil: ContinuousClock.Instant?
@@ -193,8 +196,7 @@ struct PerfMapCache: Sendable {
     var isFinal = false
 
     /// Nil for a process without a file.
-    mutating func map(of process: ProcessDirectory) -> PerfMap? {
-        let now = ContinuousClock.now
+    mutating func map(of process: ProcessDirectory, at now: ContinuousClock.Instant = .now) -> PerfMap? {
         if isFinal { return map }
         if map != nil, let isValidUntil, now < isValidUntil { return map }
         guard let source = PerfMap.Source(of: process) else {
@@ -203,7 +205,7 @@ struct PerfMapCache: Sendable {
             return map
         }
         if source.stamp != stamp { (stamp, map) = (source.stamp, source.read()) }
-        isValidUntil = .now + max(.seconds(1), (.now - now) * 19)
+        isValidUntil = .now + max(Self.leastValidity, (.now - now) * 19)
         return map
     }
 }

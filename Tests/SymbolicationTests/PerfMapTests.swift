@@ -197,8 +197,25 @@ struct PerfMapFileTests {
         kill(child.processIdentifier, SIGKILL)
         child.waitUntilExit()
         // Until then the file is not looked at again.
-        Thread.sleep(forTimeInterval: 1.1)
+        Thread.sleep(forTimeInterval: 0.1)
         #expect(symbolicator.resolve([place]).frames.first?.function == "made")
+    }
+
+    @Test("A function that is generated soon after the file was read has its name by the next stall")
+    func generatedLater() {
+        unsafe unlink(path)
+        defer { unsafe unlink(path) }
+        write()
+        let process = ProcessDirectory(processID: getpid())
+        var cache = PerfMapCache()
+        let began = ContinuousClock.now
+        #expect(cache.map(of: process, at: began)?.function(at: 0x2001) == nil)
+        let read = ContinuousClock.now
+        let file = unsafe open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+        _ = unsafe Glibc.write(file, "\n2000 10 later\n", 15)
+        close(file)
+        let next = read + max(PerfMapCache.leastValidity, (read - began) * 19)
+        #expect(cache.map(of: process, at: next)?.function(at: 0x2001)?.name == "later")
     }
 
     @Test("Another user's file is not accepted", .enabled(if: getuid() == 0, "needs root"))
