@@ -12,9 +12,23 @@ final class WatchView: Sendable {
         var stalls = 0
         var counted = 0
         /// Counted by thread: a thread that runs another program with a loop counts once.
-        var loops: Set<[Int32]> = []
-        var pools: Set<String> = []
+        var loops = 0
+        var pools = 0
         var processes = 0
+        /// The threads with a loop, and the pools, of the processes that have not ended.
+        var present: [Int32: (loops: Set<Int32>, pools: Set<String>)] = [:]
+
+        mutating func count(_ note: WatchNote) {
+            switch note {
+            case .watching: processes += 1
+            case .foundLoop(let process, let thread, _):
+                loops += present[process, default: ([], [])].loops.insert(thread).inserted ? 1 : 0
+            case .foundPool(let process, let pool, _):
+                pools += present[process, default: ([], [])].pools.insert(pool).inserted ? 1 : 0
+            case .ended(let process, _): present[process] = nil
+            default: break
+            }
+        }
     }
 
     private let format: OutputFormat
@@ -64,11 +78,7 @@ final class WatchView: Sendable {
     }
 
     func show(_ note: WatchNote) {
-        state.withLock { state in
-            if case .foundLoop(let process, let thread, _) = note { state.loops.insert([process, thread]) }
-            if case .foundPool(let process, let pool, _) = note { state.pools.insert("\(process) \(pool)") }
-            if case .watching = note { state.processes += 1 }
-        }
+        state.withLock { $0.count(note) }
         if !isQuiet || Self.isProblem(note) { Output.note(Self.words(note)) }
     }
 
@@ -134,10 +144,10 @@ final class WatchView: Sendable {
     func close(after nanoseconds: Int64, _ directory: String, lost: Int) {
         let state = state.withLock { $0 }
         let counted = state.counted > 0 ? ", \(state.counted) more of known faults only counted" : ""
-        let pools = state.pools.isEmpty ? "" : " and \(quantity(state.pools.count, "task pool"))"
+        let pools = state.pools == 0 ? "" : " and \(quantity(state.pools, "task pool"))"
         if !isQuiet {
             Output.note(
-                "watched \(quantity(state.loops.count, "loop"))\(pools) of \(quantity(state.processes, "process")) for "
+                "watched \(quantity(state.loops, "loop"))\(pools) of \(quantity(state.processes, "process")) for "
                     + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(quantity(state.stalls, "stall"))\(counted)"
                     + "; reports are in \(directory)"
             )
