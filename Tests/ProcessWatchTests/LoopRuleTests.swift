@@ -215,6 +215,21 @@ struct LoopRuleTests {
         }
     }
 
+    @Test("Without breakpoints, too, time in which the watcher did not run is not subtracted from a later call")
+    func latenessBeforeTheCall() {
+        for phase in Self.phases {
+            let row = RuleRow("", .blocked) {
+                $0.call(.milliseconds(900))
+                $0.compute(.milliseconds(120))
+                $0.call(.milliseconds(600))
+            }
+            let absence = (row.began + .milliseconds(60))...(row.began + .milliseconds(860))
+            let run = RuleRun(row.story, .init(hasBreakpoints: false, absence: absence, phase: phase))
+            #expect(run.stalls.count == 1 && run.disorder == 0, "\(phase): \(run.stalls)")
+            #expect(run.stalls.first?.times.excluded == .zero, "\(phase)")
+        }
+    }
+
     @Test("Time after a stall's end in which the watcher did not run is not subtracted from it")
     func latenessAfterTheEnd() throws {
         for phase in Self.phases {

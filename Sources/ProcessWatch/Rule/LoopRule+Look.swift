@@ -57,6 +57,7 @@ extension LoopRule {
             // The breakpoints still prove that it does not turn, but the time in which it is stopped is no stall.
             let isProven = span.isArmed || span.returns.first == .pending
             (span.since, span.callSince, span.rested) = (isProven ? look.time : nil, nil, look.time)
+            span.unproven = .zero
             state = .busy(span)
             return orders
         }
@@ -150,7 +151,11 @@ extension LoopRule {
             orders.append(.armTurn)
             span.isArmed = false
         }
-        if !span.isArmed, span.returns.first != .pending { span.since = span.callSince }
+        if !span.isArmed, span.returns.first != .pending {
+            // What was unproven before belongs to another standstill.
+            if let since = span.callSince, since == before?.time { span.unproven = lateness }
+            span.since = span.callSince
+        }
         return orders
     }
 

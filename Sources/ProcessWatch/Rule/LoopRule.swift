@@ -175,7 +175,7 @@ extension LoopRule {
     mutating func armed(_ isArmed: Bool, at time: MonotonicInstant) {
         change { span in
             span.isArmed = isArmed
-            if isArmed, span.since == nil { span.since = time }
+            if isArmed, span.since == nil { (span.since, span.unproven) = (time, .zero) }
         }
     }
 
