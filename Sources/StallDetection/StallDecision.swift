@@ -44,6 +44,8 @@ package struct StallSpan: Hashable, Sendable {
     package var latestEnd: MonotonicInstant
     /// The part that does not count: excluded, or not observed because the watchdog was late.
     package var excluded: Duration = .zero
+    /// The part of `excluded` that a watcher from outside did not observe. The stalled process may have gone on meanwhile.
+    package var unobserved: Duration = .zero
 
     package var isExact: Bool { hasExactEnds && excluded == .zero }
     package var hasExactEnds: Bool { earliestStart == latestStart && earliestEnd == latestEnd }

@@ -108,8 +108,10 @@ extension Diagnosis {
         guard let window, window.length > .zero else {
             return asleep > .zero ? waiting(waits, isRemote) : .unknown
         }
-        if window.runDelay > window.cpu, window.runDelay > window.waited { return .starved }
-        if window.cpu >= window.waited { return .onCPU }
+        // A thread that was mostly found asleep was asleep, too, while the watcher did not run.
+        let waited = window.waited + (asleep > waits.running ? window.unobserved : .zero)
+        if window.runDelay > window.cpu, window.runDelay > waited { return .starved }
+        if window.cpu >= waited { return .onCPU }
         if let blockIO = window.blockIO, blockIO * 2 >= window.waited { return .diskWait }
         if asleep > .zero { return waiting(waits, isRemote) }
         if let stolen = window.supply?.stealPerProcessor, stolen * 2 >= window.waited { return .starved }

@@ -54,6 +54,8 @@ package struct EvidenceWindow: Hashable, Sendable {
     package var after: ThreadEvidence
     /// How much processor time was available. Nil if it was not read.
     package var supply: SupplyWindow?
+    /// The time that is not part of `length` because the watcher did not run. The counts include what the thread did then.
+    private(set) var unobserved = Duration.zero
 
     package init(length: Duration, before: ThreadEvidence, after: ThreadEvidence, supply: SupplyWindow? = nil) {
         (self.length, self.before, self.after, self.supply) = (length, before, after, supply)
@@ -71,9 +73,12 @@ package struct EvidenceWindow: Hashable, Sendable {
     package var majorFaults: UInt64 { after.majorFaults.grown(since: before.majorFaults) }
 
     /// The same window without some excluded time.
-    package func leavingOut(_ time: Duration) -> EvidenceWindow {
+    ///
+    /// - Parameter unobserved: The part of it in which the watcher did not run, and perhaps the whole machine was stopped.
+    package func leavingOut(_ time: Duration, unobserved: Duration = .zero) -> EvidenceWindow {
         var window = self
         window.length = max(length - time, min(length, cpu + runDelay))
+        window.unobserved = min(unobserved, length - window.length)
         return window
     }
 }

@@ -239,6 +239,7 @@ struct LoopRuleTests {
             #expect(run.stalls.count == 1 && run.disorder == 0, "\(phase)")
             let times = try #require(run.stalls.first?.times)
             #expect(times.excluded <= .milliseconds(500) && times.length >= .milliseconds(400), "\(phase): \(times)")
+            #expect(times.unobserved == times.excluded, "\(phase): \(times)")
         }
     }
 
@@ -255,6 +256,7 @@ struct LoopRuleTests {
         let run = RuleRun(row.story, .init(depth: 0))
         #expect(run.stalls.count == 1 && run.disorder == 0)
         #expect(run.stalls.first.map { $0.times.excluded >= .milliseconds(700) } == true)
+        #expect(run.stalls.first?.times.unobserved == .zero)
     }
 
     @Test("A loop stopped while it rests is not stalled, before or after")

@@ -56,6 +56,15 @@ struct DiagnosisTests {
         #expect(diagnose(window, state: "R").summary.contains("98 % of 251 ms"))
     }
 
+    @Test("A thread that was mostly found asleep was asleep, too, while the watcher did not run")
+    func unobserved() {
+        let whole = window(cpu: 100, delay: 200, of: 1000)
+        let rest = whole.leavingOut(.milliseconds(600), unobserved: .milliseconds(600))
+        #expect(diagnose(rest, call: call("read")).verdict == .blocked && diagnose(rest).verdict == .starved)
+        // A thread that was stopped did not sleep.
+        #expect(diagnose(whole.leavingOut(.milliseconds(600)), call: call("read")).verdict == .starved)
+    }
+
     @Test("A new thread with the number of one that has ended has not run for centuries")
     func reusedNumber() {
         let window = window(cpu: -9, delay: -9)

@@ -57,7 +57,7 @@ extension LoopRule {
             // The breakpoints still prove that it does not turn, but the time in which it is stopped is no stall.
             let isProven = span.isArmed || span.returns.first == .pending
             (span.since, span.callSince, span.rested) = (isProven ? look.time : nil, nil, look.time)
-            span.unproven = .zero
+            span.unobserved = .zero
             state = .busy(span)
             return orders
         }
@@ -92,7 +92,7 @@ extension LoopRule {
             return end(span, look, before, latest: min(time, look.time)) + restart(hit: time)
         }
         let orders = follow(&span, look, before)
-        if look.isStopped, let before { span.unproven += max(.zero, look.time - before.time) }
+        if look.isStopped, let before { span.stopped += max(.zero, look.time - before.time) }
         guard span.since != nil else {
             // No proof is left. The stall ended after the previous look, and the next one may have begun as early.
             let orders = end(old, look, before, latest: look.time)
@@ -115,7 +115,9 @@ extension LoopRule {
             (times.earliestEnd, times.latestEnd) = (time, time)
         }
         // After the end it does not matter that the look is late.
-        times.excluded -= min(times.excluded, lateness, max(.zero, look.time - times.latestEnd))
+        let afterwards = min(times.excluded, lateness, max(.zero, look.time - times.latestEnd))
+        times.excluded -= afterwards
+        times.unobserved -= min(times.unobserved, afterwards)
         return [.ended(times)]
     }
 
@@ -152,8 +154,8 @@ extension LoopRule {
             span.isArmed = false
         }
         if !span.isArmed, span.returns.first != .pending {
-            // What was unproven before belongs to another standstill.
-            if let since = span.callSince, since == before?.time { span.unproven = lateness }
+            // What was not observed before belongs to another standstill.
+            if let since = span.callSince, since == before?.time { span.unobserved = lateness }
             span.since = span.callSince
         }
         return orders
@@ -168,6 +170,9 @@ extension LoopRule {
 }
 
 extension LoopRule.BusySpan {
+    /// The part of the time since `since` for which there is no proof.
+    var unproven: Duration { stopped + unobserved }
+
     /// How long there is proof that it has not turned.
     func standstill(at time: MonotonicInstant) -> Duration { since.map { max(.zero, time - $0 - unproven) } ?? .zero }
 
@@ -206,12 +211,14 @@ extension LoopRule.BusySpan {
 
     func times(until end: MonotonicInstant) -> StallSpan {
         let latest = since ?? rested
-        return StallSpan(
+        var times = StallSpan(
             earliestStart: min(rested, latest),
             latestStart: latest,
             earliestEnd: max(end, latest),
             latestEnd: max(end, latest),
             excluded: unproven
         )
+        times.unobserved = unobserved
+        return times
     }
 }

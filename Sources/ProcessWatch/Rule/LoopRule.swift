@@ -50,8 +50,9 @@ struct LoopRule: Sendable {
         var returns: [Return] = []
         /// When a watched function was last seen to return.
         var lastReturn: MonotonicInstant?
-        /// The part of the time since `since` for which there is no proof.
-        var unproven = Duration.zero
+        /// Of the time since `since`: in which the thread was stopped, and in which the watcher did not run.
+        var stopped = Duration.zero
+        var unobserved = Duration.zero
         /// The standstill at which the stall is reported again.
         var nextReport: Duration = .zero
     }
@@ -167,7 +168,7 @@ extension LoopRule {
         self.lateness = lateness
         change { span in
             guard span.since != nil || span.callSince != nil else { return }
-            span.unproven += lateness
+            span.unobserved += lateness
         }
     }
 
@@ -175,7 +176,7 @@ extension LoopRule {
     mutating func armed(_ isArmed: Bool, at time: MonotonicInstant) {
         change { span in
             span.isArmed = isArmed
-            if isArmed, span.since == nil { (span.since, span.unproven) = (time, .zero) }
+            if isArmed, span.since == nil { (span.since, span.unobserved) = (time, .zero) }
         }
     }
 

@@ -219,18 +219,11 @@ extension OutsideReporter {
         parts.notices.add(.ended(number, span, evidence, ending))
     }
 
-    /// The counts include the time until now, but the standstill was over before.
     private func evidence(of stall: OpenStall, _ span: StallSpan) -> EvidenceWindow? {
         let now = MonotonicInstant.now
         guard span.ownsCounts(readAt: now), let account = stall.account,
             let process = state.withLock({ $0.loops[stall.loop]?.process })
         else { return nil }
-        let afterEnd = max(.zero, now - span.latestEnd)
-        return process.window(
-            since: account,
-            threadID: stall.threadID,
-            at: now,
-            leavingOut: span.excluded + afterEnd
-        )
+        return process.window(since: account, threadID: stall.threadID, at: now, of: span)
     }
 }

@@ -124,9 +124,9 @@ extension StallObservation {
 }
 
 extension OutsideProcess {
-    /// The change until the detection of a stall, without excluded time.
+    /// The change until the detection of a stall.
     fileprivate func window(since before: Account, threadID: Int32, at stall: OutsideStall) -> EvidenceWindow? {
-        window(since: before, threadID: threadID, at: stall.detectedAt, leavingOut: stall.span.excluded)
+        window(since: before, threadID: threadID, at: stall.detectedAt, of: stall.span)
     }
 }
 

@@ -2,6 +2,7 @@ import CMonitorShims
 import Glibc
 package import RunLoopKit
 package import StackCapture
+import StallDetection
 import StallDiagnosis
 package import StallReports
 package import Symbolication
@@ -63,13 +64,13 @@ package final class OutsideProcess: Sendable {
         }
     }
 
-    /// The change since an earlier account, without excluded time.
-    func window(since before: Account, threadID: Int32, at time: MonotonicInstant, leavingOut: Duration)
+    /// The change since an earlier account, without excluded time. Counts that are read after the stall include what came after it.
+    func window(since before: Account, threadID: Int32, at time: MonotonicInstant, of span: StallSpan)
         -> EvidenceWindow?
     {
         guard let now = ThreadEvidence.read(threadID: threadID, of: observed) else { return nil }
         var window = EvidenceWindow(length: time - before.time, before: before.evidence, after: now)
-            .leavingOut(leavingOut)
+            .leavingOut(span.excluded + max(.zero, time - span.latestEnd), unobserved: span.unobserved)
         window.supply = meter.withLock { $0.window(since: before.supply, threadID: threadID, at: time) }
         return window
     }
