@@ -40,7 +40,7 @@ public final class StallMetrics: Sendable {
         var values: [InstrumentKey: Double] = [:]
     }
 
-    /// - Parameter factory: The backend; by default the one that the server has bootstrapped.
+    /// - Parameter factory: The backend; by default the one that the server has bootstrapped. If it does so later, nothing is recorded.
     public init(factory: (any MetricsFactory)? = nil) { self.factory = factory ?? MetricsSystem.factory }
 
     /// Records a stall that has ended. Pass it to `StallMonitor.start` as the handler, or call it there. Any thread.
