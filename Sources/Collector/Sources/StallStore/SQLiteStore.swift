@@ -14,8 +14,9 @@ public final class SQLiteStore: StallStore {
     ///   - path: The file. Its directory must exist.
     ///   - maximumBytes: If the file is larger than this by a quarter, inserts fail until ``removeOld(before:maximumBytes:)`` has
     ///     made room. Nil: no limit.
+    ///   - willMigrate: Called before a file of an older version is migrated, which takes minutes if it is large.
     /// - Throws: ``StoreError``.
-    public init(path: String, maximumBytes: Int64? = nil) throws(StoreError) {
+    public init(path: String, maximumBytes: Int64? = nil, willMigrate: () -> Void = {}) throws(StoreError) {
         var configuration = Configuration()
         configuration.busyMode = .timeout(10)
         configuration.label = "stalls"
@@ -31,12 +32,15 @@ public final class SQLiteStore: StallStore {
         do {
             database = try DatabasePool(path: path, configuration: configuration)
             let migrator = SQLiteSchema.migrator
-            let isNewer = try database.read { try migrator.hasBeenSuperseded($0) }
+            let (isNewer, versions) = try database.read {
+                (try migrator.hasBeenSuperseded($0), try migrator.completedMigrations($0))
+            }
             guard !isNewer else {
                 throw StoreError(
                     "\(path) was made by a newer version of the collector; run that one, or give another file"
                 )
             }
+            if let version = versions.last, version != migrator.migrations.last { willMigrate() }
             try migrator.migrate(database)
             try database.writeWithoutTransaction { database in
                 // Acknowledged data survives a power failure. It cannot be set earlier: the pool sets NORMAL when it enables the

@@ -156,7 +156,10 @@ struct ServeCommand: AsyncParsableCommand {
             return (try await ClickHouseStore(address), address.description)
         }
         let path = store ?? Self.stateDirectory.map { "\($0)/stalls.db" } ?? "stalls.db"
-        return (try SQLiteStore(path: path, maximumBytes: maximumBytes), path)
+        let file = try SQLiteStore(path: path, maximumBytes: maximumBytes) {
+            note("converting \(path) for this version: it can take minutes; if it is interrupted, it starts again")
+        }
+        return (file, path)
     }
 
     private func options() throws -> CollectorOptions {

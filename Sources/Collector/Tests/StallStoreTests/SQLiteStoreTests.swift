@@ -338,7 +338,10 @@ struct SQLiteStoreTests {
                 }
                 try queue.close()
             }
-            let store = try SQLiteStore(path: path)
+            var migrations = 0
+            let store = try SQLiteStore(path: path) { migrations += 1 }
+            _ = try SQLiteStore(path: path) { migrations += 1 }
+            #expect(migrations == 1)
             #expect(try await store.arrivals(team: "a", after: 40, limit: 10).map(\.place) == [41])
             #expect(try await store.lastPlace() == 41)
             let size = try await store.size()
