@@ -83,12 +83,6 @@ extension StallSpan {
     }
 }
 
-extension StallSpan {
-    /// Whether the kernel's counts of a thread show why it was stalled if they are read at `time`. A watcher that is late reads them when the
-    /// thread has long been doing other things.
-    package func ownsCounts(readAt time: MonotonicInstant) -> Bool { (time - earliestEnd) * 4 <= length }
-}
-
 extension Duration {
     /// Whether a stall has grown enough for a new report: to twice the length of the last one, or by 10 s. So a short stall is
     /// updated often, and an endless one every 10 s.

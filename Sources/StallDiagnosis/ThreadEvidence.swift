@@ -81,6 +81,14 @@ package struct EvidenceWindow: Hashable, Sendable {
         window.unobserved = min(unobserved, length - window.length)
         return window
     }
+
+    /// The same window if its counts, which were read this long after its end, still show what the thread did in it. If they were read late, it
+    /// must be certain whether it slept for most of the window, whatever it has done since. Otherwise nil.
+    package func conclusive(readLateBy lateness: Duration) -> EvidenceWindow? {
+        let awake = cpu + runDelay
+        let isCertain = awake * 2 <= length || (awake - lateness) * 2 >= length
+        return lateness * 4 <= length || isCertain ? self : nil
+    }
 }
 
 extension EvidenceWindow {

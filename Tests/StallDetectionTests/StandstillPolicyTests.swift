@@ -35,13 +35,6 @@ struct StandstillPolicyTests {
         #expect(policy.maturity == nil)
     }
 
-    @Test("Counts that are read after the end belong to a stall only if it lasted four times as long as they are late")
-    func lateCounts() {
-        let span = StallSpan.exact(from: at(0), to: at(400))
-        #expect(span.ownsCounts(readAt: at(400)) && span.ownsCounts(readAt: at(500)))
-        #expect(!span.ownsCounts(readAt: at(501)))
-    }
-
     @Test("Five ticks without a transition while busy begin a stall; the stamp is its start")
     mutating func fiveTicks() {
         policy.unparked(at: at(0))

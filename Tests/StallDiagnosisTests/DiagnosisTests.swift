@@ -65,6 +65,18 @@ struct DiagnosisTests {
         #expect(diagnose(whole.leavingOut(.milliseconds(600)), call: call("read")).verdict == .starved)
     }
 
+    @Test("Counts that were read late are used if they show whether the thread slept, whatever it has done since")
+    func lateCounts() {
+        func isUsed(cpu: Int, delay: Int, lateBy lateness: Int) -> Bool {
+            window(cpu: cpu, delay: delay, of: 400).conclusive(readLateBy: .milliseconds(lateness)) != nil
+        }
+        #expect(isUsed(cpu: 150, delay: 150, lateBy: 100) && !isUsed(cpu: 150, delay: 150, lateBy: 101))
+        // It slept, although it may have run since.
+        #expect(isUsed(cpu: 100, delay: 100, lateBy: 5000) && !isUsed(cpu: 100, delay: 101, lateBy: 5000))
+        // It did not sleep, even if it has run since: as on a busy machine, on which the watcher is late, too.
+        #expect(isUsed(cpu: 50, delay: 350, lateBy: 200) && !isUsed(cpu: 50, delay: 350, lateBy: 201))
+    }
+
     @Test("A new thread with the number of one that has ended has not run for centuries")
     func reusedNumber() {
         let window = window(cpu: -9, delay: -9)

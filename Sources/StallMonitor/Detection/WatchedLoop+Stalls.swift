@@ -199,8 +199,9 @@ extension WatchedLoop {
         (self.stall, turnCallouts) = (nil, nil)
         services.live.end(stall.number, span, as: state)
         services.ledger.update { $0.ongoing[stall.number] = nil }
-        let evidence = span.ownsCounts(readAt: time) ? evidence(of: stall, span, at: time, with: &services) : nil
-        services.notices.add(.ended(stall.number, span, evidence, state))
+        let evidence = evidence(of: stall, span, at: time, with: &services)
+        let conclusive = evidence?.conclusive(readLateBy: time - span.earliestEnd)
+        services.notices.add(.ended(stall.number, span, conclusive, state))
     }
 
     /// Closes the stall because the loop is no longer looked at. If the loop itself has ended, the stall has ended too; otherwise

@@ -220,10 +220,11 @@ extension OutsideReporter {
     }
 
     private func evidence(of stall: OpenStall, _ span: StallSpan) -> EvidenceWindow? {
+        guard let account = stall.account, let process = state.withLock({ $0.loops[stall.loop]?.process }) else {
+            return nil
+        }
         let now = MonotonicInstant.now
-        guard span.ownsCounts(readAt: now), let account = stall.account,
-            let process = state.withLock({ $0.loops[stall.loop]?.process })
-        else { return nil }
-        return process.window(since: account, threadID: stall.threadID, at: now, of: span)
+        return process.window(since: account, threadID: stall.threadID, at: now, of: span)?
+            .conclusive(readLateBy: now - span.earliestEnd)
     }
 }
