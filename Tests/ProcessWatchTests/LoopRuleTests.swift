@@ -179,13 +179,13 @@ struct LoopRuleTests {
         #expect(rule.maturity == time + .milliseconds(277))
     }
 
-    @Test("A turn that has ended when its stack is taken is told by the next look, once")
-    func foundInWait() {
+    @Test("A turn that has ended when its stack is taken is told by the next look, once", arguments: [false, true])
+    func foundInWait(rests: Bool) {
         var rule = LoopRule(tick: .milliseconds(50), threshold: .milliseconds(250))
         func look(_ milliseconds: Int) -> LoopRule.Look {
             let schedule = Schedule(ran: UInt64(milliseconds), waited: 0, slices: 1)
             let time = LoopStory.start + .milliseconds(milliseconds)
-            return .init(time: time, schedule: schedule, position: .running, rests: false)
+            return .init(time: time, schedule: schedule, position: .running, rests: rests && milliseconds > 101)
         }
         _ = rule.look(look(0))
         rule.armed(true, at: look(1).time)

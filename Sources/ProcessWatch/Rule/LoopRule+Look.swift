@@ -9,8 +9,12 @@ extension LoopRule {
         // The thread has not run, so it is where it was before.
         var look = look
         if look.position == nil { (look.position, look.rests) = (before?.position, before?.rests ?? false) }
-        defer { (lastLook, lateness) = (look, .zero) }
-        endedTurn = turnBeforeWait.take()
+        endedTurn = nil
+        defer {
+            (lastLook, lateness) = (look, .zero)
+            // Whatever has ended since is shorter.
+            endedTurn = turnBeforeWait.take() ?? endedTurn
+        }
         switch state {
         case .resting:
             guard !look.rests else {
