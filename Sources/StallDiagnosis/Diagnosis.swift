@@ -112,9 +112,9 @@ extension Diagnosis {
         let waited = window.waited + (asleep > waits.running ? window.unobserved : .zero)
         if window.runDelay > window.cpu, window.runDelay > waited { return .starved }
         if window.cpu >= waited { return .onCPU }
-        if let blockIO = window.blockIO, blockIO * 2 >= window.waited { return .diskWait }
+        if let blockIO = window.blockIO, blockIO * 2 >= waited { return .diskWait }
         if asleep > .zero { return waiting(waits, isRemote) }
-        if let stolen = window.supply?.stealPerProcessor, stolen * 2 >= window.waited { return .starved }
+        if let stolen = window.supply?.stealPerProcessor, stolen * 2 >= waited { return .starved }
         if window.majorFaults > 0 || state == "D" { return .diskWait }
         return .unknown
     }

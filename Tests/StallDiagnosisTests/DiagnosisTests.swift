@@ -359,6 +359,9 @@ struct MixedEvidenceTests {
         #expect(
             Diagnosis(window: window(blockIO: 50), state: "S", waits: waits(("pread64", "S", 200))).verdict == .blocked
         )
+        // It only slept while the watcher did not run.
+        let missed = window(cpu: 50, delay: 50).leavingOut(.milliseconds(100), unobserved: .milliseconds(100))
+        #expect(Diagnosis(window: missed, state: "S", waits: waits(("read", "S", 200))).verdict == .blocked)
     }
 
     @Test("Page faults that read from a disk, whether a sample shows them or not")
