@@ -12,7 +12,7 @@ enum StallFinding: Equatable {
     case shared(by: Int)
     /// It was too long only because the machine gave the thread no processor.
     case machine
-    /// The machine gave the monitor no processor either: how long the thread waited for one is not known.
+    /// The machine gave the monitor no processor either: how long the thread waited for one, or what a worker did, is not known.
     case unmeasured
 
     /// - Parameters:
@@ -31,9 +31,14 @@ enum StallFinding: Equatable {
             guard stall.watched.type != .taskPool, !stall.isOfTestBeside else { return nil }
         } else {
             guard owners.contains(where: { $0.number == scope.number }) else { return nil }
+            let workers = stall.pool?.workers ?? []
             // Alone, it would have left that worker free.
-            if stall.pool?.workers.contains(where: { stall.isOfOtherTest($0, than: scope, among: scopes) }) == true {
-                return nil
+            if workers.contains(where: { stall.isOfOtherTest($0, than: scope, among: scopes) }) { return nil }
+            // On a busy machine a worker may not get to copy its stack. Then it may have been in any test that ran.
+            if workers.contains(where: { $0.task == nil && $0.stack == nil }),
+                scopes.contains(where: { $0.task != scope.task && $0.overlap(with: stall) > 0 })
+            {
+                return .unmeasured
             }
         }
         guard let ownShare = stall.ownShare else { return .unmeasured }
@@ -116,7 +121,7 @@ package struct StallVerdict {
         case .machine:
             text += " That is the machine's fault: without its wait for a processor it is not too long. Not counted."
         case .unmeasured:
-            text += " The machine was too busy to measure for how long the work waited for a processor. Not counted."
+            text += " The machine was too busy to measure what the work itself did. Not counted."
         case .unclear(let names) where names.count > 1:
             text += " It is not known whose work it was. Of the tests that are judged, these ran meanwhile: "
             text += names.prefix(Self.mostNames).joined(separator: ", ")

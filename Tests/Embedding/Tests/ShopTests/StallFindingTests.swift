@@ -184,6 +184,11 @@ import Testing
         #expect(findings(stall) == [nil, nil])
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, task: 99))
         #expect(findings(stall) == [.own, nil])
+        // One that got no processor to copy its stack.
+        stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000))
+        #expect(findings(stall) == [.unmeasured, nil])
+        let alone = scope(1, "a()", task: 7)
+        #expect(StallFinding.of(stall, for: alone, among: [alone]) == .own)
         // One of a test that is not judged.
         var stack = stall.stacks[0]
         stack.frames[0].function = "c()"
