@@ -38,9 +38,10 @@
             return misspeltSections(in: root) + keys
         }
 
-        /// Only those whose name is near the monitor's: the file may have the server's own, too.
+        /// Only those whose name is near the monitor's: the file may have the server's own, too, such as `stall`.
         private func misspeltSections(in root: Node) -> [(name: String, meant: String?)] {
-            (root.mapping?.compactMap(\.key.string) ?? []).filter { $0 != Self.section }.compactMap { name in
+            let names = (root.mapping?.compactMap(\.key.string) ?? []).filter { $0 != Self.section }
+            return names.filter { $0.count + 2 >= Self.section.count }.compactMap { name in
                 nearestName(to: name, among: [Self.section]).map { (name, $0) }
             }
         }

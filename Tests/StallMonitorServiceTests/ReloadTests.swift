@@ -95,7 +95,7 @@ struct ReloadTests {
     @Test("A misspelt section is found, because none of its keys has an effect; other sections are the server's")
     func misspeltSection() throws {
         defer { try? FileManager.default.removeItem(at: directory) }
-        let text = "stall-monitor:\n  ticks: 3\nserver:\n  tick: 3\nstallMonitor:\n  ticks: 3\n"
+        let text = "stall-monitor:\n  ticks: 3\nstall:\n  tick: 3\nstallMonitor:\n  ticks: 3\n"
         try Data(text.utf8).write(to: file)
         let keys = UnknownKeys(file: file.path, environment: [:]).findNew()
         #expect(keys == ["stall-monitor (did you mean stallMonitor?)"])
