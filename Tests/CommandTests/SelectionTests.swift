@@ -53,6 +53,10 @@ struct SelectionTests {
             #expect(selection.nothingFound(among: 7, [run]) == "no matching stalls among 7" + note)
         }
         #expect(StallSelection.everything.nothingFound(among: 7, []) == "no stalls")
+        // A monitor that still watches something else is not named.
+        run.state = .running
+        let elsewhere = StallSelection(hosts: [NamePattern("web2")]).nothingFound(among: 7, [run])
+        #expect(elsewhere == "no matching stalls among 7; nothing that matches was watched")
     }
 
     @Test("a run of 'watch' can contain stalls of any service")

@@ -45,18 +45,18 @@ struct StallSelection: Hashable {
                 ? "the collector has no such stalls, and no run of a monitor at that time; names must have the same case there"
                 : "no stalls, and no monitor has ever written here; is this the right directory?"
         }
-        let running = runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
+        let matching = runs.compactMap { $0.chosen(by: self) }
+        let running = matching.filter { $0.state == .running }.map { "\($0.process.pid)" }
         let others = running.count > 4 ? " and \(running.count - 4) more" : ""
         let some = running.prefix(4).joined(separator: ", ") + others
         let note = running.isEmpty ? "" : "; still watching: process \(some)"
         let found = isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)"
-        return found + coverage(runs) + note
+        return found + (runs.isEmpty ? "" : coverage(matching)) + note
     }
 
     /// `; 3 loops were watched, for 1h2m in all`. Without it, no stalls would look the same whether somebody watched or not.
     private func coverage(_ runs: [RunRecord]) -> String {
-        guard !runs.isEmpty else { return "" }
-        let watched = runs.compactMap { $0.chosen(by: self) }.flatMap(\.watched).filter { $0.watchedNs > 0 }
+        let watched = runs.flatMap(\.watched).filter { $0.watchedNs > 0 }
         let length = DurationText(nanoseconds: watched.map(\.watchedNs).saturatingSum()).short
         return switch watched.count {
         case 0: isEverything ? "; nothing was watched" : "; nothing that matches was watched"
