@@ -71,7 +71,11 @@ struct WatchCommandTests {
         #expect(watch.notes.last?.contains("watched 1 loop of 1 process") == true, "\(watch.notes)")
     }
 
-    @Test("A stall that is over when the command is told to end is over in its report", .needsBreakpoints)
+    @Test(
+        "A stall that is over when the command is told to end is over in its report",
+        .needsBreakpoints,
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
     func overAtLast() throws {
         let (target, watch) = try watchedLoop()
         try target.tell("sleep 600")
