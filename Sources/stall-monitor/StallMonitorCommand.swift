@@ -34,7 +34,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
               141 the reader of its output has gone, as in '| head'
               143 ended by SIGTERM, after which watch and ship exit with 0
               watch -- COMMAND exits with the command's status, and so does gate run
-              if the command fails
+              if the command fails (with 1 instead of 3)
             """,
         version: "0.1.0",
         subcommands: [

@@ -94,7 +94,7 @@ struct WatchedTime {
     }
 
     private mutating func index(of stall: StallOutline) -> Int {
-        // A watcher from outside knows the service of a stall more exactly than that of its loops.
+        // Reports of a watcher from outside have the process's own name, its record only the program's file. A stall is in the row of its loop.
         let service = stall.run.flatMap { services[$0] } ?? stall.service
         return switch grouping {
         case .run:
