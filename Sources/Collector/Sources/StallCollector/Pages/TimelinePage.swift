@@ -61,10 +61,10 @@ struct TimelinePage {
         hasLoops = !all.isEmpty
         stalls = all.prefix(question.limit).map { LiveStall($0) }
         stallsNote = stalls.count < all.count ? "Shown are the latest \(stalls.count)." : nil
-        let isCut = all.count == Self.limit ? " Only the latest \(Self.limit) stalls are in it." : ""
+        let isCut = all.count == Self.limit ? " Bars and sums are of the latest \(Self.limit) stalls." : ""
         summary =
             found == nil
-            ? "Choose a host." : hasLoops ? "Stalls that were only counted are not in it.\(isCut)" : "No stalls."
+            ? "Choose a host." : hasLoops ? "Stalls that were only counted are not shown.\(isCut)" : "No stalls."
     }
 
     /// The largest number of stalls in the pictures.
