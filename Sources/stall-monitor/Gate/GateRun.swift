@@ -117,7 +117,8 @@ struct GateRunCommand: ParsableCommand {
         try files.get()
         if status != 0 {
             Output.note("\(command[0]) ended with exit status \(status)")
-            throw GateResult.exitCode(ofFailed: status)
+            // 3 would mean that the gate is inconclusive, which jobs let pass.
+            throw ExitCode(status == 3 ? 1 : status)
         }
         if result.exitCode != .success { throw result.exitCode }
     }

@@ -114,15 +114,8 @@ extension GateResult {
         case .within: ExitCode(0)
         case .cannotJudge: ExitCode(1)
         case .over: ExitCode(2)
-        case .inconclusive: Self.inconclusive
+        case .inconclusive: ExitCode(3)
         }
-    }
-
-    private static let inconclusive = ExitCode(3)
-
-    /// That of a command that failed: its own exit status, unless that would mean that the gate is inconclusive, which jobs let pass.
-    static func exitCode(ofFailed status: Int32) -> ExitCode {
-        ExitCode(status) == inconclusive ? ExitCode(1) : ExitCode(status)
     }
 }
 
