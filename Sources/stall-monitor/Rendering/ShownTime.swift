@@ -144,8 +144,8 @@ struct Moment: Hashable {
 
     /// At two in the morning, 23:00 means 23:00 of the day before.
     private static func last(_ time: String?, _ now: Timestamp, _ isEnd: Bool) -> Timestamp? {
-        let today = moment(day("today", now), time, isEnd: isEnd)
-        return today.map { $0 > now } == true ? moment(day("yesterday", now), time, isEnd: isEnd) : today
+        guard let today = moment(day("today", now), time, isEnd: false) else { return nil }
+        return moment(day(today > now ? "yesterday" : "today", now), time, isEnd: isEnd)
     }
 
     private static func moment(_ day: String?, _ time: String?, isEnd: Bool) -> Timestamp? {
