@@ -48,7 +48,7 @@ struct TerminalTests {
         #expect(screen?.contains("stalled") == true && screen?.contains("  shop.Cart") == true)
         #expect(screen?.contains("612ms+") == true)
         try record.note(length: 6_000_000_000)
-        #expect(try top.output(until: "ongoing  6s+    critical") != nil)
+        #expect(try top.output(until: "ongoing  6s+ ") != nil)
         #expect(try top.output(until: "\u{1B}[H") != nil, "it is drawn again")
         try record.note(length: 6_100_000_000, .recovered)
         #expect(try top.output(until: "0 ongoing stalls") != nil)
