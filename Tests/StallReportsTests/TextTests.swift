@@ -40,6 +40,9 @@ struct TextTests {
         #expect(VisibleText.of("abcdef", limit: 6) == "abcdef")
         #expect(VisibleText.of("abcdefg", limit: 6) == "abcde…")
         #expect(VisibleText.of(String(repeating: "\u{1B}", count: 1_000_000), limit: 20).count == 20)
+        // Names are compared in this form, and may have been made visible before.
+        let accents = VisibleText.of(String(repeating: "\u{301}", count: 100), limit: 20)
+        #expect(accents.unicodeScalars.count == 20 && VisibleText.of(accents, limit: 20) == accents)
     }
 
     @Test(
