@@ -87,6 +87,14 @@ struct FaultTests {
         #expect(try scenario("no-fcntl") == ["before: true", "rounds: 100", "same: true", "main queue"])
     }
 
+    @Test(
+        "R25: in a sandbox that refuses epoll_pwait2(2) a loop sleeps until a timer is due, and does not ask again and again",
+        .enabled(if: canBeSandboxed, "seccomp(2) does not work here")
+    )
+    func withoutExactWaits() throws {
+        #expect(try scenario("no-exact-waits") == ["fires: 50, no spin: true"])
+    }
+
     // MARK: Shortages
 
     @Test("A loop without free descriptors runs without them and opens them later")

@@ -16,6 +16,28 @@ struct HostileFileTests {
 
     private static let id = String(repeating: "ab", count: 20)
 
+    @Test("A build id that is no hexadecimal number of a fitting length is not searched: it would become part of paths")
+    func buildIDs() {
+        func isSearchable(_ id: String) -> Bool { SoughtModule(path: "/p", buildID: id, candidates: []).isSearchable }
+        #expect(isSearchable(Self.id) && isSearchable("0123abcd"))
+        let others = [
+            "../../../etc/passwd", "abcd/../abcd", "0123ABCD", "0123 bcd", "ab\u{0}cd0123", "012", "0123abcdé",
+        ]
+        for id in others { #expect(!isSearchable(id), "\(id)") }
+    }
+
+    @Test("A build id is found after a note whose name has another length than a multiple of four")
+    func paddedName() {
+        func note(_ name: [UInt8], _ type: UInt8, _ value: [UInt8]) -> [UInt8] {
+            func word(_ number: Int) -> [UInt8] { [UInt8(number), 0, 0, 0] }
+            let padding = [UInt8](repeating: 0, count: -name.count & 3)
+            return word(name.count) + word(value.count) + word(Int(type)) + name + padding + value
+        }
+        let other = note(Array("stapsd\0".utf8), 3, [1, 2, 3, 4])
+        let own = note(Array("GNU\0".utf8), 3, [0xab, 0x0c])
+        #expect(buildID(inNotes: other + own) == "ab0c" && buildID(inNotes: own + other) == "ab0c")
+    }
+
     @Test("A pipe, a directory, a device, nothing")
     func noFile() throws {
         let workshop = try Workshop()

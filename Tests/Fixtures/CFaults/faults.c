@@ -28,10 +28,10 @@ pid_t faults_fork(void) { return fork(); }
 
 void faults_close_from(int first) { syscall(SYS_close_range, first, ~0U, 0); }
 
-bool faults_forbid_fcntl(void) {
+static bool forbid(unsigned int number) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // seccomp_data.nr
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -39,6 +39,10 @@ bool faults_forbid_fcntl(void) {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
+
+bool faults_forbid_fcntl(void) { return forbid(SYS_fcntl); }
+
+bool faults_forbid_exact_waits(void) { return forbid(SYS_epoll_pwait2); }
 
 int faults_make_ready_descriptor(void) { return eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC); }
 

@@ -67,6 +67,19 @@ private func stopMyself(for time: String, after delay: String) {
     unsafe system("(sleep \(delay); kill -STOP \(me); sleep \(time); kill -CONT \(me)) &")
 }
 
+/// A sandbox refuses epoll_pwait2(2): waits end on whole milliseconds, and timers may not.
+func withoutExactWaits() {
+    guard faults_forbid_exact_waits() else { return say("no seccomp here") }
+    let (loop, fires) = (EventRunLoop.current, Counter())
+    let timer = EventTimer(every: .microseconds(1500)) { _ in
+        if fires.increment() == 50 { loop.stop() }
+    }
+    loop.add(timer, to: "other")
+    let before = faults_waits()
+    _ = loop.run(mode: "other", for: .seconds(600))
+    say("fires: \(fires.value), no spin: \(faults_waits() - before <= 5 * fires.value)")
+}
+
 /// With libfaketime: the clocks jump while the loop waits. The environment decides which clock is faked.
 func clockSteps() {
     guard let path = unsafe getenv("FAKETIME_TIMESTAMP_FILE") else { return say("not faked") }

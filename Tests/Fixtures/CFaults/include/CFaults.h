@@ -29,6 +29,9 @@ void faults_close_from(int first);
 /// \returns false if that is not possible.
 bool faults_forbid_fcntl(void);
 
+/// The same for epoll_pwait2(2): older sandboxes do not know it. Waits for epoll sets then end on whole milliseconds.
+bool faults_forbid_exact_waits(void);
+
 /// A new nonblocking eventfd that is ready, or -1.
 int faults_make_ready_descriptor(void);
 
