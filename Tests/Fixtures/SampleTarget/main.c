@@ -249,7 +249,7 @@ static int trace_child(bool computes) {
     }
     if (!computes)
         await_call(&child);
-    if (ptrace(PTRACE_SEIZE, child, 0, 0) != 0)
+    if (ptrace(PTRACE_SEIZE, child, 0, PTRACE_O_EXITKILL) != 0)
         return 1;
     printf("READY %d\n", child);
     fflush(stdout);
