@@ -44,19 +44,15 @@ struct GateTests {
         #expect(judge(hostile, runs: run, Budget(maxStalls: 4)).stallCount == .max)
     }
 
+    private func repeats(_ count: Int) -> StallReport.Repeats {
+        .init(count: count, report: nil, firstAt: Sample.start, lastAt: Sample.start, totalNs: 1, longestNs: 1)
+    }
+
     @Test("stalls that are in no report yet count, except those of an allowed fault")
     func countedOnly() throws {
-        let repeats = StallReport.Repeats(
-            count: 3,
-            report: nil,
-            firstAt: Sample.start,
-            lastAt: Sample.start,
-            totalNs: 1,
-            longestNs: 1
-        )
         var run = Sample.run()
         run.repeated = try ["v2:aaaa000000000000", "v2:bbbb000000000000"].map {
-            .init(fingerprint: try #require(Fingerprint(rawValue: $0)), repeats: repeats)
+            .init(fingerprint: try #require(Fingerprint(rawValue: $0)), repeats: repeats(3))
         }
         #expect(judge([], runs: [run], Budget(maxStalls: 5)).verdict == .over)
         let allowed = [try #require(FingerprintPrefix("v2:aaaa"))]
@@ -202,16 +198,8 @@ struct GateTests {
         var named = Sample.report(fingerprint: "v1:bbbb000000000000")
         named.aliases = [other]
         #expect(judge([one, named], Budget(allowed: [prefix])).doubts == [.ambiguous(prefix)])
-        let once = StallReport.Repeats(
-            count: 1,
-            report: nil,
-            firstAt: Sample.start,
-            lastAt: Sample.start,
-            totalNs: 1,
-            longestNs: 1
-        )
         var run = Sample.run()
-        run.repeated = [.init(fingerprint: other, repeats: once)]
+        run.repeated = [.init(fingerprint: other, repeats: repeats(1))]
         #expect(judge([one], runs: [run], Budget(allowed: [prefix])).doubts == [.ambiguous(prefix)])
         named.aliases = reports.map(\.fingerprint)
         #expect(judge([one, named], Budget(allowed: [prefix])).doubts.isEmpty, "it is one fault")

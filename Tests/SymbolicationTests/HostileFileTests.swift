@@ -28,13 +28,12 @@ struct HostileFileTests {
 
     @Test("A build id is found after a note whose name has another length than a multiple of four")
     func paddedName() {
-        func note(_ name: [UInt8], _ type: UInt8, _ value: [UInt8]) -> [UInt8] {
-            func word(_ number: Int) -> [UInt8] { [UInt8(number), 0, 0, 0] }
-            let padding = [UInt8](repeating: 0, count: -name.count & 3)
-            return word(name.count) + word(value.count) + word(Int(type)) + name + padding + value
+        func word(_ number: Int) -> [UInt8] { [UInt8(number), 0, 0, 0] }
+        func padded(_ bytes: [UInt8]) -> [UInt8] { bytes + [UInt8](repeating: 0, count: -bytes.count & 3) }
+        func note(_ name: String, _ value: [UInt8]) -> [UInt8] {
+            word(name.utf8.count) + word(value.count) + word(3) + padded(Array(name.utf8)) + padded(value)
         }
-        let other = note(Array("stapsd\0".utf8), 3, [1, 2, 3, 4])
-        let own = note(Array("GNU\0".utf8), 3, [0xab, 0x0c])
+        let (other, own) = (note("stap\0", [1]), note("GNU\0", [0xab, 0x0c]))
         #expect(buildID(inNotes: other + own) == "ab0c" && buildID(inNotes: own + other) == "ab0c")
     }
 
