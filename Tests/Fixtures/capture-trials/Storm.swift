@@ -82,11 +82,18 @@ struct Storm {
             mayLackTables: load.kind == TRIAL_LOAD_RELOAD
         )
         let began = trial_now_ns()
-        // If nearly all attempts fail, the count would never be reached.
-        for attempt in 0..<captures * 4 where tally.stacks < captures {
-            let thread = unsafe trial_storm_thread(storm, Int32(attempt % Int(TRIAL_STORM_THREADS)))
+        // On a busy machine, short-lived threads can be gone before each of many attempts. They are then tried for up to a minute.
+        func goesOn(after attempts: Int) -> Bool {
+            // If nearly all attempts fail, the count would never be reached.
+            if attempts < captures * 4 { return tally.stacks < captures }
+            return tally.isChurn && tally.stacks == 0 && trial_now_ns() - began < 60_000_000_000
+        }
+        var attempts = 0
+        while goesOn(after: attempts) {
+            let thread = unsafe trial_storm_thread(storm, Int32(attempts % Int(TRIAL_STORM_THREADS)))
             tally.note(capturer.capture(ThreadIdentity(thread)))
             trial_watchdog_feed()
+            attempts += 1
         }
         tally.seconds = Double(trial_now_ns() - began) / 1e9
         tally.rounds = unsafe trial_storm_rounds(storm)
