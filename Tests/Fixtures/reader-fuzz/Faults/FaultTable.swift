@@ -1,1 +1,0 @@
-../../../../Sources/stall-monitor/Faults/FaultTable.swift
