@@ -76,6 +76,12 @@ struct CodingTests {
         #expect(error?.code == .unsupportedSchema)
     }
 
+    @Test("a text that ends with a backslash ends at its quotation mark")
+    func endsAfterBackslash() throws {
+        let report = try StallReport(json: edited(#""region":"eu""#, #""region":"C:\\""#))
+        #expect(report.metadata["region"] == #"C:\"#)
+    }
+
     @Test("random damage of single bytes never crashes the reader")
     func survivesDamage() throws {
         let whole = try Sample.recovered().json()
