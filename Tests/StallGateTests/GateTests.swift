@@ -121,6 +121,15 @@ struct GateTests {
         #expect(String(decoding: try result.json(), as: UTF8.self).contains(#""unused_allowances":["v1:bbbb"]"#))
     }
 
+    @Test("an allowance with a version allows no fingerprint of another version")
+    func allowanceOfVersion() throws {
+        let reports = [Sample.report(fingerprint: "v1:aaaa000000000000")]
+        for (allowed, verdict) in [("v1:aaaa", GateResult.Verdict.within), ("v2:aaaa", .over), ("v11:aaaa", .over)] {
+            let budget = Budget(maxStalls: 0, allowed: [try #require(FingerprintPrefix(allowed))])
+            #expect(judge(reports, budget).verdict == verdict, "\(allowed)")
+        }
+    }
+
     @Test("a stall that was only counted can be the one that was too long, with or without a report")
     func longestCountedOnly() throws {
         let repeats = StallReport.Repeats(
@@ -282,6 +291,8 @@ struct GateTests {
         #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
         run.stalls = ["blocked": 2]
         #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)], "not twice")
+        (run.stalls, run.writing) = (["blocked": 1], nil)
+        #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 1)], "a single one")
     }
 
     @Test(

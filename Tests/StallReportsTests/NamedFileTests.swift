@@ -9,6 +9,15 @@ import Testing
 struct NamedFileTests {
     private let directory = TemporaryDirectory()
 
+    @Test("no more is read than the limit allows, whatever size the file has by its status")
+    func readLimit() throws {
+        // A file of /proc has no size there.
+        let maps = { OpenFile(owning: unsafe open("/proc/self/maps", O_RDONLY | O_CLOEXEC), path: "maps") }
+        let size = try maps().readAll(limit: 16 << 20).count
+        #expect(try maps().status().size == 0 && size > 1000)
+        #expect(throws: ReportError(.tooLarge, path: "maps")) { _ = try maps().readAll(limit: 1000) }
+    }
+
     @Test("only a counter of a control group is accepted, and only below the cgroup mount")
     func counters() {
         let good = [
