@@ -88,14 +88,3 @@ extension StallReport.Repeats {
         return repeats
     }
 }
-
-extension Severity {
-    /// Higher is worse.
-    fileprivate var rank: Int {
-        switch self {
-        case .critical: 2
-        case .error: 1
-        default: 0
-        }
-    }
-}

@@ -14,6 +14,9 @@ public struct StallKind: OpenName {
     /// One job of a task pool that took long, while other workers may have been free: reported only on request, and not a stall
     /// of the pool.
     public static let longJob = StallKind(rawValue: "long_job")
+
+    /// Those of this version.
+    package static let known: [StallKind] = [.blocked, .repeated, .congested, .longJob]
 }
 
 /// The state of a stall: it starts once and ends once.
@@ -32,6 +35,9 @@ public struct StallState: OpenName {
     /// The monitor stopped sampling while the loop was stalled: it was stopped or paused, or the watch was cancelled. The
     /// remaining duration is not known.
     public static let abandoned = StallState(rawValue: "abandoned")
+
+    /// Those of this version.
+    package static let known: [StallState] = [.ongoing, .recovered, .terminated, .abandoned]
 }
 
 /// How serious a stall is, by its duration.
@@ -48,10 +54,25 @@ public struct Severity: OpenName {
     /// From five seconds on.
     public static let critical = Severity(rawValue: "critical")
 
-    /// The severity of a stall of this length: users notice one second, and leave after five.
+    /// Those of this version, the worst last.
+    package static let known: [Severity] = [.warning, .error, .critical]
+
+    /// The severity of a stall of this length.
     package init(duration: Duration) {
-        self = duration < .seconds(1) ? .warning : duration < .seconds(5) ? .error : .critical
+        self = Self.known.last { duration >= .nanoseconds($0.leastNs) } ?? .warning
     }
+
+    /// The shortest stall of this severity, in nanoseconds: users notice one second, and leave after five.
+    package var leastNs: Int64 {
+        switch self {
+        case .critical: 5_000_000_000
+        case .error: 1_000_000_000
+        default: 0
+        }
+    }
+
+    /// A greater rank is worse. An unknown severity ranks highest, so that it is not missed.
+    package var rank: Int { Self.known.firstIndex(of: self) ?? Self.known.count }
 }
 
 /// Why the thread was stalled.
@@ -79,6 +100,9 @@ public struct Verdict: OpenName {
     /// The term for a wait. Reports use `blocked` for it, which is also a kind of stall.
     public static let waiting = Verdict(rawValue: "waiting")
 
+    /// Those of this version, by the names that are shown to users.
+    package static let known: [Verdict] = [.onCPU, .waiting, .deadlock, .starved, .diskWait, .paused, .unknown]
+
     /// The name of the verdict that is shown to users.
     public var canonical: Verdict { self == .blocked ? .waiting : self }
 }
@@ -99,6 +123,9 @@ public struct WatchedType: OpenName {
     public static let taskPool = WatchedType(rawValue: "task_pool")
     /// A serial dispatch queue. Stalled if new work has to wait too long for the work on it.
     public static let queue = WatchedType(rawValue: "queue")
+
+    /// Those of this version.
+    package static let known: [WatchedType] = [.runLoop, .eventLoop, .taskPool, .queue]
 }
 
 /// The role of a stack's thread.

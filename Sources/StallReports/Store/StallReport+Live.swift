@@ -33,7 +33,8 @@ extension StallReport {
         durationNs = stall.durationNs
         let isExact = stall.durationMinNs == stall.durationMaxNs
         (durationMinNs, durationMaxNs) = isExact ? (nil, nil) : (stall.durationMinNs, stall.durationMaxNs)
-        severity = max(severity, Severity(duration: .nanoseconds(durationNs)))
+        let present = Severity(duration: .nanoseconds(durationNs))
+        if present.rank > severity.rank { severity = present }
     }
 
     /// Creates a report with the known data of a stall whose process died before reporting it.
@@ -62,13 +63,6 @@ extension StallReport {
         watcher = stall.processID.map { _ in record.writer.process }
         grow(to: stall)
     }
-}
-
-/// The more severe of the two. An unknown one is kept.
-private func max(_ given: Severity, _ other: Severity) -> Severity {
-    let order: [Severity] = [.warning, .error, .critical]
-    guard let left = order.firstIndex(of: given), let right = order.firstIndex(of: other) else { return given }
-    return order[Swift.max(left, right)]
 }
 
 extension RunRecord {

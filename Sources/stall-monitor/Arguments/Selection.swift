@@ -162,15 +162,17 @@ struct ZoneOption: ParsableArguments {
 struct OptionValues: Sendable {
     private let words: [String]
     /// Accepted, but not listed.
-    private var former: [String] = []
+    private let former: [String]
 
-    static let types = OptionValues(WatchedType.known.map(\.rawValue))
-    static let kinds = OptionValues([StallKind.blocked, .repeated, .congested, .longJob].map(\.rawValue))
-    static let verdicts = OptionValues(Verdict.known.map(\.rawValue), former: [Verdict.blocked.rawValue])
-    static let severities = OptionValues([Severity.warning, .error, .critical].map(\.rawValue))
-    static let states = OptionValues([StallState.ongoing, .recovered, .terminated, .abandoned].map(\.rawValue))
+    static let types = OptionValues(WatchedType.known)
+    static let kinds = OptionValues(StallKind.known)
+    static let verdicts = OptionValues(Verdict.known, former: [.blocked])
+    static let severities = OptionValues(Severity.known)
+    static let states = OptionValues(StallState.known)
 
-    private init(_ words: [String], former: [String] = []) { (self.words, self.former) = (words, former) }
+    private init<Name: OpenName>(_ known: [Name], former: [Name] = []) {
+        (words, self.former) = (known.map(\.rawValue), former.map(\.rawValue))
+    }
 
     /// `on_cpu, waiting, deadlock`
     var list: String { words.joined(separator: ", ") }

@@ -164,8 +164,3 @@ enum ListOrder: String, CaseIterable {
         }
     }
 }
-
-extension Severity {
-    /// A greater rank is worse. An unknown severity ranks highest, so that it is not missed.
-    var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
-}

@@ -40,9 +40,6 @@ extension StallReport.Thread {
 }
 
 extension Verdict {
-    /// Those of this version's reports, by the names that are shown to users.
-    static let known: [Verdict] = [.onCPU, .waiting, .deadlock, .starved, .diskWait, .paused, .unknown]
-
     var style: StyledText.Style? {
         switch canonical {
         case .deadlock: .red
@@ -55,11 +52,6 @@ extension Verdict {
 
     /// The verdict as shown to users.
     var styled: StyledText { StyledText(canonical.rawValue, style, limit: 40) }
-}
-
-extension WatchedType {
-    /// Those of this version's reports.
-    static let known: [WatchedType] = [.runLoop, .eventLoop, .taskPool, .queue]
 }
 
 extension Severity {

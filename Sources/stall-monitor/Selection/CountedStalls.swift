@@ -92,14 +92,3 @@ extension RunRecord.Repeated {
         return least == 0 || repeats.count == 1 ? true : nil
     }
 }
-
-extension Severity {
-    /// The shortest stall of this severity in nanoseconds.
-    fileprivate var leastNs: Int64 {
-        switch self {
-        case .critical: 5_000_000_000
-        case .error: 1_000_000_000
-        default: 0
-        }
-    }
-}
