@@ -153,48 +153,6 @@ extension StallReport {
         }
     }
 
-    /// The frame to check first: the own function that was on the stack for the longest time, and among equals the innermost. Without an own
-    /// function it is a library's, or any that has a name.
-    public struct Culprit: Codable, Hashable, Sendable {
-        /// The demangled name in that frame. Nil if it has no name.
-        public var function: String?
-        /// The mangled name in that frame. Nil if it has none.
-        public var symbol: String?
-        /// The Swift module whose source contains it. Nil for other languages.
-        public var module: String?
-        /// As in that frame.
-        public var file: String?
-        /// As in that frame.
-        public var line: Int?
-        /// The index in the report's `stacks`.
-        public var stack: Int
-        /// The index in that stack's `frames`, or in those of its awaiting functions.
-        public var frame: Int
-        /// Whether `frame` is an index in the awaiting functions (`async.frames`). Nil means no.
-        public var isAwaiting: Bool?
-
-        /// Creates a culprit, by default without names. It is not checked that the indices fit the report.
-        public init(
-            function: String? = nil,
-            symbol: String? = nil,
-            module: String? = nil,
-            file: String? = nil,
-            line: Int? = nil,
-            stack: Int,
-            frame: Int,
-            isAwaiting: Bool? = nil
-        ) {
-            (self.function, self.symbol, self.module) = (function, symbol, module)
-            (self.file, self.line) = (file, line)
-            (self.stack, self.frame, self.isAwaiting) = (stack, frame, isAwaiting)
-        }
-
-        private enum CodingKeys: String, CodingKey {
-            case function, symbol, module, file, line, stack, frame
-            case isAwaiting = "awaiting"
-        }
-    }
-
     /// The functions that await an asynchronous function of a stack. They are not on the stack: each has given up its thread.
     public struct AsyncCallers: Codable, Hashable, Sendable {
         /// The index, in the stack's `frames`, of the frame that the first of them awaits. The frames after it are the
@@ -222,6 +180,14 @@ extension StallReport.Stack {
             return Array(frames.dropFirst(max(0, frame)))
         }
         return frames[frame...async.from] + async.frames
+    }
+}
+
+extension StallReport.Frame {
+    /// Where the function begins, or the frame's own place if that is unknown: in the module's file, without a module in memory.
+    package var functionStart: Address {
+        let place = offset ?? address
+        return functionOffset.map { Address(place.rawValue &- $0.rawValue) } ?? place
     }
 }
 
