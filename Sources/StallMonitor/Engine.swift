@@ -54,7 +54,7 @@ struct Engine: Sendable {
 
     /// Passes the changes to each part. Any thread; returns at once.
     func adopt(_ new: StallMonitor.Configuration, insteadOf old: StallMonitor.Configuration) {
-        watchdog.give(.adopt(WatchSettings(new)))
+        watchdog.give(.adopt(new))
         if new.repeats != old.repeats { notices.add(.adopt(new.repeats)) }
         if new.limits != old.limits { parts.writer.adopt(new.limits) }
     }
@@ -125,7 +125,7 @@ struct EngineParts: Sendable {
             live: live,
             supply: supply
         )
-        state.services.adopt(WatchSettings(configuration))
+        state.services.adopt(configuration)
         return state
     }
 

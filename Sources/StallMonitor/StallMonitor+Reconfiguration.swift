@@ -68,26 +68,6 @@ extension StallMonitor {
     }
 }
 
-/// The part of a configuration that the watchdog needs.
-struct WatchSettings: Sendable {
-    let rule: StallRule
-    let countsTraced: Bool
-    let capturesAllThreads: Bool
-    let followsLocks: Bool
-    let abortsAfter: Duration?
-    private let abortPatience: Duration
-
-    init(_ configuration: StallMonitor.Configuration) {
-        rule = configuration.rule
-        countsTraced = configuration.countsTracedStalls
-        capturesAllThreads = configuration.capturesAllThreads
-        followsLocks = configuration.followsLocks
-        (abortsAfter, abortPatience) = (configuration.abortsAfter, configuration.abortPatience)
-    }
-
-    var lastResort: LastResort? { abortsAfter.map { LastResort(limit: $0, abortPatience: abortPatience) } }
-}
-
 extension StallRule {
     /// The same for a task pool: for a pool in which jobs begin and end, their lengths do not matter.
     var forPools: StallRule { StallRule(tick: tick, ticks: ticks, repeated: nil, congested: nil) }

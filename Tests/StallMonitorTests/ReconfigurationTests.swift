@@ -11,7 +11,7 @@ struct ReconfigurationTests {
     private let quick = StallRule(tick: .milliseconds(1), ticks: 2, repeated: nil, congested: nil)
     private let patient = StallRule(tick: .milliseconds(2), ticks: 10_000, repeated: nil, congested: nil)
 
-    private func settings(_ rule: StallRule) -> WatchSettings { WatchSettings(.init(rule: rule)) }
+    private func settings(_ rule: StallRule) -> StallMonitor.Configuration { .init(rule: rule) }
 
     @Test(
         "A loop gets the new rule at once, one with its own rule keeps that; the shortest tick is found again"

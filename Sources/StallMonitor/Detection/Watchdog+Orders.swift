@@ -12,7 +12,7 @@ extension Watchdog {
         case watch(WatchIdentity, WatchedThing, StallRule, WakeFlag, [ExpectedSlowness])
         case cancel(Int)
         /// The configuration has changed.
-        case adopt(WatchSettings)
+        case adopt(StallMonitor.Configuration)
         /// Pauses one watch, or all, from a moment on.
         case pause(Int?, MonotonicInstant)
         case resume(Int?, MonotonicInstant)
@@ -64,7 +64,7 @@ extension Watchdog {
             case .pause(let number, let time): state.pause(number, at: time)
             case .resume(let number, let time): state.resume(number, at: time, missed: missed)
             case .cancel(let number): state.remove(number)
-            case .adopt(let settings): state.adopt(settings)
+            case .adopt(let configuration): state.adopt(configuration)
             case .settle(let done): state.settle(done)
             case .stop:
                 orders.withLock { $0 = nil }
@@ -147,9 +147,9 @@ extension WatchdogState {
 
     // MARK: - Another configuration
 
-    mutating func adopt(_ settings: WatchSettings) {
-        services.adopt(settings)
-        latestRule = settings.rule
+    mutating func adopt(_ configuration: StallMonitor.Configuration) {
+        services.adopt(configuration)
+        latestRule = configuration.rule
         for watched in watchList.all { watched.nextRule = presentRule(of: watched) }
         adoptRules(of: watchList.all)
         lookWithinTick()

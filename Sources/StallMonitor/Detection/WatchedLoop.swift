@@ -191,11 +191,12 @@ struct WatchServices {
     /// How many stalls have begun: the number of the latest one.
     var stalls = 0
 
-    mutating func adopt(_ settings: WatchSettings) {
-        countsTraced = settings.countsTraced
-        stackSource.followsLocks = settings.followsLocks
-        stackSource.capturesAllThreads = settings.capturesAllThreads
-        if lastResort?.limit != settings.abortsAfter { lastResort = settings.lastResort }
+    mutating func adopt(_ configuration: StallMonitor.Configuration) {
+        countsTraced = configuration.countsTracedStalls
+        stackSource.followsLocks = configuration.followsLocks
+        stackSource.capturesAllThreads = configuration.capturesAllThreads
+        guard lastResort?.limit != configuration.abortsAfter else { return }
+        lastResort = configuration.abortsAfter.map { LastResort(limit: $0, abortPatience: configuration.abortPatience) }
     }
 
     /// Records a time that does not count.
