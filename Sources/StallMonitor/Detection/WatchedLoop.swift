@@ -1,7 +1,6 @@
 import RunLoopKit
 import StallDetection
 import StallDiagnosis
-import StallReports
 
 /// One watched loop: what the watchdog knows about it, and what a look at it does. Confined to the watchdog's thread.
 ///
@@ -172,57 +171,5 @@ extension MonotonicInstant {
     fileprivate init?(stamp: UInt64) {
         guard stamp != 0 else { return nil }
         self.init(nanoseconds: stamp)
-    }
-}
-
-/// What the watched loops share when they are looked at: the source of stacks, and the destinations of findings. Confined to the
-/// watchdog's thread.
-struct WatchServices {
-    let notices: Mailbox<StallNotice>
-    let ledger: WatchdogLedger
-    let live: LiveBoard
-    private(set) var stackSource: StackSource
-    var costs: CostGuard
-    var supply: SupplyMeter
-    /// Whether a stall counts even if a tracer is attached to its thread.
-    private(set) var countsTraced = false
-    /// Nil: no stall ends the process.
-    var lastResort: LastResort?
-    /// How many stalls have begun: the number of the latest one.
-    var stalls = 0
-
-    mutating func adopt(_ configuration: StallMonitor.Configuration) {
-        countsTraced = configuration.countsTracedStalls
-        stackSource.followsLocks = configuration.followsLocks
-        stackSource.capturesAllThreads = configuration.capturesAllThreads
-        guard lastResort?.limit != configuration.abortsAfter else { return }
-        lastResort = configuration.abortsAfter.map { LastResort(limit: $0, abortPatience: configuration.abortPatience) }
-    }
-
-    /// Records a time that does not count.
-    ///
-    /// - Parameter watch: The label of the loop that it concerns. Nil: all loops.
-    func record(_ kind: PauseKind, from start: MonotonicInstant, to end: MonotonicInstant, watch: String?) {
-        let pause = RunRecord.Pause(
-            kind: kind,
-            startedAt: WallClockAnchor().time(of: start),
-            durationNs: max(.zero, end - start).nanoseconds,
-            watch: watch
-        )
-        record(pause)
-    }
-
-    /// Records times in which the process was stopped, and jumps of the clocks.
-    func record(_ absences: [Absence]) {
-        for absence in absences {
-            let wall = Timestamp.now()
-            let start = absence.kind == .clockStep ? wall : wall.advanced(byNanoseconds: -absence.length.nanoseconds)
-            record(RunRecord.Pause(kind: absence.kind, startedAt: start, durationNs: absence.length.nanoseconds))
-        }
-    }
-
-    private func record(_ pause: RunRecord.Pause) {
-        ledger.update { $0.pauses.add(pause) }
-        notices.add(.checkpoint, mayBeDropped: true)
     }
 }
