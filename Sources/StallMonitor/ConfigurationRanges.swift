@@ -19,6 +19,43 @@ public struct ConfigurationRangeError: Error, Hashable, Sendable, CustomStringCo
     public var description: String { "\(key) is \(value); set it to \(range)" }
 }
 
+/// An option that is a whole number in a configuration file.
+package struct NumericOption: Sendable {
+    /// The key, without the scope; its parts are separated by dots: `limits.reports`.
+    package let key: String
+    /// In the unit that the key names.
+    package let range: ClosedRange<Int>
+
+    private init(_ key: String, _ range: ClosedRange<Int>) { (self.key, self.range) = (key, range) }
+
+    /// The unit of a duration.
+    package var unit: Duration { key.hasSuffix("Milliseconds") ? .milliseconds(1) : .seconds(1) }
+
+    package static let tick = Self("tickMilliseconds", 1...60_000)
+    package static let ticks = Self("ticks", 1...10_000)
+    package static let repeatedTurns = Self("repeated.turns", 2...1_000)
+    package static let repeatedTicks = Self("repeated.ticks", 1...10_000)
+    package static let congestedTicks = Self("congested.ticks", 1...10_000)
+    package static let reportsJobsLongerThan = Self("reportsJobsLongerThanMilliseconds", 1...600_000)
+    package static let startupGrace = Self("startupGraceMilliseconds", 0...3_600_000)
+    package static let abortsAfter = Self("abortsAfterSeconds", 1...86_400)
+    package static let captureSignal = Self("captureSignal", 1...64)
+    package static let reports = Self("limits.reports", 1...1_000_000)
+    package static let runs = Self("limits.runs", 1...1_000_000)
+    package static let directorySize = Self("limits.megabytes", 1...1 << 20)
+    package static let reportsInMemory = Self("memory.reports", 1...1_000_000)
+    package static let memory = Self("memory.megabytes", 1...1 << 20)
+    package static let processorBurst = Self("cost.processorBurstMilliseconds", 1...600_000)
+    package static let heldBurst = Self("cost.heldBurstMilliseconds", 1...600_000)
+    package static let window = Self("repeats.windowSeconds", 0...86_400)
+    package static let longestWindow = Self("repeats.longestWindowSeconds", 0...86_400)
+    package static let reportsPerMinute = Self("repeats.reportsPerMinute", 1...100_000)
+    package static let burst = Self("repeats.burst", 1...100_000)
+    package static let bytesPerMinute = Self("repeats.megabytesPerMinute", 1...100_000)
+    package static let healthPort = Self("health.port", 0...65_535)
+    package static let failsAfter = Self("health.failsAfterSeconds", 1...3_600)
+}
+
 extension StallMonitor.Configuration {
     /// The values out of their ranges. ``StallMonitor/start(_:watching:onEvent:)-(_,WatchSelection,_)`` replaces each by the
     /// nearer end of its range, but an ``abortsAfter`` of zero or less by nil and a ``captureSignal`` by the default, and reports that
@@ -29,29 +66,27 @@ extension StallMonitor.Configuration {
     func broughtIntoRange() -> (configuration: Self, errors: [ConfigurationRangeError]) {
         var (configuration, check) = (self, RangeCheck())
         check.bring(&configuration.rule)
-        let jobs = Duration.milliseconds(1) ... .seconds(600)
-        check.bring(&configuration.reportsJobsLongerThan, "reportsJobsLongerThanMilliseconds", to: jobs)
-        check.bring(&configuration.abortsAfter, "abortsAfterSeconds", to: .seconds(1) ... .seconds(86_400))
+        check.bring(&configuration.reportsJobsLongerThan, .reportsJobsLongerThan)
+        check.bring(&configuration.abortsAfter, .abortsAfter)
         // Whoever sets no time may mean: never. The nearer end would end the process at its first stall of a second.
         if let abortsAfter, abortsAfter <= .zero { configuration.abortsAfter = nil }
-        check.bring(&configuration.startupGrace, "startupGraceMilliseconds", to: .zero ... .seconds(3600))
-        check.bring(&configuration.limits.reports, "limits.reports", to: 1...1_000_000)
-        check.bring(&configuration.limits.runs, "limits.runs", to: 1...1_000_000)
-        check.bring(megabytes: &configuration.limits.bytes, "limits.megabytes", atMost: 1 << 20)
-        check.bring(&configuration.memory.reports, "memory.reports", to: 1...1_000_000)
-        check.bring(megabytes: &configuration.memory.bytes, "memory.megabytes", atMost: 1 << 20)
+        check.bring(&configuration.startupGrace, .startupGrace)
+        check.bring(&configuration.limits.reports, .reports)
+        check.bring(&configuration.limits.runs, .runs)
+        check.bring(megabytes: &configuration.limits.bytes, .directorySize)
+        check.bring(&configuration.memory.reports, .reportsInMemory)
+        check.bring(megabytes: &configuration.memory.bytes, .memory)
         check.bring(share: &configuration.cost.processorShare, "cost.processorPercent")
         check.bring(share: &configuration.cost.heldShare, "cost.heldPercent")
-        let bursts = Duration.microseconds(1) ... .seconds(600)
-        check.bring(&configuration.cost.processorBurst, "cost.processorBurstMilliseconds", to: bursts)
-        check.bring(&configuration.cost.heldBurst, "cost.heldBurstMilliseconds", to: bursts)
+        check.bring(&configuration.cost.processorBurst, .processorBurst, from: .microseconds(1))
+        check.bring(&configuration.cost.heldBurst, .heldBurst, from: .microseconds(1))
         check.bring(&configuration.repeats)
-        check.bring(&configuration.captureSignal, "captureSignal", to: 1...64)
+        check.bring(&configuration.captureSignal, .captureSignal)
         // The nearer ends belong to others: SIGHUP, and the last real-time signal.
         if configuration.captureSignal != captureSignal { configuration.captureSignal = Self.defaultCaptureSignal }
         if var health {
-            check.bring(&health.port, "health.port", to: 0...65_535)
-            check.bring(&health.failsAfter, "health.failsAfterSeconds", to: .seconds(1) ... .seconds(3600))
+            check.bring(&health.port, .healthPort)
+            check.bring(&health.failsAfter, .failsAfter)
             configuration.health = health
         }
         return (configuration, check.errors)
@@ -71,30 +106,31 @@ extension StallRule {
 private struct RangeCheck {
     private(set) var errors: [ConfigurationRangeError] = []
 
-    mutating func bring<Number: FixedWidthInteger>(
-        _ value: inout Number,
-        _ key: String,
-        to range: ClosedRange<Number>
-    ) {
-        bring(&value, key, to: range) { "\($0)" }
+    mutating func bring<Number: FixedWidthInteger>(_ value: inout Number, _ option: NumericOption) {
+        let range = Number(option.range.lowerBound)...Number(option.range.upperBound)
+        bring(&value, option.key, to: range) { "\($0)" }
     }
 
-    /// In the unit that the key names.
-    mutating func bring(_ value: inout Duration, _ key: String, to range: ClosedRange<Duration>) {
-        let unit: Duration = key.hasSuffix("Seconds") ? .seconds(1) : .milliseconds(1)
-        bring(&value, key, to: range) { ($0 / unit).configurationText }
+    /// - Parameter least: The shortest time, if that is not a whole number of the key's unit.
+    mutating func bring(_ value: inout Duration, _ option: NumericOption, from least: Duration? = nil) {
+        let (unit, range) = (option.unit, option.range)
+        bring(&value, option.key, to: (least ?? unit * range.lowerBound)...unit * range.upperBound) {
+            ($0 / unit).configurationText
+        }
     }
 
     /// A value that is not set stays unset.
-    mutating func bring(_ value: inout Duration?, _ key: String, to range: ClosedRange<Duration>) {
+    mutating func bring(_ value: inout Duration?, _ option: NumericOption) {
         guard var set = value else { return }
-        bring(&set, key, to: range)
+        bring(&set, option)
         value = set
     }
 
     /// Takes a number of bytes that files give in MiB, from one byte on.
-    mutating func bring(megabytes value: inout Int, _ key: String, atMost most: Int) {
-        bring(&value, key, to: 1...(most << 20)) { $0 == 1 ? "1" : (Double($0) / Double(1 << 20)).configurationText }
+    mutating func bring(megabytes value: inout Int, _ option: NumericOption) {
+        bring(&value, option.key, to: 1...(option.range.upperBound << 20)) {
+            $0 == 1 ? "1" : (Double($0) / Double(1 << 20)).configurationText
+        }
     }
 
     /// Takes a share of 1 that files give in percent.
@@ -105,32 +141,31 @@ private struct RangeCheck {
     }
 
     mutating func bring(_ rule: inout StallRule) {
-        bring(&rule.tick, "tickMilliseconds", to: .milliseconds(1) ... .seconds(60))
-        bring(&rule.ticks, "ticks", to: 1...10_000)
+        bring(&rule.tick, .tick)
+        bring(&rule.ticks, .ticks)
         if var repeated = rule.repeated {
-            bring(&repeated.turns, "repeated.turns", to: 2...1_000)
-            bring(&repeated.ticks, "repeated.ticks", to: 1...10_000)
+            bring(&repeated.turns, .repeatedTurns)
+            bring(&repeated.ticks, .repeatedTicks)
             rule.repeated = repeated
         }
         if var ticks = rule.congested?.ticks {
-            bring(&ticks, "congested.ticks", to: 1...10_000)
+            bring(&ticks, .congestedTicks)
             rule.congested?.ticks = ticks
         }
     }
 
     mutating func bring(_ rule: inout RepeatRule) {
-        let windows = Duration.zero ... .seconds(86_400)
-        bring(&rule.window, "repeats.windowSeconds", to: windows)
-        bring(&rule.longestWindow, "repeats.longestWindowSeconds", to: windows)
+        bring(&rule.window, .window)
+        bring(&rule.longestWindow, .longestWindow)
         // As when the rule is made: only one of the two may have been set since.
         rule.longestWindow = max(rule.longestWindow, rule.window)
-        bring(&rule.burst, "repeats.burst", to: 1...100_000)
+        bring(&rule.burst, .burst)
         if var reports = rule.reportsPerMinute {
-            bring(&reports, "repeats.reportsPerMinute", to: 1...100_000)
+            bring(&reports, .reportsPerMinute)
             rule.reportsPerMinute = reports
         }
         if var bytes = rule.bytesPerMinute {
-            bring(megabytes: &bytes, "repeats.megabytesPerMinute", atMost: 100_000)
+            bring(megabytes: &bytes, .bytesPerMinute)
             rule.bytesPerMinute = bytes
         }
     }

@@ -127,76 +127,43 @@ extension ConfigurationOption {
         .bool("enabled", \.whole.enabled, "false: the monitor does nothing but answer health probes"),
         .text("directory", \.whole.directory, "the directory for reports", "`./stall-reports`"),
         .text("logLevel", \.logLevel, "level of the log lines about stalls, of `StallMonitorService(config:)`", "info"),
-        .duration("tickMilliseconds", \.whole.rule.tick, 1...60_000, "how often a busy loop is sampled"),
-        .integer(
-            "ticks",
-            \.whole.rule.ticks,
-            1...10_000,
-            "number of ticks without a transition after which a loop is stalled"
-        ),
+        .duration(.tick, \.whole.rule.tick, "how often a busy loop is sampled"),
+        .integer(.ticks, \.whole.rule.ticks, "number of ticks without a transition after which a loop is stalled"),
         .bool("repeated.enabled", \.hasRepeated, "whether several long turns in a row are a stall"),
-        .integer("repeated.turns", \.repeated.turns, 2...1_000, "number of such turns"),
-        .integer("repeated.ticks", \.repeated.ticks, 1...10_000, "each lasts longer than this number of ticks"),
+        .integer(.repeatedTurns, \.repeated.turns, "number of such turns"),
+        .integer(.repeatedTicks, \.repeated.ticks, "each lasts longer than this number of ticks"),
         .bool("congested.enabled", \.hasCongested, "whether one turn full of short callbacks is a stall"),
-        .integer(
-            "congested.ticks",
-            \.congestedTicks,
-            1...10_000,
-            "such a turn lasts longer than this number of ticks",
-            "as `ticks`"
-        ),
+        .integer(.congestedTicks, \.congestedTicks, "such a turn lasts longer than this number of ticks", "as `ticks`"),
         .duration(
-            "reportsJobsLongerThanMilliseconds",
+            .reportsJobsLongerThan,
             \.whole.reportsJobsLongerThan,
-            1...600_000,
             "a job of a task pool that takes longer is reported",
             "none: long jobs are only counted"
         ),
-        .duration(
-            "startupGraceMilliseconds",
-            \.whole.startupGrace,
-            0...3_600_000,
-            "time after the start in which nothing is a stall"
-        ),
+        .duration(.startupGrace, \.whole.startupGrace, "time after the start in which nothing is a stall"),
         .bool("countsTracedStalls", \.whole.countsTracedStalls, "whether stalls count while a debugger is attached"),
-        .integer("limits.reports", \.whole.limits.reports, 1...1_000_000, "finished reports in the directory"),
-        .integer("limits.runs", \.whole.limits.runs, 1...1_000_000, "run records in the directory"),
-        .megabytes("limits.megabytes", \.whole.limits.bytes, atMost: 1 << 20, "size of the directory"),
-        .integer(
-            "memory.reports",
-            \.whole.memory.reports,
-            1...1_000_000,
-            "reports kept in memory while the disk fails"
-        ),
-        .megabytes("memory.megabytes", \.whole.memory.bytes, atMost: 1 << 20, "memory for them"),
+        .integer(.reports, \.whole.limits.reports, "finished reports in the directory"),
+        .integer(.runs, \.whole.limits.runs, "run records in the directory"),
+        .megabytes(.directorySize, \.whole.limits.bytes, "size of the directory"),
+        .integer(.reportsInMemory, \.whole.memory.reports, "reports kept in memory while the disk fails"),
+        .megabytes(.memory, \.whole.memory.bytes, "memory for them"),
         .percent(
             "cost.processorPercent",
             \.whole.cost.processorShare,
             "of a processor, for captures, naming and writing"
         ),
-        .duration(
-            "cost.processorBurstMilliseconds",
-            \.whole.cost.processorBurst,
-            1...600_000,
-            "what may be used in one burst"
-        ),
+        .duration(.processorBurst, \.whole.cost.processorBurst, "what may be used in one burst"),
         .percent("cost.heldPercent", \.whole.cost.heldShare, "of the time, for holding watched threads"),
-        .duration("cost.heldBurstMilliseconds", \.whole.cost.heldBurst, 1...600_000, "what may be used in one burst"),
+        .duration(.heldBurst, \.whole.cost.heldBurst, "what may be used in one burst"),
+        .duration(.window, \.whole.repeats.window, "time after a report in which its fault is only counted"),
         .duration(
-            "repeats.windowSeconds",
-            \.whole.repeats.window,
-            0...86_400,
-            "time after a report in which its fault is only counted"
-        ),
-        .duration(
-            "repeats.longestWindowSeconds",
+            .longestWindow,
             \.whole.repeats.longestWindow,
-            0...86_400,
             "the longest such time: it grows while the fault repeats"
         ),
-        .integer("repeats.reportsPerMinute", \.whole.repeats.reportsPerMinute, 1...100_000, "reports of all faults"),
-        .integer("repeats.burst", \.whole.repeats.burst, 1...100_000, "reports at once"),
-        .megabytes("repeats.megabytesPerMinute", \.whole.repeats.bytesPerMinute, atMost: 100_000, "written"),
+        .integer(.reportsPerMinute, \.whole.repeats.reportsPerMinute, "reports of all faults"),
+        .integer(.burst, \.whole.repeats.burst, "reports at once"),
+        .megabytes(.bytesPerMinute, \.whole.repeats.bytesPerMinute, "written"),
         .bool(
             "keepsLiveRecord",
             \.whole.keepsLiveRecord,
@@ -205,22 +172,16 @@ extension ConfigurationOption {
         .text("service.name", \.serviceName, "the server's name in reports", "the executable's name"),
         .text("service.version", \.serviceVersion, "with a name only"),
         .text("service.instance", \.serviceInstance, "with a name only"),
-        .integer("health.port", \.healthPort, 0...65_535, "answers `GET /health` there", "none: no port is opened"),
+        .integer(.healthPort, \.healthPort, "answers `GET /health` there", "none: no port is opened"),
         .text("health.address", \.health.address, "a numeric address"),
+        .duration(.failsAfter, \.health.failsAfter, "answers 503 while a stall lasts this long or longer"),
         .duration(
-            "health.failsAfterSeconds",
-            \.health.failsAfter,
-            1...3_600,
-            "answers 503 while a stall lasts this long or longer"
-        ),
-        .duration(
-            "abortsAfterSeconds",
+            .abortsAfter,
             \.whole.abortsAfter,
-            1...86_400,
             "how long a stall may last before the process is ended",
             "none: a stall never ends the process"
         ),
-        .integer("captureSignal", \.captureSignal, 1...64, "takes a running thread's registers; 27 is `SIGPROF`"),
+        .integer(.captureSignal, \.captureSignal, "takes a running thread's registers; 27 is `SIGPROF`"),
         .bool("capturesAllThreads", \.whole.capturesAllThreads, "whether a report has the stacks of all threads"),
         .bool("followsLocks", \.whole.followsLocks, "whether the owner of a lock is looked up"),
         .names("ownCode.modules", \.whole.ownCode.modules, "Swift modules that are the server's own"),

@@ -91,45 +91,38 @@ extension ConfigurationOption {
         Self(key, field, .names, summary)
     }
 
-    static func integer(_ key: String, _ field: Field<Int>, _ range: ClosedRange<Int>, _ summary: String) -> Self {
-        Self(key, field, .integer(range), summary)
+    static func integer(_ option: NumericOption, _ field: Field<Int>, _ summary: String) -> Self {
+        Self(option.key, field, .integer(option.range), summary)
     }
 
     static func integer(
-        _ key: String,
+        _ option: NumericOption,
         _ field: Field<Int?>,
-        _ range: ClosedRange<Int>,
         _ summary: String,
         _ fallback: String? = nil
     ) -> Self {
-        Self(key, field, Notation.integer(range).orUnset, summary, fallback)
+        Self(option.key, field, Notation.integer(option.range).orUnset, summary, fallback)
+    }
+
+    static func duration(_ option: NumericOption, _ field: Field<Duration>, _ summary: String) -> Self {
+        Self(option.key, field, .duration(option), summary)
     }
 
     static func duration(
-        _ key: String,
-        _ field: Field<Duration>,
-        _ range: ClosedRange<Int>,
-        _ summary: String
-    ) -> Self {
-        Self(key, field, .duration(key, range), summary)
-    }
-
-    static func duration(
-        _ key: String,
+        _ option: NumericOption,
         _ field: Field<Duration?>,
-        _ range: ClosedRange<Int>,
         _ summary: String,
         _ fallback: String? = nil
     ) -> Self {
-        Self(key, field, Notation.duration(key, range).orUnset, summary, fallback)
+        Self(option.key, field, Notation.duration(option).orUnset, summary, fallback)
     }
 
-    static func megabytes(_ key: String, _ field: Field<Int>, atMost most: Int, _ summary: String) -> Self {
-        Self(key, field, .megabytes(atMost: most), summary)
+    static func megabytes(_ option: NumericOption, _ field: Field<Int>, _ summary: String) -> Self {
+        Self(option.key, field, .megabytes(option), summary)
     }
 
-    static func megabytes(_ key: String, _ field: Field<Int?>, atMost most: Int, _ summary: String) -> Self {
-        Self(key, field, Notation.megabytes(atMost: most).orUnset, summary)
+    static func megabytes(_ option: NumericOption, _ field: Field<Int?>, _ summary: String) -> Self {
+        Self(option.key, field, Notation.megabytes(option).orUnset, summary)
     }
 
     static func percent(_ key: String, _ field: Field<Double>, _ summary: String) -> Self {
@@ -187,9 +180,9 @@ extension Notation where Value == Int {
     }
 
     /// A number of bytes.
-    static func megabytes(atMost most: Int) -> Self {
+    static func megabytes(_ option: NumericOption) -> Self {
         Self(
-            form: .integer(1...most),
+            form: .integer(option.range),
             text: { (Double($0) / Double(1 << 20)).configurationText },
             fetch: { try await $0.fetchInt(forKey: $1).map { min(max($0, -1), 1 << 40) << 20 } }
         )
@@ -198,12 +191,13 @@ extension Notation where Value == Int {
 
 extension Notation where Value == Duration {
     /// A whole number of the unit in the key's name. Every number gives a duration; the range check finds one that is too long.
-    static func duration(_ key: String, _ range: ClosedRange<Int>) -> Self {
-        let unit: Duration = key.hasSuffix("Milliseconds") ? .milliseconds(1) : .seconds(1)
-        return Self(
-            form: .integer(range),
-            text: { ($0 / unit).configurationText },
-            fetch: { try await $0.fetchInt(forKey: $1).map { unit * min(max($0, -1_000_000_000), 1_000_000_000) } }
+    static func duration(_ option: NumericOption) -> Self {
+        Self(
+            form: .integer(option.range),
+            text: { ($0 / option.unit).configurationText },
+            fetch: { reader, key in
+                try await reader.fetchInt(forKey: key).map { option.unit * min(max($0, -1_000_000_000), 1_000_000_000) }
+            }
         )
     }
 }
