@@ -23,30 +23,26 @@ enum StallFinding: Equatable {
         let limit = scope.limit.nanoseconds
         guard scope.overlap(with: stall) > limit else { return nil }
         let code = StalledCode(of: stall)
-        var owners = scopes.filter { $0.isTask(of: code) }
-        if owners.isEmpty { owners = scopes.filter { $0.isCaller(in: code) } }
+        let tasks = scopes.filter { $0.isTask(of: code) }
+        let owners = tasks.isEmpty ? scopes.filter { $0.isCaller(in: code) } : tasks
         if owners.isEmpty {
-            // Every computing task occupies a worker for that time: the
-            // stall does not count for a test whose work is not involved.
+            // Every computing task occupies a worker for that time: the stall does not count for a test whose work is not involved.
             guard stall.watched.type != .taskPool, !stall.isOfTestBeside else { return nil }
         } else {
             guard owners.contains(where: { $0.number == scope.number }) else { return nil }
-            let workers = stall.pool?.workers ?? []
             // Alone, it would have left that worker free.
-            if workers.contains(where: { stall.isOfOtherTest($0, than: scope, among: scopes) }) { return nil }
-            // On a busy machine a worker may not get to copy its stack. Then it may have been in any test that ran.
-            if workers.contains(where: { $0.task == nil && $0.stack == nil }),
-                scopes.contains(where: { $0.task != scope.task && $0.overlap(with: stall) > 0 })
-            {
-                return .unmeasured
-            }
+            if stall.hasWorker(ofOtherTestThan: scope, among: scopes) { return nil }
+            if stall.mayHaveWorker(ofOtherTestThan: scope, among: scopes) { return .unmeasured }
         }
         guard let ownShare = stall.ownShare else { return .unmeasured }
         guard Double(scope.overlap(with: stall)) * ownShare > Double(limit) else { return .machine }
+        guard !owners.isEmpty else { return unclear(stall, among: scopes) }
         // A part of a test has the task of its test.
         let callers = Set(owners.filter { !$0.isTask(of: code) && $0.overlap(with: stall) > 0 }.map(\.task))
-        if callers.count > 1 { return .shared(by: callers.count) }
-        if !owners.isEmpty { return .own }
+        return callers.count > 1 ? .shared(by: callers.count) : .own
+    }
+
+    private static func unclear(_ stall: StallReport, among scopes: [TestScope]) -> StallFinding {
         let suspects = scopes.filter { $0.overlap(with: stall) > $0.limit.nanoseconds }
         // A part of a test, which has its test's task, is not named besides it.
         let names = Set(suspects.map { [$0.place.name, $0.task.map { "\($0)" } ?? ""] }).map { $0[0] }
@@ -211,8 +207,19 @@ extension StallReport {
     /// Whether all of the stalled work is what a test does in its own task. With no scope for that task, the test is one that is not judged.
     fileprivate var isOfTestBeside: Bool { !stalledStacks.isEmpty && stalledStacks.allSatisfy(\.isOfTest) }
 
-    /// Whether a pool's worker was in another test than that of `scope`. A worker whose task is of unknown origin may be in that one.
-    fileprivate func isOfOtherTest(_ worker: Worker, than scope: TestScope, among scopes: [TestScope]) -> Bool {
+    /// Whether one of a pool's workers was in another test than that of `scope`.
+    fileprivate func hasWorker(ofOtherTestThan scope: TestScope, among scopes: [TestScope]) -> Bool {
+        pool?.workers.contains { isOfOtherTest($0, than: scope, among: scopes) } ?? false
+    }
+
+    /// Whether that is possible: on a busy machine a worker may not get to copy its stack, and then it may have been in any test that ran.
+    fileprivate func mayHaveWorker(ofOtherTestThan scope: TestScope, among scopes: [TestScope]) -> Bool {
+        guard let pool, pool.workers.contains(where: { $0.task == nil && $0.stack == nil }) else { return false }
+        return scopes.contains { $0.task != scope.task && $0.overlap(with: self) > 0 }
+    }
+
+    /// Whether a worker was in another test than that of `scope`. A worker whose task is of unknown origin may be in that one.
+    private func isOfOtherTest(_ worker: Worker, than scope: TestScope, among scopes: [TestScope]) -> Bool {
         guard let task = worker.task, task != scope.task.map(UInt64.init) else { return false }
         if scopes.contains(where: { $0.task.map(UInt64.init) == task }) { return true }
         guard let index = worker.stack, stacks.indices.contains(index) else { return false }
