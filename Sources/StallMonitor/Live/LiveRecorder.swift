@@ -143,12 +143,7 @@ extension LiveStall {
             // As far as is known, a stall that is no longer watched lasts until its process ends.
             state: entry.state == .recovered ? .recovered : .ongoing,
             rule: stall.reportRule,
-            watched: .init(
-                type: stall.watch.name.type,
-                label: stall.watch.name.label,
-                activity: stall.watch.name.type == .runLoop ? stall.pulse?.phase.reportName : nil,
-                turn: stall.pool == nil ? stall.pulse?.turn : nil
-            ),
+            watched: stall.watched,
             watch: stall.watch.number,
             threadID: stall.threadID,
             processID: stall.otherProcess?.identity.pid,

@@ -203,14 +203,9 @@ struct ReportComposer {
 }
 
 extension StallCase {
-    /// Leaves out what is unknown of a loop that is watched from outside.
     fileprivate var watched: StallReport.Watched {
-        let seen = observation
-        var watched = StallReport.Watched(type: seen.watch.name.type, label: seen.watch.name.label)
-        guard let loop = seen.loop, let pulse = seen.pulse else { return watched }
-        watched.mode = loop.modeName(at: pulse.modeIndex)
-        watched.activity = seen.watch.name.type == .runLoop ? pulse.phase.reportName : nil
-        watched.turn = seen.pool == nil ? pulse.turn : nil
+        var watched = observation.watched
+        watched.mode = observation.pulse.flatMap { observation.loop?.modeName(at: $0.modeIndex) }
         watched.turnDurations = turnDurations
         return watched
     }

@@ -54,6 +54,16 @@ extension StallObservation {
     /// The kind under which it is reported.
     var kind: StallKind { if case .job? = loop { .longJob } else { category.kind } }
 
+    /// What was watched, as it was when the stall began. Without its mode, and without what is unknown of a loop of another process.
+    var watched: StallReport.Watched {
+        .init(
+            type: watch.name.type,
+            label: watch.name.label,
+            activity: watch.name.type == .runLoop ? pulse?.phase.reportName : nil,
+            turn: pool == nil ? pulse?.turn : nil
+        )
+    }
+
     /// The part of the rule by which it is a stall.
     var reportRule: StallReport.Rule {
         let tick = rule.tick.nanoseconds
