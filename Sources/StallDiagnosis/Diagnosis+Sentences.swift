@@ -1,5 +1,5 @@
 import RunLoopKit
-import StackCapture
+package import StackCapture
 package import StallReports
 
 // Sentences about a thread that was asleep.
@@ -8,7 +8,7 @@ extension Diagnosis {
     /// `in read(2) on descriptor 5 (pipe:[77])`, preceded by a blank. Empty without a call.
     static func place(_ site: WaitSite?, _ descriptors: [StallReport.Descriptor]) -> String {
         guard let site else { return "" }
-        let name = site.call.name.map { "\($0)(2)" } ?? "system call \(site.call.number)"
+        let name = site.call.words
         let path = site.decoded.argument("path").map { " of \($0)" } ?? ""
         guard let first = descriptors.first else { return " in \(name)\(path)" }
         if descriptors.count > 1, site.call.name?.contains("poll") == true || site.call.name?.contains("select") == true
@@ -61,6 +61,11 @@ extension Diagnosis {
         guard let holder = descriptors.first?.holder else { return nil }
         return "The thread waited for a file lock that process \(holder.text) holds,\(place(site, descriptors))."
     }
+}
+
+extension SystemCall {
+    /// Its page in the manual, `read(2)`; or its number.
+    package var words: String { name.map { "\($0)(2)" } ?? "system call \(number)" }
 }
 
 extension StallReport.Descriptor? {

@@ -98,9 +98,7 @@ extension WatchServices {
             { stackSource.lateStack(of: thing, since: span.latestStart) },
             costs: { $0.map { [$0.cost] } ?? [] }
         )
-        guard let found, let copied = found.copiedAt, MonotonicInstant(nanoseconds: copied) <= span.earliestEnd else {
-            return nil
-        }
+        guard let found, let copied = found.copied, copied <= span.earliestEnd else { return nil }
         ledger.update { $0.captures += 1 }
         return found
     }

@@ -166,7 +166,7 @@ extension WatchedLoop {
         services.ledger.update { $0.count(stack) }
         guard let captured = stack.captured else { return }
         var sample = StackSample(
-            time: captured.copiedAt.map(MonotonicInstant.init(nanoseconds:)) ?? time,
+            time: captured.copied ?? time,
             stack: captured,
             site: site(place, stack, with: services)
         )
@@ -192,7 +192,7 @@ extension WatchedLoop {
         reportBusyTime(span, hasEnded: true, with: services)
         // A thread without a processor could not copy its stack in time. If it has run since, it has left a copy.
         if state == .recovered, let late = services.lateStack(of: loop, span) {
-            let sample = StackSample(time: late.copiedAt.map(MonotonicInstant.init(nanoseconds:)) ?? time, stack: late)
+            let sample = StackSample(time: late.copied ?? time, stack: late)
             services.notices.add(.sampled(stall.number, sample), mayBeDropped: true)
         }
         // Another turn may have passed since, to which these do not belong.

@@ -105,16 +105,15 @@ struct LockSummary {
         if !wait.lock.kind.canHaveOwner { return ", which no thread owns" }
         // A port of another process, or one that no loop has.
         if wait.lock.kind == .portReply || wait.lock.kind == .portRoom { return "" }
-        let changedHands = finding.waits.contains { Int32($0.threadID) == wait.thread.id && $0.changedHands }
+        let changedHands = finding.waits.contains { $0.threadID == wait.thread.id && $0.changedHands }
         return changedHands ? ", which changed hands while it was looked at" : ", whose holder could not be told"
     }
 
     private func activity(of owner: StallReport.Thread) -> String {
         guard let found = finding.owners.first(where: { $0.threadID == owner.id }) else { return "" }
         if let call = found.call {
-            let name = call.name.map { "\($0)(2)" } ?? "system call \(call.number)"
             let target = found.site.flatMap { descriptors($0).first?.words } ?? ""
-            return ", which was in \(name)" + (target.isEmpty ? "" : " on \(target)")
+            return ", which was in \(call.words)" + (target.isEmpty ? "" : " on \(target)")
         }
         return owner.state == "R" ? ", which was running" : ""
     }

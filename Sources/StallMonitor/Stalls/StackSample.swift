@@ -19,6 +19,11 @@ package struct StackSample: Sendable {
     var loopFrame: Int?
 }
 
+extension CapturedStack {
+    /// When a late copy was made. Nil for one that was made when it was requested.
+    var copied: MonotonicInstant? { copiedAt.map(MonotonicInstant.init(nanoseconds:)) }
+}
+
 extension WaitProfile {
     /// - Parameter samples: Each with the time that it represents.
     init(_ samples: [(sample: StackSample, span: Duration)]) {
