@@ -104,9 +104,7 @@ struct Checkpoint: ~Copyable {
     }
 
     private static func isCurrent(_ descriptor: Int32, _ path: String) -> Bool {
-        var (mine, named) = (stat(), stat())
-        guard unsafe fstat(descriptor, &mine) == 0, unsafe lstat(path, &named) == 0 else { return false }
-        return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev
+        FileIdentity(descriptor: descriptor).map { $0 == FileIdentity(path: path) } ?? false
     }
 
     private static func read(_ descriptor: Int32, _ path: String, _ limit: Int) throws -> [ULID: Shipment.Version] {

@@ -1,6 +1,7 @@
 import CMonitorShims
 import Glibc
 import RunLoopKit
+import StallReports
 
 /// Answers health probes on a port, on its own thread. Probes are few and short: a connection that lasts longer than two seconds
 /// is closed, and the oldest one if there are more than 16.
@@ -101,22 +102,11 @@ final class HealthEndpoint: Sendable {
 /// alone.
 private struct ListeningSocket: Sendable {
     let descriptor: Int32
-    private let identity: Identity?
+    private let identity: FileIdentity?
 
-    private struct Identity: Hashable {
-        let device: dev_t
-        let inode: ino_t
+    init(_ descriptor: Int32) { (self.descriptor, identity) = (descriptor, FileIdentity(descriptor: descriptor)) }
 
-        init?(_ descriptor: Int32) {
-            var status = stat()
-            guard unsafe fstat(descriptor, &status) == 0 else { return nil }
-            (device, inode) = (status.st_dev, status.st_ino)
-        }
-    }
-
-    init(_ descriptor: Int32) { (self.descriptor, identity) = (descriptor, Identity(descriptor)) }
-
-    var isOurs: Bool { identity != nil && Identity(descriptor) == identity }
+    var isOurs: Bool { identity != nil && FileIdentity(descriptor: descriptor) == identity }
 
     func close() {
         monitor_forget_in_child(descriptor)

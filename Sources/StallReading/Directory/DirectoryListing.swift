@@ -132,8 +132,8 @@ extension OpenDirectory {
         let raw = try describedSelf()
         return DirectoryStamp(
             inode: UInt64(raw.st_ino),
-            modified: Timestamp(seconds: Int64(raw.st_mtim.tv_sec), nanoseconds: Int64(raw.st_mtim.tv_nsec)),
-            changed: Timestamp(seconds: Int64(raw.st_ctim.tv_sec), nanoseconds: Int64(raw.st_ctim.tv_nsec))
+            modified: Timestamp(raw.st_mtim),
+            changed: Timestamp(raw.st_ctim)
         )
     }
 }
@@ -179,7 +179,7 @@ private struct Walk {
     private(set) var failures: [ReportError] = []
     private let top: String
     private var left: [String]
-    private var known: Set<DirectoryIdentity> = []
+    private var known: Set<FileIdentity> = []
 
     init(_ path: String) { (top, left) = (path, [path]) }
 

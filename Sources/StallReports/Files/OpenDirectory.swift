@@ -1,11 +1,5 @@
 package import Glibc
 
-/// Equal for all paths of one directory.
-package struct DirectoryIdentity: Hashable {
-    let device: UInt64
-    let inode: UInt64
-}
-
 /// An open directory: every name is looked up in it, even if its path changes meanwhile. Links in it are not followed.
 package struct OpenDirectory: ~Copyable {
     private let file: OpenFile
@@ -92,10 +86,7 @@ package struct OpenDirectory: ~Copyable {
     }
 
     /// The identity of the directory, independent of its path.
-    package func identity() throws(ReportError) -> DirectoryIdentity {
-        let raw = try describedSelf()
-        return DirectoryIdentity(device: UInt64(raw.st_dev), inode: UInt64(raw.st_ino))
-    }
+    package func identity() throws(ReportError) -> FileIdentity { FileIdentity(try describedSelf()) }
 
     /// Nil if there is no such name. A link is described, not followed.
     package func status(of name: String) -> FileStatus? { described(name).map { FileStatus($0) } }

@@ -62,6 +62,28 @@ package struct OpenFile: ~Copyable {
     }
 }
 
+/// Identifies a file, a directory or a socket, whatever its names are.
+package struct FileIdentity: Hashable, Sendable {
+    private let device: UInt64
+    let inode: UInt64
+
+    init(_ raw: stat) { (device, inode) = (UInt64(raw.st_dev), UInt64(raw.st_ino)) }
+
+    /// Nil if the descriptor is not open.
+    package init?(descriptor: Int32) {
+        var raw = stat()
+        guard unsafe fstat(descriptor, &raw) == 0 else { return nil }
+        self.init(raw)
+    }
+
+    /// That of a link itself, if the path is one. Nil if there is none, or it may not be seen: `errno` says which.
+    package init?(path: String) {
+        var raw = stat()
+        guard unsafe lstat(path, &raw) == 0 else { return nil }
+        self.init(raw)
+    }
+}
+
 /// Identifies one version of a file.
 package struct FileStatus: Hashable, Sendable {
     package let inode: UInt64
@@ -76,7 +98,7 @@ package struct FileStatus: Hashable, Sendable {
     init(_ raw: stat) {
         inode = UInt64(raw.st_ino)
         size = Int(raw.st_size)
-        modified = Timestamp(seconds: Int64(raw.st_mtim.tv_sec), nanoseconds: Int64(raw.st_mtim.tv_nsec))
+        modified = Timestamp(raw.st_mtim)
         (owner, group, mode) = (raw.st_uid, raw.st_gid, raw.st_mode & 0o7777)
         isRegular = raw.st_mode & S_IFMT == S_IFREG
     }

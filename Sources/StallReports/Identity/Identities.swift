@@ -141,7 +141,7 @@ extension ProcessIdentity {
             seconds: ticks / perSecond,
             nanoseconds: (ticks % perSecond).multipliedSaturated(by: 1_000_000_000 / perSecond)
         )
-        let now = Timestamp(seconds: Int64(uptime.tv_sec), nanoseconds: Int64(uptime.tv_nsec))
+        let now = Timestamp(uptime)
             .advanced(byNanoseconds: Int64.zero.subtractingSaturated(TimeNamespace.current.boottimeNs))
         return Timestamp.now().advanced(byNanoseconds: start.nanoseconds(since: now))
     }

@@ -1,4 +1,4 @@
-import Glibc
+package import Glibc
 
 /// A moment on the wall clock, to the nanosecond. In JSON it is RFC 3339 in UTC with nine digits:
 /// `2026-01-31T12:00:00.000000001Z`.
@@ -23,8 +23,11 @@ public struct Timestamp: Hashable, Sendable {
     public static func now() -> Timestamp {
         var time = timespec()
         unsafe clock_gettime(CLOCK_REALTIME, &time)
-        return Timestamp(seconds: Int64(time.tv_sec), nanoseconds: Int64(time.tv_nsec))
+        return Timestamp(time)
     }
+
+    /// The system's form.
+    package init(_ time: timespec) { self.init(seconds: Int64(time.tv_sec), nanoseconds: Int64(time.tv_nsec)) }
 
     /// The moment `delta` nanoseconds later (earlier, if negative).
     public func advanced(byNanoseconds delta: Int64) -> Timestamp {

@@ -16,8 +16,8 @@ import Glibc
 package struct LiveRecordFile: ~Copyable {
     /// For cleaning up after fork(2): no other code may use it.
     package let descriptor: Int32
-    private let device: UInt64
-    private let inode: UInt64
+    /// Nil if the descriptor was closed at once.
+    private let identity: FileIdentity?
     private let directory: String
     private let name: String
 
@@ -50,7 +50,7 @@ package struct LiveRecordFile: ~Copyable {
             throw error
         }
         descriptor = duplicate
-        (device, inode) = Self.identity(of: descriptor) ?? (0, 0)
+        identity = FileIdentity(descriptor: descriptor)
         (self.directory, self.name, isLocked) = (directory, name, writer.isLocked)
     }
 
@@ -59,10 +59,7 @@ package struct LiveRecordFile: ~Copyable {
         if isOurs { close(descriptor) }
     }
 
-    private var isOurs: Bool {
-        guard let (device, inode) = Self.identity(of: descriptor) else { return false }
-        return (device, inode) == (self.device, self.inode)
-    }
+    private var isOurs: Bool { identity != nil && FileIdentity(descriptor: descriptor) == identity }
 
     /// Leaves out data that would make the head too long.
     private static func bytes(
@@ -106,17 +103,16 @@ package struct LiveRecordFile: ~Copyable {
     }
 
     private func remove(from directory: String) {
-        guard let open = try? OpenDirectory(path: directory), open.status(of: name)?.inode == inode else { return }
+        guard let identity, let open = try? OpenDirectory(path: directory),
+            open.status(of: name)?.inode == identity.inode
+        else { return }
         try? open.remove(name)
     }
 
     /// Whether the directory does not have the file any more. False if that cannot be seen: a server may have given up the right
     /// to.
     private var isElsewhere: Bool {
-        var raw = stat()
-        if unsafe lstat(directory + "/" + name, &raw) == 0 {
-            return (UInt64(raw.st_dev), UInt64(raw.st_ino)) != (device, inode)
-        }
+        if let found = FileIdentity(path: directory + "/" + name) { return found != identity }
         return errno == ENOENT || errno == ENOTDIR
     }
 
@@ -128,12 +124,6 @@ package struct LiveRecordFile: ~Copyable {
             unsafe bytes.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, off_t(offset)) }
         }
         guard written == bytes.count else { throw ReportError(.full, path: directory) }
-    }
-
-    private static func identity(of descriptor: Int32) -> (device: UInt64, inode: UInt64)? {
-        var raw = stat()
-        guard unsafe fstat(descriptor, &raw) == 0 else { return nil }
-        return (UInt64(raw.st_dev), UInt64(raw.st_ino))
     }
 }
 
