@@ -117,7 +117,7 @@ extension ReportError: CustomStringConvertible {
 
 extension ReportError {
     /// The same error, of this file.
-    func at(_ path: String) -> ReportError {
+    package func at(_ path: String) -> ReportError {
         ReportError(code, path: path, detail: detail, errorNumber: errorNumber)
     }
 

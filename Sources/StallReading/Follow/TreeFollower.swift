@@ -106,7 +106,7 @@ package struct TreeFollower: ~Copyable {
     }
 
     private mutating func note(_ error: ReportError, _ directory: String) {
-        if reported.insert(directory).inserted { failures.append(error.of(directory)) }
+        if reported.insert(directory).inserted { failures.append(error.path == nil ? error.at(directory) : error) }
     }
 
     /// Searches for new directories, and follows them.
@@ -167,12 +167,5 @@ private final class Follower {
     init(_ path: String, includesPast: Bool, from start: Timestamp?) throws(ReportError) {
         self.path = path
         follower = try ReportFollower(path: path, includesPast: includesPast, from: start)
-    }
-}
-
-extension ReportError {
-    /// The same error; of this path, if it has none.
-    fileprivate func of(_ path: String) -> ReportError {
-        ReportError(code, path: self.path ?? path, detail: detail, errorNumber: errorNumber)
     }
 }

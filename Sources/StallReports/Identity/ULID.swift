@@ -16,6 +16,11 @@ public struct ULID: Hashable, Sendable {
         return Timestamp(seconds: milliseconds / 1000, nanoseconds: milliseconds % 1000 * 1_000_000)
     }
 
+    /// The least id of a moment. Zero for one before 1970.
+    init(startOf time: Timestamp) {
+        rawValue = UInt128(max(0, time.seconds * 1000 + Int64(time.nanoseconds / 1_000_000))) << 80
+    }
+
     /// Creates an id that is greater than every one that this process made before. Any thread, also in a forked child: it uses no
     /// lock, which another thread of the parent might have held.
     public static func make() -> ULID {
@@ -44,10 +49,10 @@ extension ULID {
 
         /// The next id. The random part for a new millisecond starts in its lower half, so that increments cannot overflow it.
         public mutating func next(at now: Timestamp) -> ULID {
-            let milliseconds = max(0, now.seconds * 1000 + Int64(now.nanoseconds / 1_000_000))
-            if milliseconds > Int64(last >> 80) {
+            let start = ULID(startOf: now).rawValue
+            if start >> 80 > last >> 80 {
                 let random = UInt128(randomness.next() as UInt64) << 15 ^ UInt128(randomness.next() as UInt64) >> 49
-                last = UInt128(milliseconds) << 80 | random
+                last = start | random
             } else {
                 // Random, because a forked child goes on from the same id as its parent.
                 last += 1 + (UInt128(randomness.next() as UInt64) >> 24)

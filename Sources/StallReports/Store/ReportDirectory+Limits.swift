@@ -211,14 +211,6 @@ extension OpenDirectory {
     fileprivate static func isOfMonitor(_ name: String) -> Bool { isDraft(name) || LiveRecordName(name) != nil }
 }
 
-extension ULID {
-    /// The first id of a moment.
-    fileprivate init(startOf time: Timestamp) {
-        let milliseconds = max(0, time.seconds * 1000 + Int64(time.nanoseconds / 1_000_000))
-        self.init(rawValue: UInt128(milliseconds) << 80)
-    }
-}
-
 /// What a writer remembers about its directory between writes, so that a write costs the same however many reports of other
 /// processes are in it. Empty for a writer that writes once. At most about a megabyte. A value type, for one thread at a time.
 package struct WriterMemory: Sendable {

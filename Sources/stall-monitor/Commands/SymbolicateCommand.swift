@@ -148,7 +148,7 @@ struct SymbolicationWork {
     /// A report is written as a draft beside it. What refuses a draft is the directory's: it refuses every other one, too.
     static func ofDirectory(_ error: ReportError, _ path: String) -> ReportError {
         guard let file = error.path, fileName(ofPath: file).hasPrefix(".draft-") else { return error }
-        return ReportError(error.code, path: path, detail: error.detail, errorNumber: error.errorNumber)
+        return error.at(path)
     }
 
     /// Each problem once, however many reports have it.
