@@ -75,3 +75,15 @@ public struct StallRule: Hashable, Sendable {
     /// The longest pause between a turn and the next long one of the same row.
     package func pause(after turn: BusyTurn) -> Duration { max(tick * 2, turn.end - turn.start) }
 }
+
+extension StallRule {
+    /// The same for a task pool: for a pool in which jobs begin and end, their lengths do not matter.
+    package var forPools: StallRule { StallRule(tick: tick, ticks: ticks, repeated: nil, congested: nil) }
+
+    /// The rule for the single jobs of a pool. The tick is longer if the most ticks that are allowed would be less than `length`.
+    package func forJobs(longerThan length: Duration) -> StallRule {
+        let tick = max(tick, length / 10_000)
+        let ticks = Int(min(max((length / tick).rounded(.up), 1), 10_000))
+        return StallRule(tick: tick, ticks: ticks, repeated: nil, congested: nil)
+    }
+}

@@ -1,5 +1,4 @@
 import Locking
-import StallDetection
 
 /// The result of giving a running monitor another configuration.
 public struct ConfigurationChange: Hashable, Sendable {
@@ -65,18 +64,6 @@ extension StallMonitor {
             for fault in new { engine.notices.add(.fault(fault)) }
             faults = new
         }
-    }
-}
-
-extension StallRule {
-    /// The same for a task pool: for a pool in which jobs begin and end, their lengths do not matter.
-    var forPools: StallRule { StallRule(tick: tick, ticks: ticks, repeated: nil, congested: nil) }
-
-    /// The rule for the single jobs of a pool. The tick is longer if the most ticks that are allowed would be less than `length`.
-    func forJobs(longerThan length: Duration) -> StallRule {
-        let tick = max(tick, length / 10_000)
-        let ticks = Int(min(max((length / tick).rounded(.up), 1), 10_000))
-        return StallRule(tick: tick, ticks: ticks, repeated: nil, congested: nil)
     }
 }
 
