@@ -9,7 +9,7 @@ package struct RepetitionPolicy: Sendable {
     package let turns: Int
     /// The long turns in a row so far.
     package private(set) var row: Row?
-    /// The row with the turn in which a late look came, as far as that was seen.
+    /// The row, including the part that was seen of a turn in which a look came late.
     package var wholeRow: Row? { row.map { $0.including(interrupted) } }
     /// The row of the last stall that ended.
     package private(set) var lastRow: Row?
@@ -23,7 +23,7 @@ package struct RepetitionPolicy: Sendable {
     private var floor: MonotonicInstant?
     /// The present turn at the latest look, if it counted as a turn of the row.
     private var underWay: BusyTurn?
-    /// The same from before a late look. Its end is not proven, but what was seen of it was told as part of the stall.
+    /// The turn that was under way at the look before a late one, up to that look. The stall was reported with it; when the turn ended is unknown.
     private var interrupted: BusyTurn?
 
     package struct Row: Hashable, Sendable {
@@ -90,7 +90,8 @@ package struct RepetitionPolicy: Sendable {
         return ended == .none ? judge(look) : ended
     }
 
-    /// Keeps what was seen of the turn in which a late look comes. It is added once the next turn shows that no other stall takes its time.
+    /// Keeps the part that was seen of a turn in which a look comes late. It is added to the row when the next turn begins: until then another
+    /// stall may claim its time.
     private mutating func noteInterruption(_ look: LoopSample) {
         let next = look.hasExcludedTime ? underWay?.start : look.busySince
         if let next, let turn = interrupted, next > turn.start { (row, interrupted) = (wholeRow, nil) }

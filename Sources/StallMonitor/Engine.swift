@@ -133,9 +133,9 @@ struct EngineParts: Sendable {
         CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger)
     }
 
-    /// Ends the reporter, the writer and the recorder. No watchdog looks any more.
+    /// Ends the reporter, the writer and the recorder. Called after the watchdog has ended.
     func end(_ reporter: MonitorThread, by deadline: MonotonicInstant) {
-        // No watchdog is left to start the recorder if the process calls exit meanwhile.
+        // If the process calls exit meanwhile, no watchdog starts the recorder.
         live.refresh()
         // The writer gives up early enough for the reporter to report what a dead disk did not take.
         writer.giveUp(at: deadline + .seconds(-1))

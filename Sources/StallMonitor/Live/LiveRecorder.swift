@@ -63,8 +63,8 @@ struct LiveRecorder: ~Copyable {
         }
     }
 
-    /// Makes a file with all present stalls, in the place of the outdated one. If that fails, it is tried again with later news, at
-    /// most once a second. The writer of reports reports a full disk.
+    /// Makes a file with all present stalls, in the place of the outdated one. If that fails, it is tried again at a later change, but not
+    /// within a second. That the disk is full is not reported here, but by the writer of the reports.
     private mutating func renew() throws(ReportError) {
         guard retryAt.map({ MonotonicInstant.now >= $0 }) ?? true else { return }
         retryAt = .now + .seconds(1)

@@ -199,7 +199,7 @@ struct RateLimit {
         return level >= 1
     }
 
-    /// Uses this amount even if there is no room for it. Then there is no room for longer.
+    /// Uses this amount even if there is no room for it. What exceeds the room is made up for before there is room again.
     mutating func use(_ amount: Double, at time: MonotonicInstant) {
         refill(until: time)
         level -= amount
