@@ -138,13 +138,11 @@ struct CaseStacks {
 }
 
 extension StallReport.Stack {
-    /// A placeholder for a stack that could not be taken.
+    /// In place of the stalled thread's stack, if it could not be taken.
     fileprivate static func missing(_ stall: StallObservation, _ thread: StallReport.Thread) -> Self {
-        let reason =
-            stall.stack.problem(raced: "The stall was over before it was looked at: the loop had moved on.")
-            ?? "The stack was empty."
+        let reason = stall.stack.problem(raced: "The stall was over before it was looked at: the loop had moved on.")
         let time = stall.clock.time(of: stall.detectedAt)
-        return .init(thread: thread, capturedAt: time, complete: false, error: reason)
+        return .missing(.stalled, thread, time, because: reason ?? "The stack was empty.")
     }
 }
 

@@ -228,13 +228,7 @@ extension LockFinding.Owner {
             stack.role = .lockOwner
             return stack
         case .failure(let error):
-            return .init(
-                role: .lockOwner,
-                thread: thread,
-                capturedAt: clock.time(of: time),
-                complete: false,
-                error: error.description
-            )
+            return .missing(.lockOwner, thread, clock.time(of: time), because: error.description)
         }
     }
 }

@@ -83,6 +83,16 @@ extension StallReport.Module {
 }
 
 extension StallReport.Stack {
+    /// In place of a stack that could not be taken.
+    static func missing(
+        _ role: StackRole,
+        _ thread: StallReport.Thread,
+        _ time: Timestamp,
+        because reason: String
+    ) -> Self {
+        .init(role: role, thread: thread, capturedAt: time, complete: false, error: reason)
+    }
+
     /// - Parameter calls: the calls of each frame.
     init(
         _ capture: CapturedStack,
@@ -193,8 +203,7 @@ extension SymbolicatedStacks {
         let places = resolution.modules.map { place(of: StallReport.Module($0)) }
         var maker = StackMaker(resolution, clock: clock, isOwn: isOwn)
         let missing = { (thread: StallReport.Thread, reason: String) in
-            let moment = clock.time(of: time)
-            return StallReport.Stack(role: .other, thread: thread, capturedAt: moment, complete: false, error: reason)
+            StallReport.Stack.missing(.other, thread, clock.time(of: time), because: reason)
         }
         for (number, group) in others.groups.enumerated() {
             let threads = group.threads.map { StallReport.Thread(id: $0.threadID, knownName: $0.name) }

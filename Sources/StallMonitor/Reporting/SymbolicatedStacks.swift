@@ -175,10 +175,10 @@ struct StallSymbols {
     func nameOfJob(at addresses: [UInt]) -> String? {
         let found = resolve(addresses.map { ResolvableAddress(address: $0, kind: .resumption) }, in: nil)
         let named = found.frames.filter { $0.function ?? $0.symbol != nil }
-        let module = { (frame: SymbolicatedFrame) in
-            frame.moduleIndex.flatMap { found.modules.indices.contains($0) ? found.modules[$0] : nil }
+        let executable = run.process.executable ?? ""
+        let own = named.first { frame in
+            ownCode.isOwn(frame, module: frame.moduleIndex.map { found.modules[$0] }, executable: executable)
         }
-        let own = named.first { ownCode.isOwn($0, module: module($0), executable: run.process.executable ?? "") }
         // Jobs begin in functions of Swift modules or of the runtime, which has some in other languages. Parts of the runtime are in the executable,
         // as copies for the types that they are used with, or all of it is.
         let other = named.first { ![nil, "Swift", "_Concurrency"].contains($0.swiftModule) }
