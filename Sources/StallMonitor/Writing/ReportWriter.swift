@@ -152,7 +152,14 @@ final class ReportWriter: Sendable {
                 return step
             }
             switch step {
-            case .prepare, .write: carryOut(step, onOwnThread: onOwnThread)
+            case .prepare(let closing):
+                carryOut(step, onOwnThread) { sink throws(ReportError) in
+                    .init(bytes: 0, concerns: try sink.prepare(closing: closing))
+                }
+            case .write(let document):
+                carryOut(step, onOwnThread) { sink throws(ReportError) in
+                    try sink.write(document.bytes, as: document.name)
+                }
             case .wait, .end:
                 answer(didChange: false)
                 return step
@@ -177,12 +184,16 @@ final class ReportWriter: Sendable {
         }
     }
 
-    private func carryOut(_ step: WriteQueue.Step, onOwnThread: Bool) {
+    private func carryOut(
+        _ step: WriteQueue.Step,
+        _ onOwnThread: Bool,
+        _ work: (inout any ReportSink) throws(ReportError) -> ReportDirectory.Written
+    ) {
         let start = MonotonicInstant.now
         let limits = state.withLock { $0.newLimits.take() }
         let result = sink.withLock { sink in
             if let limits { sink.adopt(limits) }
-            return self.result(of: step, &sink)
+            return Result { () throws(ReportError) in try work(&sink) }
         }
         let end = MonotonicInstant.now
         if onOwnThread { meter.spent(.writing) }
@@ -200,21 +211,6 @@ final class ReportWriter: Sendable {
             return before.hangs(at: end) || (before.problem == nil) != (state.status.problem == nil)
         }
         answer(didChange: didChange)
-    }
-
-    private func result(
-        of step: WriteQueue.Step,
-        _ sink: inout any ReportSink
-    ) -> Result<ReportDirectory.Written, ReportError> {
-        do throws(ReportError) {
-            switch step {
-            case .prepare(let closing): return .success(.init(bytes: 0, concerns: try sink.prepare(closing: closing)))
-            case .write(let document): return .success(try sink.write(document.bytes, as: document.name))
-            case .wait, .end: return .success(.init(bytes: 0, concerns: status.concerns))
-            }
-        } catch {
-            return .failure(error)
-        }
     }
 
     private func answer(didChange: Bool) {
