@@ -37,9 +37,6 @@ public struct Advice: Hashable, Sendable {
             Advice(likely: rule.likely, remedy: report.showsSwift ? rule.swiftRemedy ?? rule.remedy : rule.remedy)
         }
     }
-
-    /// The rule's name, for tests.
-    package static func ruleName(for report: StallReport) -> String? { rules.first { $0.fits(report) }?.name }
 }
 
 extension StallReport {
