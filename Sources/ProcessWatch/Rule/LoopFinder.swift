@@ -1,17 +1,6 @@
 import RunLoopKit
 import StackCapture
-
-/// The system calls in which event loops wait, by their numbers on this architecture.
-enum WaitCalls {
-    /// Calls that wait on an epoll set, which is their first argument.
-    static let onEpollSet = Set(SystemCall.numbers(of: ["epoll_wait", "epoll_pwait", "epoll_pwait2"]))
-    /// Calls that wait on one descriptor, which is their first argument.
-    static let onDescriptor = onEpollSet.union(SystemCall.numbers(of: ["io_uring_enter"]))
-    /// Calls that wait on a list of descriptors.
-    static let onList = Set(SystemCall.numbers(of: ["poll", "ppoll", "select", "pselect6"]))
-    /// The call with which the kernel continues a timed wait after a stop.
-    static let restarts = Set(SystemCall.numbers(of: ["restart_syscall"]))
-}
+import StallDiagnosis
 
 /// Finds the wait of the event loop that a thread runs, if it runs one: the place where the thread was found twice. Pure.
 ///

@@ -1,5 +1,6 @@
 import RunLoopKit
 import StackCapture
+import StallDiagnosis
 import StallMonitor
 import StallReports
 

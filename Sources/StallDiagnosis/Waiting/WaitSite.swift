@@ -163,3 +163,15 @@ extension WaitSite {
             && (call.name != "futex" || call.arguments.first == other.call.arguments.first)
     }
 }
+
+/// The system calls in which event loops wait, by their numbers on this architecture.
+package enum WaitCalls {
+    /// Calls that wait on an epoll set, which is their first argument.
+    package static let onEpollSet = Set(SystemCall.numbers(of: ["epoll_wait", "epoll_pwait", "epoll_pwait2"]))
+    /// Calls that wait on one descriptor, which is their first argument.
+    package static let onDescriptor = onEpollSet.union(SystemCall.numbers(of: ["io_uring_enter"]))
+    /// Calls that wait on a list of descriptors.
+    package static let onList = Set(SystemCall.numbers(of: ["poll", "ppoll", "select", "pselect6"]))
+    /// The call with which the kernel continues a timed wait after a stop.
+    package static let restarts = Set(SystemCall.numbers(of: ["restart_syscall"]))
+}

@@ -68,12 +68,9 @@ extension WatchedLoop {
     }
 
     private func isWait(_ stack: CapturedStack) -> Bool {
-        guard let call = stack.systemCall, let name = call.name, Self.waits.contains(name) else { return false }
+        guard let call = stack.systemCall, WaitCalls.onDescriptor.contains(call.number) else { return false }
         return loop.waits(on: Int32(truncatingIfNeeded: call.arguments.first ?? UInt.max))
     }
-
-    /// System calls in which an event loop waits. The first argument is what it waits on.
-    private static let waits: Set = ["epoll_pwait", "epoll_pwait2", "epoll_wait", "io_uring_enter"]
 
     /// Excludes the time between two looks that both find the thread kept from running. Called when a stall has grown, and at
     /// each look while a delay lasts.

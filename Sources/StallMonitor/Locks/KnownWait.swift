@@ -1,5 +1,6 @@
 import RunLoopKit
 import StackCapture
+import StallDiagnosis
 import StallReports
 
 /// A wait that can be followed to the thread that ends it, by the call in which the thread waits.
@@ -21,15 +22,14 @@ enum KnownWait: Hashable, Sendable {
 
     /// The words beside the memory that the call was given.
     private static func words(_ call: SystemCall, _ memory: LockMemory) -> PortWait.Words? {
+        guard call.arguments.count > 1 else { return nil }
         let address: UInt
-        switch call.name {
-        case "epoll_wait"?, "epoll_pwait"?, "epoll_pwait2"?:
-            guard call.arguments.count > 1 else { return nil }
+        if WaitCalls.onEpollSet.contains(call.number) {
             address = call.arguments[1] &- UInt(PortWait.count * 4)
-        case "ppoll"?:
-            guard call.arguments.count > 1, call.arguments[1] == 1 else { return nil }
+        } else if call.name == "ppoll", call.arguments[1] == 1 {
             address = call.arguments[0] &+ UInt(PortWait.offsetBehindPolled)
-        default: return nil
+        } else {
+            return nil
         }
         return memory.words(address, PortWait.count).flatMap(PortWait.Words.init)
     }
