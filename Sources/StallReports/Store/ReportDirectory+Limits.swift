@@ -139,7 +139,8 @@ private struct StoredFiles {
             let name = ReportFileName(text)
             if name == nil, foreign.isOver(limits) { continue }
             guard let raw = directory.described(text) else { continue }
-            let room = sample.st_blocks > 0 ? Int(raw.st_blocks).multipliedSaturated(by: 512) : Int(raw.st_size)
+            // A file system in user space can state negative numbers, too.
+            let room = max(0, sample.st_blocks > 0 ? Int(raw.st_blocks).multipliedSaturated(by: 512) : Int(raw.st_size))
             let isOurs = raw.st_mode & S_IFMT == S_IFREG && raw.st_uid == sample.st_uid
             if let name, isOurs, (1...StoredDocuments.maximumFileSize).contains(Int(raw.st_size)) {
                 let file = StoredFile(
