@@ -46,6 +46,29 @@ struct LiveMemoryTests {
         #expect(listed == 0)
     }
 
+    @Test("The first byte of a stack that follows another one is its own")
+    func neighbours() throws {
+        let (size, count) = (Int(sysconf(Int32(_SC_PAGESIZE))), 16)
+        let pages = try unsafe #require(mmap(nil, count * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
+        try #require(unsafe pages != MAP_FAILED)
+        defer { unsafe munmap(pages, count * size) }
+        // Alternately shared and private, so that the kernel merges none. Of so many, a search meets one before its successor.
+        for index in 0..<count {
+            let flags = (index % 2 == 0 ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS | MAP_FIXED
+            try #require(unsafe mmap(pages + index * size, size, PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED)
+        }
+        var opened: UnsafeMutablePointer<stackcap_arena>?
+        #expect(unsafe stackcap_arena_open(0, &opened).status == STACKCAP_OK)
+        let arena = try unsafe #require(opened)
+        defer { unsafe stackcap_arena_close(arena) }
+        for index in 0..<count {
+            let start = unsafe UInt64(UInt(bitPattern: pages + index * size))
+            var (low, high) = (UInt64(0), UInt64(0))
+            #expect(unsafe stackcap_arena_bounds(arena, start, &low, &high))
+            #expect(low == start && high == start + UInt64(size))
+        }
+    }
+
     @Test("A stack is found behind 20,000 other mappings")
     func manyMappings() throws {
         let capturer = try StackCapturer(deadline: .seconds(60))

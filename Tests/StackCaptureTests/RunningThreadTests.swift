@@ -1,3 +1,4 @@
+import CStackCapture
 import CStalls
 import Glibc
 import StackCapture
@@ -116,6 +117,37 @@ extension CaptureTests {
                 _ = another.capture(threadID: napper.identity.threadID, stack: napper.identity.stack)
                 #expect(try another.capture(sleeper).get().frames == expected)
             }
+        }
+
+        /// `StackCapturer` asks only threads that it has just seen running, so this calls what it calls.
+        @Test("if it was asleep before the signal, no request is left that a signal of the application would serve")
+        func unsent() throws {
+            stall_count_signals(SIGUSR2)
+            defer { stall_reset_signal(SIGUSR2) }
+            var opened: OpaquePointer?
+            #expect(unsafe stackcap_open(SIGUSR2, false, &opened).status == STACKCAP_OK)
+            let session = try unsafe #require(opened)
+            defer { unsafe stackcap_close(session) }
+            let (asked, other) = (Stall(STALL_READ, depth: 3), Stall(STALL_READ, depth: 9))
+            defer { [asked, other].forEach { $0.finish() } }
+            for stall in [asked, other] {
+                waitUntil { StackCapturer.sighting(ofThread: stall.threadID)?.systemCall?.name == "read" }
+            }
+            var seen = stackcap_progress()
+            var (low, high) = (UInt64(asked.stack.lowerBound), UInt64(asked.stack.upperBound))
+            let asking = unsafe stackcap_copy_running(session, asked.threadID, low, high, &seen, 0, false)
+            #expect(asking.status == STACKCAP_MOVED)
+
+            (low, high) = (UInt64(other.stack.lowerBound), UInt64(other.stack.upperBound))
+            var look = stackcap_look()
+            #expect(unsafe stackcap_look_at(other.threadID, &look).status == STACKCAP_OK)
+            #expect(unsafe stackcap_copy_blocked(session, other.threadID, low, high, &look).status == STACKCAP_OK)
+            let counted = stall_counted_signals()
+            stall_send_own(asked.threadID, SIGUSR2)
+            waitUntil { stall_counted_signals() > counted }
+            var unwound = unsafe stackcap_unwound()
+            #expect(unsafe stackcap_unwind(session, &unwound).status == STACKCAP_OK)
+            #expect(unsafe unwound.end == STACKCAP_END_COMPLETE, "the copy is still that of the other thread")
         }
 
         @Test("a caller without an unwind table is found by instructions, and only those frames say so")
