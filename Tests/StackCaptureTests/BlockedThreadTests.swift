@@ -189,6 +189,23 @@ extension CaptureTests {
             #expect(trapped.map(\.element.found) == [.register], "it is no return address")
         }
 
+        /// It sleeps at the same place each time, so that only what the kernel counts shows that it ran in between. The copy takes about
+        /// as long as the way from one sleep to the next: without that check, one stack in a hundred was of both.
+        @Test("woken while its stack is copied, it is never shown with frames of before and of after")
+        func swinging() throws {
+            let stall = Stall(STALL_QUICK_SWING, depth: 0)
+            defer { stall.finish() }
+            // A slow machine sees fewer.
+            let limit = ContinuousClock.now + .seconds(60)
+            var quiet = 0
+            while quiet < 2000, quiet == 0 || ContinuousClock.now < limit {
+                guard case .success(let stack) = capturer.capture(stall), stack.method == .quiet else { continue }
+                quiet += 1
+                let names = Set(names(of: stack))
+                #expect(!names.isSuperset(of: ["stall_swing_left", "stall_swing_right"]))
+            }
+        }
+
         /// The thread publishes its current depth; a capture during which that word did not change must show exactly that
         /// depth. The other frames of a stack depend only on the call: the first capture of each kind gives their number.
         @Test(

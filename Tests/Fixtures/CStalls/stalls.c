@@ -217,8 +217,7 @@ __attribute__((noinline)) static int64_t stall_in_doze(stall *s) {
 }
 
 __attribute__((noinline)) static int64_t swing_at_bottom(stall *s) {
-    struct timespec time = {0, 3000000};
-    (void)s;
+    struct timespec time = {0, s->kind == STALL_SWING ? 3000000 : 100000};
     return nanosleep(&time, NULL);
 }
 
@@ -236,8 +235,9 @@ __attribute__((noinline)) static int64_t stall_swing_right(stall *s, int depth) 
 
 __attribute__((noinline)) static int64_t stall_in_swing(stall *s) {
     int64_t result = 0;
+    int depth = s->kind == STALL_SWING ? 400 : 200;
     for (; !s->released; s->rounds++)
-        result += s->rounds & 1 ? stall_swing_left(s, 400) : stall_swing_right(s, 400);
+        result += s->rounds & 1 ? stall_swing_left(s, depth) : stall_swing_right(s, depth);
     return result;
 }
 
@@ -470,7 +470,8 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_LOCK] = stall_in_lock,           [STALL_FSYNC] = stall_in_fsync,       [STALL_SPIN] = stall_in_spin,
     [STALL_SPIN_MASKED] = stall_in_spin,    [STALL_ALLOCATE] = stall_in_allocate, [STALL_RELOAD] = stall_in_reload,
     [STALL_ITERATE] = stall_in_iterate,     [STALL_HOLD_LOADER] = stall_in_loader, [STALL_DOZE] = stall_in_doze,
-    [STALL_SWING] = stall_in_swing,         [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
+    [STALL_SWING] = stall_in_swing,         [STALL_QUICK_SWING] = stall_in_swing,
+    [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
     [STALL_HANDLER] = stall_in_handler,     [STALL_TRAP] = stall_in_trap,          [STALL_ENDLESS_ROW] = stall_in_endless_row,
     [STALL_BARE_HANDLER] = stall_in_bare_handler, [STALL_DIVIDING_ROW] = stall_in_dividing_row,
     [STALL_REGISTER_ROW] = stall_in_register_row, [STALL_CUT_ROW] = stall_in_cut_row,

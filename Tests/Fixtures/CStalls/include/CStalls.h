@@ -26,6 +26,7 @@ typedef enum stall_kind {
     STALL_HOLD_LOADER,  ///< Inside a dl_iterate_phdr callback, with the loader's lock.
     STALL_DOZE,         ///< Sleeps and wakes at changing depths; see stall_dozer_state.
     STALL_SWING,        ///< Sleeps below 800 KiB of frames, returns, descends again; stall_swing_left and …_right alternate.
+    STALL_QUICK_SWING,  ///< The same below 400 KiB, which one copy holds, and with shorter sleeps.
     // Below code that has a frame pointer and no unwind table, until they are released.
     STALL_BARE_SPIN,
     STALL_BARE_READ,
