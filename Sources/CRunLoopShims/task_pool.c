@@ -30,6 +30,7 @@ struct task_pool {
     void *memory;  ///< As it was allocated.
     task_pool *previous, *next;  ///< In `pools`.
     _Alignas(LINE) _Atomic(uint64_t) enqueued;  ///< Beside what the workers write: others write it.
+    _Atomic(uint64_t) uncounted;  ///< Jobs that have begun without a place. They do not wait any more either.
     struct place place[];
 };
 
@@ -46,6 +47,11 @@ static void before_fork(void) {
 
 static void after_fork(void) { pthread_mutex_unlock(&pools_lock); }
 
+/// How many jobs have begun so far, counted by the word or not.
+static uint64_t begun_by(const task_pool *pool, uint64_t word) {
+    return (word / ONE_CHANGE + (word & JOBS)) / 2 + atomic_load_explicit(&pool->uncounted, memory_order_relaxed);
+}
+
 /// Ends all jobs but those of the thread that has called fork, and forgets what the parent's watchers have requested.
 static void end_jobs_of_others(task_pool *pool) {
     uint64_t word = atomic_load_explicit(&pool->word, memory_order_relaxed), kept = 0;
@@ -60,7 +66,7 @@ static void end_jobs_of_others(task_pool *pool) {
     }
     word += ((word & JOBS) - kept) * (ONE_CHANGE - ONE_JOB);
     atomic_store_explicit(&pool->word, word, memory_order_relaxed);
-    uint64_t begun = (word / ONE_CHANGE + (word & JOBS)) / 2;
+    uint64_t begun = begun_by(pool, word);
     if (task_pool_enqueued(pool) > begun) { atomic_store_explicit(&pool->enqueued, begun, memory_order_relaxed); }
     atomic_store_explicit(&pool->stamp, NO_STAMP, memory_order_relaxed);
     for (int event = 0; event < 2; event++) { atomic_store_explicit(&pool->requests[event], false, memory_order_relaxed); }
@@ -166,7 +172,10 @@ static void notify(task_pool *pool, task_pool_event event) {
 
 int32_t task_pool_begin(task_pool *pool, const uintptr_t *functions) {
     int32_t number = take_place(pool);
-    if (number < 0) { return number; }
+    if (number < 0) {
+        atomic_fetch_add_explicit(&pool->uncounted, 1, memory_order_relaxed);
+        return number;
+    }
     struct place *place = &pool->place[number];
     uint64_t time = now();
     for (int index = 0; index < TASK_POOL_FUNCTIONS; index++) {
@@ -232,8 +241,7 @@ uint64_t task_pool_enqueued(const task_pool *pool) {
 uint64_t task_pool_waiting(const task_pool *pool) {
     // In this order: jobs that are enqueued and begun in between are not counted as waiting.
     uint64_t enqueued = atomic_load_explicit(&pool->enqueued, memory_order_relaxed);
-    uint64_t word = task_pool_word(pool), changes = word / ONE_CHANGE;
-    uint64_t begun = (changes + (word & JOBS)) / 2;
+    uint64_t begun = begun_by(pool, task_pool_word(pool));
     return enqueued > begun ? enqueued - begun : 0;
 }
 

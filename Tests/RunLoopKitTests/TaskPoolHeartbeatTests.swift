@@ -105,9 +105,11 @@ struct TaskPoolHeartbeatTests {
         #expect(pool.pulse.isAtRest)
     }
 
-    @Test("Jobs beyond the capacity are not counted and end without harm")
+    @Test("Jobs beyond the capacity are not counted, do not wait any more, and end without harm")
     func noPlaceLeft() {
+        for _ in 0..<1_001 { pool.didEnqueue() }
         let jobs = (0..<1_000).map { _ in pool.willRun() }
+        #expect(pool.waitingCount == 1)
         let counted = pool.runningCount
         #expect(counted >= 3 && counted < 1_000 && pool.runningJobs?.count == counted)
         for job in jobs { pool.didRun(job) }
