@@ -40,6 +40,11 @@ struct TrialTests {
         try await expectMet(Trial.program, "untabled", "--short")
     }
 
+    @Test("what was read of the heap beside a stack is given up if any byte of it has changed since, and only then")
+    func glimpses() async throws {
+        try await expectMet(Trial.program, "glimpses")
+    }
+
     @Test(
         "no call is cut short in a thread that computes and makes 100,000 calls a second"
     )

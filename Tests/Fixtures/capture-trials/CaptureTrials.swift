@@ -22,6 +22,9 @@ struct CaptureTrials {
         case .storm: Storm(part).run(&findings)
         case .steps: Steps(part).run(&findings)
         case .untabled: Untabled(part).run(&findings)
+        case .glimpses:
+            let wrong = trial_wrong_glimpses()
+            findings.expect(wrong == 0, "\(wrong) times kept after a change, or given up without one")
         case .exact: break
         case .stand: Stand.run()
         }
@@ -32,7 +35,7 @@ struct CaptureTrials {
 /// The part to run, and its extent.
 struct Part {
     enum Name: String, CaseIterable {
-        case invisible, race, pause, cost, storm, steps, untabled, exact
+        case invisible, race, pause, cost, storm, steps, untabled, glimpses, exact
         /// Stands still for inspection.
         case stand
     }

@@ -225,6 +225,11 @@ bool trial_untabled_step_through(const char *library, size_t every, trial_untabl
 /// Valid until the next call.
 const char *trial_untabled_first_wrong(void);
 
+// What is read of the heap beside a stack (glimpses.c)
+
+/// In how many of some thousand cases it was kept although it has changed, or given up although it has not.
+size_t trial_wrong_glimpses(void);
+
 // Code that a running thread can be executing (exact_*.c, exact.cpp). Each function returns soon.
 
 typedef struct trial_scene {
