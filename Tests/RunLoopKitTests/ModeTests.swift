@@ -113,6 +113,18 @@ struct ModeTests {
         #expect(result == .stopped)
     }
 
+    @Test("R6: so does a loop whose mode becomes common in the last observer before the sleep")
+    func becomesCommonBeforeSleep() async {
+        let result = await onLoopThread { loop in
+            occupy(loop, "late")
+            loop.perform(wake: false) { loop.stop() }
+            let observer = LoopObserver(activities: .beforeWaiting) { _, _ in loop.addCommonMode("late") }
+            loop.add(observer, to: "late")
+            return loop.run(mode: "late", for: .seconds(60))
+        }
+        #expect(result == .stopped)
+    }
+
     @Test("R6: all kinds of items follow a mode into the common set; an invalidated item does not")
     func commonKinds() async {
         let found = await onLoopThread { loop in

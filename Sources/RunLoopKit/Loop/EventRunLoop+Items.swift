@@ -77,8 +77,10 @@ extension EventRunLoop {
         for item in added.entered { item.didAttach(to: added.target, of: self) }
         blocks.modesChanged()
         requests.modesChanged()
-        // The mode now serves what waits for the common modes, and on main the main queue, which its epoll set lacks.
-        wakeUpFromElsewhere()
+        // The mode now serves what waits for the common modes, and on main the main queue, which its epoll set lacks. On its own
+        // thread the loop, or an outer run, may be past the point of its turn at which it looks.
+        let aWaitIsAhead = waitsAhead.load(ordering: .relaxed) || outerWaitsAhead.load(ordering: .relaxed)
+        if aWaitIsAhead || !isOnOwnThread { wake.post() }
     }
 
     /// The loop's modes in the order of their creation; the default mode is the first. Any thread.

@@ -43,9 +43,10 @@ extension FoundationLoop {
         _ = simulated_kernel_set_readable(wakeFd, true)
     }
 
-    /// R6: wakes the loop if another thread has made a mode common.
+    /// R6: wakes the loop if another thread has made a mode common, or its own between the beginning of a turn and the sleep.
     func wakeForCommonMode(_ place: Place) {
-        guard case .mode(let mode) = place, !player.commonModes.contains(mode), player.isOnOtherThread else { return }
+        guard case .mode(let mode) = place, !player.commonModes.contains(mode) else { return }
+        guard player.isOnOtherThread || player.frames.contains(where: \.waitsAhead) else { return }
         guard !simulated_kernel_is_readable(wakeFd), player.meets(.commonFromElsewhere) else { return }
         _ = simulated_kernel_set_readable(wakeFd, true)
     }

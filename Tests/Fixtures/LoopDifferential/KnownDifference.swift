@@ -26,8 +26,8 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case outerTimeout
     /// R27, mended: a timer added from another thread is considered in a separate turn. Foundation only arms the kernel timer.
     case timerFromElsewhere
-    /// R6, mended: a mode that another thread makes common is considered in a separate turn: blocks may wait for it. Foundation
-    /// does not wake.
+    /// R6, mended: a mode that another thread makes common, or the loop's own before it sleeps, is considered in a separate turn:
+    /// blocks may wait for it. Foundation does not wake.
     case commonFromElsewhere
     /// R14, mended: Foundation never disarms the kernel timer, which then wakes the loop for a timer that no longer exists.
     case staleTimer
