@@ -220,8 +220,10 @@ extension StallReport {
 
     /// Whether a worker was in another test than that of `scope`. A worker whose task is of unknown origin may be in that one.
     private func isOfOtherTest(_ worker: Worker, than scope: TestScope, among scopes: [TestScope]) -> Bool {
-        guard let task = worker.task, task != scope.task.map(UInt64.init) else { return false }
-        if scopes.contains(where: { $0.task.map(UInt64.init) == task }) { return true }
+        if let task = worker.task {
+            guard task != scope.task.map(UInt64.init) else { return false }
+            if scopes.contains(where: { $0.task.map(UInt64.init) == task }) { return true }
+        }
         guard let index = worker.stack, stacks.indices.contains(index) else { return false }
         let code = StalledCode(in: [stacks[index]])
         // First, because the body of a test may run in a child task, as with a time limit.

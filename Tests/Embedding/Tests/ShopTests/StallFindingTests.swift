@@ -184,6 +184,14 @@ import Testing
         #expect(findings(stall) == [nil, nil])
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, task: 99))
         #expect(findings(stall) == [.own, nil])
+        // One whose task is not known, in the function of another test that is judged.
+        stall.stacks.append(stall.stacks[0])
+        (stall.stacks[1].async, stall.stacks[1].frames[0].function) = (nil, "closure #1 in Suite.b()")
+        stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, stack: 1))
+        #expect(findings(stall) == [nil, nil])
+        stall.stacks[1].frames[0].function = "c()"
+        #expect(findings(stall) == [.own, nil])
+        stall.stacks.removeLast()
         // One that got no processor to copy its stack.
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000))
         #expect(findings(stall) == [.unmeasured, nil])
