@@ -20,8 +20,7 @@ enum StallFinding: Equatable {
     ///   - scopes: All scopes of that time, including `scope`.
     /// - Returns: Nil if `scope` did not cause the stall, or the stall is not too long for it.
     static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallFinding? {
-        let limit = scope.limit.nanoseconds
-        guard scope.overlap(with: stall) > limit else { return nil }
+        guard scope.isTooLong(stall) else { return nil }
         let code = StalledCode(of: stall)
         let tasks = scopes.filter { $0.isTask(of: code) }
         let owners = tasks.isEmpty ? scopes.filter { $0.isCaller(in: code) } : tasks
@@ -35,7 +34,7 @@ enum StallFinding: Equatable {
             if stall.mayHaveWorker(ofOtherTestThan: scope, among: scopes) { return .unmeasured }
         }
         guard let ownShare = stall.ownShare else { return .unmeasured }
-        guard Double(scope.overlap(with: stall)) * ownShare > Double(limit) else { return .machine }
+        guard Double(scope.overlap(with: stall)) * ownShare > Double(scope.limit.nanoseconds) else { return .machine }
         guard !owners.isEmpty else { return unclear(stall, among: scopes) }
         // A part of a test has the task of its test.
         let callers = Set(owners.filter { !$0.isTask(of: code) && $0.overlap(with: stall) > 0 }.map(\.task))
@@ -43,7 +42,7 @@ enum StallFinding: Equatable {
     }
 
     private static func unclear(_ stall: StallReport, among scopes: [TestScope]) -> StallFinding {
-        let suspects = scopes.filter { $0.overlap(with: stall) > $0.limit.nanoseconds }
+        let suspects = scopes.filter { $0.isTooLong(stall) }
         // A part of a test, which has its test's task, is not named besides it.
         let names = Set(suspects.map { [$0.place.name, $0.task.map { "\($0)" } ?? ""] }).map { $0[0] }
         return .unclear(among: names.sorted())
@@ -180,6 +179,9 @@ struct TestScope: Sendable {
         let overlap = min(stallEnd, ended ?? stallEnd).nanoseconds(since: max(stall.startedAt, began))
         return min(overlap, stallEnd.nanoseconds(since: stall.startedAt) - (stall.excludedNs ?? 0))
     }
+
+    /// Whether that part is longer than the scope's limit.
+    func isTooLong(_ stall: StallReport) -> Bool { overlap(with: stall) > limit.nanoseconds }
 
     /// Whether the scope's task was stalled.
     func isTask(of code: StalledCode) -> Bool { task.map { code.tasks.contains(UInt64($0)) } ?? false }

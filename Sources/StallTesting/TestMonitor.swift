@@ -155,6 +155,8 @@ private final class Answer: Sendable {
 }
 
 /// The tests that are running, the tests that overlapped with them, and the stalls of that time.
+///
+/// All tests of a suite may run at once. So a test that stalls nothing looks at no other test, neither at its beginning nor at its end.
 final class TestLedger: Sendable {
     private struct State: Sendable {
         var scopes: [Int: TestScope] = [:]
@@ -162,9 +164,16 @@ final class TestLedger: Sendable {
         var open: Set<Int> = []
         var stalls: [ULID: StallReport] = [:]
         var last = 0
+        /// With this number of scopes and stalls, those that are over are searched for again: twice as many as were left the last time.
+        var full = leastFull
+
+        static let leastFull = 64
     }
 
     private let state = ForkSafeMutex(State())
+
+    /// How many scopes and stalls are kept.
+    var count: Int { state.withLock { $0.scopes.count + $0.stalls.count } }
 
     func begin(_ place: TestPlace, limit: Duration) -> Int {
         let task = TestScope.currentTask
@@ -185,15 +194,22 @@ final class TestLedger: Sendable {
     func end(_ number: Int) { state.withLock { $0.scopes[number]?.ended = .now() } }
 
     func note(_ report: StallReport) {
-        let former = state.withLock { $0.stalls.updateValue(report, forKey: report.id) }
+        let former = state.withLock { state in
+            // One that is over concerns no later test.
+            let isKept = !state.open.isEmpty || report.endedAt == nil
+            return isKept
+                ? state.stalls.updateValue(report, forKey: report.id) : state.stalls.removeValue(forKey: report.id)
+        }
         withExtendedLifetime(former) {}
     }
 
     func judge(_ number: Int, _ directory: String) -> [StallVerdict] {
-        let (scope, scopes, stalls) = state.withLock { state in
-            (state.scopes[number], Array(state.scopes.values), Array(state.stalls.values))
-        }
         defer { forget(number) }
+        let (scope, scopes, stalls): (TestScope?, [TestScope], [StallReport]) = state.withLock { state in
+            let scope = state.scopes[number]
+            let stalls = state.stalls.values.filter { stall in scope?.isTooLong(stall) == true }
+            return (scope, stalls.isEmpty ? [] : Array(state.scopes.values), stalls)
+        }
         guard let scope else { return [] }
         return stalls.sorted { $0.startedAt < $1.startedAt }.compactMap { stall in
             StallFinding.of(stall, for: scope, among: scopes).map {
@@ -202,18 +218,19 @@ final class TestLedger: Sendable {
         }
     }
 
-    /// Called when the scope was judged, or will not be judged. Also removes
-    /// scopes and stalls that ended before all unjudged scopes began.
+    /// Called when the scope was judged, or will not be judged. Now and then also removes scopes and stalls that ended before all unjudged
+    /// scopes began.
     func forget(_ number: Int) {
-        let former = state.withLock { state in
-            defer {
-                state.open.remove(number)
-                let earliest = state.open.compactMap { state.scopes[$0]?.began }.min()
-                let isOver = { (end: Timestamp?) in end.map { end in earliest.map { end < $0 } ?? true } ?? false }
-                state.scopes = state.scopes.filter { !isOver($0.value.ended) || state.open.contains($0.key) }
-                state.stalls = state.stalls.filter { !isOver($0.value.endedAt) }
-            }
-            return (state.scopes, state.stalls)
+        let former: ([Int: TestScope], [ULID: StallReport])? = state.withLock { state in
+            state.open.remove(number)
+            guard state.open.isEmpty || state.scopes.count + state.stalls.count >= state.full else { return nil }
+            let former = (state.scopes, state.stalls)
+            let earliest = state.open.compactMap { state.scopes[$0]?.began }.min()
+            let isOver = { (end: Timestamp?) in end.map { end in earliest.map { end < $0 } ?? true } ?? false }
+            state.scopes = state.scopes.filter { !isOver($0.value.ended) || state.open.contains($0.key) }
+            state.stalls = state.stalls.filter { !isOver($0.value.endedAt) }
+            state.full = max(State.leastFull, 2 * (state.scopes.count + state.stalls.count))
+            return former
         }
         withExtendedLifetime(former) {}
     }

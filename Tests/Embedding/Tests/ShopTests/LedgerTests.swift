@@ -1,0 +1,73 @@
+import StallReports
+import Testing
+
+@testable import StallTesting
+
+@Suite("The tests that run, and their stalls") struct LedgerTests {
+    private let ledger = TestLedger()
+
+    private func begin(_ name: String = "a()") -> Int {
+        ledger.begin(TestPlace(name: name, file: nil), limit: .milliseconds(100))
+    }
+
+    private func stall(isOver: Bool) -> StallReport {
+        StallReport(
+            kind: .blocked,
+            startedAt: .now(),
+            detectedAt: .now(),
+            endedAt: isOver ? .now() : nil,
+            durationNs: 400_000_000,
+            rule: .init(name: .blocked, tickNs: 10_000_000, ticks: 5),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: 1),
+            cause: .init(),
+            stacks: [],
+            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!
+        )
+    }
+
+    private func judge(_ numbers: some Sequence<Int>) {
+        for number in numbers {
+            ledger.end(number)
+            #expect(ledger.judge(number, "").isEmpty)
+        }
+    }
+
+    /// Each of them once looked at all others at its end: then this took hours.
+    @Test(.timeLimit(.minutes(5))) func passesWithManyTestsAtOnce() {
+        judge((0..<50_000).map { _ in begin() })
+        #expect(ledger.count == 0)
+    }
+
+    @Test func passesWithoutTestsThatAreOver() {
+        // In each pair the later one begins before the former one ends.
+        var former = begin()
+        for _ in 0..<1_000 {
+            let next = begin()
+            judge([former])
+            former = next
+        }
+        #expect(ledger.count <= 64)
+        judge([former])
+        #expect(ledger.count == 0)
+    }
+
+    @Test func passesWithoutStallsThatNoTestCanHave() {
+        ledger.note(stall(isOver: true))
+        #expect(ledger.count == 0)
+        // It may go on in a test that begins later.
+        var ongoing = stall(isOver: false)
+        ledger.note(ongoing)
+        #expect(ledger.count == 1)
+        ongoing.endedAt = .now()
+        ledger.note(ongoing)
+        #expect(ledger.count == 0)
+        let number = begin()
+        ledger.note(ongoing)
+        #expect(ledger.count == 2)
+        judge([number])
+        #expect(ledger.count == 0)
+    }
+}
