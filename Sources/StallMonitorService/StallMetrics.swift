@@ -25,7 +25,8 @@ import Synchronization
 /// `watched` is the name of the loop, queue or pool in reports for the first 64 of them, and `other` for later ones, with `_` in place of quotation
 /// marks, backslashes and control characters. The `verdict` of a stall that was only counted is `unknown`.
 public final class StallMetrics: Sendable {
-    private let factory: any MetricsFactory
+    /// The backend that was known at the beginning.
+    private let factory: (any MetricsFactory)?
     private let counters = Instruments<Counter>()
     private let sums = Instruments<FloatingPointCounter>()
     private let meters = Instruments<Meter>()
@@ -40,11 +41,24 @@ public final class StallMetrics: Sendable {
         var values: [InstrumentKey: Double] = [:]
     }
 
-    /// - Parameter factory: The backend; by default the one that the server has bootstrapped. If it does so later, nothing is recorded.
-    public init(factory: (any MetricsFactory)? = nil) { self.factory = factory ?? MetricsSystem.factory }
+    /// - Parameter factory: The backend; by default the one that the server has bootstrapped. If it does so later, stalls that ended before
+    ///   are not recorded.
+    public init(factory: (any MetricsFactory)? = nil) { self.factory = factory ?? Self.bootstrapped }
+
+    /// Nil before the server has bootstrapped one.
+    private static var bootstrapped: (any MetricsFactory)? {
+        let factory = MetricsSystem.factory
+        return factory is NOOPMetricsHandler ? nil : factory
+    }
+
+    private var backend: any MetricsFactory { factory ?? MetricsSystem.factory }
+
+    /// Whether there is a backend. An instrument that is made before records nothing later either.
+    private var canRecord: Bool { factory != nil || Self.bootstrapped != nil }
 
     /// Records a stall that has ended. Pass it to `StallMonitor.start` as the handler, or call it there. Any thread.
     public func note(_ event: StallEvent) {
+        guard canRecord else { return }
         switch event {
         case .ended(let report):
             let verdict = report.cause.verdict.canonical
@@ -84,6 +98,7 @@ public final class StallMetrics: Sendable {
     /// Records a monitor's present figures. Call it about every 10 s, on any thread except a watched loop's.
     /// ``StallMonitorService`` calls it.
     public func update(from monitor: StallMonitor) {
+        guard canRecord else { return }
         let health = monitor.health
         meter("stall.ongoing.count", []).set(health.stalls.count)
         meter("stall.ongoing.longest.seconds", []).set((health.stalls.first?.lasting ?? .zero) / .seconds(1))
@@ -144,25 +159,25 @@ public final class StallMetrics: Sendable {
             return max(0, value - before)
         }
         guard label.hasSuffix(".seconds") else { return counter(label, dimensions).increment(by: Int64(difference)) }
-        sums.instrument(key) { FloatingPointCounter(label: label, dimensions: dimensions, factory: factory) }
+        sums.instrument(key) { FloatingPointCounter(label: label, dimensions: dimensions, factory: backend) }
             .increment(by: difference)
     }
 
     private func counter(_ label: String, _ dimensions: [(String, String)]) -> Counter {
         counters.instrument(InstrumentKey(label, dimensions)) {
-            Counter(label: label, dimensions: dimensions, factory: factory)
+            Counter(label: label, dimensions: dimensions, factory: backend)
         }
     }
 
     private func meter(_ label: String, _ dimensions: [(String, String)]) -> Meter {
         meters.instrument(InstrumentKey(label, dimensions)) {
-            Meter(label: label, dimensions: dimensions, factory: factory)
+            Meter(label: label, dimensions: dimensions, factory: backend)
         }
     }
 
     private func timer(_ label: String, _ dimensions: [(String, String)]) -> Timer {
         timers.instrument(InstrumentKey(label, dimensions)) {
-            Timer(label: label, dimensions: dimensions, factory: factory)
+            Timer(label: label, dimensions: dimensions, factory: backend)
         }
     }
 }

@@ -1,3 +1,4 @@
+import CoreMetrics
 import Foundation
 import MetricsTestKit
 import RunLoopKit
@@ -118,6 +119,24 @@ struct MetricsTests {
         for value in [2.0, 3] { metrics.raise("stall.monitor.lost", of: monitors[1], to: value) }
         metrics.raise("stall.monitor.lost", of: monitors[0], to: 6)
         #expect(backend.counterTotal(label: "stall.monitor.lost") == 9)
+    }
+
+    @Test("A backend that the server bootstraps later gets the figures, and the stalls that end after that")
+    func lateBackend() async {
+        // In a process of its own, because a process bootstraps once.
+        await #expect(processExitsWith: .success) {
+            let metrics = StallMetrics()
+            let monitor = StallMonitor.start(.init(enabled: false))
+            let stall = StallEvent.suppressed(.repeated(times: 1))
+            metrics.note(stall)
+            metrics.update(from: monitor)
+            let backend = TestMetrics()
+            MetricsSystem.bootstrap(backend)
+            metrics.note(stall)
+            metrics.update(from: monitor)
+            #expect(backend.counterTotal(label: "stall.count") == 1)
+            #expect(backend.meters(label: "stall.ongoing.count").flatMap(\.values) == [0])
+        }
     }
 
     @Test("Without a running monitor no stall is shown, and no figure is invented")
