@@ -20,6 +20,7 @@ extension StallMonitor.Configuration {
 
 #if YAML
     import SystemPackage
+    import Yams
 
     // Only with the package's trait `YAML`, so that servers without it do not build a YAML parser.
     extension StallMonitor.Configuration {
@@ -41,15 +42,23 @@ extension StallMonitor.Configuration {
         }
     }
 
-    /// A configuration file that cannot be read, or is not YAML. The parser's error does not say which file that was.
+    /// A configuration file that cannot be read, or is not YAML. The parser's error says neither which file that was nor that it is empty.
     struct UnusableFile: Error, CustomStringConvertible {
-        let file: String
-        let reason: any Error
+        let description: String
 
-        var description: String { "\(file) cannot be used as a configuration file: \(reason)" }
+        init(_ file: String, _ reason: any Error) {
+            let text = Self.isEmpty(file) ? "it has no keys; write 'stallMonitor:' into it, or remove it" : "\(reason)"
+            description = "\(file) cannot be used as a configuration file: \(text)"
+        }
 
         static func naming<Provider>(_ file: String, _ open: () async throws -> Provider) async throws -> Provider {
-            do { return try await open() } catch { throw Self(file: file, reason: error) }
+            do { return try await open() } catch { throw Self(file, error) }
+        }
+
+        /// Also one in which everything is commented out.
+        private static func isEmpty(_ file: String) -> Bool {
+            guard let text = readFile(file, limit: 1 << 20) else { return false }
+            do { return try Yams.compose(yaml: text).map { $0.null != nil } ?? true } catch { return false }
         }
     }
 #endif

@@ -98,6 +98,7 @@ extension StallMonitorService {
                 config: config.scoped(to: "stallMonitor"),
                 provider: provider,
                 pause: pause,
+                explaining: { UnusableFile(file, $0) },
                 customize: customize,
                 findNewUnknownKeys: UnknownKeys(file: file).findNew
             )
@@ -111,7 +112,7 @@ extension StallMonitorService {
         await withTaskGroup(of: Void.self) { group in
             if let provider = source.provider {
                 group.addTask { await tellingErrors { try await provider.run() } }
-                group.addTask { await tellUnreadable(provider, every: source.pause, refusal) }
+                group.addTask { await tellUnreadable(provider, of: source, refusal) }
             }
             await tellingErrors {
                 try await source.config.watchSnapshot { updates in
@@ -124,16 +125,21 @@ extension StallMonitorService {
     }
 
     /// Logs that the provider's file cannot be read any more. The provider keeps that to itself, and its last values.
-    private func tellUnreadable(_ provider: any ConfigProvider, every pause: Duration, _ refusal: Refusal) async {
+    private func tellUnreadable(
+        _ provider: any ConfigProvider,
+        of source: ConfigurationSource,
+        _ refusal: Refusal
+    ) async {
         var problem: String?
         while !Task.isCancelled {
-            try? await Task.sleep(for: pause)
+            try? await Task.sleep(for: source.pause)
             do {
                 // This looks at the file first. No value has this key: it has the scope only.
                 _ = try await provider.fetchValue(forKey: ["stallMonitor"], type: .string)
                 // A file that is as it was before causes no reload, which would note that.
                 if let over = problem.take() { refusal.forget(over) }
             } catch {
+                let error = source.explaining(error)
                 problem = "\(error)"
                 tellRefusal(error, refusal)
             }
@@ -199,6 +205,8 @@ struct ConfigurationSource: Sendable {
     var provider: (any ConfigProvider & Service)?
     /// The time between two looks of that provider at its file.
     var pause = Duration.seconds(15)
+    /// The error that says what is wrong with that provider's file, given the provider's own.
+    var explaining: @Sendable (any Error) -> any Error = { $0 }
     let customize: @Sendable (inout StallMonitor.Configuration) -> Void
     /// Keys that the monitor does not know, and that were not found before. None if the source cannot list its keys.
     var findNewUnknownKeys: @Sendable () -> [String] = { [] }

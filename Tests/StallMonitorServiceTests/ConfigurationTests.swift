@@ -265,6 +265,16 @@ struct ConfigurationTests {
             try await StallMonitor.Configuration.load(file: file.path)
         }
         #expect(error.map { "\($0)".hasPrefix("\(file.path) cannot be used as a configuration file: ") } == true)
+        // One that was just created, or in which everything is commented out.
+        for text in ["", "# stallMonitor:\n#   ticks: 9\n", "---\n"] {
+            try Data(text.utf8).write(to: file)
+            let error = await #expect(throws: (any Error).self) {
+                try await StallMonitor.Configuration.load(file: file.path)
+            }
+            #expect(error.map { "\($0)".contains("it has no keys; write 'stallMonitor:' into it") } == true)
+        }
+        try Data("stallMonitor:\n".utf8).write(to: file)
+        #expect(try await StallMonitor.Configuration.load(file: file.path).rule == StallRule())
     }
 }
 

@@ -165,6 +165,8 @@ struct ReloadTests {
             try write("  ticks: [8\n")
             let line = try await line(after: 0)
             #expect(line?.text == "stall monitor keeps its configuration" && line?.level == .warning)
+            let error = line?.metadata["error"].map { "\($0)" }
+            #expect(error?.hasPrefix("\(file.path) cannot be used as a configuration file: ") == true)
             try write("  ticks: 9\n")
             #expect(keys(try await self.line(after: 1)) == "ticks")
         }
