@@ -135,6 +135,17 @@ struct AdviceTests {
         }
     }
 
+    @Test("what a process had noted of a stall when it ended is incomplete for no lack of permissions")
+    func terminated() {
+        var report = Case(rule: "unknown", verdict: .unknown).report
+        report.state = .terminated
+        #expect(Advice.of(report) != nil)
+        report.stacks = []
+        #expect(Advice.of(report) == nil)
+        report.state = .recovered
+        #expect(Advice.of(report) != nil)
+    }
+
     @Test("a verdict that this version does not know gets no advice")
     func later() { #expect(Advice.of(Case(rule: "", verdict: Verdict(rawValue: "haunted")).report) == nil) }
 }

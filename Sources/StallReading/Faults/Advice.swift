@@ -33,7 +33,9 @@ public struct Advice: Hashable, Sendable {
 
     /// The first matching rule: special rules precede those for a verdict alone.
     public static func of(_ report: StallReport) -> Advice? {
-        rules.first { $0.fits(report) }.map { rule in
+        // Of what a process had noted when it ended, it is the end that is missing, and no permission.
+        guard report.state != .terminated || !report.stacks.isEmpty else { return nil }
+        return rules.first { $0.fits(report) }.map { rule in
             Advice(likely: rule.likely, remedy: report.showsSwift ? rule.swiftRemedy ?? rule.remedy : rule.remedy)
         }
     }
