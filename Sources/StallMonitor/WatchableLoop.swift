@@ -93,7 +93,7 @@ package protocol LoopDiscovery: AnyObject, Sendable {
     /// thread and on the discovery's own thread.
     ///
     /// - Returns: A closure that ends the search. Any thread.
-    /// - Throws: `loopsNotFound` if no loops can be found, or `threadNotStarted`.
+    /// - Throws: `loopsNotFound` and the like if none can be found.
     func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void
 }
 

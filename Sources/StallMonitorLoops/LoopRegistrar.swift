@@ -34,7 +34,7 @@ final class LoopRegistrar: LoopDiscovery {
         guard present === self else { return try present.begin(found) }
         let (number, loops, faults) = try state.withLock { state throws(StallMonitorError) in
             if !state.hasThread {
-                _ = try MonitorThread(name: "stall-loops") { [self] in run() }
+                _ = try MonitorThread(name: "stall-loops", orElse: .loopsNotFound) { [self] in run() }
                 state.hasThread = true
             }
             return (state.listeners.add(found), state.loops, state.faults)

@@ -175,7 +175,7 @@ final class QueueWatcher: Sendable {
     func add(_ queue: SerialQueue) throws(StallMonitorError) {
         try state.withLock { state throws(StallMonitorError) in
             if !state.hasThread {
-                _ = try MonitorThread(name: "stall-queues") { [self] in run() }
+                _ = try MonitorThread(name: "stall-queues", orElse: .queueNotWatched) { [self] in run() }
                 state.hasThread = true
             }
             guard queue.begin() else {

@@ -16,7 +16,7 @@ final class HealthEndpoint: Sendable {
     /// - Parameters:
     ///   - patience: How long a connection is kept.
     ///   - answer: Called on the endpoint's thread for each probe. It must not block for long.
-    /// - Throws: `healthEndpointUnavailable` or `threadNotStarted`. Nothing is left behind then.
+    /// - Throws: `healthEndpointUnavailable`. Nothing is left behind then.
     init(
         _ options: StallMonitor.Configuration.HealthOptions,
         patience: Duration = .seconds(2),
@@ -28,7 +28,7 @@ final class HealthEndpoint: Sendable {
         let listener = ListeningSocket(descriptor)
         (self.listener, self.port) = (listener, port)
         do throws(StallMonitorError) {
-            thread = try MonitorThread(name: "stall-health") {
+            thread = try MonitorThread(name: "stall-health", orElse: .healthEndpointUnavailable) {
                 var service = HealthService(listener: listener, patience: patience, answer: answer)
                 service.run()
             }

@@ -14,8 +14,13 @@ package struct MonitorThread: Sendable {
 
     /// Starts a thread. `name` is shown by `ps -L` and in captured stacks; at most 15 bytes.
     ///
-    /// - Throws: ``StallMonitorError`` with the code `threadNotStarted` if the system cannot start a thread (EAGAIN).
-    package init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
+    /// - Parameter loss: What is lost without the thread. By default it is the whole monitor.
+    /// - Throws: ``StallMonitorError`` with that code if the system cannot start a thread (EAGAIN).
+    package init(
+        name: String,
+        orElse loss: StallMonitorError.Code = .threadNotStarted,
+        _ body: @escaping @Sendable () -> Void
+    ) throws(StallMonitorError) {
         let box = unsafe Unmanaged.passRetained(ThreadBody(body, life))
         let error = unsafe monitor_thread_start(
             name,
@@ -24,7 +29,8 @@ package struct MonitorThread: Sendable {
         )
         guard error == 0 else {
             unsafe box.release()
-            throw StallMonitorError(.threadNotStarted, errno: error)
+            let remedy = "No thread could be started for that. Raise the limit of threads (ulimit -u, pids.max)."
+            throw StallMonitorError(loss, errno: error, loss == .threadNotStarted ? nil : remedy)
         }
     }
 

@@ -36,6 +36,26 @@ struct HealthEndpointTests {
         return answer
     }
 
+    @Test("without a thread for the port, it is the port that is missing, and not the monitor")
+    func withoutThread() async {
+        // In a process of its own, which has no memory for a stack meanwhile.
+        await #expect(processExitsWith: .success) {
+            var before = rlimit()
+            unsafe getrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &before)
+            var none = rlimit(rlim_cur: 1, rlim_max: before.rlim_max)
+            unsafe setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &none)
+            let opened = Result { () throws(StallMonitorError) in
+                try HealthEndpoint(.init(port: 0)) {
+                    HealthAnswer(StallMonitor.Health(StallMonitorError(.stopped)), failsAfter: .seconds(1))
+                }
+            }
+            unsafe setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &before)
+            let error = #expect(throws: StallMonitorError.self) { try opened.get() }
+            #expect(error?.code == .healthEndpointUnavailable && error?.errno == EAGAIN)
+            #expect(error?.message.contains("Raise the limit of threads") == true)
+        }
+    }
+
     @Test(
         "a stalled loop makes the answer a failure after a while, until the loop turns again"
     )
