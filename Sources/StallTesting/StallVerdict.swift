@@ -169,6 +169,8 @@ struct TestScope: Sendable {
     let began: Timestamp
     /// Nil while it is running.
     var ended: Timestamp?
+    /// The stalls of which a part of it was told.
+    var told: Set<ULID> = []
 
     /// The part of a stall that overlaps with the scope, in nanoseconds. A stall that is not over lasts at least until the scope's
     /// end: scopes are judged when all stalls that ended before are reported. It is at most the stall's length without excluded time,

@@ -207,13 +207,27 @@ final class TestLedger: Sendable {
         defer { forget(number) }
         let (scope, scopes, stalls): (TestScope?, [TestScope], [StallReport]) = state.withLock { state in
             let scope = state.scopes[number]
-            let stalls = state.stalls.values.filter { stall in scope?.isTooLong(stall) == true }
+            let stalls = state.stalls.values.filter { stall in
+                scope.map { $0.isTooLong(stall) && !$0.told.contains(stall.id) } ?? false
+            }
             return (scope, stalls.isEmpty ? [] : Array(state.scopes.values), stalls)
         }
         guard let scope else { return [] }
-        return stalls.sorted { $0.startedAt < $1.startedAt }.compactMap { stall in
+        let verdicts = stalls.sorted { $0.startedAt < $1.startedAt }.compactMap { stall in
             StallFinding.of(stall, for: scope, among: scopes).map {
                 StallVerdict(stall: stall, finding: $0, scope: scope, directory: directory)
+            }
+        }
+        noteTold(Set(verdicts.filter(\.isFailure).map(\.stall.id)), in: scope.task)
+        return verdicts
+    }
+
+    /// The test of a part that has failed, and its suite, need not tell the same once more.
+    private func noteTold(_ stalls: Set<ULID>, in task: UInt32?) {
+        guard !stalls.isEmpty, let task else { return }
+        state.withLock { state in
+            for number in state.open where state.scopes[number]?.task == task {
+                state.scopes[number]?.told.formUnion(stalls)
             }
         }
     }

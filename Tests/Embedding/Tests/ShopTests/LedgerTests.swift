@@ -1,3 +1,4 @@
+import Glibc
 import StallReports
 import Testing
 
@@ -52,6 +53,24 @@ import Testing
         #expect(ledger.count <= 64)
         judge([former])
         #expect(ledger.count == 0)
+    }
+
+    @Test func passesWithOneIssueForATestAndItsPart() throws {
+        let numbers = (0..<3).map { _ in begin() }
+        var stall = stall(isOver: false)
+        stall.stacks = [.init(thread: .init(id: 1), capturedAt: .now())]
+        let task = UInt64(try #require(TestScope.currentTask))
+        stall.stacks[0].async = .init(from: 0, frames: [], ends: .task, task: task)
+        // It goes on for longer than it has been known, until the end of the test.
+        stall.startedAt = .now().advanced(byNanoseconds: -1_000_000_000)
+        stall.cause.evidence = .init(runDelayNs: 0, windowNs: 400_000_000)
+        ledger.note(stall)
+        usleep(101_000)
+        let found = numbers.reversed().map { number in
+            ledger.end(number)
+            return ledger.judge(number, "").map(\.finding)
+        }
+        #expect(found == [[.own], [], []])
     }
 
     @Test func passesWithoutStallsThatNoTestCanHave() {
