@@ -1,4 +1,3 @@
-import Glibc
 import StallReports
 import Testing
 
@@ -29,33 +28,35 @@ import Testing
         )
     }
 
-    private func judge(_ numbers: some Sequence<Int>) {
+    private func judge(_ numbers: some Sequence<Int>) async {
         for number in numbers {
             ledger.end(number)
-            #expect(ledger.judge(number, "").isEmpty)
+            if !ledger.judge(number, "").isEmpty { Issue.record("a stall of \(number)") }
+            // Tests that occupy the task pool run beside this one.
+            if number % 100 == 0 { await Task.yield() }
         }
     }
 
     /// Each of them once looked at all others at its end: then this took hours.
-    @Test(.timeLimit(.minutes(5))) func passesWithManyTestsAtOnce() {
-        judge((0..<50_000).map { _ in begin() })
+    @Test(.timeLimit(.minutes(5))) func passesWithManyTestsAtOnce() async {
+        await judge((0..<50_000).map { _ in begin() })
         #expect(ledger.count == 0)
     }
 
-    @Test func passesWithoutTestsThatAreOver() {
+    @Test func passesWithoutTestsThatAreOver() async {
         // In each pair the later one begins before the former one ends.
         var former = begin()
         for _ in 0..<1_000 {
             let next = begin()
-            judge([former])
+            await judge([former])
             former = next
         }
         #expect(ledger.count <= 64)
-        judge([former])
+        await judge([former])
         #expect(ledger.count == 0)
     }
 
-    @Test func passesWithOneIssueForATestAndItsPart() throws {
+    @Test func passesWithOneIssueForATestAndItsPart() async throws {
         let numbers = (0..<3).map { _ in begin() }
         var stall = stall(isOver: false)
         stall.stacks = [.init(thread: .init(id: 1), capturedAt: .now())]
@@ -65,7 +66,7 @@ import Testing
         stall.startedAt = .now().advanced(byNanoseconds: -1_000_000_000)
         stall.cause.evidence = .init(runDelayNs: 0, windowNs: 400_000_000)
         ledger.note(stall)
-        usleep(101_000)
+        try await Task.sleep(for: .milliseconds(101))
         let found = numbers.reversed().map { number in
             ledger.end(number)
             return ledger.judge(number, "").map(\.finding)
@@ -73,7 +74,7 @@ import Testing
         #expect(found == [[.own], [], []])
     }
 
-    @Test func passesWithoutStallsThatNoTestCanHave() {
+    @Test func passesWithoutStallsThatNoTestCanHave() async {
         ledger.note(stall(isOver: true))
         #expect(ledger.count == 0)
         // It may go on in a test that begins later.
@@ -86,7 +87,7 @@ import Testing
         let number = begin()
         ledger.note(ongoing)
         #expect(ledger.count == 2)
-        judge([number])
+        await judge([number])
         #expect(ledger.count == 0)
     }
 }
