@@ -20,7 +20,7 @@ enum StallFinding: Equatable {
     ///   - scopes: All scopes of that time, including `scope`.
     /// - Returns: Nil if `scope` did not cause the stall, or the stall is not too long for it.
     static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallFinding? {
-        guard scope.isTooLong(stall) else { return nil }
+        guard scope.isTooLong(stall), !stall.isOfLedger else { return nil }
         let code = StalledCode(of: stall)
         let tasks = scopes.filter { $0.isTask(of: code) }
         let owners = tasks.isEmpty ? scopes.filter { $0.isCaller(in: code) } : tasks
@@ -208,6 +208,13 @@ extension StallReport {
 
     var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }
 
+    /// Whether it is this library's own: on a busy machine, a test that begins or is judged may wait for a thread that judges another one and
+    /// gets no processor. Such a worker would have been free for the pool.
+    fileprivate var isOfLedger: Bool {
+        let areInIt = stalledStacks.map(\.isInLedger)
+        return watched.type == .taskPool ? areInIt.contains(true) : !areInIt.isEmpty && !areInIt.contains(false)
+    }
+
     /// Whether all of the stalled work is what a test does in its own task. With no scope for that task, the test is one that is not judged.
     fileprivate var isOfTestBeside: Bool { !stalledStacks.isEmpty && stalledStacks.allSatisfy(\.isOfTest) }
 
@@ -237,6 +244,11 @@ extension StallReport {
 }
 
 extension StallReport.Stack {
+    /// Whether the thread was in ``TestLedger``, which calls no code of a test.
+    fileprivate var isInLedger: Bool {
+        frames.contains { $0.symbol?.hasPrefix("$s12StallTesting10TestLedgerC") == true }
+    }
+
     /// Whether Swift Testing itself awaits the work: then it is what a test does in its own task. The name is private: with a version that has
     /// another one, such work is of unknown origin.
     fileprivate var isOfTest: Bool {

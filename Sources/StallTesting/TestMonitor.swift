@@ -191,7 +191,11 @@ final class TestLedger: Sendable {
         }
     }
 
-    func end(_ number: Int) { state.withLock { $0.scopes[number]?.ended = .now() } }
+    func end(_ number: Int) {
+        // Before the lock: a wait for it is not a part of the test.
+        let now = Timestamp.now()
+        state.withLock { $0.scopes[number]?.ended = now }
+    }
 
     func note(_ report: StallReport) {
         let former = state.withLock { state in

@@ -172,6 +172,24 @@ import Testing
         #expect(findings(stall) == [nil, nil])
     }
 
+    @Test func passesToNobodyWhatTheJudgementOfAnotherTestDid() {
+        var stall = stall(task: 7)
+        let ledger = "$s12StallTesting10TestLedgerC5judgeySayAA0A7VerdictVGSi_SStF"
+        stall.stacks[0].frames.append(.init(address: Address(2), symbol: ledger))
+        #expect(findings(stall) == [nil, nil])
+        // Before that, it was in the test's own code.
+        stall.stacks.append(self.stall(task: 7).stacks[0])
+        #expect(findings(stall) == [.own, nil])
+        stall.watched.type = .taskPool
+        #expect(findings(stall) == [nil, nil])
+    }
+
+    /// By the name that it has in a stack.
+    @Test func passesWithTheLedgersSymbol() {
+        let type = _mangledTypeName(TestLedger.self).map { "$s" + $0 }
+        #expect(type == "$s12StallTesting10TestLedgerC")
+    }
+
     @Test func passesToNobodyWhatNoTestDidToAPoolAlone() {
         var stall = stall(task: 7, function: "a()")
         stall.watched.type = .taskPool
