@@ -229,6 +229,30 @@ struct RenderingTests {
         #expect(line.count { $0 == "g" } >= width * 3 / 8 - 1, "\(line)")
     }
 
+    @Test("list: stalls of several services have theirs, and where there is little room their fault before their state")
+    func services() {
+        let reports = ["shop", "payments"].map { service in
+            var report = Sample.report(id: .make(), state: .terminated)
+            report.service = .init(name: service)
+            return report
+        }
+        func list(_ reports: [StallReport], _ width: Int?) -> [String] {
+            StallList(
+                stalls: reports.map { StallOutline($0) },
+                ids: ShortIDs(reports.map(\.id)),
+                faults: ShortFingerprints(reports.map(\.fingerprint)),
+                width: width
+            ).lines.map(\.plain)
+        }
+        let whole = list(reports, nil)
+        #expect(whole[0].hasSuffix("CULPRIT                         SERVICE   LABEL  FAULT"), "\(whole)")
+        #expect(whole[2].contains("  payments  main   aa296773"), "\(whole)")
+        #expect(!list([reports[1], reports[1]], nil)[0].contains("SERVICE"))
+        let narrow = list(reports, 80)
+        #expect(narrow[1].contains("612ms+") && narrow[1].hasSuffix("aa296773"), "\(narrow)")
+        #expect(!narrow[0].contains("STATE"), "\(narrow)")
+    }
+
     @Test("tail -f: the largest possible count, again and again")
     func hugeRepeats() {
         var (lines, run) = (RepeatLines(), Sample.run())

@@ -11,28 +11,37 @@ struct StallList {
     var now: Timestamp = .now()
     var width: Int?
 
+    /// Columns that lists without a value for them do not have.
+    private struct Extra { let services, repeats: Bool }
+
     /// Lazy, because there may be a hundred thousand lines.
     var lines: some Sequence<StyledText> {
-        let hasRepeats = stalls.contains { repeats[$0.id] != nil }
-        let layout = TableLayout(columns(hasRepeats), fitting: widest.lazy.map { cells($0, hasRepeats) }, width: width)
+        let first = stalls.first?.service
+        let extra = Extra(
+            services: stalls.contains { $0.service != first },
+            repeats: stalls.contains { repeats[$0.id] != nil }
+        )
+        let layout = TableLayout(columns(extra), fitting: widest.lazy.map { cells($0, extra) }, width: width)
         return (-1..<stalls.count).lazy.map {
-            $0 < 0 ? layout.header : layout.line(cells(stalls[$0], hasRepeats))
+            $0 < 0 ? layout.header : layout.line(cells(stalls[$0], extra))
         }
     }
 
     /// Stalls whose rows are as wide as the widest of all. They are few: durations, ages and functions repeat.
     private var widest: [StallOutline] {
         struct Length: Hashable { let duration: DurationText, isWhole: Bool }
-        var (traits, lengths, ages): (Set<Shared<OutlineTraits>.Identity>, Set<Length>, Set<Int64>) = ([], [], [])
+        var (traits, services): (Set<Shared<OutlineTraits>.Identity>, Set<String?>) = ([], [])
+        var (lengths, ages): (Set<Length>, Set<Int64>) = ([], [])
         return stalls.filter { stall in
             let length = Length(
                 duration: DurationText(nanoseconds: stall.durationNs).rounded,
                 isWhole: stall.state == .recovered
             )
             let isNew = traits.insert(.init(stall.traits)).inserted
+            let isOther = services.insert(stall.service).inserted
             let isLonger = lengths.insert(length).inserted
             let isOlder = ages.insert(Self.coarse(now.nanoseconds(since: stall.startedAt) / 1_000_000_000)).inserted
-            return isNew || isLonger || isOlder || repeats[stall.id] != nil
+            return isNew || isOther || isLonger || isOlder || repeats[stall.id] != nil
         }
     }
 
@@ -42,37 +51,41 @@ struct StallList {
         return seconds
     }
 
-    private func columns(_ hasRepeats: Bool) -> [TextTable.Column] {
-        let columns: [TextTable.Column] = [
-            .init(title: "ID"), .init(title: "STARTED", rank: 2), .init(title: "AGE", rank: 7),
-            .init(title: "STATE", minimum: 10, rank: 6), .init(title: "DURATION"),
-            .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 9, rank: 8),
-            .culprits(width), .init(title: "LABEL", minimum: 5, rank: 5),
-            .init(title: "FAULT", rank: 4),
+    /// An unfinished stall's duration ends with a plus, so its state is left out before its fault.
+    private func columns(_ extra: Extra) -> [TextTable.Column] {
+        var columns: [TextTable.Column] = [.init(title: "ID"), .init(title: "STARTED", rank: 2)]
+        // Output for programs must not depend on the time at which it is printed.
+        if width != nil { columns.append(.init(title: "AGE", rank: 8)) }
+        columns += [
+            .init(title: "STATE", minimum: 10, rank: 4), .init(title: "DURATION"),
+            .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 9, rank: 9),
+            .culprits(width),
         ]
-        let shown = columns.filter { width != nil || $0.title != "AGE" }
-        return hasRepeats ? shown + [.init(title: "REPEATS", rank: 3)] : shown
+        if extra.services { columns.append(.init(title: "SERVICE", minimum: 8, rank: 6)) }
+        columns += [.init(title: "LABEL", minimum: 5, rank: 5), .init(title: "FAULT", rank: 7)]
+        return extra.repeats ? columns + [.init(title: "REPEATS", rank: 3)] : columns
     }
 
-    private func cells(_ stall: StallOutline, _ hasRepeats: Bool) -> [StyledText] {
-        // Output for programs must not depend on the time at which it is printed.
-        let age = width == nil ? [] : [StyledText(stall.startedAt.age(now))]
-        let row =
-            [
-                // As wide in each row: not all rows are measured.
-                StyledText(ids.short(stall.id)).padded(to: ids.width),
-                StyledText(width == nil ? stall.startedAt.toSeconds : stall.startedAt.withoutYear),
-            ] + age + [
-                stall.styledState,
-                StyledText(stall.durationText),
-                stall.kind.styled,
-                stall.verdict.styled,
-                StyledText(stall.culpritText, limit: 120),
-                StyledText(stall.label, limit: 120),
-                StyledText(faults.short(stall.fingerprint), .dim),
-            ]
-        guard hasRepeats else { return row }
-        return row + [StyledText(repeats[stall.id].map { width == nil ? $0.dated : $0.short(now) } ?? "")]
+    private func cells(_ stall: StallOutline, _ extra: Extra) -> [StyledText] {
+        var row = [
+            // As wide in each row: not all rows are measured.
+            StyledText(ids.short(stall.id)).padded(to: ids.width),
+            StyledText(width == nil ? stall.startedAt.toSeconds : stall.startedAt.withoutYear),
+        ]
+        if width != nil { row.append(StyledText(stall.startedAt.age(now))) }
+        row += [
+            stall.styledState,
+            StyledText(stall.durationText, stall.state == .ongoing ? .yellow : nil),
+            stall.kind.styled,
+            stall.verdict.styled,
+            StyledText(stall.culpritText, limit: 120),
+        ]
+        if extra.services { row.append(StyledText(stall.service ?? "", limit: 120)) }
+        row += [StyledText(stall.label, limit: 120), StyledText(faults.short(stall.fingerprint), .dim)]
+        if extra.repeats {
+            row.append(StyledText(repeats[stall.id].map { width == nil ? $0.dated : $0.short(now) } ?? ""))
+        }
+        return row
     }
 }
 
