@@ -110,6 +110,24 @@ struct FaultTests {
         #expect(table.lines.allSatisfy { $0.width <= 20 })
     }
 
+    @Test("of many hosts and releases the table has the number, which is not cut where the columns are narrow")
+    func manyHosts() {
+        let stalls = (1...12).map { number in
+            stall(Int64(number)) {
+                $0.host.name = "web\(number)"
+                $0.service?.version = "1.\(number)"
+            }
+        }
+        let found = faults(stalls)
+        let table = FaultTable(
+            faults: found,
+            names: ShortFingerprints(found.map(\.fingerprint)),
+            now: span.end,
+            width: 120
+        )
+        #expect(table.lines[0].plain.hasSuffix("HOSTS  RELEASES") && table.lines[1].plain.hasSuffix("  12     12"))
+    }
+
     @Test("short fingerprints: as long as needed to be unique")
     func short() throws {
         let names = try ["v2:1111111111111111", "v2:1111111112222222"].map { try #require(Fingerprint(rawValue: $0)) }

@@ -185,8 +185,8 @@ struct FaultTable {
             StyledText(Self.main(fault.verdicts), Verdict(rawValue: fault.verdicts.most ?? "").style, limit: 60),
             StyledText(fault.culpritText, limit: 120),
             StyledText(Self.main(fault.services), limit: 60),
-            StyledText(Self.names(fault.hosts, "hosts"), limit: 60),
-            StyledText(Self.names(fault.releases, "releases"), limit: 60),
+            StyledText(Self.names(fault.hosts), limit: 60),
+            StyledText(Self.names(fault.releases), limit: 60),
         ]
     }
 
@@ -202,8 +202,9 @@ struct FaultTable {
         return counts.count == 1 ? most : "\(most) +\(counts.count - 1)"
     }
 
-    private static func names(_ counts: [String: Int64], _ noun: String) -> String {
-        counts.count > 2 ? "\(counts.count) \(noun)" : counts.keys.sorted().joined(separator: ", ")
+    /// Of more than two their number, which no column cuts.
+    private static func names(_ counts: [String: Int64]) -> String {
+        counts.count > 2 ? "\(counts.count)" : counts.keys.sorted().joined(separator: ", ")
     }
 }
 
