@@ -217,6 +217,21 @@ struct DoctorTests {
         }
     }
 
+    @Test("a single report is no 'latest 1 reports'; of several one has no stack, and two have none")
+    func numbers() {
+        func stacks(_ lacking: Int, of all: Int) -> String? {
+            let found = findings {
+                $0.directory?.reports = all
+                $0.directory?.withoutStack = lacking
+            }
+            return found.first { $0.check == "stacks" }?.found
+        }
+        #expect(stacks(0, of: 1) == "the only report does not lack stacks")
+        #expect(stacks(1, of: 1) == "the only report has no stack")
+        #expect(stacks(1, of: 9) == "1 of the latest 9 reports has no stack")
+        #expect(stacks(2, of: 9) == "2 of the latest 9 reports have no stack")
+    }
+
     @Test(
         "what 'sample' and 'watch' reach is what the level of ptrace_scope permits; level 3 permits nothing to root either",
         arguments: [

@@ -223,7 +223,7 @@ extension Doctor {
             directory.withoutStack,
             of: directory.reports,
             "stacks",
-            "have no stack",
+            "stack",
             "'stall-monitor show latest --full' says why."
         )
     }
@@ -233,7 +233,7 @@ extension Doctor {
             directory.withoutNames,
             of: directory.reports,
             "symbols",
-            "have no names of the server's own functions: their culprits are guesses",
+            "names of the server's own functions: culprits are guesses",
             "Keep the unstripped program, and run 'stall-monitor symbolicate DIR --symbols FILE'."
         )
     }
@@ -243,7 +243,7 @@ extension Doctor {
             directory.withoutLines,
             of: directory.reports,
             "debug_information",
-            "have no source line",
+            "source line",
             "Build with -g, also in release (swift build -c release -Xswiftc -g), or keep the debug file for 'symbolicate'."
         )
     }
@@ -251,14 +251,16 @@ extension Doctor {
     private func lacking(_ count: Int, of all: Int, _ check: String, _ what: String, _ fix: String) -> DoctorFinding {
         let name = check.replacing("_", with: " ")
         guard count > 0 else {
-            return .ok(
-                check,
-                all == 0
-                    ? "no reports, so \(name) cannot be checked"
-                    : "none of the latest \(all) reports lacks \(name)"
-            )
+            let found =
+                switch all {
+                case 0: "no reports, so \(name) cannot be checked"
+                case 1: "the only report does not lack \(name)"
+                default: "none of the latest \(all) reports lacks \(name)"
+                }
+            return .ok(check, found)
         }
-        return .note(check, "\(count) of the latest \(all) reports \(what)", fix: fix)
+        let reports = all == 1 ? "the only report" : "\(count) of the latest \(all) reports"
+        return .note(check, "\(reports) \(count == 1 ? "has" : "have") no \(what)", fix: fix)
     }
 
     private func versions(_ directory: Directory) -> DoctorFinding {
