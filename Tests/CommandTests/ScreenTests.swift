@@ -286,6 +286,7 @@ struct WrappingTests {
         )
         #expect(lines[0].coloured.contains("\u{1B}[1mone\u{1B}[0m"))
         #expect(line.wrapped(to: nil, hanging: 4) == [line] && line.wrapped(to: 80, hanging: 4) == [line])
+        #expect(StyledText("ab  cd", limit: .max).wrapped(to: 2, hanging: 0).map(\.plain) == ["ab", "cd"])
         for width in 1...30 {
             let joined = line.wrapped(to: width, hanging: 4)
             #expect(joined.allSatisfy { $0.width <= max(width, 1) }, "\(width)")

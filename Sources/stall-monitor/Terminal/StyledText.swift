@@ -84,6 +84,8 @@ extension StyledText {
         var isEmpty = true
         for word in words {
             let isBlank = word.plain == " "
+            // Of several blanks at a break none is left.
+            if isBlank, isEmpty, !lines.isEmpty { continue }
             if line.width + word.width > width, !isEmpty {
                 lines.append(line)
                 (line, isEmpty) = (indent, true)
