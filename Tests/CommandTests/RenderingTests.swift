@@ -208,7 +208,7 @@ struct RenderingTests {
         let starts = Verdict.known.map { verdict in
             var report = Sample.report()
             report.cause.verdict = verdict
-            return StallLine.lines(report, isFirst: true)[0].plain.split(separator: "main")[0].count
+            return StallLine.lines(report, isFirst: true, width: nil)[0].plain.split(separator: "main")[0].count
         }
         #expect(Set(starts).count == 1, "\(starts)")
     }
@@ -401,7 +401,7 @@ struct RenderingTests {
     func hostile() throws {
         let report = try Sample.hostile()
         let lines =
-            StallPage(report: report, showsAllFrames: true).lines + StallLine.lines(report, isFirst: true)
+            StallPage(report: report, showsAllFrames: true).lines + StallLine.lines(report, isFirst: true, width: nil)
             + Array(
                 StallList(
                     stalls: [StallOutline(report)],

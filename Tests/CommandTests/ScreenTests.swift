@@ -64,8 +64,7 @@ struct ScreenTests {
             let ids = ShortIDs(stalls.map(\.id))
             return Array(StallList(stalls: stalls, ids: ids, faults: faults, now: now, width: width).lines)
         case .tail:
-            return reports.flatMap { StallLine.lines($0, isFirst: true) }
-                .flatMap { $0.wrapped(to: width, hanging: 4) }
+            return reports.flatMap { StallLine.lines($0, isFirst: true, width: width) }
         case .faults:
             let faults = tally.all(watchedNs: 600_000_000_000, by: .total)
             return FaultTable(

@@ -25,7 +25,7 @@ struct TailTests {
         try fixture.store.write(report)
         let ended = try tail.line()
         #expect(ended?.hasPrefix("2026-11-18T11:06:40.923Z  recovered   800ms") == true)
-        #expect(ended?.hasSuffix("main  shop.Cart.total() -> Swift.Int  aa296773  \(report.id)") == true)
+        #expect(ended?.hasSuffix("shop  main  shop.Cart.total() -> Swift.Int  aa296773  \(report.id)") == true)
     }
 
     @Test("-f survives a removed and recreated directory, and torn files")

@@ -231,8 +231,10 @@ struct TailView {
         switch format {
         case .json: try Output.writeJSON(report)
         case .text:
-            let lines = StallLine.lines(report, isFirst: known == nil)
-            try Output.write(lines.wrapped(to: terminal.width, hanging: 4), on: terminal)
+            try Output.write(
+                StallLine.lines(report, isFirst: known == nil, width: terminal.width),
+                on: terminal
+            )
         }
     }
 

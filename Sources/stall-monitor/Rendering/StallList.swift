@@ -91,16 +91,26 @@ struct StallList {
 
 /// A stall in `tail`: one line for each change of its state, and its cause once.
 enum StallLine {
-    static func lines(_ report: StallReport, isFirst: Bool) -> [StyledText] {
+    /// Ten characters are the time; with two more, two stalls of one millisecond have the same ones in one of a thousand cases.
+    private static let shortID = 12
+
+    /// - Parameter width: The terminal's. Nil: for programs, with whole ids.
+    static func lines(_ report: StallReport, isFirst: Bool, width: Int?) -> [StyledText] {
         let moment = isFirst && report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
+        // A program watched from outside is its own service, and so is the thread's name.
+        let service =
+            report.service.flatMap { $0.name == report.watched.label ? nil : StyledText($0.name, limit: 80) + "  " }
+            ?? ""
+        let id = "\(report.id)".prefix(width == nil ? .max : shortID)
         let line: StyledText = """
             \(moment.toMilliseconds, .dim)  \(report.styledState.padded(to: 10))  \
             \(StyledText(report.durationText).padded(to: 7))  \
             \(report.cause.verdict.styled.padded(to: 9))  \
-            \(StyledText(report.watched.label, .bold, limit: 80))  \(report.culpritText)  \(ShortFingerprints.prefix(of: report.fingerprint), .dim)  \(report.id, .dim)
+            \(service)\(StyledText(report.watched.label, .bold, limit: 80))  \
+            \(report.culpritText)  \(ShortFingerprints.prefix(of: report.fingerprint), .dim)  \(String(id), .dim)
             """
         let details = [report.cause.summary, report.victimText ?? ""].filter { !$0.isEmpty }
-        return isFirst ? [line] + details.map { "    \($0, .dim)" } : [line]
+        return (isFirst ? [line] + details.map { "    \($0, .dim)" } : [line]).wrapped(to: width, hanging: 4)
     }
 
     /// The status line of an ongoing stall.

@@ -70,7 +70,7 @@ final class WatchView: Sendable {
 
     /// The lines for a stall that began or ended.
     static func lines(_ report: StallReport, isFirst: Bool, _ width: Int?) -> [StyledText] {
-        StallLine.lines(report, isFirst: isFirst).wrapped(to: width, hanging: 4)
+        StallLine.lines(report, isFirst: isFirst, width: width)
     }
 
     private func write(_ text: String) {

@@ -181,7 +181,9 @@ struct Trial {
     }
 
     private mutating func tail(_ report: StallReport) {
-        check("tail", StallLine.lines(report, isFirst: dice.happens(1, in: 2)))
+        for width in [nil, 8 + dice.below(200)] {
+            check("tail", StallLine.lines(report, isFirst: dice.happens(1, in: 2), width: width), width: width)
+        }
         check("tail", [StallLine.growth(of: report).truncated(to: dice.below(100))])
     }
 
@@ -295,7 +297,9 @@ struct Trial {
         check("directory", Gate.judge(.success(contents), by: Budget()).text)
         var follower = try ReportFollower(path: path)
         while let event = try follower.next(timeout: .zero) {
-            if case .report(let report) = event { check("directory", StallLine.lines(report, isFirst: true)) }
+            if case .report(let report) = event {
+                check("directory", StallLine.lines(report, isFirst: true, width: nil))
+            }
         }
     }
 
