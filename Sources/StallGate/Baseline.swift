@@ -55,11 +55,14 @@ public struct Baseline: Codable, Hashable, Sendable {
         public var watchedNs: Int64
         /// The known durations of the stalls in `count`, without the time in which they waited for a processor; 1000 at most.
         public var lengthsNs: [Int64]
+        /// How much the number varies between runs. Nil if it was recorded from one, or by an earlier version.
+        package var dispersion: Dispersion?
 
         private enum CodingKeys: String, CodingKey {
             case fingerprint, aliases, function, count, starved
             case watchedNs = "watched_ns"
             case lengthsNs = "lengths_ns"
+            case dispersion
         }
     }
 
@@ -188,12 +191,17 @@ extension Baseline.Fault {
         }
     }
 
-    var isPossible: Bool { count >= 0 && starved >= 0 && watchedNs >= 0 && lengthsNs.allSatisfy { $0 >= 0 } }
+    var isPossible: Bool {
+        count >= 0 && starved >= 0 && watchedNs >= 0 && lengthsNs.allSatisfy { $0 >= 0 }
+            && dispersion?.isPossible ?? true
+    }
 
     /// - Parameter starved: Whether stalls caused by the machine count.
     func figures(countingStarved: Bool) -> Comparison.Figures {
         let all = countingStarved ? count.addingSaturated(starved) : count
-        return .init(count: all, watchedNs: watchedNs, lengthsNs: lengthsNs)
+        var figures = Comparison.Figures(count: all, watchedNs: watchedNs, lengthsNs: lengthsNs)
+        figures.dispersion = dispersion
+        return figures
     }
 }
 

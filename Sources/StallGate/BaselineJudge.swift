@@ -12,14 +12,18 @@ struct BaselineJudge {
 
     /// Nil without a run record: that is already a doubt.
     ///
-    /// - Parameter occurrences: Those that count.
+    /// - Parameters:
+    ///   - occurrences: Those that count.
+    ///   - repeats: The runs that the overview is the sum of.
     init?(
         _ baseline: Baseline,
         _ overview: ReportReader.Overview,
         _ occurrences: some Sequence<Occurrence>,
-        _ names: FaultNames
+        _ names: FaultNames,
+        repeats: [ReportReader.Overview]
     ) {
-        guard let current = Baseline(overview, at: baseline.recordedAt, occurrences, names) else { return nil }
+        guard var current = Baseline(overview, at: baseline.recordedAt, occurrences, names) else { return nil }
+        current.noteDispersion(of: repeats)
         (self.baseline, self.current) = (baseline, current)
         faults = baseline.pairs(with: current)
         let named = faults.compactMap { pair in
@@ -97,10 +101,14 @@ struct BaselineJudge {
             ? "; the machine gave it no processor, which is not the code's fault: run it with less beside it"
             : isStarved && severity == .doubtful && item.change != .newFault
                 ? "; the machine gave this run too little CPU to compare it: run it with less beside it" : ""
+        let bursts =
+            item.stallsPerBurst > 1
+            ? "; its stalls come in bursts, so \(Figure.short(item.stallsPerBurst)) of them count as one" : ""
         return Finding(
             kind,
             severity,
-            message: "\(name) \(figures(of: item)) (\(Figure.chance(item.probability)), \(item.fault))\(machine)",
+            message:
+                "\(name) \(figures(of: item)) (\(Figure.chance(item.probability)), \(item.fault))\(bursts)\(machine)",
             faults: [item.fault]
         )
     }

@@ -23,6 +23,8 @@ public struct Comparison: Hashable, Sendable {
         public var watchedNs: Int64
         /// The known durations, without the time in which the stalls waited for a processor.
         public var lengthsNs: [Int64]
+        /// How much the number varies between runs. Nil if that is not known.
+        package var dispersion: Dispersion?
 
         /// Creates figures. The values are not checked.
         public init(count: Int, watchedNs: Int64, lengthsNs: [Int64]) {
@@ -58,6 +60,8 @@ public struct Comparison: Hashable, Sendable {
         public var probability: Double
         /// The ratio of the rates, or of the durations. Infinite for a new fault.
         public var ratio: Double
+        /// How many stalls were counted as one because they come in bursts.
+        package var stallsPerBurst = 1.0
     }
 
     /// All comparisons, in the order given.
@@ -107,15 +111,22 @@ public struct Comparison: Hashable, Sendable {
         let (first, second) = (Double(max(0, before.watchedNs)), Double(max(0, after.watchedNs)))
         // Without watched time nothing is proven.
         let share = first > 0 && second > 0 ? second / (first + second) : 1
+        let burst = Dispersion.stallsPerBurst([before.dispersion, after.dispersion])
+        // Rounded so that no part of a burst is evidence.
+        let bursts = (
+            before: Int(saturating: (Double(before.count) / burst).rounded(.up)),
+            after: Int(saturating: (Double(after.count) / burst).rounded(.down))
+        )
         let item = Item(
             fault: fault,
             change: before.count == 0 ? .newFault : .worseRate,
             before: before,
             after: after,
-            probability: Statistics.risenRate(before: before.count, after: after.count, share: share),
-            ratio: before.count == 0 ? .infinity : after.perHour / before.perHour
+            probability: Statistics.risenRate(before: bursts.before, after: bursts.after, share: share),
+            ratio: before.count == 0 ? .infinity : after.perHour / before.perHour,
+            stallsPerBurst: burst
         )
-        return (item, Statistics.leastRisenRate(before.count.addingSaturated(after.count), share: share))
+        return (item, Statistics.leastRisenRate(bursts.before.addingSaturated(bursts.after), share: share))
     }
 
     /// Changes for the worse that are proven and large enough.

@@ -200,7 +200,7 @@ extension Baseline {
 
 extension Baseline.Fault {
     /// All its fingerprints.
-    fileprivate var names: [Fingerprint] { [fingerprint] + aliases }
+    var names: [Fingerprint] { [fingerprint] + aliases }
 
     /// Adds another fault that is the same. Counts of different watched times are scaled to the shorter one, so that they prove
     /// no more than before.
@@ -210,6 +210,7 @@ extension Baseline.Fault {
         starved = scaled(starved, to: least).addingSaturated(other.scaled(other.starved, to: least))
         watchedNs = least
         lengthsNs = Array((lengthsNs + other.lengthsNs).prefix(Baseline.mostLengths))
+        dispersion = [dispersion, other.dispersion].compactMap(\.self).max { $0.index < $1.index }
         aliases = Set(aliases + other.names).subtracting([fingerprint])
             .sorted { $0.rawValue < $1.rawValue }
         function = function ?? other.function

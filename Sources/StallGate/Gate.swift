@@ -25,12 +25,14 @@ public enum Gate {
     ///   - whole: The overview from which `overview` was selected, if it is a selection. Only this shows whether a run is
     ///     complete.
     ///   - choosing: Doubts about the selection itself.
+    ///   - repeats: The runs that `overview` is the sum of, if they are runs of one command.
     package static func judge(
         _ overview: Result<ReportReader.Overview, ReportError>,
         by budget: Budget,
         against baseline: Baseline?,
         outOf whole: ReportReader.Overview?,
-        choosing: [Doubt] = []
+        choosing: [Doubt] = [],
+        repeats: [ReportReader.Overview] = []
     ) -> GateResult {
         switch overview {
         case .failure(let error):
@@ -61,7 +63,9 @@ public enum Gate {
                 names: names,
                 findings: judged.findings
             )
-            if let baseline { BaselineJudge(baseline, overview, counted, names)?.add(to: &result) }
+            if let baseline {
+                BaselineJudge(baseline, overview, counted, names, repeats: repeats)?.add(to: &result)
+            }
             return result
         }
     }
@@ -192,7 +196,7 @@ extension Gate {
     ) -> GateResult {
         var all = ReportReader.Overview()
         for overview in repeats { all.add(overview) }
-        let together = judge(.success(all), by: budget, against: baseline)
+        let together = judge(.success(all), by: budget, against: baseline, outOf: nil, repeats: repeats)
         guard repeats.count > 1 else { return together }
         let each = repeats.map { judge(.success($0), by: budget) }
         var result = together

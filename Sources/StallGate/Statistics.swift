@@ -65,6 +65,13 @@ enum Statistics {
         return x * log(x) - x + 0.5 * log(2 * .pi * x) + 1 / (12 * x) - 1 / (360 * x * x * x) + 1 / (1260 * pow(x, 5))
     }
 
+    /// The upper tail of the chi-square distribution, by the cube root's normal distribution (Wilson and Hilferty, 1931).
+    static func upperChiSquare(_ value: Double, freedom: Double) -> Double {
+        guard value > 0, freedom > 0 else { return 1 }
+        let spread = 2 / (9 * freedom)
+        return upperNormal((cbrt(value / freedom) - 1 + spread) / spread.squareRoot())
+    }
+
     /// The upper tail of the normal distribution.
     static func upperNormal(_ value: Double) -> Double { value.isNaN ? 1 : 0.5 * erfc(value / 2.0.squareRoot()) }
 

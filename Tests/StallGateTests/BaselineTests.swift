@@ -59,6 +59,29 @@ struct BaselineTests {
         #expect(new.text.contains("  baseline: 1 run, 10m watched; a new fault is proven by 7 stalls"))
     }
 
+    @Test(
+        "stalls that come in bursts, in some runs many and in others none, are not proven to be more; a real change is"
+    )
+    func bursts() throws {
+        let overviews = { (counts: [Int]) in counts.map { Self.overview(Self.stalls($0), [Self.run()]) } }
+        let baseline = try #require(Baseline(repeats: overviews([0, 100, 0, 0, 0]), at: Sample.start))
+        let restored = try Baseline(json: baseline.json())
+        #expect(restored == baseline)
+        let judge = { Gate.judge(repeats: overviews($0), by: Budget(), against: restored) }
+        #expect(judge([0, 0, 100]).verdict == .within)
+        let often = judge([300, 0, 290, 310, 0])
+        #expect(often.verdict == .within || often.verdict == .inconclusive, "\(often.text)")
+        let new = Gate.judge(
+            repeats: overviews([0, 0, 50, 0]),
+            by: Budget(),
+            against: Baseline(repeats: overviews([0, 0, 0, 0]), at: Sample.start)
+        )
+        #expect(new.verdict == .inconclusive, "\(new.text)")
+        #expect(new.text.contains("come in bursts, so 50 of them count as one"), "\(new.text)")
+        let steady = try #require(Baseline(repeats: overviews([20, 22, 18, 21, 19]), at: Sample.start))
+        #expect(Gate.judge(repeats: overviews([60, 62, 58]), by: Budget(), against: steady).verdict == .over)
+    }
+
     @Test("a new rare fault, another machine or build, and a run that was too short are inconclusive")
     func inconclusive() throws {
         let before = try baseline(Self.stalls(20))

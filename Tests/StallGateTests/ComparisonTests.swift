@@ -90,6 +90,51 @@ struct ComparisonTests {
         }
     }
 
+    /// Runs whose stalls come in bursts of this size, five before and five after.
+    private static func bursts(_ size: Int, _ simulation: inout Simulation, rate: Double = 1) -> Comparison {
+        let sides = [1, rate].map { rate in
+            let counts = (0..<5).map { _ in size * simulation.count(mean: 12 * rate / Double(size)) }
+            var side = Comparison.Figures(count: counts.reduce(0, +), watchedNs: 5, lengthsNs: [])
+            side.dispersion = Dispersion(counts.map { ($0, 1) })
+            return side
+        }
+        return Comparison([(Simulation.fingerprint(0), sides[0], sides[1])])
+    }
+
+    @Test(
+        "stalls in bursts give a false alarm in at most one of fifty comparisons of five runs each; others are found as before"
+    )
+    func bursts() {
+        for size in [4, 12, 100] {
+            let alarms = proven(20) { Self.bursts(size, &$0) }
+            print("false alarms with bursts of \(size): \(alarms * 100) % of \(Self.trials)")
+            #expect(alarms <= 0.02 + Self.noise(0.02), "\(size)")
+        }
+        #expect(proven(21) { Self.bursts(1, &$0) } <= 0.01 + Self.noise(0.01))
+        let found = proven(22) { Self.bursts(1, &$0, rate: 2) }
+        print("found with five runs each: a doubled rate \(found * 100) %")
+        #expect(found >= 0.95 - Self.noise(0.95))
+    }
+
+    @Test("dispersion: values by hand; runs of different lengths; numbers that chance explains are no bursts")
+    func dispersion() throws {
+        // The mean is 10: (30 - 10)² / 10 and twice 10, over two degrees of freedom.
+        let burst = try #require(Dispersion([(30, 1), (0, 1), (0, 1)]))
+        #expect(burst.index == 30 && burst.runs == 3)
+        #expect(Dispersion.stallsPerBurst([burst, nil]) == 30)
+        // Three times as many in a run three times as long are what is expected.
+        #expect(Dispersion([(10, 1), (30, 3)])?.index == 0)
+        #expect(
+            Dispersion([(10, 1)]) == nil && Dispersion([(0, 1), (0, 1)]) == nil && Dispersion([(1, 0), (2, 1)]) == nil
+        )
+        #expect(Dispersion.stallsPerBurst([Dispersion([(8, 1), (12, 1), (13, 1)]), nil]) == 1)
+        #expect(Dispersion.stallsPerBurst([nil, nil]) == 1)
+        // SciPy: chi2.sf(30, 19), 0.0518; chi2.sf(11, 4), 0.0266.
+        #expect(abs(Statistics.upperChiSquare(30, freedom: 19) - 0.0518) < 0.001)
+        #expect(abs(Statistics.upperChiSquare(11, freedom: 4) - 0.0266) < 0.001)
+        #expect(Dispersion([(.max, .max), (.max, 1)]).map(\.isPossible) == true)
+    }
+
     @Test(
         "a doubled rate of 60 stalls or length of 25 is found in 95 %; the rate among six faults from 75 stalls on"
     )

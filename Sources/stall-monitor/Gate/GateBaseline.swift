@@ -81,21 +81,23 @@ struct BaselineFile {
 
     /// A baseline of report directories. Each must be complete enough to be judged.
     static func record(_ paths: [String]) throws -> Baseline {
-        var all = ReportReader.Overview()
+        var runs: [ReportReader.Overview] = []
         for path in paths {
             let overview = try ReportSources([path]).overview()
             let doubts = Gate.judge(.success(overview), by: Budget()).doubts
             if let doubt = doubts.first { throw CommandFailure("\(path) cannot be a baseline: \(doubt)") }
-            all.add(overview)
+            runs.append(overview)
         }
-        let environments = Set(all.runs.map { Baseline.Environment($0) })
+        let environments = Set(runs.flatMap(\.runs).map { Baseline.Environment($0) })
         if environments.count > 1 {
             let list = environments.map(\.description).sorted().joined(separator: "; ")
             throw CommandFailure(
                 "the runs are from several environments (\(list)); record each separately, into one folder"
             )
         }
-        guard let baseline = Baseline(all, at: .now()) else { throw CommandFailure("there is no run to record") }
+        guard let baseline = Baseline(repeats: runs, at: .now()) else {
+            throw CommandFailure("there is no run to record")
+        }
         return baseline
     }
 
