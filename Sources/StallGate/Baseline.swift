@@ -24,11 +24,30 @@ public struct Baseline: Codable, Hashable, Sendable {
             build = path.contains("debug") ? "debug" : path.contains("release") ? "release" : nil
         }
 
-        /// The environment of the latest run that watched anything: the record of a watcher that found nothing is of the watcher itself, and
-        /// says nothing of the code.
+        /// The environment of the latest run, with what is only known of others: a script's path does not show how a server beside it
+        /// was built.
         package init?(of runs: [RunRecord]) {
-            guard let run = runs.last(where: { $0.watchedTotalNs > 0 }) ?? runs.last else { return nil }
-            self.init(run)
+            let all = Self.each(of: runs)
+            guard let latest = all.last else { return nil }
+            self = latest
+            build = all.last { $0.build != nil }?.build
+        }
+
+        /// The environments of runs that differ in what is known of them. Empty if all can be compared with each other.
+        package static func different(in runs: [RunRecord]) -> [Self] {
+            let all = each(of: runs)
+            let isMixed = [
+                Set(all.compactMap(\.cpus)).count, Set(all.compactMap(\.kernel)).count,
+                Set(all.compactMap(\.build)).count,
+            ].contains { $0 > 1 }
+            return isMixed ? all.once.sorted { $0.description < $1.description } : []
+        }
+
+        /// Of the runs that watched anything: the record of a watcher that found nothing is of the watcher itself, and says nothing of the
+        /// code.
+        private static func each(of runs: [RunRecord]) -> [Self] {
+            let watching = runs.filter { $0.watchedTotalNs > 0 }
+            return (watching.isEmpty ? runs.suffix(1) : watching).map { Self($0) }
         }
 
         /// For display.
@@ -78,6 +97,8 @@ public struct Baseline: Codable, Hashable, Sendable {
     public var watchedNs: Int64
     /// Sorted by fingerprint.
     public var faults: [Fault]
+    /// Whether the user chose both sides, possibly of many machines, so that their environments are not compared. Not in the file.
+    package var isOfAnyEnvironment = false
 
     private enum CodingKeys: String, CodingKey {
         case schema

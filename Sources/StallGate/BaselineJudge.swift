@@ -37,11 +37,21 @@ struct BaselineJudge {
     }
 
     func add(to result: inout GateResult) {
-        guard current.environment == baseline.environment else {
-            result.inconclusive.append(
-                "the baseline is of \(baseline.environment), and this run of \(current.environment): only like is compared; record one here"
-            )
-            return
+        if !baseline.isOfAnyEnvironment {
+            let different = Baseline.Environment.different(in: result.runs)
+            guard different.isEmpty else {
+                let list = different.map(\.description).joined(separator: "; ")
+                result.inconclusive.append(
+                    "the runs are of several environments (\(list)): only like is compared; judge each on its own"
+                )
+                return
+            }
+            guard current.environment == baseline.environment else {
+                result.inconclusive.append(
+                    "the baseline is of \(baseline.environment), and this run of \(current.environment): only like is compared; record one here"
+                )
+                return
+            }
         }
         if let reason = tooShort { result.inconclusive.append(reason) }
         let (code, all) = (compared(countingStarved: false), compared(countingStarved: true))

@@ -107,6 +107,36 @@ struct BaselineTests {
         #expect(alone.environment == Baseline.Environment(empty))
     }
 
+    @Test(
+        "runs of several machines or builds are not compared, unless the user chose both sides; an unknown build is no other one"
+    )
+    func severalEnvironments() throws {
+        let before = try baseline(Self.stalls(20))
+        func judge(_ runs: [RunRecord], _ baseline: Baseline) -> GateResult {
+            Gate.judge(.success(Self.overview(Self.stalls(20), runs)), by: Budget(), against: baseline)
+        }
+        for other in [Self.run(cpus: 2), Self.run(build: "debug")] {
+            for runs in [[Self.run(), other], [other, Self.run()]] {
+                let mixed = judge(runs, before)
+                #expect(mixed.verdict == .inconclusive, "\(mixed.text)")
+                #expect(
+                    mixed.text.contains("of several environments (2 processors")
+                        || mixed.text.contains("debug build; 4")
+                )
+                var any = before
+                any.isOfAnyEnvironment = true
+                #expect(judge(runs, any).verdict == .within)
+                #expect(Baseline.Environment.different(in: runs).count == 2)
+            }
+        }
+        let script = Self.run(build: "bin")
+        for runs in [[Self.run(), script], [script, Self.run()]] {
+            let mixed = judge(runs, before)
+            #expect(mixed.verdict == .within, "\(mixed.text)")
+        }
+        #expect(Baseline.Environment.different(in: [Self.run(), Self.run(minutes: 0, cpus: 2)]).isEmpty)
+    }
+
     @Test("stalls for lack of a CPU are listed separately; many of them make the result inconclusive")
     func starved() throws {
         let before = try baseline(Self.stalls(20))

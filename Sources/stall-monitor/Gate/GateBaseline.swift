@@ -88,9 +88,9 @@ struct BaselineFile {
             if let doubt = doubts.first { throw CommandFailure("\(path) cannot be a baseline: \(doubt)") }
             runs.append(overview)
         }
-        let environments = Set(runs.flatMap(\.runs).map { Baseline.Environment($0) })
-        if environments.count > 1 {
-            let list = environments.map(\.description).sorted().joined(separator: "; ")
+        let environments = Baseline.Environment.different(in: runs.flatMap(\.runs))
+        if !environments.isEmpty {
+            let list = environments.map(\.description).joined(separator: "; ")
             throw CommandFailure(
                 "the runs are from several environments (\(list)); record each separately, into one folder"
             )

@@ -50,8 +50,7 @@ struct JudgeOptions: ParsableArguments {
         let file = try baselineFile(for: environment)
         let budget = try budget.read(isBaselined: file != nil || other != nil)
         var baseline = file?.baseline ?? other
-        // The user chose the runs to compare, possibly from many machines, so their environments are not compared.
-        if file == nil, let environment { baseline?.environment = environment }
+        if file == nil { baseline?.isOfAnyEnvironment = true }
         let result =
             if let whole, overviews.count == 1 {
                 Gate.judge(.success(overviews[0]), by: budget, against: baseline, outOf: whole, choosing: choosing)
