@@ -4,20 +4,27 @@ extension GateResult {
     /// A job summary in Markdown, as shown by GitHub's and GitLab's pages.
     public func markdown(sourceRoot: String) -> String {
         var lines = ["### \(Self.sign(verdict)) \(Markup.markdown(headline))", ""]
-        let shown = remarks
-        if !shown.isEmpty {
-            lines += ["| | what | where |", "|---|---|---|"]
-            lines += shown.prefix(Self.mostRows).map { remark in
-                let place = remark.place.map { "\($0.file(in: sourceRoot)):\($0.line)" } ?? ""
-                return "| \(Self.word(remark)) | \(Markup.markdown(remark.text)) | \(Markup.markdown(place)) |"
-            }
-            lines.append("")
-        }
-        if shown.count > Self.mostRows { lines += ["\(shown.count - Self.mostRows) more are left out.", ""] }
-        lines += notes.map { "- baseline: \(Markup.markdown($0))" }
-        lines += cutShort.prefix(20).map { "- cut short: \(Markup.markdown(Self.cutShortLine($0)))" }
-        lines += unusedAllowances.map { "- unused: the allowance of \($0)" }
+        let all = remarks
+        let shown = Self.rows(all, sourceRoot)
+        if !shown.isEmpty { lines += ["| | what | where |", "|---|---|---|"] + shown + [""] }
+        if all.count > shown.count { lines += ["\(all.count - shown.count) more are left out.", ""] }
+        lines += notes.prefix(Self.mostNotes).map { "- baseline: \(Markup.markdown($0))" }
+        lines += cutShort.prefix(Self.mostNotes).map { "- cut short: \(Markup.markdown(Self.cutShortLine($0)))" }
+        lines += unusedAllowances.prefix(Self.mostNotes).map { "- unused: the allowance of \($0)" }
         return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// The table's rows, as many as there is room for.
+    private static func rows(_ remarks: [GateRemark], _ root: String) -> [String] {
+        var (rows, room) = ([String](), mostBytes)
+        for remark in remarks.prefix(mostRows) {
+            let place = remark.place.map { "\($0.file(in: root)):\($0.line)" } ?? ""
+            let row = "| \(word(remark)) | \(Markup.markdown(remark.text)) | \(Markup.markdown(place)) |"
+            room -= row.utf8.count + 1
+            if room < 0 { break }
+            rows.append(row)
+        }
+        return rows
     }
 
     /// The same as one self-contained HTML file.
@@ -60,8 +67,10 @@ extension GateResult {
             """
     }
 
-    /// GitHub's job summary is limited to a megabyte.
     private static let mostRows = 500
+    private static let mostNotes = 20
+    /// GitHub rejects a step's summary of more than a mebibyte. Half of it is left for the other lines, and for other commands of the step.
+    private static let mostBytes = 512 << 10
 
     private static func sign(_ verdict: Verdict) -> String {
         switch verdict {

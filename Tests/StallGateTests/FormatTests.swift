@@ -123,6 +123,25 @@ struct FormatTests {
         #expect(try !Xmllint("<a>&b</a>").isWellFormed)
     }
 
+    @Test(
+        "Markdown: a job summary stays below GitHub's mebibyte, however long the names are, and says how much it leaves out"
+    )
+    func summarySize() throws {
+        var contents = ReportReader.Contents()
+        contents.runs = [Sample.run()]
+        contents.reports = (0..<500).map { number in
+            let fault = "v1:" + String(repeating: "0", count: 13) + String(number + 256, radix: 16)
+            var report = Sample.report(fingerprint: fault, function: String(repeating: "<", count: 160))
+            report.culprit?.file = String(repeating: "&", count: 1000)
+            report.culprit?.line = 1
+            return report
+        }
+        let text = Gate.judge(.success(contents), by: Budget(maxStalls: 0)).markdown(sourceRoot: "/")
+        #expect(text.utf8.count < 1 << 20 && text.utf8.count > 400_000, "\(text.utf8.count)")
+        let rows = text.split(separator: "\n").count { $0.hasPrefix("| stall") }
+        #expect(text.contains("\n\(500 - rows) more are left out.\n"), "\(rows) rows")
+    }
+
     @Test("Of very many faults, text and JUnit show the first ten thousand, and how many there are")
     func manyStalls() {
         var contents = clean
