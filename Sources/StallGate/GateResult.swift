@@ -98,7 +98,7 @@ extension StallOutline {
 }
 
 extension GateResult {
-    /// For display: the verdict, then its reasons, a line each. No colours. Times are UTC.
+    /// For display: the verdict, then its reasons, a line each; after many the verdict again. No colours. Times are UTC.
     public var text: String { text { "\($0)" } }
 
     /// The same text, with times as `time` writes them.
@@ -125,8 +125,13 @@ extension GateResult {
         }
         lines += self.lines(allowed).map { "  allowed: \($0)" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
+        // The end is what a terminal and a job's log show.
+        if lines.count > Self.screen { lines.append(headline) }
         return lines.joined(separator: "\n") + "\n"
     }
+
+    /// The number of lines above which the verdict is also the last one.
+    private static let screen = 20
 
     /// The largest number of lines about faults: nobody reads a million lines.
     private static let mostLines = 10_000

@@ -150,7 +150,9 @@ struct FormatTests {
         }
         let result = Gate.judge(.success(contents), by: Budget(maxStalls: 0, maxDurationNs: 500_000_000))
         let more = "… 3 more faults; 'stall-monitor faults' shows all\n"
-        #expect(result.text.contains(more) && result.text.split(separator: "\n").count < 10_010)
+        let lines = result.text.split(separator: "\n")
+        #expect(result.text.contains(more) && lines.count < 10_010)
+        #expect(lines.first?.hasPrefix("over budget: 10003 stalls") == true && lines.first == lines.last)
         // For the number of stalls and for their length.
         #expect(result.junit().split(separator: "\n").count < 20_030)
     }
