@@ -56,7 +56,7 @@ private struct Merging {
         let (sorted, count) = (stacks.sorted, stacks.calls.count)
         weights = sorted.map(\.weight)
         paths = sorted.enumerated().map { [count + $0.offset] + $0.element.key.calls }
-        calls = stacks.calls + sorted.map { WeightedStacks.Call(name: Self.name(of: $0.key)) }
+        calls = stacks.calls + sorted.map { WeightedStacks.Call(name: $0.key.owner) }
         var known = Interned<Function>()
         functions = calls.map { known.number(of: Function(name: $0.name, module: $0.module)) }
     }
@@ -80,10 +80,6 @@ private struct Merging {
                 children: boxes(of: members, depth: depth + 1)
             )
         }.sorted { ($1.both, $0.name, $0.module ?? "") < ($0.both, $1.name, $1.module ?? "") }
-    }
-
-    private static func name(of key: WeightedStacks.Key) -> String {
-        key.service.isEmpty ? key.label : "\(key.service): \(key.label)"
     }
 }
 

@@ -101,7 +101,7 @@ private struct FlameGraphPicture {
     }
 }
 
-/// One line per stack: `label;outermost;…;innermost` and microseconds, or samples.
+/// One line per stack: `service: label;outermost;…;innermost` and microseconds, or samples.
 enum CollapsedStacks {
     static func bytes(of stacks: WeightedStacks) -> [UInt8] {
         let divisor: Int64 =
@@ -114,7 +114,7 @@ enum CollapsedStacks {
         let escapes: [Unicode.Scalar: String] = [";": ":", "\n": " "]
         let names = stacks.calls.map { $0.name.escaped(escapes) }
         for (key, weight) in stacks.weights {
-            let line = ([key.label.escaped(escapes)] + key.calls.map { names[$0] }).joined(separator: ";")
+            let line = ([key.owner.escaped(escapes)] + key.calls.map { names[$0] }).joined(separator: ";")
             amounts[line, default: 0].addSaturated(weight.amount / divisor)
         }
         return amounts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.flatMap {
@@ -138,10 +138,10 @@ private struct SpeedscopeFile: Encodable {
     }
 
     static func bytes(of stacks: WeightedStacks, _ subject: String) throws(ReportError) -> [UInt8] {
-        let groups = Dictionary(grouping: stacks.sorted, by: \.key.label)
-        let profiles = groups.sorted { $0.key < $1.key }.map { label, own in
+        let groups = Dictionary(grouping: stacks.sorted, by: \.key.owner)
+        let profiles = groups.sorted { $0.key < $1.key }.map { owner, own in
             Profile(
-                name: label,
+                name: owner,
                 unit: stacks.unit == .samples ? "none" : "nanoseconds",
                 endValue: own.map(\.weight.amount).saturatingSum(),
                 samples: own.map(\.key.calls),

@@ -17,7 +17,7 @@ struct ExportCommandTests {
         #expect(run.status == 0 && run.errors.isEmpty)
         #expect(
             run.output
-                == "main;__libc_start_main;main;drain;swift_job_run;shop.Cart.total() -> Swift.Int;usleep;clock_nanosleep 612345\n"
+                == "shop: main;__libc_start_main;main;drain;swift_job_run;shop.Cart.total() -> Swift.Int;usleep;clock_nanosleep 612345\n"
         )
         #expect(
             try CommandRun("export", fixture.path, "--format", "csv", "--since", "1s").output.split(separator: "\n")

@@ -9,21 +9,36 @@ struct StackFormatTests {
     func weights() throws {
         let lines = try ExportSample.text(.collapsed).split(separator: "\n").map(String.init)
         #expect(
-            lines == ["main;main;total();price() 400000", "worker;(no stack) 400000", "main;main;total();tax() 200000"]
+            lines == [
+                "shop: main;main;total();price() 400000", "shop: worker;(no stack) 400000",
+                "shop: main;main;total();tax() 200000",
+            ]
         )
+    }
+
+    @Test("Loops of two services that have one label are not merged")
+    func services() throws {
+        let stack: [([StallReport.Frame], Int64?)] = [([ExportSample.frame("one")], 1)]
+        var other = ExportSample.report(stack, milliseconds: 200)
+        other.service = .init(name: "mail")
+        let reports = [ExportSample.report(stack), other]
+        #expect(try ExportSample.text(.collapsed, reports) == "shop: main;one 600000\nmail: main;one 200000\n")
+        let file = try ExportSample.json(ExportSample.export(.speedscope, reports))
+        let profiles = try #require(file["profiles"] as? [[String: Any]])
+        #expect(profiles.map { $0["name"] as? String } == ["mail: main", "shop: main"])
     }
 
     @Test("Without counts each stack has the same weight; an absurd count has none and does not trap")
     func uncounted() throws {
         let (one, other) = (ExportSample.frame("one"), ExportSample.frame("other"))
         let even = try ExportSample.text(.collapsed, [ExportSample.report([([one], nil), ([other], nil)])])
-        #expect(even == "main;one 300000\nmain;other 300000\n")
+        #expect(even == "shop: main;one 300000\nshop: main;other 300000\n")
         let absurd = ExportSample.report(
             [([one], -5), ([other], Int64.max / 1_000_000)],
             milliseconds: Int64.max / 1_000_000
         )
         let text = try ExportSample.text(.collapsed, [absurd, absurd, absurd])
-        #expect(text == "main;other \(Int64.max / 1000)\nmain;one 0\n")
+        #expect(text == "shop: main;other \(Int64.max / 1000)\nshop: main;one 0\n")
         for format in ExportFormat.allCases {
             #expect(throws: Never.self) { try ExportSample.export(format, [absurd, absurd]) }
         }
@@ -36,9 +51,11 @@ struct StackFormatTests {
         ])
         report.stacks[0].async = .init(from: 1, frames: [ExportSample.frame("handler", own: true)], ends: .task)
         report.stacks[0].leftOut = .init(after: 1, count: 99)
-        #expect(try ExportSample.text(.collapsed, [report]) == "main;handler;job;… 99 frames left out;read 600000\n")
+        #expect(
+            try ExportSample.text(.collapsed, [report]) == "shop: main;handler;job;… 99 frames left out;read 600000\n"
+        )
         report.stacks[0].async?.from = -1
-        #expect(try ExportSample.text(.collapsed, [report]) == "main;drain;job;read 600000\n")
+        #expect(try ExportSample.text(.collapsed, [report]) == "shop: main;drain;job;read 600000\n")
     }
 
     @Test("speedscope: samples refer to existing frames, weights sum up to the profile's length")
@@ -47,7 +64,7 @@ struct StackFormatTests {
         let frames = try #require((file["shared"] as? [String: Any])?["frames"] as? [[String: Any]])
         let profiles = try #require(file["profiles"] as? [[String: Any]])
         #expect(file["$schema"] as? String == "https://www.speedscope.app/file-format-schema.json")
-        #expect(profiles.map { $0["name"] as? String } == ["main", "worker"])
+        #expect(profiles.map { $0["name"] as? String } == ["shop: main", "shop: worker"])
         for profile in profiles {
             let samples = try #require(profile["samples"] as? [[Int]])
             let weights = try #require(profile["weights"] as? [Int])
