@@ -27,7 +27,7 @@ struct FuzzTests {
         let run = try fuzz("--every", "--inputs", "20", "--seed", "1")
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
         #expect(run.output.contains("20 inputs, 0 problems"))
-        for reader in ["export csv", "export firefox", "gate sarif", "list"] {
+        for reader in ["export csv", "export firefox", "gate sarif", "list", "runs", "runs json"] {
             #expect(run.output.contains("\(reader) "))
         }
     }

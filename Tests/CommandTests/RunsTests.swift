@@ -10,7 +10,7 @@ struct RunsTests {
     private static let second: Int64 = 1_000_000_000
 
     /// One minute each, an hour apart: web1 with two loops and one stall, web2 with one loop and four, three of them only counted.
-    private static var overview: ReportReader.Overview {
+    static var overview: ReportReader.Overview {
         var runs = (0..<2).map { number in
             var run = Sample.run()
             (run.id, run.host.name) = (ULID(rawValue: UInt128(number + 1) << 80), "web\(number + 1)")

@@ -17,7 +17,7 @@ struct ScreenTests {
     static let now = Sample.start.advanced(byNanoseconds: 3 * 3_600_000_000_000)
 
     enum Screen: String, CaseIterable, Sendable {
-        case list, tail, faults, stall, full, fault, doctor, diff
+        case list, tail, faults, stall, full, fault, doctor, diff, runs, runsByHost, runsByLoop
         case top, topFaults = "top-faults", gate, sample, watch, symbolicate, export, ship
     }
 
@@ -107,6 +107,9 @@ struct ScreenTests {
             let doctor = Doctor(facts: facts)
             return (DoctorCommand.lines(nil, doctor.machine) + DoctorCommand.lines("/srv/stalls", doctor.reports))
                 .flatMap { $0.wrapped(to: width, hanging: 11) }
+        case .runs: return runs(by: .run, width)
+        case .runsByHost: return runs(by: .host, width)
+        case .runsByLoop: return runs(by: .loop, width)
         case .top: return top(.down, width: width)
         case .topFaults: return top(.character("f"), width: width)
         case .gate: return gate(width)
@@ -155,6 +158,11 @@ struct ScreenTests {
         var tally = FaultTally(span: TimeSpan(start: Sample.start, end: now))
         for report in reports { tally.add(StallOutline(report)) }
         return tally
+    }
+
+    private static func runs(by grouping: WatchedTime.Grouping, _ width: Int) -> [StyledText] {
+        let rows = WatchedTime(RunsTests.overview, .everything, by: grouping).sorted
+        return WatchedTable(rows: rows, grouping: grouping, width: width).lines
     }
 
     private static func page(_ width: Int) -> FaultPage {

@@ -31,47 +31,6 @@ struct StallSelection: Hashable {
     /// Whether it selects all stalls.
     var isEverything: Bool { self == .everything }
 
-    /// The note if no stall matches.
-    var nothingFound: String { isEverything ? "no stalls" : "no matching stalls" }
-
-    /// The note if no stall of a directory matches. It distinguishes "no stalls" from "nothing was watched".
-    ///
-    /// - Parameters:
-    ///   - stalls: The number of stalls in the directory.
-    ///   - runs: The directory's run records.
-    func nothingFound(among stalls: Int, _ runs: [RunRecord]) -> String {
-        if stalls == 0, runs.isEmpty {
-            return CollectorCopy.isInUse
-                ? "the collector has no such stalls, and no run of a monitor at that time; names must have the same case there"
-                : "no stalls, and no monitor has ever written here; is this the right directory?"
-        }
-        let matching = runs.compactMap { $0.chosen(by: self) }
-        let running = matching.filter { $0.state == .running }.map { "\($0.process.pid)" }
-        let others = running.count > 4 ? " and \(running.count - 4) more" : ""
-        let some = running.prefix(4).joined(separator: ", ") + others
-        let note = running.isEmpty ? "" : "; still watching: process \(some)"
-        let found = isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)"
-        return found + (runs.isEmpty ? "" : coverage(matching)) + note
-    }
-
-    /// `; 3 loops were watched, for 1h2m in all`. Without it, no stalls would look the same whether somebody watched or not.
-    private func coverage(_ runs: [RunRecord]) -> String {
-        let watched = runs.flatMap(\.watched).filter { $0.watchedNs > 0 }
-        let length = DurationText(nanoseconds: watched.map(\.watchedNs).saturatingSum()).short
-        return switch watched.count {
-        case 0: isEverything ? "; nothing was watched" : "; nothing that matches was watched"
-        case 1: "; 1 loop was watched, for \(length)"
-        case let count: "; \(count) loops were watched, for \(length) in all"
-        }
-    }
-
-    /// The note if reports are missing because their monitors could not write them: without it, none would look like no stall.
-    func lostNote(_ runs: [RunRecord]) -> String? {
-        let lost = runs.filter { includes($0) }.map { max(0, $0.lostWrites) }.saturatingSum()
-        guard lost > 0 else { return nil }
-        return "\(quantity(lost, "report")) could not be written, or not completely; 'stall-monitor doctor' says more"
-    }
-
     /// - Parameter names: Aliases of faults. Without them only the stall's own aliases are used.
     func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
         includesFigures(stall) && includes(service: stall.service, release: stall.release, host: stall.host)

@@ -32,6 +32,27 @@ extension Trial {
         }
     }
 
+    /// As `runs` does, with the time of some of the runs.
+    mutating func watched(_ reports: [StallReport], _ runs: [RunRecord]) {
+        var overview = ReportReader.Overview()
+        (overview.stalls, overview.runs) = (reports.map(StallOutline.init), runs)
+        let moments = runs.map(\.startedAt) + runs.map(\.updatedAt)
+        let selection = dice.pick([
+            .everything, StallSelection(since: moments.first),
+            StallSelection(since: moments.first, until: moments.last),
+        ])
+        for grouping in WatchedTime.Grouping.allCases {
+            let rows = WatchedTime(overview, selection, by: grouping).sorted
+            let width = dice.pick([nil, 1 + dice.below(200)])
+            check("runs", WatchedTable(rows: rows, grouping: grouping, width: width).lines, width: width)
+            do {
+                check("runs json", JSONText.escaped(String(decoding: try ReportJSON.encode(rows), as: UTF8.self)))
+            } catch {
+                problems.append("runs: \(error)")
+            }
+        }
+    }
+
     /// As `diff` does: the documents of an input compared with some of them.
     mutating func compare(_ reports: [StallReport], _ runs: [RunRecord]) {
         var (one, other) = (ReportReader.Overview(), ReportReader.Overview())

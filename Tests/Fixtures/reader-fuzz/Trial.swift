@@ -43,7 +43,7 @@ struct Trial {
             default: code(report)
             }
         }
-        switch sparesReports ? dice.pick([3, 7, 7]) : dice.below(8) {
+        switch sparesReports ? dice.pick([3, 8, 8]) : dice.below(9) {
         case 0: list(reports, runs)
         case 1: tail(reports, runs)
         case 2: judge(reports, runs)
@@ -51,6 +51,7 @@ struct Trial {
         case 4: faults(reports, runs)
         case 5: compare(reports, runs)
         case 6: export(reports, runs, dice.pick(ExportFormat.allCases))
+        case 7: watched(reports, runs)
         default: readGateFiles(reports, runs)
         }
         if seed.isMultiple(of: 200) { readDirectory(reports, runs) }
@@ -70,6 +71,7 @@ struct Trial {
         for _ in reports { top() }
         faults(reports, runs)
         compare(reports, runs)
+        watched(reports, runs)
         for format in ExportFormat.allCases { export(reports, runs, format) }
         readGateFiles(reports, runs)
         if seed.isMultiple(of: 200) { readDirectory(reports, runs) }

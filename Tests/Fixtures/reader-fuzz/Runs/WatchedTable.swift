@@ -1,0 +1,1 @@
+../../../../Sources/stall-monitor/Runs/WatchedTable.swift

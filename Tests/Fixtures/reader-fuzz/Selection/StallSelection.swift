@@ -1,0 +1,1 @@
+../../../../Sources/stall-monitor/Selection/StallSelection.swift
