@@ -112,7 +112,8 @@ extension GateResult {
             if let text = tooMany?.message { lines.append("  over budget: \(text)") }
             lines += tooLongLines.map { "  over budget: \($0)" }
         }
-        lines += ruleFindings.map(Self.line)
+        let functions = functionsByFault
+        lines += ruleFindings.flatMap { [Self.line($0)] + Self.faultLines($0, functions) }
         lines += inconclusive.map { "  inconclusive: \($0)" }
         lines += notes.map { "  baseline: \($0)" }
         if hasTooMany {
@@ -123,7 +124,7 @@ extension GateResult {
             lines += self.lines(others).map { "  stall: \($0)" }
             lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
-        lines += self.lines(allowed).map { "  allowed: \($0)" }
+        lines += self.lines(allowed, most: Self.mostAllowed).map { "  allowed: \($0)" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
         // The end is what a terminal and a job's log show.
         if lines.count > Self.screen { lines.append(headline) }
@@ -135,6 +136,8 @@ extension GateResult {
 
     /// The largest number of lines about faults: nobody reads a million lines.
     private static let mostLines = 10_000
+    /// Of allowed faults, which nobody has to mend, and of a finding's.
+    private static let (mostAllowed, mostFaults) = (10, 3)
 
     var headline: String {
         let word =
@@ -186,7 +189,12 @@ extension GateResult {
     }
 
     /// A line for each fault of the stalls, the longest first, and one that says how many are left out.
-    func lines(_ stalls: some Sequence<StallOutline>, limitNs: Int64? = nil, ending: String = "") -> [String] {
+    func lines(
+        _ stalls: some Sequence<StallOutline>,
+        most: Int = mostLines,
+        limitNs: Int64? = nil,
+        ending: String = ""
+    ) -> [String] {
         var (faults, known): ([Fingerprint: FaultSum], [Fingerprint: Fingerprint]) = ([:], [:])
         for stall in stalls {
             let name =
@@ -196,9 +204,27 @@ extension GateResult {
             faults[name, default: FaultSum(stall)].add(stall)
         }
         let sorted = faults.values.sorted { ($1.longestNs, $0.longest.id) < ($0.longestNs, $1.longest.id) }
-        let left = sorted.count - Self.mostLines
-        return sorted.prefix(Self.mostLines).map { $0.line(limitNs: limitNs) + ending }
-            + (left > 0 ? ["… \(quantity(left, "more fault")); 'stall-monitor faults' shows all"] : [])
+        return sorted.prefix(most).map { $0.line(limitNs: limitNs) + ending } + Self.rest(sorted.count - most)
+    }
+
+    private static func rest(_ left: Int) -> [String] {
+        left > 0 ? ["… \(quantity(left, "more fault")); 'stall-monitor faults' shows all"] : []
+    }
+
+    /// The functions that stalled, if a finding says so of something. There may be a million stalls.
+    private var functionsByFault: [Fingerprint: String] {
+        guard ruleFindings.contains(where: { !$0.faults.isEmpty && !$0.rule.isOfBaseline }) else { return [:] }
+        let known = counted.oncePerTraits.compactMap { stall in stall.culpritName.map { (stall.fingerprint, $0) } }
+        return Dictionary(known) { first, _ in first }
+    }
+
+    /// Where the stalls of a finding are, the worst first. The message of a comparison names its function itself.
+    private static func faultLines(_ finding: Finding, _ functions: [Fingerprint: String]) -> [String] {
+        guard !finding.rule.isOfBaseline else { return [] }
+        let lines = finding.faults.prefix(mostFaults).map { fault in
+            "in \(VisibleText.of(functions[fault] ?? "unknown code", limit: 160)) (\(fault))"
+        }
+        return (lines + rest(finding.faults.count - mostFaults)).map { "      \($0)" }
     }
 
     /// One stall on one line.

@@ -142,6 +142,30 @@ struct FormatTests {
         #expect(text.contains("\n\(500 - rows) more are left out.\n"), "\(rows) rows")
     }
 
+    @Test("text: a budget's finding names its faults, three at most; of allowed ones ten are shown")
+    func faultsOfBudget() {
+        var contents = clean
+        contents.reports = (0..<15).map { number in
+            let fault = String(format: "v1:%04x000000000000", number)
+            return Sample.report(fingerprint: fault, ms: 900 - Int64(number), function: "work\(number)()")
+        }
+        var budget = Budget()
+        budget.rules = [BudgetRule(name: "all", limits: .init(maxStalls: 0))]
+        let over = Gate.judge(.success(contents), by: budget).text
+        let named = """
+              over budget: all: 15 stalls, 0 permitted
+                  in work0() (v1:0000000000000000)
+                  in work1() (v1:0001000000000000)
+                  in work2() (v1:0002000000000000)
+                  … 12 more faults; 'stall-monitor faults' shows all
+
+            """
+        #expect(over.contains(named), "\(over)")
+        budget.rules = [BudgetRule(name: "all", limits: .init(), severity: .off)]
+        let allowed = Gate.judge(.success(contents), by: budget).text
+        #expect(allowed.contains("\n  allowed: … 5 more faults; 'stall-monitor faults' shows all\n"), "\(allowed)")
+    }
+
     @Test("Of very many faults, text and JUnit show the first ten thousand, and how many there are")
     func manyStalls() {
         var contents = clean
