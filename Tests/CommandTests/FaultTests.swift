@@ -128,6 +128,27 @@ struct FaultTests {
         #expect(table.lines[0].plain.hasSuffix("HOSTS  RELEASES") && table.lines[1].plain.hasSuffix("  12     12"))
     }
 
+    @Test("a fault's page says that its days are the latest ones, if there are more")
+    func latestDays() throws {
+        let stalls = (0..<15).map { day in
+            stall(0) { $0.startedAt = Sample.start.advanced(byNanoseconds: day * 86_400_000_000_000) }
+        }
+        func heading(_ stalls: some Collection<StallOutline>) throws -> String? {
+            var evidence = FaultEvidence()
+            for stall in stalls { evidence.add(stall) }
+            let page = FaultPage(
+                fault: try #require(faults(Array(stalls)).first),
+                evidence: evidence,
+                ids: ShortIDs(stalls.map(\.id)),
+                now: span.end,
+                style: .init(width: 80)
+            )
+            return page.lines.map(\.plain).first { $0.hasPrefix("Days") }
+        }
+        #expect(try heading(stalls)?.hasSuffix(", the latest 14 of 15") == true)
+        #expect(try heading(stalls.prefix(14))?.contains("latest") == false)
+    }
+
     @Test("short fingerprints: as long as needed to be unique")
     func short() throws {
         let names = try ["v2:1111111111111111", "v2:1111111112222222"].map { try #require(Fingerprint(rawValue: $0)) }

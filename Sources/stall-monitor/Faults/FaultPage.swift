@@ -72,9 +72,11 @@ struct FaultPage {
 
     /// Reports per day, for the latest 14 days with one.
     private var days: [StyledText] {
-        let known = evidence.days.sorted { $0.key < $1.key }.suffix(14)
+        let (all, limit) = (evidence.days, 14)
+        let known = all.sorted { $0.key < $1.key }.suffix(limit)
         let most = Double(known.map(\.value).max() ?? 1)
-        return ["\("Days", .bold)\(ShownTime.isUTC ? " (UTC)" : "")" as StyledText]
+        let part = all.count > limit ? ", the latest \(limit) of \(all.count)" : ""
+        return ["\("Days", .bold)\(ShownTime.isUTC ? " (UTC)" : "")\(part)" as StyledText]
             + known.map { day, count in
                 let bar = String(repeating: "█", count: max(1, Int(saturating: Double(count) / most * 20)))
                 return "  \(day)  \(bar, .cyan) \(count)"
