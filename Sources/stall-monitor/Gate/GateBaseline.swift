@@ -123,8 +123,10 @@ struct BaselineFile {
         do throws(ReportError) {
             return try Baseline(json: bytes)
         } catch {
+            // The error's own text is about reports, and says that the file can be removed.
+            let reason = error.code == .unsupportedSchema ? ": \(error)" : ""
             throw CommandFailure(
-                "\(path) is not a baseline: \(error); make one with 'stall-monitor gate baseline record'"
+                "\(path) is not a baseline\(reason); give a file that 'stall-monitor gate baseline record' has made"
             )
         }
     }
