@@ -41,6 +41,17 @@ struct TerminalTests {
         tail.send(SIGINT)
     }
 
+    @Test("top names the programs that a watcher watches, and not the watcher")
+    func topOfWatcher() throws {
+        var run = Sample.run()
+        run.id = try #require(report.run)
+        run.targets = [.init(pid: 7, executable: "/usr/bin/env"), .init(pid: 7, executable: "/opt/bin/redis-server")]
+        #expect(try CommandRun("top", fixture.path, "--once").output.contains("  shop  "))
+        try fixture.store.write(run)
+        let top = try CommandRun("top", fixture.path, "--once").output
+        #expect(top.contains("  redis-server  ") && !top.contains("  shop  "), "\(top)")
+    }
+
     @Test("top draws over the previous screen: the process, and its stall as it grows")
     func topGrows() throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms")

@@ -20,11 +20,16 @@ struct LiveSnapshot: Codable, Hashable {
         var stalls: [Stall]
         /// The task pools that it watches, as last written to its run record. Nil without pools or record.
         var pools: [RunRecord.Watched]?
+        /// The watched programs, if it is a watcher from outside.
+        var programs: String?
+
+        /// The name of what is watched.
+        var service: String? { programs ?? record.writer.service?.name }
 
         private enum CodingKeys: String, CodingKey {
             case state, end
             case kernelState = "kernel_state"
-            case record, stalls, pools
+            case record, stalls, pools, programs
         }
     }
 
@@ -65,7 +70,7 @@ struct LiveSnapshot: Codable, Hashable {
         case .state: sorted.sort()
         case .pid: sorted.processes.sort { $0.record.writer.process.pid < $1.record.writer.process.pid }
         case .service:
-            sorted.processes.sort { ($0.record.writer.service?.name ?? "~") < ($1.record.writer.service?.name ?? "~") }
+            sorted.processes.sort { ($0.service ?? "~") < ($1.service ?? "~") }
         case .stalls: sorted.processes.sort { $0.stalls.count > $1.stalls.count }
         }
         return sorted
@@ -94,8 +99,10 @@ extension LiveSnapshot.Row {
         kernelState = process.kernelState(by: liveness).map(String.init)
         end = status == .dead ? process.end(by: liveness) : nil
         stalls = record.stalls.sorted { $0.durationNs > $1.durationNs }.map { LiveSnapshot.Stall($0, catalog) }
-        let pools = (try? reader.run(record.run))?.watched.filter { $0.type == .taskPool && $0.turnDurations != nil }
+        let run = try? reader.run(record.run)
+        let pools = run?.watched.filter { $0.type == .taskPool && $0.turnDurations != nil }
         self.pools = pools?.isEmpty == false ? pools : nil
+        programs = run.flatMap { $0.targets?.isEmpty == false ? $0.watchedService : nil }
     }
 
     /// Greater ranks are shown first.

@@ -58,7 +58,7 @@ struct LiveTable {
             let (writer, status) = (row.record.writer, row.record.status)
             table.append([
                 "\(writer.process.pid)",
-                StyledText(writer.service?.name ?? "", limit: 80),
+                StyledText(row.service ?? "", limit: 80),
                 row.styledState,
                 row.styledLife,
                 "\(status.watched)",

@@ -92,6 +92,17 @@ extension StallReport {
     }
 }
 
+extension RunRecord {
+    /// The service; for a watcher from outside, the programs that it watched.
+    var watchedService: String? {
+        guard let targets else { return service?.name }
+        // A process that starts another program is in the record again.
+        let last = Dictionary(targets.map { ($0.pid, $0.executable) }) { _, later in later }
+        let names = Set(last.values.compactMap { $0.map(fileName(ofPath:)) }).sorted()
+        return names.prefix(2).joined(separator: ", ") + (names.count > 2 ? " and \(names.count - 2) more" : "")
+    }
+}
+
 /// Unique prefixes of ids, all of the same length. Reports of one minute share at least the first six characters, those of one
 /// millisecond up to 25.
 struct ShortIDs {

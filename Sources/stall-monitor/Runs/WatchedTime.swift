@@ -228,14 +228,3 @@ struct WatchedRow: Encodable {
         case longestNs = "longest_ns"
     }
 }
-
-extension RunRecord {
-    /// The service; for a watcher from outside, the programs that it watched.
-    fileprivate var watchedService: String? {
-        guard let targets else { return service?.name }
-        // A process that starts another program is in the record again.
-        let last = Dictionary(targets.map { ($0.pid, $0.executable) }) { _, later in later }
-        let names = Set(last.values.compactMap { $0.map(fileName(ofPath:)) }).sorted()
-        return names.prefix(2).joined(separator: ", ") + (names.count > 2 ? " and \(names.count - 2) more" : "")
-    }
-}

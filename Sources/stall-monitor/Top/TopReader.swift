@@ -196,7 +196,8 @@ struct TopPage {
             return ["The process has gone, and has left nothing."]
         }
         let (writer, status) = (row.record.writer, row.record.status)
-        let service = writer.service.map { [$0.name, $0.version].compactMap(\.self).joined(separator: " ") }
+        let service =
+            row.programs ?? writer.service.map { [$0.name, $0.version].compactMap(\.self).joined(separator: " ") }
         var rows: [(String, StyledText)] = [
             ("Process", "\(writer.process.pid)  \(writer.process.executable ?? "", .dim)"),
             ("Service", "\(service ?? "not named")"), ("Host", "\(writer.host.name)"), ("Alive", row.styledLife),
