@@ -47,10 +47,10 @@ package struct GeneratedName: Hashable, Sendable {
         return tag + ":" + function.dropFirst()
     }
 
-    /// Identifies the function also after the script was edited further up, and whatever V8 has compiled it to. Without a name, its
-    /// column distinguishes it from the others in its script.
+    /// Identifies the function, whatever V8 has compiled it to; one with a name also after the script was edited further up. Without a
+    /// name, only its place distinguishes it from the others in its script: handlers often begin at the same column.
     package var identity: String {
-        function.hasPrefix("(") ? "\(fileName):\(column ?? 0)" : "\(function) \(fileName)"
+        function.hasPrefix("(") ? "\(fileName):\(line ?? 0):\(column ?? 0)" : "\(function) \(fileName)"
     }
 
     /// Without the line and column that V8 writes at the end.

@@ -194,7 +194,7 @@ private struct FunctionNames {
     mutating func name(of frame: StallReport.Frame) -> String {
         guard let symbol = frame.symbol else { return "\(frame.module ?? -1)+\(frame.functionStart)" }
         if let name = known[symbol] { return name }
-        // In one stall the lines of a script do not change. They tell apart functions without a name.
+        // In one stall the lines of a script do not change. They distinguish functions of one name.
         let script = GeneratedName(symbol).map { "\($0.identity):\($0.line ?? 0)" }
         let name = script ?? SourceFunction(symbol: symbol).name
         known[symbol] = name

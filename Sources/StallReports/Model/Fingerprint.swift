@@ -95,8 +95,8 @@ extension Fingerprint {
     ///
     /// Not included: what the culprit calls, and why it is stalled (load turns `on_cpu` into `starved`, and one function may
     /// alternately wait and compute); any address, line, thread, host or time. Inlined functions are known from debug
-    /// information only, so a build that was stripped of it can have different fingerprints. A script's function without a name is
-    /// represented by its column, which only an edit of its own line changes.
+    /// information only, so a build that was stripped of it can have different fingerprints. So has a script's function without a
+    /// name after an edit further up: it is represented by its line and column, because nothing else distinguishes it from others.
     ///
     /// Without any frame only the kind is left, so all stalls of that kind whose capture failed count as the same.
     ///

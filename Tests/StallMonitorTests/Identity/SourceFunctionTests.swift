@@ -27,7 +27,7 @@ struct SourceFunctionTests {
             // Moved in its file.
             ("JS:serve /srv/v1.2/app.js:1:2", ["JS:serve /srv/v1.2/app.js:34:5"]),
             ("LazyCompile:serve /srv/v1.2/app.js:1:2", ["JS:serve /srv/v1.2/app.js:34:5"]),
-            ("JS: /srv/v1.2/app.js:1:2", ["JS: /srv/v1.2/app.js:34:2", "JS: /srv/v1.3/app.js:1:2"]),
+            ("JS: /srv/v1.2/app.js:1:2", ["JS: /srv/v1.3/app.js:1:2"]),
             ("py::load:/srv/v1.2/app.py", ["py::load:/srv/v1.3/app.py"]),
             // Both constructors of C++; one template's.
             ("_ZN9warehouse5ShelfC1Ei", ["_ZN9warehouse5ShelfC2Ei"]),
@@ -70,7 +70,8 @@ struct SourceFunctionTests {
             // Go, the JVM, V8.
             "main.(*Server).handle", "main.(*Server).load", "main.main.func1", "main.main.func1.1",
             "void shop.Cart.total()", "void shop.Cart.load()", "JS:next /srv/.pnpm/a.js:1:2",
-            "JS:next /srv/.pnpm/b.js:1:2", "JS: /srv/app.js:1:10", "JS: /srv/app.js:7:21", "JS: /srv/other.js:1:10",
+            "JS:next /srv/.pnpm/b.js:1:2", "JS: /srv/app.js:1:10", "JS: /srv/app.js:7:21", "JS: /srv/app.js:7:10",
+            "JS: /srv/other.js:1:10",
         ]
         #expect(Set(symbols.map { SourceFunction(symbol: $0).name }).count == symbols.count)
     }
