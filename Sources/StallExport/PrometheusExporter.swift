@@ -23,7 +23,11 @@ struct RunMetric {
         let stalls = run.stalls.sorted { $0.key < $1.key }
             .map { Point(labels: [("kind", plain($0.key))], count: $0.value) }
         let loops = run.watched.map { watched in
-            (labels: [("label", plain(watched.label)), ("type", plain(watched.type.rawValue))], watched: watched)
+            let service = watched.service.map { [(name: "watched_service", value: plain($0))] } ?? []
+            return (
+                labels: [("label", plain(watched.label)), ("type", plain(watched.type.rawValue))] + service,
+                watched: watched
+            )
         }
         let turns = loops.compactMap { labels, watched in
             watched.turns.map { Point(labels: labels, count: Int64(clamping: $0)) }

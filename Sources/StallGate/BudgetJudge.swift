@@ -36,7 +36,7 @@ struct BudgetJudge {
 
     private mutating func judge(_ rule: BudgetRule, _ group: some Collection<Occurrence>) {
         let things = runs.flatMap { run in
-            run.watched.filter { rule.scope.fits(service: run.service?.name, label: $0.label, type: $0.type) }
+            run.watched.filter { rule.scope.fits(service: run.service(of: $0), label: $0.label, type: $0.type) }
         }
         let watched = things.map { max(0, $0.watchedNs) }.saturatingSum()
         // The whole run has its own doubt if it watched nothing.

@@ -18,8 +18,9 @@ struct Occurrence {
         let verdict: StallReports.Verdict?
 
         init(_ fault: RunRecord.Repeated, in run: RunRecord, like known: StallOutline?) {
-            (self.fault, service) = (fault, run.service?.name)
+            self.fault = fault
             (label, type, verdict) = (fault.label ?? known?.label, fault.type ?? known?.type, known?.verdict)
+            service = run.service(ofLoop: label, type)
         }
     }
 

@@ -82,7 +82,19 @@ struct RunsTests {
         #expect(Self.rows(by: .run, StallSelection(since: gap, until: gap)).isEmpty)
     }
 
-    @Test("of watch, the service is the watched program; a stall whose run is gone is shown nevertheless")
+    @Test("of watch, the service is the process's own name, for each loop and in a run's row")
+    func watchedServices() {
+        var overview = Self.overview
+        overview.runs.removeLast()
+        overview.runs[0].targets = [.init(pid: 7, executable: "/usr/bin/python3.11")]
+        (overview.runs[0].watched[0].service, overview.runs[0].watched[1].service) = ("shop", "node")
+        let loops = WatchedTime(overview, .everything, by: .loop).sorted
+        #expect(loops.map(\.service) == ["shop", "node"] && loops[0].stalls == 2 && loops[0].watchedNs > 0)
+        let runs = WatchedTime(overview, .everything, by: .run).sorted
+        #expect(runs.last?.service == "node, shop")
+    }
+
+    @Test("in older records of watch, the service is the watched program; a stall without its run is shown, too")
     func watch() {
         var overview = Self.overview
         overview.runs.removeLast()

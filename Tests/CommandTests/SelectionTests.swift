@@ -59,15 +59,34 @@ struct SelectionTests {
         #expect(elsewhere == "no matching stalls among 7; nothing that matches was watched")
     }
 
-    @Test("a run of 'watch' can contain stalls of any service")
+    @Test("a run of 'watch' has the services of its loops; an older record, and one without loops, may have any")
     func watcher() {
         var run = Sample.run()
         var selection = StallSelection()
         selection.services = [NamePattern("elsewhere")]
         #expect(!selection.includes(run))
         run.targets = [run.process]
+        #expect(selection.includes(run) && run.chosen(by: selection)?.watched.count == 1)
+        run.watched.append(.init(type: .eventLoop, label: "node", watchedNs: 1))
+        (run.watched[0].service, run.watched[1].service) = ("redis", "elsewhere")
+        run.repeated = run.watched.map {
+            .init(
+                fingerprint: stall.fingerprint,
+                repeats: Sample.repeats(of: stall.id, count: 1),
+                label: $0.label,
+                type: $0.type,
+                kind: .blocked
+            )
+        }
+        let chosen = run.chosen(by: selection)
+        #expect(chosen?.watched.map(\.label) == ["node"] && chosen?.repeated?.map(\.label) == ["node"])
+        selection.services = [NamePattern("nothing")]
+        #expect(!selection.includes(run))
+        run.watched = []
         #expect(selection.includes(run))
-        selection.hosts = [NamePattern("nowhere")]
+        selection.releases = [NamePattern("1")]
+        #expect(!selection.includes(run))
+        (selection.releases, selection.hosts) = ([], [NamePattern("nowhere")])
         #expect(!selection.includes(run))
     }
 

@@ -235,6 +235,7 @@ struct WatchCommandTests {
         let counted = try watch.runs().flatMap { $0.repeated ?? [] }
         #expect(counted.map(\.repeats.count) == [3] && counted.map(\.fingerprint) == reports.map(\.fingerprint))
         #expect(counted.map(\.type) == [.eventLoop])
+        #expect(try watch.runs().flatMap(\.watched).map(\.service) == [reports[0].service?.name])
     }
 
     @Test(

@@ -149,8 +149,10 @@ enum ExportSample {
         return Data(bytes + (try exporter.end()))
     }
 
-    static func text(_ format: ExportFormat, _ reports: [StallReport] = reports) throws -> String {
-        String(decoding: try export(format, reports), as: UTF8.self)
+    static func text(_ format: ExportFormat, _ reports: [StallReport] = reports, runs: [RunRecord] = [run]) throws
+        -> String
+    {
+        String(decoding: try export(format, reports, runs: runs), as: UTF8.self)
     }
 
     static func json(_ data: Data) throws -> [String: Any] {

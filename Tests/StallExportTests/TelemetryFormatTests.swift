@@ -125,6 +125,16 @@ struct TelemetryFormatTests {
             )
         )
         #expect(text.contains(#"stall_monitor_watched_seconds_total{"#) && text.contains(#"label="a\"b\\c""#))
+        var run = ExportSample.run
+        run.watched = ["node", "redis"].map { service in
+            var loop = RunRecord.Watched(label: "main", watchedNs: 1)
+            loop.service = service
+            return loop
+        }
+        let watched = try ExportSample.text(.prometheus, runs: [run]).split(separator: "\n").filter {
+            $0.hasPrefix("stall_monitor_watched_seconds_total{")
+        }
+        #expect(watched.count == 2 && watched[1].contains(#"type="run_loop",watched_service="redis"} "#), "\(watched)")
         #expect(!text.contains("fingerprint"))
         if Tool.exists("promtool") {
             #expect(try Tool.run("promtool", ["check", "metrics"], input: Data(text.utf8)).status == 0)

@@ -106,6 +106,28 @@ struct BudgetRuleTests {
         #expect(judge(reports, run, [rest]).verdict == .over)
     }
 
+    @Test("of 'watch', a budget for a service applies to the loops of that service")
+    func watcher() {
+        var run = Self.run()
+        (run.service, run.targets) = (.init(name: "stall-monitor"), [run.process])
+        for index in run.watched.indices { run.watched[index].service = ["shop", "node"][index] }
+        let (at, fault) = (Sample.start, Sample.report().fingerprint)
+        let repeats = StallReport.Repeats(count: 1, report: nil, firstAt: at, lastAt: at, totalNs: 1, longestNs: 1)
+        run.repeated = run.watched.map {
+            .init(
+                fingerprint: fault,
+                repeats: repeats,
+                label: $0.label,
+                type: $0.type,
+                kind: .blocked
+            )
+        }
+        let rule = Self.rule({ $0.maxStalls = 0 }) { $0.service = "node" }
+        #expect(judge([], run, [rule]).findings.map(\.rule) == [.stallCount])
+        let other = Self.rule({ $0.maxStalls = 0 }) { $0.service = "redis" }
+        #expect(judge([], run, [other]).doubts == [.unwatchedBudget("a budget")])
+    }
+
     @Test("a budget for loops that were not watched, or for turns that were not timed, cannot be judged")
     func unwatched() {
         let run = Self.run()

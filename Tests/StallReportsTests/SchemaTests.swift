@@ -51,6 +51,7 @@ struct SchemaTests {
         #expect(try verdicts(schema: "stall-report", reports, allowsOtherKeys: false) == ["ok", "ok"])
         var run = Sample.run()
         run.targets = [.current()]
+        run.watched[0].service = "redis-server"
         #expect(try verdicts(schema: "stall-run", [run.json()], allowsOtherKeys: false) == ["ok"])
     }
 

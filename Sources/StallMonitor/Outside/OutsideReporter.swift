@@ -78,7 +78,7 @@ package final class OutsideReporter: Sendable {
     package func enter(_ label: String, type: WatchedType = .eventLoop, of process: OutsideProcess) -> Int {
         let identity = state.withLock { state in
             state.lastLoop += 1
-            let name = WatchName(type: type, label: label)
+            let name = WatchName(type: type, label: label, service: process.service.name)
             let identity = WatchIdentity(number: state.lastLoop, name: name, since: .now)
             state.loops[identity.number] = (identity, process)
             return identity

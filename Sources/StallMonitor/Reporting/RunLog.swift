@@ -28,7 +28,10 @@ struct RunLog {
     /// The record as of now.
     mutating func entry(_ publisher: ReportPublisher) -> RunRecord {
         let (counts, now) = (ledger.snapshot, MonotonicInstant.now)
-        let watched = counts.totals(at: now).sorted { $0.key.label < $1.key.label }.map { self.watched($0, $1) }
+        let totals = counts.totals(at: now).sorted {
+            ($0.key.label, $0.key.service ?? "") < ($1.key.label, $1.key.service ?? "")
+        }
+        let watched = totals.map { self.watched($0, $1) }
         var record = RunRecord(
             id: run.id,
             startedAt: run.startedAt,
@@ -61,7 +64,7 @@ struct RunLog {
             turns: total.turns,
             turnDurations: .init(total.lengths)
         )
-        watched.watching = total.underWay
+        (watched.service, watched.watching) = (name.service, total.underWay)
         guard name.type == .taskPool else { return watched }
         watched.jobLengths = RunRecord.LengthCount.of(total.lengths)
         watched.longestJob = total.lengths.longest >= longJob.nanoseconds ? self.name(of: total.longestFunctions) : nil

@@ -146,6 +146,8 @@ final class OldestJob: PoolHeartbeat, Sendable {
 struct WatchName: Hashable, Sendable {
     var type: WatchedType
     var label: String
+    /// The service of another process whose loop it is. Nil for a loop of this process.
+    var service: String?
     /// Whether it is the second watch of a pool, of its jobs one by one.
     var isOfJobs = false
 }

@@ -42,6 +42,19 @@ extension RunRecord {
     }
 }
 
+extension RunRecord {
+    /// The service whose loop it is. Nil if that is not known.
+    package func service(of loop: Watched) -> String? { targets == nil ? service?.name : loop.service }
+
+    /// The service whose loops have this name and type. Nil if that is not known, or if there are several.
+    package func service(ofLoop label: String?, _ type: WatchedType?) -> String? {
+        guard targets != nil else { return service?.name }
+        let named = watched.filter { $0.label == label && $0.type == type }
+        let services = Set(named.map(\.service))
+        return services.count == 1 ? services.first ?? nil : nil
+    }
+}
+
 /// Why a time does not count towards a stall.
 public struct PauseKind: OpenName {
     /// As in JSON; unknown names are kept.

@@ -147,6 +147,9 @@ extension RunRecord {
         public var type: WatchedType
         /// Its name. Several may have the same name.
         public var label: String
+        /// For a watcher of other processes: the service whose loop it is, as in its reports. Nil for a monitor that watches its own process, and
+        /// in records of older watchers.
+        public var service: String?
         /// How long it was watched, including its rest, in nanoseconds. If the process is alive, readers return the present value; if it died,
         /// that of the last sample in its live record.
         public var watchedNs: Int64
@@ -175,7 +178,7 @@ extension RunRecord {
         }
 
         private enum CodingKeys: String, CodingKey {
-            case type, label
+            case type, label, service
             case watchedNs = "watched_ns"
             case watching, turns
             case turnDurations = "turn_durations"

@@ -93,13 +93,23 @@ extension StallReport {
 }
 
 extension RunRecord {
-    /// The service; for a watcher from outside, the programs that it watched.
+    /// The service; for a watcher from outside, those that it watched.
     var watchedService: String? {
+        targets == nil ? service?.name : commonService ?? Self.list(Set(watched.compactMap(\.service)))
+    }
+
+    /// The service of all loops of the run, as far as its record tells: older records of watchers from outside name only the programs.
+    /// Nil if each loop has a service of its own.
+    var commonService: String? {
         guard let targets else { return service?.name }
+        guard watched.allSatisfy({ $0.service == nil }) else { return nil }
         // A process that starts another program is in the record again.
         let last = Dictionary(targets.map { ($0.pid, $0.executable) }) { _, later in later }
-        let names = Set(last.values.compactMap { $0.map(fileName(ofPath:)) }).sorted()
-        return names.prefix(2).joined(separator: ", ") + (names.count > 2 ? " and \(names.count - 2) more" : "")
+        return Self.list(Set(last.values.compactMap { $0.map(fileName(ofPath:)) }))
+    }
+
+    private static func list(_ names: Set<String>) -> String {
+        names.sorted().prefix(2).joined(separator: ", ") + (names.count > 2 ? " and \(names.count - 2) more" : "")
     }
 }
 

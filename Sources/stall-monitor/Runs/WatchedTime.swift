@@ -22,13 +22,13 @@ struct WatchedTime {
     private var rows: [WatchedRow] = []
     private var indices: [Key: Int] = [:]
     private var groups: [Group: Int] = [:]
-    /// For each run, the service that it watched.
+    /// For each run, the service that it watched, unless its loops have services of their own.
     private let services: [ULID: String]
 
     /// - Parameter overview: The directories' contents, whether they match or not.
     init(_ overview: ReportReader.Overview, _ selection: StallSelection, by grouping: Grouping) {
         self.grouping = grouping
-        let known = overview.runs.compactMap { run in run.watchedService.map { (run.id, $0) } }
+        let known = overview.runs.compactMap { run in run.commonService.map { (run.id, $0) } }
         services = Dictionary(known) { first, _ in first }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)
         let traits = FaultTraits(overview.stalls, for: selection)
@@ -38,7 +38,8 @@ struct WatchedTime {
             // Counted stalls are left out if nobody can tell whether they match, as in a list of faults.
             for fault in run.repeated ?? []
             where fault.membership(in: selection, names: names, traits: traits) == .wanted {
-                rows[index(of: run, fault.label, fault.type)].add(fault.repeats)
+                let service = run.service(ofLoop: fault.label, fault.type)
+                rows[index(of: run, fault.label, fault.type, service)].add(fault.repeats)
             }
         }
         for stall in chosen.stalls { add(stall) }
@@ -62,12 +63,12 @@ struct WatchedTime {
         var seen: Set<Int> = []
         // A run that watched no loop has a row, too: that is why there are no stalls.
         if grouping != .loop {
-            let row = index(of: run, nil, nil)
+            let row = index(of: run, nil, nil, nil)
             rows[row].runs += 1
             seen.insert(row)
         }
         for loop in run.watched {
-            let row = index(of: run, loop.label, loop.type)
+            let row = index(of: run, loop.label, loop.type, run.service(of: loop))
             if seen.insert(row).inserted { rows[row].runs += 1 }
             rows[row].add(loop)
         }
@@ -80,10 +81,16 @@ struct WatchedTime {
         rows[row].add(stall)
     }
 
-    private mutating func index(of run: RunRecord, _ label: String?, _ type: WatchedType?) -> Int {
-        let service = services[run.id]
+    /// - Parameter ofLoop: The loop's service. Nil: the run's.
+    private mutating func index(
+        of run: RunRecord,
+        _ label: String?,
+        _ type: WatchedType?,
+        _ ofLoop: String?
+    ) -> Int {
+        let service = ofLoop ?? services[run.id]
         return switch grouping {
-        case .run: index(of: .run(run.id), WatchedRow(run, service))
+        case .run: index(of: .run(run.id), WatchedRow(run))
         case .host: index(of: .host(run.host.name), WatchedRow(host: run.host.name))
         case .loop:
             index(
@@ -94,7 +101,7 @@ struct WatchedTime {
     }
 
     private mutating func index(of stall: StallOutline) -> Int {
-        // Reports of a watcher from outside have the process's own name, its record only the program's file. A stall is in the row of its loop.
+        // Older records of watchers from outside name programs only, their reports the process. A stall is in the row of its loop.
         let service = stall.run.flatMap { services[$0] } ?? stall.service
         return switch grouping {
         case .run:
@@ -178,11 +185,11 @@ struct WatchedRow: Encodable {
         (self.label, self.type) = (label, type)
     }
 
-    init(_ record: RunRecord, _ service: String?) {
+    init(_ record: RunRecord) {
         (run, state, startedAt, pid) = (record.id, record.state, record.startedAt, record.process.pid)
         endedAt = record.state == .running ? nil : record.stoppedAt ?? record.updatedAt
-        (host, self.service, release) = (
-            record.host.name, service, record.targets == nil ? record.service?.version : nil
+        (host, service, release) = (
+            record.host.name, record.watchedService, record.targets == nil ? record.service?.version : nil
         )
     }
 

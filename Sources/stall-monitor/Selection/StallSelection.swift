@@ -45,14 +45,23 @@ struct StallSelection: Hashable {
     func includes(_ run: RunRecord) -> Bool {
         if let since, run.state != .running, run.updatedAt < since { return false }
         if let until, run.startedAt > until { return false }
-        // The reports of 'watch' have the names of the watched processes, which the record does not have.
-        if run.targets != nil { return hosts.allow(run.host.name) }
+        if run.targets != nil {
+            // What 'watch' found has the name of its process; of what it may yet find, and in older records, that is not known.
+            let isWatched = run.watched.isEmpty || run.watched.contains { includes(serviceOf: $0, in: run) }
+            return isWatched && includes(release: nil, host: run.host.name)
+        }
         return includes(service: run.service?.name, release: run.service?.version, host: run.host.name)
     }
 
     /// Whether stalls of a process can match, at any time.
     func includes(service: String?, release: String?, host: String) -> Bool {
-        services.allow(service) && releases.allow(release) && hosts.allow(host)
+        services.allow(service) && includes(release: release, host: host)
+    }
+
+    private func includes(release: String?, host: String) -> Bool { releases.allow(release) && hosts.allow(host) }
+
+    fileprivate func includes(serviceOf loop: RunRecord.Watched, in run: RunRecord) -> Bool {
+        run.targets == nil || loop.service.map { services.allow($0) } ?? true
     }
 
     /// Whether stalls of a watched loop match.
@@ -177,7 +186,10 @@ extension RunRecord {
     ) -> RunRecord? {
         guard selection.includes(self) else { return nil }
         var chosen = self
-        chosen.repeated = repeated?.filter { $0.isIncluded(in: selection, names: names, traits: traits) }
+        chosen.repeated = repeated?.filter {
+            service(ofLoop: $0.label, $0.type).map { selection.services.allow($0) } ?? true
+                && $0.isIncluded(in: selection, names: names, traits: traits)
+        }
         chosen.watched = watched(in: selection)
         // The run watched other loops only.
         return chosen.watched.isEmpty && !watched.isEmpty ? nil : chosen
@@ -186,7 +198,10 @@ extension RunRecord {
     /// The matching watched loops, each with its share of the chosen time. Assumes that they were watched evenly over the run.
     func watched(in selection: StallSelection) -> [Watched] {
         let part = part(in: selection)
-        return watched.filter { selection.includes(label: $0.label, type: $0.type) }.map { thing in
+        let matching = watched.filter {
+            selection.includes(label: $0.label, type: $0.type) && selection.includes(serviceOf: $0, in: self)
+        }
+        return matching.map { thing in
             guard part < 1 else { return thing }
             var thing = thing
             thing.watchedNs = Int64(saturating: Double(max(0, thing.watchedNs)) * part)
