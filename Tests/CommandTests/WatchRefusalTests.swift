@@ -126,6 +126,18 @@ struct WatchRefusalTests {
         #expect(try watch.finish().isEmpty)
     }
 
+    @Test("Of a process whose loop has ended it is not said that none was found")
+    func endedLoop() throws {
+        let (target, other) = (try LoopTarget(), try TargetProcess("threads", "1"))
+        let processes = ["\(target.pid)", "\(other.processID)"]
+        let watch = try WatchRunning(processes + ["--threshold", "50ms"], directory: fixture.path)
+        try watch.waitForLoops(1)
+        try target.tell("leave 60000")
+        try watch.waitForNote("no event loop was found in process \(other.processID) ")
+        _ = try watch.finish()
+        #expect(!watch.notes.contains { $0.contains("no event loop was found in process \(target.pid) ") })
+    }
+
     @Test("If a process without a loop has a child, the output says how to watch that")
     func childWithoutFollow() throws {
         // The child ends once its parent has been killed, even if nobody has waited for that yet.

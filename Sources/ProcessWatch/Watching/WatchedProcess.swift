@@ -27,6 +27,8 @@ final class WatchedProcess {
     /// When it was last seen that there is no thread that is not known.
     private var lastComplete = MonotonicInstant.now
     private var ticks = 0
+    /// Whether the program has had a loop, which may have ended.
+    private var hasHadLoop = false
     private var hasToldMissing = false
     private var hasToldRefusal = false
     private var hasToldCrowded = false
@@ -179,7 +181,7 @@ final class WatchedProcess {
         pools?.release(as: .recovered, old)
         pools = nil
         (threads, program, ticks) = ([:], now, 1)
-        (hasToldMissing, hasToldRefusal, hasToldCrowded) = (false, false, false)
+        (hasHadLoop, hasToldMissing, hasToldRefusal, hasToldCrowded) = (false, false, false, false)
         if let opened { process = opened }
         reporter.note(process)
         tell(.newProgram(processID: processID, name: name))
@@ -208,6 +210,7 @@ final class WatchedProcess {
                 return
             }
         }
+        hasHadLoop = true
         tell(.foundLoop(processID: processID, threadID: thread.threadID, loop: thread.name))
     }
 
@@ -222,9 +225,8 @@ final class WatchedProcess {
     private func tellMissing() {
         guard !hasToldMissing else { return }
         hasToldMissing = true
-        let hasLoops = threads.values.contains { $0.loop != nil }
-        if hasLoops || pools?.known.isEmpty == false { tellUnjudged() } else { tellThatThereIsNone() }
-        if hasLoops, let options = process.missingScriptOptions {
+        if hasHadLoop || pools?.known.isEmpty == false { tellUnjudged() } else { tellThatThereIsNone() }
+        if hasHadLoop, let options = process.missingScriptOptions {
             tell(.namelessScript(processID: processID, name: name, options: options))
         }
     }
