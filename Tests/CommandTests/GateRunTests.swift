@@ -61,7 +61,8 @@ struct GateRunTests {
         #expect(unwatched.status == 1 && unwatched.errors.hasPrefix("cannot judge: "), "\(unwatched.errors)")
         #expect(try gate(["--keep", fixture.root + "/kept", "--", "/bin/true"]).status == 1)
         let before = try leftovers
-        #expect(try gate(["--", fixture.root + "/none"]).status == 1)
+        #expect(try gate(["--", fixture.root + "/none"]).status == 127)
+        #expect(try gate(["--", fixture.root]).status == 126)
         #expect(try leftovers == before, "a command that cannot be started leaves no folder")
         let unbased = try gate(["--baseline", fixture.root + "/none.json", "--", "/bin/echo", "it ran"])
         #expect(unbased.status == 1 && unbased.output.isEmpty, "a missing baseline is reported before the command runs")

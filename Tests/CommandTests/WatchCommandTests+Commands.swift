@@ -86,10 +86,14 @@ extension WatchCommandTests {
         #expect(try watch.status() == 7)
     }
 
-    @Test("A missing program gives one line and no report")
-    func missingCommand() throws {
-        let run = try CommandRun("watch", "--reports", fixture.path, "--", "/no/such/program")
-        #expect(run.status == 1 && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
+    @Test(
+        "A command that cannot be run gives one line and the exit status of shells",
+        arguments: zip(["/no/such/program", "no-such-program", "/", "/dev/null"], [127, 127, 126, 126])
+    )
+    func cannotBeRun(command: String, status: Int32) throws {
+        let run = try CommandRun("watch", "--reports", fixture.path, "--", command)
+        #expect(run.status == status && run.output.isEmpty, "\(run)")
+        #expect(run.errors.hasPrefix("stall-monitor: \(command): ") && run.errors.split(separator: "\n").count == 1)
     }
 
     @Test(

@@ -30,7 +30,8 @@ struct GateRunCommand: ParsableCommand {
 
             Exit code 0: within. 1: cannot judge, also because nothing was watched. 2: over budget or worse. 3: inconclusive. \
             64: wrong usage. 130: ended by Ctrl-C; 143 or 129: by SIGTERM or SIGHUP before the last run. If the command itself \
-            fails, it is not repeated, and after the verdict its exit status is used, but 1 instead of 3.
+            fails, it is not repeated, and after the verdict its exit status is used, but 1 instead of 3; 127 if there is no such \
+            command, 126 if it cannot be run.
             """
     )
 

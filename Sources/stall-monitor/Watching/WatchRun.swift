@@ -1,3 +1,4 @@
+import ArgumentParser
 import Glibc
 import ProcessWatch
 import StackCapture
@@ -163,11 +164,17 @@ struct WatchRun {
 
 extension StartedCommand {
     /// Starts the command that the user gave after '--'.
-    static func given(_ command: [String], adoptsOrphans: Bool = false) throws(CommandFailure) -> StartedCommand {
+    ///
+    /// - Throws: The exit status that shells and env(1) use for a command that cannot be run.
+    static func given(_ command: [String], adoptsOrphans: Bool = false) throws -> StartedCommand {
         do throws(StartError) {
             return try StartedCommand(RawArguments.last(command.count), adoptsOrphans: adoptsOrphans)
         } catch {
-            throw CommandFailure("\(command[0]): \(error)")
+            let failure = CommandFailure("\(command[0]): \(error)")
+            // There was no process to run it in.
+            if [EAGAIN, ENOMEM].contains(error.errorNumber) { throw failure }
+            Output.note(failure.message)
+            throw ExitCode(error.errorNumber == ENOENT ? 127 : 126)
         }
     }
 }
