@@ -105,6 +105,27 @@ struct PoolRuleTests {
         }
     }
 
+    @Test("Time that the watcher has missed before the end does not count, and is told apart from stops")
+    func missed() throws {
+        var rule = rule(1)
+        var member = worker(1, since: 0)
+        (member.job.stopped, member.job.unobserved) = (.milliseconds(20), .milliseconds(30))
+        guard case .began(_, let times)? = rule.decide([member], at: Self.time(300)).first else {
+            Issue.record("not found")
+            return
+        }
+        #expect(times.excluded == .milliseconds(50) && times.unobserved == .milliseconds(30))
+        // The look is due at 350, and comes at 1350. The worker went on at 600: 250 of the missed 1000 ms were before that.
+        let end = Self.time(600)...Self.time(600)
+        let orders = rule.decide([], at: Self.time(1_350), ends: [1: end], lateness: .milliseconds(1_000))
+        guard case .ended(let times)? = orders.first else {
+            Issue.record("not ended")
+            return
+        }
+        #expect(times.excluded == .milliseconds(300) && times.unobserved == .milliseconds(280))
+        #expect(times.length == .milliseconds(300))
+    }
+
     @Test("A growing stall is worth telling at each doubling of its length")
     func growing() {
         var rule = rule(1)

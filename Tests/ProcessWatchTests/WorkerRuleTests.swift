@@ -123,5 +123,6 @@ struct WorkerRuleTests {
         story.rule.exclude(.milliseconds(30))
         story.look(at: 200, ran: 2)
         #expect(story.length(250) == .milliseconds(70))
+        #expect(story.rule.job?.stopped == .milliseconds(100) && story.rule.job?.unobserved == .milliseconds(30))
     }
 }

@@ -44,7 +44,7 @@ final class ObservedPool {
         guard isKnown else { return }
         var ends = ended
         for worker in workers { ends[worker.threadID] = worker.end ?? ends[worker.threadID] }
-        for order in rule.decide(workers.compactMap(\.present), at: time, ends: ends) {
+        for order in rule.decide(workers.compactMap(\.present), at: time, ends: ends, lateness: context.lateness) {
             carryOut(order, workers, time, context)
         }
     }

@@ -21,7 +21,9 @@ struct PoolRule: Sendable {
         /// The jobs that hold the pool up. Those that are over are no longer among them.
         var members: [Worker]
         var began: ClosedRange<MonotonicInstant>
+        /// How much of the time since then does not count, and the part of it in which the watcher did not run.
         var excluded: Duration
+        var unobserved: Duration
         var lastSeen: MonotonicInstant
         /// The length at which the stall is reported again.
         var nextReport: Duration
@@ -75,12 +77,14 @@ struct PoolRule: Sendable {
     /// - Parameters:
     ///   - workers: those that do not rest.
     ///   - ends: for threads that have left a job since the last look: when, as exactly as it is known.
+    ///   - lateness: by how much the watcher was late for this look.
     mutating func decide(
         _ workers: [Worker],
         at time: MonotonicInstant,
-        ends: [Int32: ClosedRange<MonotonicInstant>] = [:]
+        ends: [Int32: ClosedRange<MonotonicInstant>] = [:],
+        lateness: Duration = .zero
     ) -> [Order] {
-        if let stall { return follow(stall, workers, time, ends) }
+        if let stall { return follow(stall, workers, time, ends, lateness) }
         let proven = proven(workers.filter { $0.job.shows == .job }).filter {
             $0.job.length(at: time) + slack >= threshold
         }
@@ -114,6 +118,7 @@ struct PoolRule: Sendable {
             members: proven,
             began: min(earliest, latest)...latest,
             excluded: taken.map(\.job.excluded).max() ?? .zero,
+            unobserved: taken.map(\.job.unobserved).max() ?? .zero,
             lastSeen: time,
             nextReport: .zero
         )
@@ -126,7 +131,8 @@ struct PoolRule: Sendable {
         _ old: Stall,
         _ workers: [Worker],
         _ time: MonotonicInstant,
-        _ ends: [Int32: ClosedRange<MonotonicInstant>]
+        _ ends: [Int32: ClosedRange<MonotonicInstant>],
+        _ lateness: Duration
     ) -> [Order] {
         var now = old
         let present = Dictionary(workers.map { ($0.threadID, $0.job) }) { first, _ in first }
@@ -141,10 +147,15 @@ struct PoolRule: Sendable {
                 .sorted { ($0.upperBound, $0.lowerBound) < ($1.upperBound, $1.lowerBound) }
             // With more workers than the pool is wide, the first that leaves does not make one free.
             let index = min(max(0, old.members.count - width), spans.count - 1)
-            return [.ended(old.times(until: spans.isEmpty ? old.lastSeen...time : spans[index]))]
+            let end = spans.isEmpty ? old.lastSeen...time : spans[index]
+            // After the end it does not matter that the look is late.
+            let missed = max(.zero, lateness - max(.zero, time - end.upperBound))
+            (now.excluded, now.unobserved) = (old.excluded + missed, old.unobserved + missed)
+            return [.ended(now.times(until: end))]
         }
         now.lastSeen = time
         now.excluded = max(old.excluded, now.members.map(\.job.excluded).max() ?? .zero)
+        now.unobserved = max(old.unobserved, now.members.map(\.job.unobserved).max() ?? .zero)
         let length = now.length(at: time)
         let isWorthReporting = length >= old.nextReport
         if isWorthReporting { now.nextReport = min(length * 2, length + .seconds(10)) }
@@ -156,12 +167,14 @@ struct PoolRule: Sendable {
 extension PoolRule.Stall {
     fileprivate func times(until end: ClosedRange<MonotonicInstant>) -> StallSpan {
         let latest = max(end.upperBound, began.upperBound)
-        return StallSpan(
+        var span = StallSpan(
             earliestStart: began.lowerBound,
             latestStart: began.upperBound,
             earliestEnd: min(max(end.lowerBound, began.upperBound), latest),
             latestEnd: latest,
             excluded: excluded
         )
+        span.unobserved = unobserved
+        return span
     }
 }

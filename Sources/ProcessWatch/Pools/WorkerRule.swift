@@ -24,10 +24,14 @@ struct WorkerRule: Sendable {
         /// Since when the thread has slept in one system call without running.
         var callSince: MonotonicInstant?
         var isArmed = false
-        /// How much of the time since `since` does not count.
-        var excluded = Duration.zero
+        /// Of the time since `since`: in which the thread was stopped, and in which the watcher did not run.
+        var stopped = Duration.zero
+        var unobserved = Duration.zero
         /// What a stack has shown. Nil: none was taken yet.
         var shows: Shown?
+
+        /// How much of the time since `since` does not count.
+        var excluded: Duration { stopped + unobserved }
 
         /// For how long the worker has provably been at it.
         func length(at time: MonotonicInstant) -> Duration {
@@ -102,7 +106,7 @@ struct WorkerRule: Sendable {
     /// The watcher was late by this much: the machine may have been stopped. That time does not count.
     mutating func exclude(_ lateness: Duration) {
         guard job?.since != nil || job?.callSince != nil else { return }
-        job?.excluded += lateness
+        job?.unobserved += lateness
     }
 
     private mutating func begin() {
@@ -114,7 +118,7 @@ struct WorkerRule: Sendable {
     private mutating func follow(_ look: Look, _ before: Look?) {
         guard var next = job else { return }
         defer { job = next }
-        if look.isStopped, let before { next.excluded += max(.zero, look.time - before.time) }
+        if look.isStopped, let before { next.stopped += max(.zero, look.time - before.time) }
         let sleptOn = look.schedule == before?.schedule && look.position == before?.position
         if sleptOn, case .calling? = look.position {
             next.callSince = next.callSince ?? before?.time
