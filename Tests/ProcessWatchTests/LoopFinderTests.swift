@@ -39,6 +39,13 @@ struct LoopFinderTests {
         return search
     }
 
+    @Test("A thread that has waited where a loop would is looked at as often as before, others seldom after some time")
+    func pace() {
+        #expect(WatchedThread.pause(afterLooks: 39, mayHaveLoop: false) == 0)
+        #expect(WatchedThread.pause(afterLooks: 40, mayHaveLoop: false) > 0)
+        #expect(WatchedThread.pause(afterLooks: 4_000, mayHaveLoop: true) == 0)
+    }
+
     @Test("A place seen once is not a loop; seen twice it is")
     func twice() {
         var search = LoopFinder(isMainThread: false)

@@ -14,7 +14,8 @@ final class WatchedThread {
     private var looks = 0
     private(set) var loop: ObservedLoop?
     /// Whether its name may still change: new threads name themselves.
-    var isNew: Bool { looks < 40 }
+    var isNew: Bool { looks < Self.firstLooks }
+    private static let firstLooks = 40
     /// Whether other threads wait for the same descriptor, so that nothing can be said about this thread.
     private(set) var sharesItsDescriptor = false
 
@@ -36,7 +37,12 @@ final class WatchedThread {
         case ended
     }
 
-    /// Looks at the thread. While it has no known loop, this happens less and less often.
+    /// How many looks to skip after so many, while no loop is known.
+    ///
+    /// - Parameter mayHaveLoop: Whether it was found where a loop would wait. A busy loop rests so seldom that few looks find it at rest again.
+    static func pause(afterLooks looks: Int, mayHaveLoop: Bool) -> Int { looks < firstLooks || mayHaveLoop ? 0 : 19 }
+
+    /// Looks at the thread. While it has no known loop, this happens less often after some time.
     func look(_ context: WatchContext) -> Outcome {
         if let loop { return loop.look(files, &search, context) ? .nothing : .ended }
         guard pause == 0 else {
@@ -44,7 +50,7 @@ final class WatchedThread {
             return .nothing
         }
         looks += 1
-        pause = looks < 40 ? 0 : 19
+        pause = Self.pause(afterLooks: looks, mayHaveLoop: search.likelyDescriptor != nil)
         guard !sharesItsDescriptor else { return .nothing }
         let time = MonotonicInstant.now
         guard let schedule = files.readSchedule() else { return .ended }
