@@ -27,7 +27,7 @@ package enum WatchNote: Sendable {
     /// The task pool of one priority of Swift's tasks, and how many jobs it runs at once.
     case foundPool(processID: Int32, pool: String, width: Int)
     /// No worker of a pool is free, and nothing shows whether they go from job to job. Once for each pool.
-    case unprovenPool(processID: Int32, pool: String)
+    case unprovenPool(processID: Int32, pool: String, hasBreakpoints: Bool)
     /// The process has a task pool, but its libdispatch has no symbol table, so it cannot be judged.
     case namelessPools(processID: Int32)
     /// No loop was found for some seconds. `threads` says what its threads do instead, and how many do so. `children` is the number of its
@@ -38,8 +38,8 @@ package enum WatchNote: Sendable {
     case unjudged(processID: Int32, threads: [(name: String, what: String)])
     /// Several threads wait for one epoll descriptor in turn: none of them runs a loop of its own.
     case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
-    /// A loop is busy, and nothing shows whether it turns. Sent once for each loop.
-    case unproven(processID: Int32, threadID: Int32, loop: String)
+    /// A loop is busy, and nothing shows whether it turns. Sent once for each loop. If there are breakpoints, none could be set on its thread.
+    case unproven(processID: Int32, threadID: Int32, loop: String, hasBreakpoints: Bool)
     case newProgram(processID: Int32, name: String)
     case ended(processID: Int32, name: String)
     /// A watched process lives, but can no longer be read. Once for each program.

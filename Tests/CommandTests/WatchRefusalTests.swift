@@ -2,6 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
+@testable import ProcessWatch
+
 @Suite("watch of what cannot be watched", .serialized, .timeLimit(.minutes(10)))
 struct WatchRefusalTests {
     private let fixture: ReportsFixture
@@ -124,6 +126,21 @@ struct WatchRefusalTests {
         try watch.waitForNote("no event loop was found")
         #expect(watch.notes.last?.hasSuffix("pause (4)") == true, "\(watch.notes)")
         #expect(try watch.finish().isEmpty)
+    }
+
+    @Test("If all breakpoints of a loop's thread are in use, the output says so", .needsBreakpoints)
+    func takenBreakpoints() throws {
+        let target = try LoopTarget()
+        var taken: [Breakpoint] = []
+        while taken.count < 64, let next = Breakpoint(onThread: target.pid, atAny: UInt64(taken.count + 1) << 12) {
+            taken.append(next)
+        }
+        let watch = try WatchRunning(["\(target.pid)", "--threshold", "50ms"], directory: fixture.path)
+        try watch.waitForLoops(1)
+        try target.tell("compute 2000")
+        try watch.waitForNote("no hardware breakpoint could be set there")
+        _ = try watch.finish()
+        withExtendedLifetime(taken) {}
     }
 
     @Test("Of a process whose loop has ended it is not said that none was found")

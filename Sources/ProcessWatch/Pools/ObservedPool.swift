@@ -88,7 +88,9 @@ final class ObservedPool {
         case .ended(let times):
             if let number = stall?.number { context.reporter.end(number, times, as: .recovered) }
             (stall, samples, pace) = (nil, [], SamplePace())
-        case .unproven: context.tell(.unprovenPool(processID: context.processID, pool: priority.label))
+        case .unproven:
+            let (process, hasBreakpoints) = (context.processID, context.hasBreakpoints)
+            context.tell(.unprovenPool(processID: process, pool: priority.label, hasBreakpoints: hasBreakpoints))
         }
     }
 

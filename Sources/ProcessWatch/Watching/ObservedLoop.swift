@@ -147,7 +147,8 @@ final class ObservedLoop {
         case .unproven:
             guard !isUnproven else { return }
             isUnproven = true
-            context.tell(.unproven(processID: context.processID, threadID: threadID, loop: label))
+            let (process, hasBreakpoints) = (context.processID, context.hasBreakpoints)
+            context.tell(.unproven(processID: process, threadID: threadID, loop: label, hasBreakpoints: hasBreakpoints))
         }
     }
 

@@ -98,10 +98,9 @@ final class WatchView: Sendable {
         case .foundLoop(let id, let thread, let loop): "found a loop of process \(id): thread \(thread) (\(loop))"
         case .foundPool(let id, let pool, let width):
             "found a task pool of process \(id): \(pool), \(quantity(width, "job")) at once"
-        case .unprovenPool(let id, let pool):
+        case .unprovenPool(let id, let pool, let hasBreakpoints):
             "no worker of the task pool of process \(id) (\(pool)) is free, and it is unknown whether they go from job to job: only "
-                + "uninterrupted system calls of its workers are reported as stalls; with hardware breakpoints it could be judged, see "
-                + "'stall-monitor watch --help'"
+                + "uninterrupted system calls of its workers are reported as stalls; " + missing(hasBreakpoints)
         case .namelessPools(let id):
             "the task pool of process \(id) is not judged, because its libdispatch has no symbol table; " + remedy(id)
         case .noLoop(let id, let name, let threads, let children):
@@ -115,9 +114,9 @@ final class WatchView: Sendable {
         case .sharedDescriptor(let id, let descriptor, let threads):
             "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them has a loop of its own, "
                 + "so they are not judged; " + remedy(id)
-        case .unproven(let id, let thread, let loop):
+        case .unproven(let id, let thread, let loop, let hasBreakpoints):
             "thread \(thread) (\(loop)) of process \(id) is busy, and it is unknown whether its loop turns: only uninterrupted "
-                + "system calls of this loop are reported as stalls; with hardware breakpoints it could be judged, see 'stall-monitor watch --help'"
+                + "system calls of this loop are reported as stalls; " + missing(hasBreakpoints)
         case .newProgram(let id, let name): "process \(id) runs another program: \(name)"
         case .ended(let id, let name): "process \(id) (\(name)) has ended"
         case .refused(let id, let error):
@@ -132,6 +131,13 @@ final class WatchView: Sendable {
             "stalls of process \(id) (\(name)) do not show the functions of its script: start it with \(options)"
         case .unarmed(let problem): problem
         }
+    }
+
+    /// What is missing for a proof that a loop or a pool is stalled.
+    private static func missing(_ hasBreakpoints: Bool) -> String {
+        hasBreakpoints
+            ? "no hardware breakpoint could be set there, perhaps because a debugger, or another 'watch', uses all that a thread has"
+            : "with hardware breakpoints it could be judged, see 'stall-monitor watch --help'"
     }
 
     /// What to do about threads that cannot be judged.
