@@ -259,6 +259,23 @@ struct LoopRuleTests {
         #expect(run.stalls.first?.times.unobserved == .zero)
     }
 
+    @Test("Time of a stop in which the watcher did not run either is excluded once")
+    func stoppedUnobserved() throws {
+        for phase in Self.phases {
+            let row = RuleRow("", .blocked) {
+                $0.compute(.milliseconds(400))
+                $0.stop(.milliseconds(1000))
+                $0.compute(.milliseconds(300))
+            }
+            let absence = (row.began + .milliseconds(450))...(row.began + .milliseconds(1200))
+            let run = RuleRun(row.story, .init(depth: 0, absence: absence, phase: phase))
+            #expect(run.stalls.count == 1 && run.disorder == 0, "\(phase)")
+            let times = try #require(run.stalls.first?.times)
+            #expect(times.excluded <= .milliseconds(1050), "\(phase): \(times)")
+            #expect(times.unobserved >= .milliseconds(650), "\(phase): \(times)")
+        }
+    }
+
     @Test("A loop stopped while it rests is not stalled, before or after")
     func stoppedAtRest() {
         var story = LoopStory()

@@ -124,5 +124,9 @@ struct WorkerRuleTests {
         story.look(at: 200, ran: 2)
         #expect(story.length(250) == .milliseconds(70))
         #expect(story.rule.job?.stopped == .milliseconds(100) && story.rule.job?.unobserved == .milliseconds(30))
+        // Both at once: each moment is excluded once.
+        story.rule.exclude(.milliseconds(40))
+        story.look(at: 300, ran: 2, .halted(stackPointer: 1, programCounter: 2), isStopped: true)
+        #expect(story.rule.job?.stopped == .milliseconds(160) && story.rule.job?.unobserved == .milliseconds(70))
     }
 }

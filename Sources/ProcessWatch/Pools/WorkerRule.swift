@@ -12,6 +12,8 @@ struct WorkerRule: Sendable {
     /// When it was last known to be free. It may have begun its present job just after that.
     private var lastFree: MonotonicInstant
     private var lastLook: Look?
+    /// How much of the time before the present look the watcher has missed, and was excluded.
+    private var missed = Duration.zero
     private var begun = 0
 
     /// What the worker is at while it does not rest. It need not be a job: see `shows`.
@@ -79,7 +81,7 @@ struct WorkerRule: Sendable {
         var look = look
         // The thread has not run, so it is where it was before.
         if look.position == nil { (look.position, look.rests) = (before?.position, before?.rests ?? false) }
-        defer { lastLook = look }
+        defer { (lastLook, missed) = (look, .zero) }
         guard !look.rests else {
             defer { (job, lastFree) = (nil, look.time) }
             return job == nil ? nil : .release
@@ -107,6 +109,7 @@ struct WorkerRule: Sendable {
     mutating func exclude(_ lateness: Duration) {
         guard job?.since != nil || job?.callSince != nil else { return }
         job?.unobserved += lateness
+        missed = lateness
     }
 
     private mutating func begin() {
@@ -118,7 +121,7 @@ struct WorkerRule: Sendable {
     private mutating func follow(_ look: Look, _ before: Look?) {
         guard var next = job else { return }
         defer { job = next }
-        if look.isStopped, let before { next.stopped += max(.zero, look.time - before.time) }
+        if look.isStopped, let before { next.stopped += max(.zero, look.time - before.time - missed) }
         let sleptOn = look.schedule == before?.schedule && look.position == before?.position
         if sleptOn, case .calling? = look.position {
             next.callSince = next.callSince ?? before?.time

@@ -96,7 +96,8 @@ extension LoopRule {
             return end(span, look, before, latest: min(time, look.time)) + restart(hit: time)
         }
         let orders = follow(&span, look, before)
-        if look.isStopped, let before { span.stopped += max(.zero, look.time - before.time) }
+        // The time for which the look is late is excluded already.
+        if look.isStopped, let before { span.stopped += max(.zero, look.time - before.time - lateness) }
         guard span.since != nil else {
             // No proof is left. The stall ended after the previous look, and the next one may have begun as early.
             let orders = end(old, look, before, latest: look.time)
