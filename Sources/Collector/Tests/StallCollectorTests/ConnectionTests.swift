@@ -35,6 +35,18 @@ struct ConnectionTests {
         }
     }
 
+    @Test("A body in a wrong transfer encoding is the sender's mistake, not the store's")
+    func wrongChunks() async throws {
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            let connection = try Connection(port: client.port)
+            let head = "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+            #expect(connection.send(head + "Transfer-Encoding: chunked\r\n\r\nno length\r\n"))
+            var text = ""
+            while let more = await connection.receive() { text += more }
+            #expect(text.hasPrefix("HTTP/1.1 400") && text.contains("transfer encoding"), "\(text)")
+        }
+    }
+
     @Test("A client that does not read is cut off and does not delay the shutdown")
     func stalledReaders() async throws {
         var options = CollectorOptions()

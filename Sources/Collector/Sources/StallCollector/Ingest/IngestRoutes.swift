@@ -151,14 +151,7 @@ struct IngestRoutes {
     /// Has a time limit, so that a sender that sends a byte now and then does not occupy memory for long.
     private func collect(_ request: Request) async throws -> [UInt8] {
         try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
-            group.addTask {
-                var body: [UInt8] = []
-                for try await part in request.body {
-                    guard body.count + part.readableBytes <= limits.bytes else { throw tooLarge }
-                    body += part.readableBytesView
-                }
-                return body
-            }
+            group.addTask { try await read(request.body) }
             group.addTask { [limits] in
                 try await Task.sleep(for: limits.patience)
                 return nil
@@ -169,5 +162,19 @@ struct IngestRoutes {
             }
             return body
         }
+    }
+
+    private func read(_ stream: RequestBody) async throws -> [UInt8] {
+        var body: [UInt8] = []
+        do {
+            for try await part in stream {
+                guard body.count + part.readableBytes <= limits.bytes else { throw tooLarge }
+                body += part.readableBytesView
+            }
+        } catch let error where !(error is Refusal || error is CancellationError) {
+            // It is not the store's failure, and no reason for the sender to wait.
+            throw Refusal(.badRequest, "the body was cut off, or its transfer encoding is wrong")
+        }
+        return body
     }
 }
