@@ -139,7 +139,9 @@ struct Checkpoint: ~Copyable {
     /// Rewrites the file completely or not at all. The new file is locked before it gets the name.
     private static func rewrite(_ path: String, _ sent: [ULID: Shipment.Version], _ descriptor: inout Int32) throws {
         let partial = path + ".partial"
-        let new = unsafe open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        // What an interrupted process left there. It could also be a pipe, and opening that would wait for its reader.
+        unsafe unlink(partial)
+        let new = unsafe open(partial, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0o600)
         guard new >= 0 else { throw problem(partial) }
         do {
             guard flock(new, LOCK_EX | LOCK_NB) == 0 else { throw problem(partial) }

@@ -104,6 +104,26 @@ final class CheckpointTests {
         #expect(unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFIFO)
     }
 
+    @Test("Nothing at the place of its draft holds it up: what a killed process left there, a pipe, or a link")
+    func drafts() throws {
+        let (draft, target) = (path + ".partial", path + ".target")
+        defer { try? FileManager.default.removeItem(atPath: target) }
+        try Data("keep".utf8).write(to: URL(filePath: target))
+        let others: [() -> Bool] = [
+            { FileManager.default.createFile(atPath: draft, contents: Data("stall-ship".utf8)) },
+            { unsafe mkfifo(draft, 0o600) == 0 },
+            { unsafe symlink(target, draft) == 0 },
+        ]
+        for makeOther in others {
+            try #require(makeOther())
+            var checkpoint = try Checkpoint(path: path)
+            try checkpoint.note([shipment(0, .ended)])
+            #expect(!FileManager.default.fileExists(atPath: draft))
+        }
+        #expect(try String(contentsOfFile: target, encoding: .utf8) == "keep")
+        #expect(try String(contentsOfFile: path, encoding: .utf8).hasSuffix(" ended\n"))
+    }
+
     @Test("Only one process at a time can have it")
     func owned() throws {
         let first = try Checkpoint(path: path)
