@@ -41,7 +41,7 @@ struct Checkpoint: ~Copyable {
     mutating func note(_ shipments: [Shipment]) throws {
         for shipment in shipments { sent[shipment.id] = shipment.version }
         appended += shipments.count
-        guard appended < limit else {
+        guard appended < limit, !Self.isRemoved(path) else {
             sent = Self.latest(limit, of: sent)
             try Self.rewrite(path, sent, &descriptor)
             appended = 0
@@ -105,6 +105,12 @@ struct Checkpoint: ~Copyable {
 
     private static func isCurrent(_ descriptor: Int32, _ path: String) -> Bool {
         FileIdentity(descriptor: descriptor).map { $0 == FileIdentity(path: path) } ?? false
+    }
+
+    /// With its directory, which can be made again: what is written to the file would then be lost.
+    private static func isRemoved(_ path: String) -> Bool {
+        var status = stat()
+        return unsafe lstat(path, &status) != 0 && errno == ENOENT
     }
 
     private static func read(_ descriptor: Int32, _ path: String, _ limit: Int) throws -> [ULID: Shipment.Version] {

@@ -104,6 +104,31 @@ final class CheckpointTests {
         #expect(unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFIFO)
     }
 
+    @Test("If it was removed with its directory, it is there again with the next shipment, and stays locked")
+    func removed() throws {
+        let directory = path + "-directory"
+        let path = directory + "/checkpoint"
+        func make() throws {
+            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        }
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try make()
+        do {
+            var checkpoint = try Checkpoint(path: path)
+            try checkpoint.note([shipment(0, .ended)])
+            try FileManager.default.removeItem(atPath: directory)
+            var isWritten = true
+            do { try checkpoint.note([shipment(1, .ended)]) } catch { isWritten = false }
+            #expect(!isWritten)
+            try make()
+            try checkpoint.note([shipment(2, .ended)])
+            #expect(throws: ShippingError.self) { _ = try Checkpoint(path: path) }
+        }
+        let checkpoint = try Checkpoint(path: path)
+        let known = (0..<3).filter { checkpoint.has(shipment($0, .ended)) }
+        #expect(known == [0, 1, 2])
+    }
+
     @Test("Nothing at the place of its draft holds it up: what a killed process left there, a pipe, or a link")
     func drafts() throws {
         let (draft, target) = (path + ".partial", path + ".target")
