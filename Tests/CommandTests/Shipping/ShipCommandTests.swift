@@ -42,6 +42,7 @@ struct ShipCommandTests {
         let request = try #require(try receiver.accepted().first)
         #expect(request.path == "/v1/logs" && request.headers["Content-Type"] == "application/json")
         #expect(request.headers["Content-Encoding"] == "gzip" && request.headers["Authorization"] == nil)
+        #expect(request.headers["Date"]?.hasSuffix(" GMT") == true)
         #expect(request.all("stall.id") == ids)
         let stacks = request.all("code.stacktrace")
         #expect(stacks.count == 3 && Set(stacks).count == 1)

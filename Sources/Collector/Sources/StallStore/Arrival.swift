@@ -104,6 +104,9 @@ public struct ArrivedRun: Sendable {
 }
 
 extension Arrival {
+    /// How far a document's time may be ahead of this machine's clock.
+    package static let aheadNs = Hours.dayNs
+
     /// Reads a report or a run record, according to the schema that the document names.
     ///
     /// - Parameters:
@@ -153,7 +156,7 @@ private enum Bounds {
         guard timestamp.seconds > 946_684_800 else {
             throw ReportError(.malformed, detail: "its time lies before the year 2000; is the sender's clock right?")
         }
-        guard moment < now.advanced(byNanoseconds: Hours.dayNs).sinceEpoch else {
+        guard moment < now.advanced(byNanoseconds: Arrival.aheadNs).sinceEpoch else {
             throw ReportError(.malformed, detail: "its time lies in the future; is the sender's clock right?")
         }
         return moment

@@ -191,6 +191,27 @@ struct IngestLimitTests {
         "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nContent-Length: \(bytes)\r\n\r\n"
     }
 
+    @Test("A sender whose clock is far ahead of the collector's is told to wait, and its reports are not refused")
+    func clocks() async throws {
+        let format = DateFormatter()
+        format.locale = Locale(identifier: "en_US_POSIX")
+        format.timeZone = .gmt
+        format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+        let hours = [-1000, 0, 23, 26, 100_000].map { format.string(from: Date(timeIntervalSinceNow: $0 * 3600)) }
+        let report = try Samples.report().json()
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            var answers: [Int] = []
+            for date in hours + ["soon"] {
+                let fields: HTTPFields = [.contentType: "application/x-ndjson", .date: date]
+                try await client.execute(uri: "/v1/reports", method: .post, headers: fields, body: report) {
+                    answers.append($0.status.code)
+                    #expect(($0.headers[.retryAfter] == "60") == ($0.status == .serviceUnavailable))
+                }
+            }
+            #expect(answers == [202, 202, 202, 503, 503, 202])
+        }
+    }
+
     @Test("A report that could not be shown later is refused, wherever it is broken")
     func wholeReports() async throws {
         try await Client.withServer(StubStore(), CollectorOptions()) { client in

@@ -57,6 +57,7 @@ struct IngestRoutes {
     ) async throws -> IngestReceipt {
         let caller = try context.caller(.write)
         metrics.requests.add(1)
+        try SenderClock.check(request)
         let rate = try admit(caller)
         let isPacked = try format.isPacked(request)
         // This comes before the first byte of the body is read.
