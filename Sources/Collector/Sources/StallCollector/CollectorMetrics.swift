@@ -15,6 +15,7 @@ final class CollectorMetrics: Sendable {
     let refused = Counter()
     let bytes = Counter()
     let overloads = Counter()
+    let failures = Counter()
     let limited = Counter()
     let denied = Counter()
     let removed = Counter()
@@ -34,6 +35,7 @@ final class CollectorMetrics: Sendable {
             ("ingest_refused_total", "counter", "Those that were refused.", refused.count),
             ("ingest_bytes_total", "counter", "What requests brought, unpacked.", bytes.count),
             ("ingest_overloads_total", "counter", "Requests that were told to come later.", overloads.count),
+            ("ingest_failures_total", "counter", "Requests that the store did not take.", failures.count),
             ("ingest_limited_total", "counter", "Requests of tokens that had sent more than they may.", limited.count),
             ("denied_total", "counter", "Requests without a token that is known.", denied.count),
             ("removed_stalls_total", "counter", "Stalls removed by age or size.", removed.count),

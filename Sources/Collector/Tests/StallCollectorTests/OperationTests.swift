@@ -115,6 +115,24 @@ struct OperationTests {
         }
     }
 
+    @Test("Requests that the store does not take are counted")
+    func failures() async throws {
+        let report = try Samples.report().json()
+        let store = StubStore(inserting: { _ in throw StubStore.Failure() })
+        try await Client.withServer(store, CollectorOptions()) { client in
+            for count in 1...2 {
+                let fields: HTTPFields = [.contentType: "application/x-ndjson"]
+                try await client.execute(uri: "/v1/reports", method: .post, headers: fields, body: report) {
+                    #expect($0.status == .serviceUnavailable)
+                }
+                try await client.execute(uri: "/metrics", method: .get) {
+                    let text = String(decoding: $0.body, as: UTF8.self)
+                    #expect(text.contains("stall_collector_ingest_failures_total \(count)\n"), "\(text)")
+                }
+            }
+        }
+    }
+
     @Test("Its own metrics need access to all teams; tokens change with their file")
     func tokens() async throws {
         try await Samples.withStore { store, directory in

@@ -122,6 +122,7 @@ struct IngestRoutes {
         } catch is IngestQueue.Overloaded {
             throw overload("the disk")
         } catch {
+            metrics.failures.add(1)
             context.logger.error("the store took nothing", metadata: ["error": "\(error)"])
             retention.note(bytes: 0, isFull: true)
             throw Refusal(.serviceUnavailable, "the store takes nothing just now", [.retryAfter: "5"])
