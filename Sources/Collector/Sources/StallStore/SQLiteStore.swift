@@ -193,6 +193,10 @@ public struct StoreError: Error, Hashable, CustomStringConvertible {
         case .SQLITE_NOTADB: "it is not an SQLite database; give another name"
         case .SQLITE_READONLY: "it may not be written to"
         case .SQLITE_FULL: "the disk is full"
+        // Its log is mapped into memory, for which a full disk has no room either.
+        case .SQLITE_IOERR: "the disk is full, or has failed: \(error.message ?? "no details")"
+        case .SQLITE_BUSY: "another process has locked it"
+        case .SQLITE_CORRUPT: "it is damaged; give a copy of it, or what 'sqlite3 FILE .recover' reads from it"
         default: error.message ?? "\(error.resultCode)"
         }
     }

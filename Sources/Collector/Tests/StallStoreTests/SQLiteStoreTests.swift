@@ -36,6 +36,30 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test("A file that is damaged or no database is refused with what to do; a full disk is named, whatever it refused")
+    func unusable() async throws {
+        try await Samples.withDirectory { directory in
+            let path = directory + "/stalls.db"
+            func reason() -> String {
+                do {
+                    _ = try SQLiteStore(path: path)
+                    return "none"
+                } catch {
+                    return error.description
+                }
+            }
+            #expect(reason() == "none")
+            let whole = try Data(contentsOf: URL(filePath: path))
+            for end in ["-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + end) }
+            try whole.prefix(whole.count / 2).write(to: URL(filePath: path))
+            #expect(reason().contains("damaged") && reason().contains(".recover"), "\(reason())")
+            try Data(repeating: 7, count: 9000).write(to: URL(filePath: path))
+            #expect(reason().contains("is not an SQLite database"), "\(reason())")
+            let noRoom = StoreError.reason(DatabaseError(resultCode: .SQLITE_IOERR_SHMSIZE))
+            #expect(noRoom.contains("the disk is full"), "\(noRoom)")
+        }
+    }
+
     @Test("Users other than its owner and group can no longer read a file that an earlier version created")
     func earlierMode() async throws {
         try await Samples.withDirectory { directory in
