@@ -7,6 +7,9 @@ public import StallReports
 /// A store in one SQLite file. It uses a write-ahead log (WAL), so that queries do not wait for inserts. Any thread.
 public final class SQLiteStore: StallStore {
     let database: DatabasePool
+    private let path: String
+    /// The file that is open.
+    private let file: FileIdentity?
 
     /// Opens the file, creates it if it is missing, and migrates an older one.
     ///
@@ -27,8 +30,10 @@ public final class SQLiteStore: StallStore {
             // This must come before the first table is created. It lets the file shrink after rows were removed.
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
         }
+        self.path = path
         Self.create(path)
         Self.hideFromOthers(path)
+        file = FileIdentity(path)
         do {
             database = try DatabasePool(path: path, configuration: configuration)
             let migrator = SQLiteSchema.migrator
@@ -87,7 +92,8 @@ public final class SQLiteStore: StallStore {
 
     /// Writes all arrivals in one transaction.
     public func insert(_ arrivals: [Arrival]) async throws -> Int {
-        try await database.write { database in
+        try requireFile()
+        return try await database.write { database in
             var (writer, changes) = (try SQLiteWriter(database), 0)
             for arrival in arrivals where try writer.insert(arrival) { changes += 1 }
             try writer.finish()
@@ -95,8 +101,16 @@ public final class SQLiteStore: StallStore {
         }
     }
 
+    /// Throws if the file was removed or replaced: what is written to it would be lost with this process, and SQLite does not notice.
+    private func requireFile() throws(StoreError) {
+        guard FileIdentity(path) == file else {
+            throw StoreError("\(path) was removed or replaced while the collector ran: start it again")
+        }
+    }
+
     /// Reads one row of the file.
     public func check() async throws {
+        try requireFile()
         _ = try await database.read { try Int64.fetchOne($0, sql: "SELECT place FROM sequence") }
     }
 
@@ -177,6 +191,19 @@ public final class SQLiteStore: StallStore {
             )
             return StoreSize(bytes: bytes, stalls: row?["stalls"] ?? 0, runs: row?["runs"] ?? 0)
         }
+    }
+}
+
+/// Which file a path names.
+private struct FileIdentity: Equatable {
+    private let device: UInt64
+    private let number: UInt64
+
+    /// Nil if there is none.
+    init?(_ path: String) {
+        var status = stat()
+        guard unsafe stat(path, &status) == 0 else { return nil }
+        (device, number) = (UInt64(status.st_dev), UInt64(status.st_ino))
     }
 }
 

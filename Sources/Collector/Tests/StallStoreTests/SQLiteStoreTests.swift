@@ -60,6 +60,24 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test("Nothing is accepted into a file that was removed or replaced: it would be lost", arguments: [true, false])
+    func removed(isReplaced: Bool) async throws {
+        try await Samples.withDirectory { directory in
+            let path = directory + "/stalls.db"
+            let store = try SQLiteStore(path: path)
+            let arrivals = [try Arrival(json: Samples.report().json(), team: "a", now: Samples.now)]
+            #expect(try await store.insert(arrivals) == 1)
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
+            if isReplaced { try FileManager.default.copyItem(atPath: path + ".old", toPath: path) }
+            await #expect(throws: StoreError.self) { try await store.insert(arrivals) }
+            await #expect(throws: StoreError.self) { try await store.check() }
+            if isReplaced { try FileManager.default.removeItem(atPath: path) }
+            try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
+            #expect(try await store.insert(arrivals) == 0)
+            try await store.check()
+        }
+    }
+
     @Test("Users other than its owner and group can no longer read a file that an earlier version created")
     func earlierMode() async throws {
         try await Samples.withDirectory { directory in
