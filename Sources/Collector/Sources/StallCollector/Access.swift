@@ -117,7 +117,7 @@ struct AccessMiddleware: RouterMiddleware {
 
     private func denial(_ request: Request, _ context: CollectorContext) -> Refusal {
         metrics.denied.add(1)
-        guard denials.take(context.peer ?? "", Self.denialRate) == nil else {
+        guard denials.take(context.peer.map(PeerNetwork.of) ?? "", Self.denialRate) == nil else {
             return Refusal(.tooManyRequests, "too many wrong tokens from this address", [.retryAfter: "1"])
         }
         let refusal = Refusal(

@@ -32,7 +32,7 @@ public struct CollectorOptions: Sendable {
     public var tokensEvery = Duration.seconds(2)
     /// The largest number of connections at a time. More wait until one ends.
     public var maximumConnections = 4096
-    /// The largest number of connections from one address at a time, except those of ``proxies``.
+    /// The largest number of connections from one IPv4 address, or one IPv6 network of 64 bits, at a time, except those of ``proxies``.
     public var maximumPeerConnections = 512
     /// The largest number of clients, of all teams together, that get records, exports, flame graphs, or other answers of more than
     /// 256 KiB at a time.

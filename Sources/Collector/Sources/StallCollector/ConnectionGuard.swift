@@ -1,3 +1,4 @@
+import Glibc
 import HTTPTypes
 import NIOCore
 import NIOHTTPTypes
@@ -97,7 +98,20 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 }
 
-/// Counts the connections of each peer. Any thread.
+/// The addresses that one sender can choose from, for limits by address.
+enum PeerNetwork {
+    /// Of an IPv6 address its first 64 bits, because a network of that size belongs to one site (RFC 4291, 2.5.4). An IPv4 address stays as it
+    /// is.
+    static func of(_ peer: String) -> String {
+        var address = in6_addr()
+        guard unsafe inet_pton(AF_INET6, peer, &address) == 1 else { return peer }
+        return unsafe withUnsafeBytes(of: address) { bytes in
+            unsafe bytes.prefix(8).map { String($0, radix: 16) }.joined(separator: ":")
+        }
+    }
+}
+
+/// Counts the connections of each peer's network. Any thread.
 final class PeerConnections: Sendable {
     private let limit: Int
     private let unlimited: Set<String>
@@ -108,18 +122,22 @@ final class PeerConnections: Sendable {
 
     /// - Returns: Whether the peer may have one more connection.
     func open(_ peer: String) -> Bool {
-        counts.withLock { counts in
-            let count = counts[peer] ?? 0
-            guard count < limit || unlimited.contains(peer) else { return false }
-            counts[peer] = count + 1
+        if unlimited.contains(peer) { return true }
+        let network = PeerNetwork.of(peer)
+        return counts.withLock { counts in
+            let count = counts[network] ?? 0
+            guard count < limit else { return false }
+            counts[network] = count + 1
             return true
         }
     }
 
     func close(_ peer: String) {
+        if unlimited.contains(peer) { return }
+        let network = PeerNetwork.of(peer)
         counts.withLock { counts in
-            let left = (counts[peer] ?? 1) - 1
-            counts[peer] = left > 0 ? left : nil
+            let left = (counts[network] ?? 1) - 1
+            counts[network] = left > 0 ? left : nil
         }
     }
 }

@@ -106,6 +106,11 @@ struct ConnectionTests {
         #expect(peers.open("a") && peers.open("a") && !peers.open("a") && peers.open("b"))
         peers.close("a")
         #expect(peers.open("a") && !peers.open("a"))
+        // A site has 2^64 addresses of IPv6, in one network.
+        #expect(peers.open("2001:db8::1") && peers.open("2001:db8:0:0:ffff::2") && !peers.open("2001:db8::3"))
+        #expect(peers.open("2001:db8:0:1::1") && peers.open("10.0.0.1") && peers.open("10.0.0.2"))
+        peers.close("2001:db8::1")
+        #expect(peers.open("2001:db8::3") && !peers.open("2001:db8::1"))
         var options = CollectorOptions()
         options.maximumPeerConnections = 2
         try await Client.withServer(StubStore(), options) { client in

@@ -105,6 +105,22 @@ struct RateLimitTests {
         }
     }
 
+    @Test("Wrong tokens from the addresses of one IPv6 network count together")
+    func wrongTokensOfANetwork() async throws {
+        try await Samples.withStore { store, directory in
+            var options = CollectorOptions()
+            options.tokens = try Self.tokens(directory, "red read red-token-0123456789\n")
+            options.proxies = ["127.0.0.1"]
+            try await Client.withServer(store, options) { client in
+                var found: [HTTPResponse.Status: Int] = [:]
+                while found[.tooManyRequests, default: 0] < 20 {
+                    let peer = "2001:db8::\(found.values.reduce(1, +))"
+                    found[try await Self.get(client, "wrong", from: peer), default: 0] += 1
+                }
+            }
+        }
+    }
+
     @Test("The address that the proxy added counts, whatever the sender wrote before it")
     func forgedAddresses() throws {
         let name = try #require(HTTPField.Name("X-Forwarded-For"))
@@ -177,11 +193,12 @@ struct RateLimitTests {
         ) { $0 }
     }
 
-    private static func get(_ client: Client, _ token: String) async throws -> HTTPResponse.Status {
-        try await client.execute(
-            uri: "/api/v1/faults",
-            method: .get,
-            headers: [.authorization: "Bearer \(token)-token-0123456789"]
-        ) { $0.status }
+    /// - Parameter peer: The sender's address, if a proxy names it.
+    private static func get(_ client: Client, _ token: String, from peer: String? = nil) async throws
+        -> HTTPResponse.Status
+    {
+        var fields: HTTPFields = [.authorization: "Bearer \(token)-token-0123456789"]
+        if let peer { fields[HTTPField.Name("X-Forwarded-For")!] = peer }
+        return try await client.execute(uri: "/api/v1/faults", method: .get, headers: fields) { $0.status }
     }
 }
