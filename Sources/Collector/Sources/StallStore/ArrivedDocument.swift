@@ -19,11 +19,12 @@ package enum ArrivedDocument: Hashable {
 
     /// Nil if `JSONDecoder` decides: the document is unusual, or wrong.
     package static func quickly(_ bytes: [UInt8]) -> ArrivedDocument? {
-        guard let decoder = TapeDecoder(json: bytes) else { return nil }
-        switch try? SchemaOnly(from: decoder).schema {
-        case StallReport.currentSchema: return (try? StallReport(from: decoder)).map { .stall($0) }
-        case RunRecord.currentSchema: return (try? RunRecord(from: decoder)).map { .run($0) }
-        default: return nil
+        TapeDecoder.reading(bytes) { decoder in
+            switch try? SchemaOnly(from: decoder).schema {
+            case StallReport.currentSchema: (try? StallReport(from: decoder)).map { .stall($0) }
+            case RunRecord.currentSchema: (try? RunRecord(from: decoder)).map { .run($0) }
+            default: nil
+            }
         }
     }
 

@@ -1,36 +1,32 @@
 import CSimdjson
+import Glibc
 import Synchronization
 
-// Safe: this object owns the parser and its memory. Nothing is read beyond a document that simdjson accepted.
+// Safe: nothing is read beyond a document that simdjson accepted, nor after `reading` has returned.
 
-/// A document parsed by simdjson. Its values follow each other on a tape (simdjson's `doc/tape.md`). For one thread at a time.
-@safe final class JSONTape {
+/// A document parsed by simdjson. Its values follow each other on a tape (simdjson's `doc/tape.md`).
+///
+/// It counts no references: a decoder copies it hundreds of times for a report.
+@safe struct JSONTape {
     /// A parser keeps 15 times the bytes of its longest document, so at most 4 MB.
     private static let maximumBytes = 1 << 18
 
-    private let parser: Parser
     private let values: UnsafePointer<UInt64>
     private let texts: UnsafePointer<UInt8>
 
     /// Nil if it is not JSON, exceeds a limit, or has a number beyond 64 bits.
-    init?(_ bytes: [UInt8]) {
-        guard bytes.count <= Self.maximumBytes, let parser = Parser.takeUnused() ?? Parser(Self.maximumBytes) else {
-            return nil
-        }
+    ///
+    /// - Parameter work: Must not keep the tape.
+    static func reading<Value>(_ bytes: [UInt8], _ work: (JSONTape) -> Value?) -> Value? {
+        guard bytes.count <= maximumBytes, let parser = Parser.takeUnused() ?? Parser(maximumBytes) else { return nil }
+        defer { parser.putBack() }
         let isRead = unsafe bytes.withUnsafeBufferPointer { source in
             guard let start = source.baseAddress else { return false }
             return unsafe json_tape_parse(parser.tape, start, source.count)
         }
-        guard isRead else {
-            parser.putBack()
-            return nil
-        }
-        self.parser = parser
-        unsafe values = json_tape_values(parser.tape)
-        unsafe texts = json_tape_texts(parser.tape)
+        guard isRead else { return nil }
+        return work(unsafe JSONTape(values: json_tape_values(parser.tape), texts: json_tape_texts(parser.tape)))
     }
-
-    deinit { parser.putBack() }
 
     // MARK: Values
 
@@ -72,11 +68,17 @@ import Synchronization
             var (index, end) = (object + 1, next(object) - 1)
             while index < end {
                 let found = unsafe bytes(index)
-                if found.count == name.count, unsafe found.elementsEqual(name) { return index + 1 }
+                if found.count == name.count, unsafe isEqual(found, name) { return index + 1 }
                 index = next(index + 1)
             }
             return nil
         }
+    }
+
+    /// Of two texts of the same length.
+    private func isEqual(_ one: UnsafeBufferPointer<UInt8>, _ other: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let start = one.baseAddress, let otherStart = other.baseAddress else { return true }
+        return unsafe memcmp(start, otherStart, one.count) == 0
     }
 
     /// The index of the first value after this one and all that it contains.

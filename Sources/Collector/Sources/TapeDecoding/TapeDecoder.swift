@@ -13,10 +13,11 @@ public struct TapeDecoder: Decoder {
     fileprivate let tape: JSONTape
     fileprivate let index: Int
 
-    /// Nil if the document must be decoded by `JSONDecoder`.
-    public init?(json bytes: [UInt8]) {
-        guard let tape = JSONTape(bytes) else { return nil }
-        self.init(tape: tape, index: JSONTape.root)
+    /// Parses a document, and passes a decoder of it to `work`, which must not keep the decoder.
+    ///
+    /// - Returns: What `work` returns. Nil if the document must be decoded by `JSONDecoder`.
+    public static func reading<Value>(_ json: [UInt8], _ work: (TapeDecoder) -> Value?) -> Value? {
+        JSONTape.reading(json) { work(TapeDecoder(tape: $0, index: JSONTape.root)) }
     }
 
     fileprivate init(tape: JSONTape, index: Int) { (self.tape, self.index) = (tape, index) }

@@ -124,7 +124,7 @@ struct TapeDecodingTests {
             (#"{"list":{}}"#, false), ("[]", false),
         ]
         for (json, isQuick) in documents {
-            let quick = TapeDecoder(json: Array(json.utf8)).flatMap { try? Numbers(from: $0) }
+            let quick = TapeDecoder.reading(Array(json.utf8)) { try? Numbers(from: $0) }
             #expect((quick != nil) == isQuick, "\(json)")
             if let quick { #expect(try JSONDecoder().decode(Numbers.self, from: Data(json.utf8)) == quick, "\(json)") }
         }
