@@ -48,10 +48,15 @@ extension Address: CustomStringConvertible {
     public var description: String { "0x" + String(rawValue, radix: 16) }
 }
 
+extension Address: TextForm {
+    static let form = "an address like 0x7f12"
+    static func parse(_ text: String) -> Address? { Address(text) }
+}
+
 extension Address: Codable {
     /// Decodes a JSON string of `0x` and 1 to 16 hexadecimal digits; throws for anything else, including numbers.
     public init(from decoder: any Decoder) throws {
-        self = try decoder.decodeText(as: "an address like 0x7f12") { Address($0) }
+        self = try decoder.decodeText()
     }
 
     /// Writes a JSON string: `description`.

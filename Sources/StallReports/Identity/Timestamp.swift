@@ -56,12 +56,15 @@ extension Timestamp: Comparable {
     }
 }
 
+extension Timestamp: TextForm {
+    static let form = "an RFC 3339 time like 2026-01-31T12:00:00.000000000Z"
+    static func parse(_ text: String) -> Timestamp? { Timestamp(rfc3339: text) }
+}
+
 extension Timestamp: Codable {
     /// Decodes a JSON string that ``init(rfc3339:)`` accepts; throws for anything else.
     public init(from decoder: any Decoder) throws {
-        self = try decoder.decodeText(as: "an RFC 3339 time like 2026-01-31T12:00:00.000000000Z") {
-            Timestamp(rfc3339: $0)
-        }
+        self = try decoder.decodeText()
     }
 
     /// Writes a JSON string: `description`.

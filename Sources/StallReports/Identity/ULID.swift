@@ -116,10 +116,15 @@ extension ULID: LosslessStringConvertible {
     }
 }
 
+extension ULID: TextForm {
+    static let form = "a ULID of 26 characters"
+    static func parse(_ text: String) -> ULID? { ULID(text) }
+}
+
 extension ULID: Codable {
     /// Decodes a JSON string of 26 characters, in either case; throws for anything else.
     public init(from decoder: any Decoder) throws {
-        self = try decoder.decodeText(as: "a ULID of 26 characters") { ULID($0) }
+        self = try decoder.decodeText()
     }
 
     /// Writes a JSON string: `description`.

@@ -40,10 +40,15 @@ extension Fingerprint: CustomStringConvertible {
     public var description: String { rawValue }
 }
 
+extension Fingerprint: TextForm {
+    static let form = "a fingerprint like v1:0123456789abcdef"
+    static func parse(_ text: String) -> Fingerprint? { Fingerprint(rawValue: text) }
+}
+
 extension Fingerprint: Codable {
     /// Decodes a JSON string that ``init(rawValue:)`` accepts; throws for anything else.
     public init(from decoder: any Decoder) throws {
-        self = try decoder.decodeText(as: "a fingerprint like v1:0123456789abcdef") { Fingerprint(rawValue: $0) }
+        self = try decoder.decodeText()
     }
 
     /// Writes a JSON string: `rawValue`.
