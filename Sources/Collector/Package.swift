@@ -41,6 +41,7 @@ let package = Package(
             dependencies: [
                 "TapeDecoding",
                 .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GRDBSQLite", package: "GRDB.swift"),
                 .product(name: "GzipCompression", package: "stall-monitor"),
                 .product(name: "StallReports", package: "stall-monitor"),
             ],

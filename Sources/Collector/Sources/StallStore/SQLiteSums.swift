@@ -58,7 +58,12 @@ struct SQLiteSums {
         var release: String
         var verdict: String
 
-        fileprivate var arguments: StatementArguments { [team, service, hour, fingerprint, release, verdict] }
+        fileprivate var values: [DatabaseValue] {
+            [
+                team.databaseValue, service.databaseValue, hour.databaseValue, fingerprint.databaseValue,
+                release.databaseValue, verdict.databaseValue,
+            ]
+        }
     }
 
     /// The key of a row of `fault_host`.
@@ -76,7 +81,12 @@ struct SQLiteSums {
             (service, release, verdict, self.host) = (hour.service, hour.release, hour.verdict, host)
         }
 
-        var arguments: StatementArguments { [team, fingerprint, day, service, release, verdict, host] }
+        var values: [DatabaseValue] {
+            [
+                team.databaseValue, fingerprint.databaseValue, day.databaseValue, service.databaseValue,
+                release.databaseValue, verdict.databaseValue, host.databaseValue,
+            ]
+        }
     }
 
     /// The key of a row of `seen`.
@@ -90,7 +100,7 @@ struct SQLiteSums {
             (team, service, fingerprint, release) = (hour.team, hour.service, hour.fingerprint, hour.release)
         }
 
-        var arguments: StatementArguments { [team, service, fingerprint, release] }
+        var values: [DatabaseValue] { [team, service, fingerprint, release].map(\.databaseValue) }
     }
 
     private struct Change {
@@ -146,45 +156,50 @@ struct SQLiteSums {
     func write(_ database: Database) throws {
         for (key, change) in hours { try write(key, change, database) }
         for (key, reports) in hosts where reports != 0 {
-            try database.cachedStatement(
-                sql: """
-                    INSERT INTO fault_host (team, fingerprint, day, service, release, verdict, host, reports) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-                    ON CONFLICT DO UPDATE SET reports = reports + excluded.reports
-                    """
-            ).execute(arguments: key.arguments + [reports])
+            try database.write(
+                """
+                INSERT INTO fault_host (team, fingerprint, day, service, release, verdict, host, reports) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT DO UPDATE SET reports = reports + excluded.reports
+                """,
+                key.values + [reports.databaseValue]
+            )
             guard reports < 0 else { continue }
-            try database.cachedStatement(
-                sql: """
-                    DELETE FROM fault_host WHERE team = ? AND fingerprint = ? AND day = ? AND service = ? AND release = ? AND verdict = ?
-                        AND host = ? AND reports <= 0
-                    """
-            ).execute(arguments: key.arguments)
+            try database.write(
+                """
+                DELETE FROM fault_host WHERE team = ? AND fingerprint = ? AND day = ? AND service = ? AND release = ? AND verdict = ?
+                    AND host = ? AND reports <= 0
+                """,
+                key.values
+            )
         }
         for (key, times) in seen {
-            try database.cachedStatement(
-                sql: """
-                    INSERT INTO seen (team, service, fingerprint, release, first, last) VALUES (?, ?, ?, ?, ?, ?)
-                    ON CONFLICT DO UPDATE SET first = min(first, excluded.first), last = max(last, excluded.last)
-                    WHERE excluded.first < first OR excluded.last > last
-                    """
-            ).execute(arguments: key.arguments + [times.first, times.last])
+            try database.write(
+                """
+                INSERT INTO seen (team, service, fingerprint, release, first, last) VALUES (?, ?, ?, ?, ?, ?)
+                ON CONFLICT DO UPDATE SET first = min(first, excluded.first), last = max(last, excluded.last)
+                WHERE excluded.first < first OR excluded.last > last
+                """,
+                key.values + [times.first, times.last].map(\.databaseValue)
+            )
         }
         for (key, started) in left {
-            try database.cachedStatement(
-                sql: """
-                    DELETE FROM seen WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? AND NOT EXISTS (
-                        SELECT 1 FROM stall WHERE team = ? AND service = ? AND fingerprint = ? AND release = ?
-                    )
-                    """
-            ).execute(arguments: key.arguments + key.arguments)
+            try database.write(
+                """
+                DELETE FROM seen WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? AND NOT EXISTS (
+                    SELECT 1 FROM stall WHERE team = ? AND service = ? AND fingerprint = ? AND release = ?
+                )
+                """,
+                key.values + key.values
+            )
             // Only if it was the first: earlier ones may have been removed by their age, and are still known.
-            try database.cachedStatement(
-                sql: """
-                    UPDATE seen SET first = (
-                        SELECT started FROM stall WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? ORDER BY started LIMIT 1
-                    ) WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? AND first = ?
-                    """
-            ).execute(arguments: key.arguments + key.arguments + [started])
+            try database.write(
+                """
+                UPDATE seen SET first = (
+                    SELECT started FROM stall WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? ORDER BY started LIMIT 1
+                ) WHERE team = ? AND service = ? AND fingerprint = ? AND release = ? AND first = ?
+                """,
+                key.values + key.values + [started.databaseValue]
+            )
         }
     }
 
@@ -193,34 +208,35 @@ struct SQLiteSums {
 
     private func write(_ key: HourKey, _ change: Change, _ database: Database) throws {
         // In SQLite a sum that exceeds 64 bits becomes a floating-point number; the cast saturates it instead.
-        try database.cachedStatement(
-            sql: """
-                INSERT INTO fault_hour (team, service, hour, fingerprint, release, verdict, count, reports, total, longest, first, last)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                ON CONFLICT DO UPDATE SET count = max(0, CAST(count + excluded.count AS INTEGER)), reports = reports + excluded.reports,
-                    total = max(0, CAST(total + excluded.total AS INTEGER)), longest = max(longest, excluded.longest),
-                    first = min(first, excluded.first), last = max(last, excluded.last)
-                """
-        ).execute(
-            arguments: key.arguments
+        try database.write(
+            """
+            INSERT INTO fault_hour (team, service, hour, fingerprint, release, verdict, count, reports, total, longest, first, last)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT DO UPDATE SET count = max(0, CAST(count + excluded.count AS INTEGER)), reports = reports + excluded.reports,
+                total = max(0, CAST(total + excluded.total AS INTEGER)), longest = max(longest, excluded.longest),
+                first = min(first, excluded.first), last = max(last, excluded.last)
+            """,
+            key.values
                 + [change.count, change.reports, change.totalNs, change.longestNs, change.firstNs, change.lastNs]
+                .map(\.databaseValue)
         )
         guard change.isStale else { return }
-        try database.cachedStatement(sql: "DELETE FROM fault_hour WHERE \(Self.isThisHour) AND reports <= 0")
-            .execute(arguments: key.arguments)
+        try database.write(
+            "DELETE FROM fault_hour WHERE \(Self.isThisHour) AND reports <= 0",
+            key.values
+        )
         guard database.changesCount == 0 else { return }
-        try database.cachedStatement(
-            sql: """
-                UPDATE fault_hour SET (longest, first, last) = (
-                    SELECT coalesce(max(longest), 0), coalesce(min(started), 0), coalesce(max(last), 0)
-                    FROM stall WHERE team = ? AND fingerprint = ? AND started >= ? AND started < ?
-                        AND service = ? AND release = ? AND verdict = ?
-                ) WHERE \(Self.isThisHour)
-                """
-        ).execute(
-            arguments: [key.team, key.fingerprint, key.hour * Hours.hourNs]
-                + [(key.hour + 1).multipliedSaturated(by: Hours.hourNs), key.service, key.release, key.verdict]
-                + key.arguments
+        try database.write(
+            """
+            UPDATE fault_hour SET (longest, first, last) = (
+                SELECT coalesce(max(longest), 0), coalesce(min(started), 0), coalesce(max(last), 0)
+                FROM stall WHERE team = ? AND fingerprint = ? AND started >= ? AND started < ?
+                    AND service = ? AND release = ? AND verdict = ?
+            ) WHERE \(Self.isThisHour)
+            """,
+            [key.team, key.fingerprint].map(\.databaseValue)
+                + [key.hour * Hours.hourNs, (key.hour + 1).multipliedSaturated(by: Hours.hourNs)].map(\.databaseValue)
+                + [key.service, key.release, key.verdict].map(\.databaseValue) + key.values
         )
     }
 }

@@ -43,13 +43,13 @@ struct SQLiteWriter {
     func finish() throws {
         try sums.write(database)
         for (key, latest) in faults {
-            try run(
+            try database.write(
                 """
                 INSERT INTO fault (team, fingerprint, latest, culprit, place) VALUES (?, ?, ?, ?, ?)
                 ON CONFLICT DO UPDATE SET latest = excluded.latest, culprit = excluded.culprit, place = excluded.place
                 WHERE excluded.latest >= latest
                 """,
-                [key.team, key.fingerprint, latest.id.description, latest.culprit, latest.place]
+                [key.team, key.fingerprint, latest.id.description, latest.culprit, latest.place].map(\.databaseValue)
             )
         }
         try usage.write(database)
@@ -81,46 +81,55 @@ struct SQLiteWriter {
     }
 
     /// The columns in the order of the statements below. The place is that of the next change.
-    private func values(_ stall: ArrivedStall, _ fingerprint: String) -> [any DatabaseValueConvertible] {
-        [
+    private func values(_ stall: ArrivedStall, _ fingerprint: String) -> [DatabaseValue] {
+        let numbers = [
             place + 1, stall.version, stall.startedNs, stall.lastNs, stall.durationNs, stall.count, stall.totalNs,
-            stall.longestNs, stall.service, stall.release, stall.host, stall.label, stall.verdict, fingerprint,
-            stall.culprit,
+            stall.longestNs,
         ]
+        let texts = [
+            stall.service, stall.release, stall.host, stall.label, stall.verdict, fingerprint, stall.culprit,
+        ]
+        return numbers.map(\.databaseValue) + texts.map(\.databaseValue)
     }
 
     /// - Returns: Whether it is new. Otherwise nothing changes.
     private mutating func add(_ stall: ArrivedStall, _ fingerprint: String) throws -> Bool {
-        try run(
+        try database.write(
             """
             INSERT INTO stall (place, version, started, last, duration, count, total, longest, service, release, host, label, verdict,
                 fingerprint, culprit, team, id)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (team, id) DO NOTHING
             """,
-            StatementArguments(values(stall, fingerprint) + [stall.team, stall.id.description])
+            values(stall, fingerprint) + [stall.team, stall.id.description].map(\.databaseValue)
         )
         guard database.changesCount > 0 else { return false }
-        try run("INSERT INTO body (number, report) VALUES (?, ?)", [database.lastInsertedRowID, Data(stall.body)])
+        try database.write(
+            "INSERT INTO body (number, report) VALUES (?, ?)",
+            [database.lastInsertedRowID.databaseValue, Data(stall.body).databaseValue]
+        )
         usage.add(stall.team, bytes: stall.body.count, stalls: 1)
         return true
     }
 
     private mutating func update(_ known: Row, _ stall: ArrivedStall, _ fingerprint: String) throws {
         let number: Int64 = known["number"]
-        try run(
+        try database.write(
             """
             UPDATE stall SET place = ?, version = ?, started = ?, last = ?, duration = ?, count = ?, total = ?, longest = ?, service = ?,
                 release = ?, host = ?, label = ?, verdict = ?, fingerprint = ?, culprit = ?
             WHERE number = ?
             """,
-            StatementArguments(values(stall, fingerprint) + [number])
+            values(stall, fingerprint) + [number.databaseValue]
         )
         let before = try Int.fetchOne(
             statement("SELECT length(report) FROM body WHERE number = ?"),
             arguments: [number]
         )
-        try run("INSERT OR REPLACE INTO body (number, report) VALUES (?, ?)", [number, Data(stall.body)])
+        try database.write(
+            "INSERT OR REPLACE INTO body (number, report) VALUES (?, ?)",
+            [number.databaseValue, Data(stall.body).databaseValue]
+        )
         usage.add(stall.team, bytes: stall.body.count - (before ?? 0))
     }
 

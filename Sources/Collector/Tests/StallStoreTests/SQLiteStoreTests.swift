@@ -130,6 +130,32 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test("Rows have the values that were written, of any kind and size; one that SQLite refuses is an error")
+    func rows() throws {
+        let queue = try DatabaseQueue()
+        try queue.write { database in
+            try database.execute(sql: "CREATE TABLE row (value PRIMARY KEY NOT NULL)")
+            let values: [any DatabaseValueConvertible] = [
+                Int64.min, Int64.max, 0.5, "", "é日本 \u{1F600}", String(repeating: "x", count: 100_000), Data(),
+                Data([0, 255]), Data(count: 100_000),
+            ]
+            for value in values { try database.write("INSERT INTO row VALUES (?)", [value.databaseValue]) }
+            #expect(
+                try DatabaseValue.fetchAll(database, sql: "SELECT value FROM row ORDER BY rowid")
+                    == values.map(\.databaseValue)
+            )
+            for value in [DatabaseValue.null, "".databaseValue] {
+                let error = #expect(throws: DatabaseError.self) {
+                    try database.write("INSERT INTO row VALUES (?)", [value])
+                }
+                #expect(error?.resultCode == .SQLITE_CONSTRAINT)
+                #expect(error?.message?.isEmpty == false)
+            }
+            try database.write("INSERT INTO row VALUES (?)", [7.databaseValue])
+            #expect(try Int.fetchOne(database, sql: "SELECT count(*) FROM row") == values.count + 1)
+        }
+    }
+
     @Test("Sums are those of the stalls' present versions, whatever the versions changed", arguments: 1...6)
     func versions(seed: UInt64) async throws {
         print("seed: \(seed)")
