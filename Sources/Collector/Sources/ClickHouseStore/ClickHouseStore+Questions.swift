@@ -1,5 +1,4 @@
 import Foundation
-import GzipCompression
 public import StallReading
 public import StallReports
 public import StallStore
@@ -261,6 +260,6 @@ extension ClickHouseStore {
         guard let packed = Data(base64Encoded: Data(body)) else {
             throw ClickHouseError(garbled: "a report is no Base64")
         }
-        return try Gzip.decompressed([UInt8](packed), limit: 64 << 20)
+        return try ArrivedDocument.unpacked([UInt8](packed))
     }
 }

@@ -1,4 +1,3 @@
-import GzipCompression
 import StallReading
 public import StallReports
 
@@ -57,7 +56,7 @@ public struct ArrivedStall: Sendable {
     public let culprit: String
     /// The culprit's source file and line. Empty if unknown.
     public let place: String
-    /// The report, compressed with gzip.
+    /// The report, compressed: see ``ArrivedDocument/unpacked(_:)``.
     public let body: [UInt8]
 }
 
@@ -83,7 +82,7 @@ public struct ArrivedRun: Sendable {
     public let isRunning: Bool
     /// Stalls that were counted without a report, one entry for each fault. Those with impossible times are left out.
     public let counted: [Counted]
-    /// The run record, compressed with gzip.
+    /// The run record, compressed in the same way.
     public let body: [UInt8]
 
     /// The stalls of one fault that a run counted without a report.
@@ -163,7 +162,7 @@ private enum Bounds {
     }
 
     static func packed(_ json: [UInt8]) throws(ReportError) -> [UInt8] {
-        guard let packed = Gzip.compressed(json, level: 1) else {
+        guard let packed = ArrivedDocument.packed(json) else {
             throw ReportError(.malformed, detail: "it is too large")
         }
         return packed

@@ -1,5 +1,7 @@
+import GzipCompression
 package import StallReports
 import TapeDecoding
+import ZstdCompression
 
 /// A report or a run record, decoded as a whole: everything that is accepted can be shown later.
 package enum ArrivedDocument: Hashable {
@@ -39,5 +41,19 @@ package enum ArrivedDocument: Hashable {
 
     private struct SchemaOnly: Decodable {
         let schema: String
+    }
+
+    // MARK: In a store
+
+    /// The longest document that a store returns.
+    private static let maximumBytes = 64 << 20
+
+    /// As stores keep it. Nil if there is not enough memory.
+    static func packed(_ json: [UInt8]) -> [UInt8]? { Zstd.compressed(json) }
+
+    /// The document as it was sent. Earlier versions stored it compressed with gzip.
+    package static func unpacked(_ body: [UInt8]) throws -> [UInt8] {
+        guard body.starts(with: Zstd.magic) else { return try Gzip.decompressed(body, limit: maximumBytes) }
+        return try Zstd.decompressed(body, limit: maximumBytes)
     }
 }

@@ -1,7 +1,6 @@
 import Foundation
 import GRDB
 import Glibc
-import GzipCompression
 public import StallReports
 
 /// A store in one SQLite file. It uses a write-ahead log (WAL), so that queries do not wait for inserts. Any thread.
@@ -126,7 +125,7 @@ public final class SQLiteStore: StallStore {
         return try packed.map { try unpacked($0) }
     }
 
-    func unpacked(_ body: Data) throws -> [UInt8] { try Gzip.decompressed([UInt8](body), limit: 64 << 20) }
+    func unpacked(_ body: Data) throws -> [UInt8] { try ArrivedDocument.unpacked([UInt8](body)) }
 
     /// Removes rows in small transactions, then gives the freed space back to the disk.
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {

@@ -1,4 +1,5 @@
 import Foundation
+import GzipCompression
 import StallReading
 import StallReports
 import StallStore
@@ -36,6 +37,21 @@ struct StoreContractTests {
         let store = try SQLiteStore(path: path)
         #expect(try await store.faults(StoreContract.query(), by: .total, limit: 10).faults.map(\.count) == [1])
         #expect(try await store.alerts().isEmpty)
+    }
+
+    @Test("A document comes back as it was sent, also one that an earlier version stored; a damaged one is an error")
+    func packing() throws {
+        let json = try StoreContract.report().json()
+        let gzip = try #require(Gzip.compressed(json, level: 1))
+        guard case .stall(let stall) = try Arrival(json: json, team: "a", now: StoreContract.now) else {
+            Issue.record("it is a stall")
+            return
+        }
+        #expect(stall.body.count < json.count)
+        for body in [stall.body, gzip] {
+            #expect(try ArrivedDocument.unpacked(body) == json)
+            #expect(throws: Gzip.Failure.damaged) { try ArrivedDocument.unpacked(body.dropLast(9)) }
+        }
     }
 
     @Test("Impossible times and documents that are no report are refused")
