@@ -70,7 +70,7 @@ let package = Package(
         .target(
             name: "StallCollector",
             dependencies: [
-                "StallStore",
+                "StallStore", "ZstdCompression",
                 .product(name: "GzipCompression", package: "stall-monitor"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
@@ -136,7 +136,7 @@ let package = Package(
         .testTarget(
             name: "StallCollectorTests",
             dependencies: [
-                "StallCollector", "StallStore", "stall-collector",
+                "StallCollector", "StallStore", "ZstdCompression", "stall-collector",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "GzipCompression", package: "stall-monitor"),
                 .product(name: "Logging", package: "swift-log"),

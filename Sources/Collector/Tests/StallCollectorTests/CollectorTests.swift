@@ -6,6 +6,7 @@ import StallReading
 import StallReports
 import StallStore
 import Testing
+import ZstdCompression
 
 @testable import StallCollector
 
@@ -173,6 +174,9 @@ struct CollectorTests {
             #expect(try await post([UInt8](repeating: 10, count: 22), [:]) == .contentTooLarge)
             #expect(try await post([UInt8](repeating: 10, count: 20), [:]) == .accepted)
             #expect(try await post(good, [.contentEncoding: "gzip"]) == .accepted)
+            #expect(try await post(good, [.contentEncoding: "zstd"]) == .badRequest)
+            let zstd = try #require(Zstd.compressed(Array(Self.report().json())))
+            #expect(try await post(zstd, [.contentEncoding: "zstd"]) == .accepted)
         }
     }
 

@@ -4,6 +4,7 @@ import HTTPTypes
 import StallReports
 import StallStore
 import Testing
+import ZstdCompression
 
 @testable import StallCollector
 
@@ -62,14 +63,26 @@ struct IngestLimitTests {
         try await limit.pass {}
     }
 
-    @Test("Lines are the same whether compressed or not, however they are split into pieces", arguments: [false, true])
-    func lines(isPacked: Bool) throws {
+    /// Nil if there is not enough memory.
+    private static func packed(_ bytes: [UInt8], _ coding: BodyCoding) -> [UInt8]? {
+        switch coding {
+        case .identity: bytes
+        case .gzip: Gzip.compressed(bytes)
+        case .zstd: Zstd.compressed(bytes)
+        }
+    }
+
+    @Test(
+        "Lines are the same whether compressed or not, however they are split into pieces",
+        arguments: [BodyCoding.identity, .gzip, .zstd]
+    )
+    func lines(coding: BodyCoding) throws {
         var limits = IngestLimits()
         limits.recordBytes = 100_000
         let long = String(repeating: "y", count: 99_999)
         let body = Array("a\n\n\(long)\n\(long)zz\nb".utf8)
-        let sent = isPacked ? try #require(Gzip.compressed(body)) : body
-        var lines = try BodyLines(sent, isPacked: isPacked, limits)
+        let sent = try #require(Self.packed(body, coding))
+        var lines = try BodyLines(sent, coding, limits)
         var (found, ends): ([String], [Int]) = ([], [])
         while let line = try lines.next() {
             ends.append(lines.returnedBytes)
@@ -83,17 +96,48 @@ struct IngestLimitTests {
         #expect(lines.unpackedBytes == body.count)
     }
 
-    @Test("Unpacking an endless or a truncated body ends at the limit")
-    func bombs() throws {
+    @Test("Unpacking an endless or a truncated body ends at the limit", arguments: [BodyCoding.gzip, .zstd])
+    func bombs(coding: BodyCoding) throws {
         var limits = IngestLimits()
         limits.unpackedBytes = 1 << 20
-        let bomb = try #require(Gzip.compressed([UInt8](repeating: UInt8(ascii: "x"), count: 50 << 20)))
-        var lines = try BodyLines(bomb, isPacked: true, limits)
+        let bomb = try #require(Self.packed([UInt8](repeating: UInt8(ascii: "x"), count: 50 << 20), coding))
+        var lines = try BodyLines(bomb, coding, limits)
         #expect(throws: BodyLines.Failure.tooLarge) { while try lines.next() != nil {} }
         #expect(lines.unpackedBytes <= limits.unpackedBytes + 65536)
-        let cut = try #require(Gzip.compressed(Array("a\nb\n".utf8))).dropLast(3)
-        lines = try BodyLines(Array(cut), isPacked: true, limits)
-        #expect(throws: BodyLines.Failure.damaged) { while try lines.next() != nil {} }
+        let whole = try #require(Self.packed(Array("a\nb\n".utf8), coding))
+        for wrong in [Array(whole.dropLast(3)), [], whole + [1], [1, 2, 3]] {
+            lines = try BodyLines(wrong, coding, limits)
+            #expect(throws: BodyLines.Failure.damaged, "\(wrong)") { while try lines.next() != nil {} }
+        }
+    }
+
+    @Test("Frames of Zstandard may follow each other; one that demands more memory than HTTP permits is refused")
+    func frames() throws {
+        let frames = try ["a\n", "", "b\n"].map { try #require(Zstd.compressed(Array($0.utf8))) }
+        #expect(try Zstd.decompressed(Array(frames.joined()), limit: 4) == Array("a\nb\n".utf8))
+        #expect(throws: Zstd.Failure.tooLarge) { try Zstd.decompressed(Array(frames.joined()), limit: 3) }
+        // RFC 8878, 3.1.1: a window descriptor, whose upper five bits are the size's exponent above 1 KiB; then a raw block of one byte.
+        func frame(windowLog: UInt8) -> [UInt8] { Zstd.magic + [0, (windowLog - 10) << 3, 9, 0, 0, UInt8(ascii: "x")] }
+        #expect(try Zstd.decompressed(frame(windowLog: 23), limit: 1) == [UInt8(ascii: "x")])
+        #expect(throws: Zstd.Failure.damaged) { try Zstd.decompressed(frame(windowLog: 24), limit: 1) }
+    }
+
+    @Test("Memory for unpacking is taken from the budget, and returned")
+    func unpackingMemory() async throws {
+        let limits = IngestLimits()
+        let budget = IngestBudget(BodyCoding.zstd.windowBytes + 1000)
+        let body = try #require(Zstd.compressed(Array("x\n".utf8)))
+        func parse(_ share: IngestBudget.Share) async throws -> Int {
+            try await BodyParser.parse(body, .lines, .zstd, limits, team: "a", share).refused.count
+        }
+        let share = try #require(budget.share(ofBody: 100, team: "a"))
+        do {
+            let other = try #require(budget.share(ofBody: 1000, team: "b"))
+            await #expect(throws: BodyParser.OutOfMemory.self) { _ = try await parse(share) }
+            other.shrink(by: 1000)
+        }
+        #expect(try await parse(share) == 1)
+        #expect(budget.usedBytes == 100)
     }
 
     @Test("Memory for decoding is taken from the budget by the number of values, and returned")
@@ -109,7 +153,7 @@ struct IngestLimitTests {
             return try await BodyParser.parse(
                 Array(body.utf8),
                 format,
-                isPacked: false,
+                .identity,
                 limits,
                 team: "a",
                 share

@@ -6,6 +6,7 @@ import StallReading
 import StallReports
 import StallStore
 import Testing
+import ZstdCompression
 
 @testable import StallCollector
 
@@ -68,9 +69,11 @@ struct TelemetryTests {
         let sent = try Self.exported([report])
         try await Samples.withStore { store, _ in
             try await Client.withServer(store, CollectorOptions()) { client in
-                for body in [sent, try #require(Gzip.compressed(sent))] {
+                let packed = [(sent, "identity"), (Gzip.compressed(sent), "gzip"), (Zstd.compressed(sent), "zstd")]
+                for (body, coding) in packed {
                     var headers = Self.kind
-                    if body != sent { headers[.contentEncoding] = "gzip" }
+                    headers[.contentEncoding] = coding
+                    let body = try #require(body)
                     try await client.execute(uri: "/v1/logs", method: .post, headers: headers, body: body) {
                         #expect($0.status == .ok)
                         #expect(String(decoding: $0.body, as: UTF8.self) == "{}\n")

@@ -16,25 +16,21 @@ struct BodyLines {
     }
 
     private let limits: IngestLimits
-    private let unpacker: Gzip.Unpacker?
+    private let unpacker: BodyUnpacker?
     private var piece: [UInt8]
     private var position = 0
     private(set) var unpackedBytes = 0
     /// The bytes of the lines that were returned. Of a body that is not compressed, all bytes are unpacked at once.
     var returnedBytes: Int { unpackedBytes - (piece.count - position) }
 
-    init(_ body: [UInt8], isPacked: Bool, _ limits: IngestLimits) throws(Failure) {
+    init(_ body: [UInt8], _ coding: BodyCoding, _ limits: IngestLimits) throws(Failure) {
         self.limits = limits
-        guard isPacked else {
-            (unpacker, piece, unpackedBytes) = (nil, body, body.count)
-            return
-        }
         do throws(Gzip.Failure) {
-            unpacker = try Gzip.Unpacker(body)
+            unpacker = try BodyUnpacker(body, coding)
         } catch {
             throw .tooLarge
         }
-        piece = []
+        (piece, unpackedBytes) = unpacker == nil ? (body, body.count) : ([], 0)
     }
 
     /// The next line. Nil after the last one.

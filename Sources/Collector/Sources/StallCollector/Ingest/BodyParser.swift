@@ -34,15 +34,17 @@ struct BodyParser {
     static func parse(
         _ body: [UInt8],
         _ format: IngestFormat,
-        isPacked: Bool,
+        _ coding: BodyCoding,
         _ limits: IngestLimits,
         team: String,
         _ share: IngestBudget.Share
     ) async throws -> Parsed {
         var parser = BodyParser(limits, team: team, share)
+        try parser.grow(by: coding.windowBytes)
+        defer { share.shrink(by: coding.windowBytes) }
         switch format {
-        case .lines: try await parser.parseLines(body, isPacked)
-        case .telemetry: try await parser.parseTelemetry(body, isPacked)
+        case .lines: try await parser.parseLines(body, coding)
+        case .telemetry: try await parser.parseTelemetry(body, coding)
         }
         return parser.parsed
     }
@@ -52,10 +54,10 @@ struct BodyParser {
     /// After this many bytes, other requests get a turn on the thread.
     private static let turnBytes = 1 << 20
 
-    private mutating func parseLines(_ body: [UInt8], _ isPacked: Bool) async throws {
+    private mutating func parseLines(_ body: [UInt8], _ coding: BodyCoding) async throws {
         var (number, lastTurn) = (0, 0)
         do {
-            var lines = try BodyLines(body, isPacked: isPacked, limits)
+            var lines = try BodyLines(body, coding, limits)
             while let line = try lines.next() {
                 number += 1
                 // Blank lines are no records, and a small packed body can have millions.
@@ -116,7 +118,7 @@ struct BodyParser {
         Refusal(.contentTooLarge, "unpacked it is more than \(bytes) bytes; send fewer reports at a time")
     }
 
-    private var damaged: Refusal { Refusal(.badRequest, "the body is no gzip, or cut off") }
+    private var damaged: Refusal { Refusal(.badRequest, "the body is not packed as Content-Encoding says, or cut off") }
 
     // MARK: The memory of decoding
 
@@ -148,8 +150,8 @@ struct BodyParser {
 
     // MARK: Log records
 
-    private mutating func parseTelemetry(_ body: [UInt8], _ isPacked: Bool) async throws {
-        let json = try unpacked(body, isPacked)
+    private mutating func parseTelemetry(_ body: [UInt8], _ coding: BodyCoding) async throws {
+        let json = try unpacked(body, coding)
         parsed.bytes = json.count
         // The unpacked text, its copy for the decoder, and its structure.
         let decodedBytes = Self.decodingBytes(json).addingSaturated(2 * json.count)
@@ -188,14 +190,19 @@ struct BodyParser {
         }
     }
 
-    private func unpacked(_ body: [UInt8], _ isPacked: Bool) throws -> [UInt8] {
+    private func unpacked(_ body: [UInt8], _ coding: BodyCoding) throws -> [UInt8] {
         let limit = limits.unpackedTelemetryBytes
-        guard isPacked else {
-            guard body.count <= limit else { throw tooLarge(limit) }
-            return body
-        }
         do throws(Gzip.Failure) {
-            return try Gzip.decompressed(body, limit: limit)
+            guard let unpacker = try BodyUnpacker(body, coding) else {
+                guard body.count <= limit else { throw .tooLarge }
+                return body
+            }
+            var json: [UInt8] = []
+            while let piece = try unpacker.next() {
+                guard json.count + piece.count <= limit else { throw .tooLarge }
+                json += piece
+            }
+            return json
         } catch {
             throw error == .tooLarge ? tooLarge(limit) : damaged
         }

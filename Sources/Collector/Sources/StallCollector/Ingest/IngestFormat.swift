@@ -12,10 +12,10 @@ enum IngestFormat: Sendable {
     /// The action's name in the audit log.
     var action: String { self == .lines ? "ingest" : "ingest-logs" }
 
-    /// - Returns: Whether the body is compressed with gzip.
-    /// - Throws: If the content type is missing or another one. Browsers send some types to other sites without asking, so the
+    /// - Returns: How the body is compressed.
+    /// - Throws: If it is compressed in another way, or if the content type is missing or another one. Browsers send some types to other sites without asking, so the
     ///   type must be named.
-    func isPacked(_ request: Request) throws(Refusal) -> Bool {
+    func coding(_ request: Request) throws(Refusal) -> BodyCoding {
         let type = request.headers[.contentType]?.split(separator: ";").first?.trimmingCharacters(in: .whitespaces)
         guard let type, types.contains(type.lowercased()) else {
             throw Refusal(
@@ -25,11 +25,14 @@ enum IngestFormat: Sendable {
                     : "send OpenTelemetry's JSON encoding, as application/json; protocol buffers are not read"
             )
         }
-        let coding = request.headers[.contentEncoding]?.lowercased() ?? "identity"
-        guard ["gzip", "identity"].contains(coding) else {
-            throw Refusal(.unsupportedMediaType, "send it packed by gzip, or not packed", [.acceptEncoding: "gzip"])
+        guard let coding = BodyCoding(rawValue: request.headers[.contentEncoding]?.lowercased() ?? "identity") else {
+            throw Refusal(
+                .unsupportedMediaType,
+                "send it packed by gzip or zstd, or not packed",
+                [.acceptEncoding: "gzip, zstd"]
+            )
         }
-        return coding == "gzip"
+        return coding
     }
 
     private var types: Set<String> {

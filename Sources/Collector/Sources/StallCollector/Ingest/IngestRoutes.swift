@@ -5,7 +5,7 @@ import Logging
 import NIOCore
 import StallStore
 
-/// Receives reports: `POST /v1/reports` and `POST /v1/logs`. The body may be compressed with gzip.
+/// Receives reports: `POST /v1/reports` and `POST /v1/logs`. The body may be compressed with gzip or Zstandard.
 struct IngestRoutes {
     let queue: IngestQueue
     let budget: IngestBudget
@@ -59,14 +59,14 @@ struct IngestRoutes {
         metrics.requests.add(1)
         try SenderClock.check(request)
         let rate = try admit(caller)
-        let isPacked = try format.isPacked(request)
+        let coding = try format.coding(request)
         // This comes before the first byte of the body is read.
         let expected = try expectedBytes(request)
         guard let share = budget.share(ofBody: expected, team: caller.team) else { throw overload("memory") }
         let body = try await collect(request)
         // If the head announces no size, the body is usually much smaller than the largest permitted one.
         share.keep(bodyOf: body.count)
-        let parsed = try await parse(body, format, isPacked, caller, share)
+        let parsed = try await parse(body, format, coding, caller, share)
         share.shrink(by: body.count)
         if let rate { rates.charge(parsed.count - 1, to: caller.token, rate) }
         metrics.bytes.add(parsed.bytes)
@@ -101,13 +101,13 @@ struct IngestRoutes {
     private func parse(
         _ body: [UInt8],
         _ format: IngestFormat,
-        _ isPacked: Bool,
+        _ coding: BodyCoding,
         _ caller: Caller,
         _ share: IngestBudget.Share
     ) async throws -> BodyParser.Parsed {
         do {
             return try await parsers.pass { [limits] in
-                try await BodyParser.parse(body, format, isPacked: isPacked, limits, team: caller.team, share)
+                try await BodyParser.parse(body, format, coding, limits, team: caller.team, share)
             }
         } catch is TaskLimit.Crowded {
             throw overload("its turn")
