@@ -1,11 +1,10 @@
 import GRDB
 import StallReports
 
-/// Removes old rows of one team or of all teams within one transaction.
+/// Removes old rows of a team within one transaction.
 struct SQLiteRemoval {
     let database: Database
-    /// Nil: all teams.
-    let team: String?
+    let team: String
 
     /// Removes some rows of stalls and runs from before the hour. When no such rows are left, removes the sums too.
     ///
@@ -17,27 +16,41 @@ struct SQLiteRemoval {
         let runs = stalls < limit ? try removeRuns(before: end, limit, &usage) : 0
         try usage.write(database)
         guard stalls < limit, runs < limit else { return (stalls, false) }
-        try run("DELETE FROM fault_hour WHERE hour < ?", [hour])
-        try run("DELETE FROM counted WHERE last < ?", [end])
-        try run("DELETE FROM seen WHERE last < ?", [end])
+        try run(
+            "DELETE FROM fault_hour WHERE team = :team AND service IN (\(Self.each("service", in: "fault_hour"))) AND hour < :hour",
+            ["hour": hour]
+        )
+        try run("DELETE FROM counted WHERE team = :team AND last < :end", ["end": end])
+        try run("DELETE FROM seen WHERE team = :team AND last < :end", ["end": end])
         try sumHosts(ofDayOf: end)
         return (stalls, true)
+    }
+
+    /// The different values of the column that follows the team in a table's key, each found by one search. With them, what is older than a
+    /// moment is found by the key, so that no other index has to be written with each report.
+    private static func each(_ column: String, in table: String) -> String {
+        """
+        WITH RECURSIVE each (value) AS (
+            SELECT min(\(column)) FROM \(table) WHERE team = :team
+            UNION ALL SELECT (SELECT min(\(column)) FROM \(table) WHERE team = :team AND \(column) > value) FROM each WHERE value IS NOT NULL
+        ) SELECT value FROM each WHERE value IS NOT NULL
+        """
     }
 
     private func removeStalls(before end: Int64, _ limit: Int, _ usage: inout SQLiteUsage) throws -> Int {
         let rows = try Row.fetchAll(
             database,
             sql: """
-                SELECT number, team, length(report) AS bytes FROM stall JOIN body USING (number)
-                WHERE started < ?\(isOfTeam) ORDER BY started LIMIT ?
+                SELECT number, length(report) AS bytes FROM stall JOIN body USING (number)
+                WHERE team = ? AND started < ? ORDER BY started LIMIT ?
                 """,
-            arguments: [end] + teamArgument + [limit]
+            arguments: [team, end, limit]
         )
         for row in rows {
             let number: Int64 = row["number"]
             try database.cachedStatement(sql: "DELETE FROM stall WHERE number = ?").execute(arguments: [number])
             try database.cachedStatement(sql: "DELETE FROM body WHERE number = ?").execute(arguments: [number])
-            usage.add(row["team"], bytes: -(row["bytes"] as Int), stalls: -1)
+            usage.add(team, bytes: -(row["bytes"] as Int), stalls: -1)
         }
         return rows.count
     }
@@ -46,11 +59,11 @@ struct SQLiteRemoval {
         let rows = try Row.fetchAll(
             database,
             sql:
-                "SELECT team, id, length(body) AS bytes FROM run WHERE updated < ?\(isOfTeam) ORDER BY updated LIMIT ?",
-            arguments: [end] + teamArgument + [limit]
+                "SELECT id, length(body) AS bytes FROM run WHERE team = ? AND updated < ? ORDER BY updated LIMIT ?",
+            arguments: [team, end, limit]
         )
         for row in rows {
-            let (team, id): (String, String) = (row["team"], row["id"])
+            let id: String = row["id"]
             try database.cachedStatement(sql: "DELETE FROM run WHERE team = ? AND id = ?").execute(arguments: [
                 team, id,
             ])
@@ -64,15 +77,21 @@ struct SQLiteRemoval {
     /// Recomputes the sums by host of the day in which the removed time ends, from its other hours.
     private func sumHosts(ofDayOf end: Int64) throws {
         let day = Hours.day(end)
-        try run("DELETE FROM fault_host WHERE day <= ?", [day])
-        try database.execute(
-            sql: """
-                INSERT INTO fault_host
-                SELECT team, fingerprint, ?, service, release, verdict, host, count(*) FROM stall WHERE started >= ? AND started < ?\(isOfTeam)
-                GROUP BY team, fingerprint, service, release, verdict, host
-                """,
-            arguments: [day, day.multipliedSaturated(by: Hours.dayNs)]
-                + [(day + 1).multipliedSaturated(by: Hours.dayNs)] + teamArgument
+        try run(
+            "DELETE FROM fault_host WHERE team = :team AND fingerprint IN (\(Self.each("fingerprint", in: "fault_host"))) AND day <= :day",
+            ["day": day]
+        )
+        try run(
+            """
+            INSERT INTO fault_host
+            SELECT team, fingerprint, :day, service, release, verdict, host, count(*) FROM stall
+            WHERE team = :team AND started >= :first AND started < :next
+            GROUP BY team, fingerprint, service, release, verdict, host
+            """,
+            [
+                "day": day, "first": day.multipliedSaturated(by: Hours.dayNs),
+                "next": (day + 1).multipliedSaturated(by: Hours.dayNs),
+            ]
         )
     }
 
@@ -110,10 +129,8 @@ struct SQLiteRemoval {
         return nil
     }
 
-    private var isOfTeam: String { team == nil ? "" : " AND team = ?" }
-    private var teamArgument: StatementArguments { team.map { [$0] } ?? [] }
-
-    private func run(_ sql: String, _ arguments: StatementArguments) throws {
-        try database.execute(sql: sql + isOfTeam, arguments: arguments + teamArgument)
+    /// - Parameter sql: Has the team as `:team`.
+    private func run(_ sql: String, _ arguments: [String: Int64]) throws {
+        try database.execute(sql: sql, arguments: StatementArguments(arguments) + ["team": team])
     }
 }

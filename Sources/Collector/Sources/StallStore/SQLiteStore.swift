@@ -129,7 +129,10 @@ public final class SQLiteStore: StallStore {
 
     /// Removes rows in small transactions, then gives the freed space back to the disk.
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
-        var removed = try await remove(before: Hours.hour(moment.sinceEpoch), team: nil)
+        var removed = 0
+        for team in try await database.read({ try String.fetchAll($0, sql: "SELECT team FROM usage") }) {
+            removed += try await remove(before: Hours.hour(moment.sinceEpoch), team: team)
+        }
         // The team that uses the most space loses its oldest reports, so that a flood from one team does not remove other teams'
         // reports.
         while let maximumBytes, try await usedBytes() > maximumBytes {
@@ -160,7 +163,7 @@ public final class SQLiteStore: StallStore {
     }
 
     /// Uses small transactions, so that inserts do not wait long.
-    private func remove(before hour: Int64, team: String?) async throws -> Int {
+    private func remove(before hour: Int64, team: String) async throws -> Int {
         var removed = 0
         while true {
             let (stalls, isDone) = try await database.write { database in

@@ -99,6 +99,14 @@ enum SQLiteSamples {
 
     /// Steps of SQLite's virtual machine for a write: the same on every computer.
     static func steps(_ arrivals: [Arrival], into store: SQLiteStore) async throws -> Int {
+        try await steps(in: store) { database in
+            var writer = try SQLiteWriter(database)
+            for arrival in arrivals { _ = try writer.insert(arrival) }
+            try writer.finish()
+        }
+    }
+
+    static func steps(in store: SQLiteStore, _ work: @Sendable (Database) throws -> Void) async throws -> Int {
         try await store.database.write { database in
             let counter = Counter()
             try withExtendedLifetime(counter) {
@@ -113,9 +121,7 @@ enum SQLiteSamples {
                     pointer
                 )
                 defer { unsafe sqlite3_progress_handler(database.sqliteConnection, 0, nil, nil) }
-                var writer = try SQLiteWriter(database)
-                for arrival in arrivals { _ = try writer.insert(arrival) }
-                try writer.finish()
+                try work(database)
             }
             return counter.count
         }

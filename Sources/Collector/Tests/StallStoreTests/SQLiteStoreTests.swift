@@ -366,6 +366,28 @@ struct SQLiteStoreTests {
         return (sent, nil)
     }
 
+    @Test("Looking for what is old costs the same however many younger stalls there are")
+    func removalSteps() async throws {
+        try await Samples.withStore { store in
+            func steps() async throws -> Int {
+                try await Samples.steps(in: store) { database in
+                    let removal = SQLiteRemoval(database: database, team: "a")
+                    let before = Hours.hour(Samples.now.sinceEpoch) - 30 * 24
+                    let (stalls, isDone) = try removal.remove(beforeHour: before, limit: 10)
+                    #expect(stalls == 0 && isDone)
+                }
+            }
+            func insert(_ count: Int) async throws {
+                let reports = (0..<count).map { Samples.report(minutesAgo: Int64($0) * 60, host: "web\($0)") }
+                _ = try await Samples.insert(reports, into: store)
+            }
+            try await insert(1)
+            let few = try await steps()
+            try await insert(300)
+            #expect(try await steps() == few)
+        }
+    }
+
     @Test("Names of faults without any records left are removed")
     func names() async throws {
         try await Samples.withStore { store in
