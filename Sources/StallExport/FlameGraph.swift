@@ -10,6 +10,8 @@ struct FlameGraph {
         /// The source line of the first of its calls; without lines, the module.
         var place: String?
         var module: String?
+        /// Equal in all boxes of one function. Nil for the root.
+        var function: Int?
         var isOwn: Bool
         /// In the stacks' unit.
         var amount: Int64 = 0
@@ -74,6 +76,7 @@ private struct Merging {
                 name: call.name,
                 place: call.file.map { file in call.line.map { "\(file):\($0)" } ?? file } ?? call.module,
                 module: call.module,
+                function: functions[paths[members[0]][depth]],
                 isOwn: call.isOwn,
                 amount: members.map { weights[$0].amount }.saturatingSum(),
                 before: members.map { weights[$0].before }.saturatingSum(),

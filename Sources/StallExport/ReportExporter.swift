@@ -31,7 +31,7 @@ public enum ExportFormat: String, CaseIterable, Sendable {
     /// Its purpose, in one line.
     public var summary: String {
         switch self {
-        case .html: "one page for a browser: a flame graph to search and zoom in, and the stalls; needs no network"
+        case .html: "one page for a browser: a flame graph with zoom, search and sandwich view; needs no network"
         case .svg: "a flame graph as a picture"
         case .speedscope: "speedscope.app, and editors that read its files"
         case .pprof: "go tool pprof, and services that take its profiles"
