@@ -93,21 +93,21 @@ public struct FlameGraphView: ReportExporter {
 
     /// The contents of a style sheet.
     public static let style = """
-        :root { color-scheme: light dark; --back: #fff; --text: #222; --soft: #666; --line: #ddd; --box: #e5d9c3; --own: #e8833a; --hit: #b030c0; }
+        :root { color-scheme: light dark; --back: #fff; --text: #222; --soft: #666; --line: #ddd; --box: #e5d9c3; --own-box: #e8833a; --hit: #b030c0; }
         @media (prefers-color-scheme: dark) {
-          :root { --back: #16181c; --text: #e6e6e6; --soft: #9aa0a6; --line: #333; --box: #5b5346; --own: #8f4a14; --hit: #a02fb0; }
+          :root { --back: #16181c; --text: #e6e6e6; --soft: #9aa0a6; --line: #333; --box: #5b5346; --own-box: #8f4a14; --hit: #a02fb0; }
         }
         body { margin: 1.5rem; background: var(--back); color: var(--text); font: 14px/1.45 system-ui, sans-serif; }
         h1 { font-size: 1.3rem; margin: 0 0 .3rem; }
         p { margin: .2rem 0 1rem; color: var(--soft); }
         #bar { display: flex; gap: .7rem; align-items: center; margin-bottom: .7rem; flex-wrap: wrap; }
         input, button { font: inherit; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 5px; background: var(--back); color: inherit; }
-        input { min-width: 20rem; }
+        #search { width: 22rem; max-width: 100%; box-sizing: border-box; }
         #graph { position: relative; font: 11px ui-monospace, monospace; }
         .box { position: absolute; height: 18px; line-height: 18px; overflow: hidden; white-space: nowrap; text-overflow: clip; padding: 0 3px;
           box-sizing: border-box; border: 0; border-right: 1px solid var(--back); border-bottom: 1px solid var(--back); background: var(--box);
-          color: var(--text); border-radius: 2px; cursor: pointer; text-align: left; font: inherit; min-width: 0; }
-        .own { background: var(--own); }
+          color: var(--text); border-radius: 2px; cursor: pointer; text-align: left; font: inherit; min-width: 0; max-width: none; }
+        .own { background: var(--own-box); }
         .hit { background: var(--hit); color: #fff; }
         .above { background: var(--line); }
         .centre { font-weight: 700; outline: 1px solid var(--text); outline-offset: -1px; }

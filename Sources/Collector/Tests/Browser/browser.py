@@ -1,4 +1,5 @@
-"""Looks at the collector's pages with a real browser: every page, every filter, hostile names, the keyboard, and the live page across a restart.
+"""Looks at the collector's pages with a real browser: every page, every filter, hostile names, the keyboard, dark colours, narrow screens, and the live
+page across a restart.
 
   browser.py COLLECTOR REPORT
 
@@ -155,10 +156,50 @@ def pages(browser, collector):
         for inner in [report_link, flame]:
             browser.get(inner)
             quiet(browser, inner), labelled(browser, inner)
+        sandwich(browser, flame)
         exported = re.sub(r"/faults/([^?/]*).*", r"/api/v1/faults/\1/export/html", link)
         browser.get(exported)
         quiet(browser, exported)
         check(rows(browser, "#graph .box"), f"{exported} shows no graph: its script was not run")
+
+
+def sandwich(browser, where):
+    """By the keyboard alone: to a call, to its sandwich, and back."""
+    focus = lambda: browser.switch_to.active_element
+    count = len(rows(browser, ".box"))
+    browser.find_element(By.CSS_SELECTOR, "#graph .box").send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    focus().send_keys(Keys.ARROW_DOWN)
+    name = focus().text
+    focus().send_keys(Keys.SHIFT + Keys.TAB)
+    check(focus().get_attribute("id") == "sandwich", f"{where}: before the graph is {focus().get_attribute('outerHTML')[:80]}")
+    focus().send_keys(Keys.ENTER)
+    check(browser.find_element(By.CSS_SELECTOR, ".centre").text == name, f"{where}: the sandwich is not that of {name[:40]}")
+    check(focus().get_attribute("aria-pressed") == "true", f"{where}: the button is not pressed")
+    browser.find_element(By.CSS_SELECTOR, "#functions summary").click()
+    check(rows(browser, "#functions tbody tr"), f"{where}: no functions")
+    quiet(browser, where), labelled(browser, where + ", sandwich")
+    browser.find_element(By.CSS_SELECTOR, "#functions tbody button").click()
+    check("centre" in focus().get_attribute("class"), f"{where}: a function of the table is not shown")
+    browser.find_element(By.ID, "reset").click()
+    check(len(rows(browser, ".box")) == count, f"{where}: the whole graph does not come back")
+
+
+def dark(browser, collector):
+    """The pages in dark colours and on a narrow screen: nothing for axe to find, and nothing beyond the screen's edge."""
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+    browser.get(collector.address + "/?since=7d&limit=5")
+    fault = browser.find_element(By.CSS_SELECTOR, "tbody a").get_attribute("href")
+    flame = fault.replace("?", "/flame?")
+    for where in ["/?since=7d&limit=5", "/compare", "/timeline", "/live?limit=5", fault, flame, flame + "&before-since=14d"]:
+        url = where if where.startswith("http") else collector.address + where
+        for width in [1300, 400]:
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+            browser.get(url)
+            quiet(browser, url), labelled(browser, url)
+            over = browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
+            check(over <= 0, f"{url}: {over} pixels too wide for {width}")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def filters(browser, collector):
@@ -187,6 +228,14 @@ def compare(browser, collector):
     WebDriverWait(browser, 60).until(lambda it: "after=" in it.current_url)
     check(len(rows(browser)) > 1, f"two releases have no faults: {browser.current_url}")
     quiet(browser, browser.current_url), labelled(browser, browser.current_url)
+    browser.find_element(By.LINK_TEXT, "Flame graph of the difference").click()
+    WebDriverWait(browser, 60).until(lambda it: "/flame?" in it.current_url)
+    check(len(rows(browser, ".box")) > 2 and " → " in browser.find_element(By.TAG_NAME, "h1").text, f"no difference: {browser.current_url}")
+    quiet(browser, browser.current_url), labelled(browser, browser.current_url)
+    browser.get(collector.address + "/compare?since=1h")
+    browser.find_element(By.NAME, "before-since").send_keys("1d\n")
+    WebDriverWait(browser, 60).until(lambda it: "before-since=1d" in it.current_url)
+    check(len(rows(browser)) > 1, f"two times have no faults: {browser.current_url}")
 
 
 def timeline(browser, collector):
@@ -275,6 +324,7 @@ def main(program, path):
             compare(browser, collector)
             timeline(browser, collector)
             keyboard(browser, collector)
+            dark(browser, collector)
             live(browser, collector, template)
         finally:
             browser.quit()

@@ -2,71 +2,65 @@ import StallReading
 import StallReports
 import StallStore
 
-/// The page that compares two releases: their faults side by side.
+/// The page that compares two releases or two times: their faults side by side.
 struct ComparePage {
-    let title = "Compare releases"
+    let title = "Compare"
     let team: String
-    let since: [FaultsPage.Option]
-    let services: [FaultsPage.Option]
-    let before: [FaultsPage.Option]
-    let after: [FaultsPage.Option]
+    let form: ComparisonForm
     /// What was compared, or what the user has to choose.
     let summary: String
+    /// The flame graph of the difference. Nil if nothing was compared.
+    let flame: String?
     let hasRows: Bool
     let rows: [Row]
 
     struct Row {
+        static let columns = ["Function", "Change", "Stalls", "Blocked", "Of the time"]
+
         var change: String
         var link: String
+        /// The flame graph of the difference.
+        var flame: String
         var culprit: String
         var place: String
-        /// The counts of both releases: `3 → 5`.
+        /// The counts of both sides: `3 → 5`.
         var count: String
         var total: String
         var share: String
+
+        /// The cells of its columns.
+        var texts: [String] { [culprit, change, count, total, share] }
     }
 
-    /// The user's choice. A release is nil if none was chosen.
-    struct Selection {
-        var before: String?
-        var after: String?
-    }
-
-    /// - Parameter lists: The faults of both releases. Nil unless both were chosen.
+    /// - Parameter lists: The faults of both sides. Nil unless both were chosen.
     init(
         _ question: QuestionText,
         _ choices: Choices,
-        _ selection: Selection,
+        _ comparison: Comparison,
         _ lists: (before: FaultList, after: FaultList)?
     ) {
-        let query = question.query
-        team = query.team
-        since = FaultsPage.ranges(question.since)
-        func options(_ names: [String], _ chosen: [String]) -> [FaultsPage.Option] {
-            FaultsPage.options(names.map { ($0, $0) }, chosen: chosen)
-        }
-        services = options(choices.services, query.services)
-        before = options(choices.releases, [selection.before].compactMap(\.self))
-        after = options(choices.releases, [selection.after].compactMap(\.self))
-        guard let lists, let old = selection.before, let new = selection.after else {
-            (summary, hasRows, rows) = ("Choose two releases.", false, [])
+        team = question.query.team
+        form = ComparisonForm("/compare", question, comparison, choices, choosesService: true)
+        guard let lists, let sides = comparison.sides else {
+            (summary, flame, hasRows, rows) = ("Choose two releases, or two times.", nil, false, [])
             return
         }
-        let links = PageLinks(question: question)
+        let links = PageLinks(question: question, comparison: comparison)
         let changes = Change.all(lists.before, lists.after)
         rows = changes.map { Row($0, links) }
         hasRows = !rows.isEmpty
+        flame = hasRows ? links.flame(nil) : nil
         let counts = Change.Kind.allCases.map { kind in "\(changes.count { $0.kind == kind }) \(kind.rawValue)" }
         let most = QuestionText.limits.upperBound
         let isCut = max(lists.before.faults.count, lists.after.faults.count) == most
         summary =
-            "\(old) → \(new): \(counts.joined(separator: ", "))."
-            + (isCut ? " Of each release only the \(most) faults that blocked longest are compared." : "")
+            "\(sides.before.name) → \(sides.after.name): \(counts.joined(separator: ", "))."
+            + (isCut ? " On each side only the \(most) faults that blocked longest are compared." : "")
             + partialNote(lists.before.isPartial || lists.after.isPartial)
             + " These are plain figures; 'stall-monitor diff' says which changes chance does not explain."
     }
 
-    /// A fault in both releases.
+    /// A fault on both sides.
     struct Change {
         enum Kind: String, CaseIterable { case new, more, similar, less, gone }
 
@@ -108,10 +102,11 @@ struct ComparePage {
 }
 
 extension ComparePage.Row {
-    fileprivate init(_ change: ComparePage.Change, _ links: PageLinks) {
+    init(_ change: ComparePage.Change, _ links: PageLinks) {
         let fault = change.after ?? change.before
         self.change = change.kind.rawValue
         link = fault.map { links.fault($0.fingerprint) } ?? ""
+        flame = fault.map { links.flame($0.fingerprint) } ?? ""
         culprit = fault?.title ?? ""
         place = fault?.place ?? ""
         func both(_ text: (Fault) -> String) -> String {

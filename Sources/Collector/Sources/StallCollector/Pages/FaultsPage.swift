@@ -14,6 +14,8 @@ struct FaultsPage {
     let alerts: [AlertRow]
     /// How many more alerts there are. Nil if there are none.
     let moreAlerts: String?
+    /// The flame graph of what is shown.
+    let flame: String
     /// Why there are no faults.
     let nothing: String?
     let hasRows: Bool
@@ -101,6 +103,7 @@ struct FaultsPage {
         hasRows = !list.faults.isEmpty
         nothing = hasRows ? nil : list.runs > 0 ? "No stalls." : "No stalls, and no monitor that ran: nobody looked."
         let links = PageLinks(question: question)
+        flame = links.flame(nil)
         rows = list.faults.map { Row($0, links) }
     }
 

@@ -29,7 +29,11 @@ struct PageRoutes {
         }
         router.get("faults/:fingerprint/flame") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
-            return try await flame(fingerprint(context), question)
+            return try await flame(fingerprint(context), request, question)
+        }
+        router.get("flame") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            return try await flame(nil, request, question)
         }
         router.get("compare") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
@@ -79,18 +83,12 @@ struct PageRoutes {
     }
 
     private func compare(_ request: Request, _ question: QuestionText) async throws -> ComparePage {
-        func release(_ name: String) -> String? {
-            let text = request.questionFields.getAll(name).last.map { VisibleText.of($0, limit: 256) }
-            return text.flatMap { $0.isEmpty ? nil : $0 }
-        }
-        let selection = ComparePage.Selection(before: release("before"), after: release("after"))
+        let comparison = try Comparison(request, question)
         let choices = try await store.choices(question.query)
-        guard let before = selection.before, let after = selection.after else {
-            return ComparePage(question, choices, selection, nil)
-        }
-        async let old = faults(of: before, question)
-        async let new = faults(of: after, question)
-        return try await ComparePage(question, choices, selection, (old, new))
+        guard let sides = comparison.sides else { return ComparePage(question, choices, comparison, nil) }
+        async let old = faults(nil, sides.before.query)
+        async let new = faults(nil, sides.after.query)
+        return try await ComparePage(question, choices, comparison, (old, new))
     }
 
     private func timeline(_ question: QuestionText) async throws -> TimelinePage {
@@ -100,37 +98,7 @@ struct PageRoutes {
         return try await TimelinePage(question, choices, stalls)
     }
 
-    private func faults(of release: String, _ question: QuestionText) async throws -> FaultList {
-        var query = question.query
-        query.releases = [release]
-        return try await store.faults(query, by: .total, limit: QuestionText.limits.upperBound)
-    }
-
-    private struct FlamePage {
-        var title: String
-        var back: String
-        var markup = FlameGraphView.markup
-        var data: String
-        /// What is missing in it.
-        var truncation: String?
-    }
-
-    private func flame(_ fingerprint: Fingerprint, _ question: QuestionText) async throws -> Response {
-        let reader = try readers.admit(question.query.team)
-        defer { withExtendedLifetime(reader) {} }
-        let stalls = try await store.exportedStalls(of: fingerprint, question.query)
-        var view = FlameGraphView()
-        let isWhole = try await store.eachReport(of: stalls, team: question.query.team) { _ = try view.add($0) }
-        let page = FlamePage(
-            title: stalls.first?.culprit ?? "No stalls",
-            back: PageLinks(question: question).fault(fingerprint),
-            data: String(decoding: try view.end(), as: UTF8.self),
-            truncation: isWhole ? nil : QuestionRoutes.truncation
-        )
-        return Self.page("flame", page)
-    }
-
-    private static func page(_ template: String, _ content: Any) -> Response {
+    static func page(_ template: String, _ content: Any) -> Response {
         let text = Templates.library.render(content, withTemplate: template) ?? ""
         return JSONAnswer.bytes(
             Array(text.utf8),

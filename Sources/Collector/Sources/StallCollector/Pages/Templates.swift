@@ -18,7 +18,7 @@ enum Templates {
         var library = MustacheLibrary()
         for (name, text) in [
             ("layout", layout), ("faults", faults), ("fault", fault), ("report", report), ("flame", flame),
-            ("live", live), ("compare", compare), ("timeline", timeline),
+            ("live", live), ("compare", compare), ("timeline", timeline), ("sides", sides),
         ] {
             if let template = try? MustacheTemplate(string: text) { library.register(template, named: name) }
         }
@@ -32,15 +32,17 @@ enum Templates {
         <meta charset="utf-8">
         <meta name="viewport" content="width=device-width, initial-scale=1">
         <title>{{title}}</title>
+        {{$styles}}{{/styles}}
         <link rel="stylesheet" href="/assets/style.css">
         <link rel="icon" href="/assets/icon.svg">
         </head>
         <body>
         <a class="skip" href="#main">To the content</a>
-        <header><nav><a href="/">Stalls</a> <a href="/compare">Releases</a> <a href="/timeline">Hosts</a> <a href="/live">Live</a></nav><span class="soft">{{team}}</span></header>
+        <header><nav><a href="/">Stalls</a> <a href="/compare">Compare</a> <a href="/timeline">Hosts</a> <a href="/live">Live</a></nav><span class="soft">{{team}}</span></header>
         <main id="main" tabindex="-1">
         {{$content}}{{/content}}
         </main>
+        {{$scripts}}{{/scripts}}
         </body>
         </html>
         """
@@ -59,7 +61,7 @@ enum Templates {
         {{#alerts}}<p class="alert">{{#link}}<a href="{{link}}">{{text}}</a>{{/link}}{{^link}}{{text}}{{/link}} <span class="soft">since {{since}} UTC</span></p>
         {{/alerts}}
         {{#moreAlerts}}<p class="alert"><a href="/api/v1/alerts">{{moreAlerts}}</a></p>{{/moreAlerts}}
-        <p class="soft">{{summary}}</p>
+        <p class="soft">{{summary}} <a href="{{flame}}">Flame graph</a></p>
         {{#nothing}}<p>{{nothing}}</p>{{/nothing}}
         {{#hasRows}}
         <div class="scroll"><table>
@@ -72,22 +74,37 @@ enum Templates {
         {{/content}}{{/layout}}
         """
 
-    private static let compare = """
-        {{<layout}}{{$content}}
-        <h1>Compare releases</h1>
-        <form class="filters" method="get" action="/compare">
-        <label>Since <select name="since">{{#since}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/since}}</select></label>
-        <label>Service <select name="service"><option value="">all</option>{{#services}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/services}}</select></label>
-        <label>Before <select name="before"><option value=""></option>{{#before}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/before}}</select></label>
-        <label>After <select name="after"><option value=""></option>{{#after}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/after}}</select></label>
+    /// The form that chooses what is compared.
+    private static let sides = """
+        {{% CONTENT_TYPE:\(PageText.name)}}<form class="filters" method="get" action="{{action}}">
+        {{#hidden}}<input type="hidden" name="{{name}}" value="{{value}}">{{/hidden}}
+        {{#services}}<label>Service <select name="service"><option value="">all</option>{{#options}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/options}}</select></label>{{/services}}
+        <fieldset><legend>Before</legend>
+        <label>Release <select name="before"><option value="">all</option>{{#before}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/before}}</select></label>
+        <label>From <input name="before-since" value="{{beforeSince}}" placeholder="as after"></label>
+        <label>To <input name="before-until" value="{{beforeUntil}}" placeholder="as after"></label>
+        </fieldset>
+        <fieldset><legend>After</legend>
+        <label>Release <select name="after"><option value="">all</option>{{#after}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/after}}</select></label>
+        <label>From <input name="since" value="{{since}}"></label>
+        <label>To <input name="until" value="{{until}}" placeholder="now"></label>
+        </fieldset>
         <button>Compare</button>
         </form>
+        <p class="soft">A time is a length before now, such as 7d, or a moment, such as 2026-01-31T12:00:00Z.</p>
+        """
+
+    private static let compare = """
+        {{<layout}}{{$content}}
+        <h1>Compare</h1>
+        {{#form}}{{>sides}}{{/form}}
         <p class="soft">{{summary}}</p>
+        {{#flame}}<p><a href="{{flame}}">Flame graph of the difference</a></p>{{/flame}}
         {{#hasRows}}
         <div class="scroll"><table>
-        <thead><tr><th>Function</th><th>Change</th><th class="number">Stalls</th><th class="number">Blocked</th><th class="number">Of the time</th></tr></thead>
+        <thead><tr><th>Function</th><th>Change</th><th class="number">Stalls</th><th class="number">Blocked</th><th class="number">Of the time</th><th>Stacks</th></tr></thead>
         <tbody>
-        {{#rows}}<tr><td><a href="{{link}}"><code>{{culprit}}</code></a><br><span class="soft">{{place}}</span></td><td>{{change}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td class="number">{{share}}</td></tr>
+        {{#rows}}<tr><td><a href="{{link}}"><code>{{culprit}}</code></a><br><span class="soft">{{place}}</span></td><td>{{change}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td class="number">{{share}}</td><td><a href="{{flame}}">difference</a></td></tr>
         {{/rows}}
         </tbody></table></div>
         {{/hasRows}}
@@ -106,9 +123,9 @@ enum Templates {
         <p class="soft">{{summary}}</p>
         {{#hasLoops}}
         <div class="scroll"><table>
-        <thead><tr><th>Watched</th><th>{{range}}</th><th class="number">Reports</th><th class="number">Blocked</th><th>Service</th><th>Host</th></tr></thead>
+        <thead><tr><th>Watched</th><th>{{range}}</th><th class="number">Reports</th><th class="number">Blocked</th><th>Host</th></tr></thead>
         <tbody>
-        {{#loops}}<tr><td>{{label}}</td><td>{{{picture}}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td>{{service}}</td><td>{{host}}</td></tr>
+        {{#loops}}<tr><td>{{label}}<br><span class="soft">{{service}}</span></td><td>{{{picture}}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td>{{host}}</td></tr>
         {{/loops}}
         </tbody></table></div>
         <h2>Stalls, the latest first</h2>
@@ -188,25 +205,15 @@ enum Templates {
         """
 
     private static let flame = """
-        {{% CONTENT_TYPE:\(PageText.name)}}<!doctype html>
-        <html lang="en">
-        <head>
-        <meta charset="utf-8">
-        <meta name="viewport" content="width=device-width, initial-scale=1">
-        <title>{{title}}</title>
-        <link rel="stylesheet" href="/assets/flame.css">
-        <link rel="icon" href="/assets/icon.svg">
-        </head>
-        <body>
-        <main>
+        {{<layout}}{{$styles}}<link rel="stylesheet" href="/assets/flame.css">{{/styles}}{{$content}}
         <p><a href="{{back}}">{{title}}</a></p>
+        <details{{#isCompared}} open{{/isCompared}}><summary>Compare two releases or times</summary>
+        {{#form}}{{>sides}}{{/form}}
+        </details>
         {{#truncation}}<p>{{truncation}}</p>{{/truncation}}
         {{{markup}}}
-        </main>
-        <script type="application/json" id="data">{{{data}}}</script>
-        <script src="/assets/flame.js"></script>
-        </body>
-        </html>
+        {{/content}}{{$scripts}}<script type="application/json" id="data">{{{data}}}</script>
+        <script src="/assets/flame.js"></script>{{/scripts}}{{/layout}}
         """
 
     static let icon = """
@@ -234,6 +241,9 @@ enum Templates {
         .soft { color: var(--soft); }
         .trend { white-space: nowrap; }
         .filters { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: end; margin: .8rem 0; }
+        fieldset { display: flex; flex-wrap: wrap; gap: .6rem 1rem; border: 1px solid var(--line); border-radius: 5px; padding: .3rem .7rem .6rem; margin: 0; }
+        fieldset input { width: 10rem; }
+        legend { color: var(--soft); font-size: 12px; }
         .filters label { display: grid; color: var(--soft); font-size: 12px; }
         select, input, button { font: inherit; padding: .3rem .5rem; border: 1px solid var(--line); border-radius: 5px; background: var(--back); color: var(--text); max-width: 16rem; }
         .scroll { overflow-x: auto; }
@@ -251,6 +261,7 @@ enum Templates {
         .alert { border-left: 3px solid var(--bar); padding-left: .7rem; margin: .4rem 0; overflow-wrap: anywhere; }
         .new td:first-child { border-left: 3px solid var(--bar); padding-left: .5rem; }
         .stack { padding-left: 2.5rem; }
+        .stack li { overflow-wrap: anywhere; }
         .own code { color: var(--own); font-weight: 600; }
         """
 }

@@ -93,6 +93,8 @@ enum Bars {
 /// Links to pages. Names in them are percent-encoded.
 struct PageLinks {
     let question: QuestionText
+    /// What is compared, for the links to flame graphs.
+    var comparison: Comparison?
 
     /// The range and the filters, which links keep.
     private var fields: String { Self.text(range + choices) }
@@ -105,18 +107,32 @@ struct PageLinks {
         question.query.choices.flatMap { name, values in values.map { (name, $0) } }
     }
 
+    /// Those, and the text.
+    var filters: [(String, String)] { choices + (question.query.text.map { [("text", $0)] } ?? []) }
+
     private static func text(_ fields: [(String, String)]) -> String {
         fields.map { "\($0)=\(escaped($1))" }.joined(separator: "&")
     }
 
     /// The feed of the stalls that the query's filters select, without the place after which it begins.
     var live: String {
-        let text = question.query.text.map { [("text", $0)] } ?? []
-        return "/api/v1/live?" + Self.text(choices + text + [("after", "")])
+        "/api/v1/live?" + Self.text(filters + [("after", "")])
     }
 
-    func fault(_ fingerprint: Fingerprint) -> String { "/faults/\(Self.escaped(fingerprint.rawValue))?\(fields)" }
-    func flame(_ fingerprint: Fingerprint) -> String { "/faults/\(Self.escaped(fingerprint.rawValue))/flame?\(fields)" }
+    /// The page of a fault. It shows the time of both sides, if two times are compared.
+    func fault(_ fingerprint: Fingerprint) -> String {
+        let since = comparison.map(\.fields.beforeSince).flatMap { $0.isEmpty ? nil : $0 } ?? question.since
+        let time = [("since", since)] + range.dropFirst()
+        return "/faults/\(Self.escaped(fingerprint.rawValue))?\(Self.text(time + choices))"
+    }
+    /// The flame graph of a fault, or of all stalls that the filters select.
+    func flame(_ fingerprint: Fingerprint?) -> String {
+        "\(Self.flamePath(fingerprint))?\(Self.text(range + filters + (comparison?.fields.named ?? [])))"
+    }
+    static func flamePath(_ fingerprint: Fingerprint?) -> String {
+        fingerprint.map { "/faults/\(escaped($0.rawValue))/flame" } ?? "/flame"
+    }
+    var faults: String { "/?\(Self.text(range + filters))" }
     func json(_ fingerprint: Fingerprint) -> String { "/api/v1/faults/\(Self.escaped(fingerprint.rawValue))?\(fields)" }
     func export(_ fingerprint: Fingerprint, _ format: String) -> String {
         "/api/v1/faults/\(Self.escaped(fingerprint.rawValue))/export/\(format)?\(fields)"

@@ -46,7 +46,7 @@ extension QuestionRoutes {
 
 extension StallStore {
     /// The stalls for ``eachReport(of:team:bytes:_:)``: one more than it passes, so that it sees whether there are more.
-    func exportedStalls(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [StoredStall] {
+    func exportedStalls(of fingerprint: Fingerprint?, _ query: StallQuery) async throws -> [StoredStall] {
         try await stalls(query, of: fingerprint, longestFirst: true, limit: QuestionRoutes.exportedStalls + 1)
     }
 

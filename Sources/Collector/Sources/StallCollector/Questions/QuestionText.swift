@@ -14,6 +14,7 @@ struct QuestionText {
     /// The parameters as given, for the page's form and links.
     let since: String
     let until: String
+    private let now: Timestamp
 
     /// - Throws: The mistake.
     init(_ request: Request, team: String, now: Timestamp = .now()) throws(Refusal) {
@@ -27,12 +28,10 @@ struct QuestionText {
             return values.map { VisibleText.of($0, limit: 256) }
         }
         (since, until) = (try texts("since").last ?? "7d", try texts("until").last ?? "")
-        let start = try Self.moment(since, now, name: "since")
+        self.now = now
         let end = until.isEmpty ? now.advanced(byNanoseconds: 1) : try Self.moment(until, now, name: "until")
-        guard start < end, end.seconds - start.seconds <= 10 * 366 * 86400 else {
-            throw Refusal(.badRequest, "'since' lies before 'until', by ten years at most")
-        }
-        var query = StallQuery(team: team, since: start, until: end)
+        let range = try Self.range(try Self.moment(since, now, name: "since"), end, "'since' lies before 'until'")
+        var query = StallQuery(team: team, since: range.since, until: range.until)
         (query.services, query.releases) = (try texts("service"), try texts("release"))
         (query.hosts, query.verdicts) = (try texts("host"), try texts("verdict"))
         query.text = try texts("text").last
@@ -49,6 +48,24 @@ struct QuestionText {
             )
         }
         self.limit = limit
+    }
+
+    /// The earlier one of two times that are compared. Without `until` it ends where the later one begins.
+    func range(_ since: String, _ until: String) throws(Refusal) -> (since: Timestamp, until: Timestamp) {
+        let end = until.isEmpty ? query.since : try Self.moment(until, now, name: "before-until")
+        let start = try Self.moment(since, now, name: "before-since")
+        return try Self.range(start, end, "'before-since' lies before 'before-until', or before 'since'")
+    }
+
+    private static func range(
+        _ since: Timestamp,
+        _ until: Timestamp,
+        _ rule: String
+    ) throws(Refusal) -> (since: Timestamp, until: Timestamp) {
+        guard since < until, until.seconds - since.seconds <= 10 * 366 * 86400 else {
+            throw Refusal(.badRequest, "\(rule), by ten years at most")
+        }
+        return (since, until)
     }
 
     /// `7d` means seven days ago; other times are in the form of RFC 3339.
