@@ -59,3 +59,16 @@ static inline long curl_status(CURL *handle) {
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     return status;
 }
+
+typedef size_t (*curl_producer)(char *bytes, size_t size, size_t count, void *context);
+
+// A mail. The producer writes the next part of it into the buffer, and returns its size; 0 at the end. libcurl does not copy the list.
+static inline CURLcode curl_set_mail(
+    CURL *handle, const char *sender, struct curl_slist *recipients, curl_producer producer, void *context
+) {
+    curl_easy_setopt(handle, CURLOPT_MAIL_FROM, sender);
+    curl_easy_setopt(handle, CURLOPT_MAIL_RCPT, recipients);
+    curl_easy_setopt(handle, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(handle, CURLOPT_READFUNCTION, producer);
+    return curl_easy_setopt(handle, CURLOPT_READDATA, context);
+}

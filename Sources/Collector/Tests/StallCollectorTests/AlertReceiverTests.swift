@@ -47,17 +47,58 @@ struct AlertReceiverTests {
         try "#!/bin/sh\necho \"$@\" > \(directory)/arguments\ncat > \(directory)/mail\n"
             .write(toFile: mailer, atomically: true, encoding: .utf8)
         try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: mailer)
-        let receiver = AlertReceiver(way: .mail("oncall@example.com"))
+        let receiver = AlertReceiver(way: .mail(AlertMail(address: "oncall@example.com")))
         try await receiver.send(AlertMessage([Self.alert], nil), mailer: mailer)
         #expect(try String(contentsOfFile: directory + "/arguments", encoding: .utf8) == "-t -oi\n")
         let mail = try String(contentsOfFile: directory + "/mail", encoding: .utf8)
         let parts = mail.split(separator: "\n\n", maxSplits: 1)
         let heads = parts[0].split(separator: "\n")
         #expect(heads.filter { $0.hasPrefix("To: ") } == ["To: oncall@example.com"])
-        #expect(heads.contains("Subject: 1 stall alert"))
+        #expect(heads.contains { $0.hasPrefix("Subject: =?utf-8?B?U3RhbGwgYWxlcnQ6IG5ldyBmYXVsdHM6") })
+        #expect(!heads.contains { $0.hasPrefix("From: ") })
         let text = try #require(Data(base64Encoded: String(parts[1]), options: .ignoreUnknownCharacters))
         #expect(String(decoding: text, as: UTF8.self) == "new faults: new in shop: “naïve()” <!channel>")
     }
+
+    @Test("A name with a line break begins no field of a mail, and a long subject is folded")
+    func mailFields() throws {
+        let mail = AlertMail(address: "oncall@example.com")
+        for name in [
+            "x\r\nBcc: all@example.com", "=?utf-8?Q?x=0D=0ABcc:_all?=", String(repeating: "naïve😀", count: 90),
+        ] {
+            var alert = Self.alert
+            (alert.text, alert.rule) = (name, name)
+            let text = try mail.text(AlertMessage([alert], nil), from: "stalls@example.com")
+            let lines = text.components(separatedBy: "\n\n")[0].split(separator: "\n")
+            let names = lines.filter { !$0.hasPrefix(" ") }.map { $0.prefix { $0 != ":" } }
+            #expect(
+                names == [
+                    "From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type",
+                    "Content-Transfer-Encoding",
+                ]
+            )
+            #expect(lines.allSatisfy { $0.utf8.count <= 200 && $0.utf8.allSatisfy { (0x20...0x7E).contains($0) } })
+            #expect(!text.contains("\r") && !text.contains("=0D=0A"))
+        }
+    }
+
+    @Test("A mail that is sent again has the same id; another alert has another")
+    func mailIdentity() throws {
+        func id(_ text: String) throws -> Substring? {
+            var alert = Self.alert
+            alert.text = text
+            let mail = try AlertMail(address: "a@example.com").text(AlertMessage([alert], nil), from: nil)
+            return mail.split(separator: "\n").first { $0.hasPrefix("Message-ID: <") && $0.hasSuffix(">") }
+        }
+        let first = try #require(try id("a"))
+        #expect(try id("a") == first && id("b") != first)
+    }
+
+    @Test(
+        "The date of a mail is that of RFC 5322",
+        arguments: [(0, "Thu, 01 Jan 1970 00:00:00 +0000"), (1_772_323_199, "Sat, 28 Feb 2026 23:59:59 +0000")]
+    )
+    func mailDate(seconds: Int64, date: String) { #expect(AlertMail.date(Timestamp(seconds: seconds)) == date) }
 
     @Test("What a program reads is a file that no other user can open")
     func input() async throws {
@@ -71,7 +112,7 @@ struct AlertReceiverTests {
 
     @Test("A failing mailer is a failure, by its exit code")
     func mailFails() async throws {
-        let receiver = AlertReceiver(way: .mail("oncall@example.com"))
+        let receiver = AlertReceiver(way: .mail(AlertMail(address: "oncall@example.com")))
         let error = await #expect(throws: AlertReceiver.Failure.self) {
             try await receiver.send(AlertMessage([Self.alert], nil), mailer: "/bin/false")
         }

@@ -347,13 +347,15 @@ struct AlertRuleTests: AlertFixture {
         try "https://hooks.example.com/x\n".write(toFile: directory + "/url", atomically: true, encoding: .utf8)
         // The files that it names must exist.
         try block.replacing("/etc/stall-collector/slack-url", with: directory + "/url")
+            .replacing("/etc/stall-collector/mail-password", with: directory + "/url")
             .replacing("/usr/local/bin/page", with: "/bin/true")
             .write(toFile: rulesFile, atomically: true, encoding: .utf8)
         let rules = try AlertRules(path: rulesFile)
         #expect(rules.rules.map(\.name) == ["new faults", "stalls too often", "silent monitors"])
         #expect(
             rules.receivers.map(\.name) == [
-                "webhook hooks.example.com of \(directory)/url", "exec /bin/true", "mail oncall@example.com",
+                "webhook hooks.example.com of \(directory)/url", "exec /bin/true",
+                "mail oncall@example.com by mail.example.com",
             ]
         )
         #expect(rules.silences.count == 1)
@@ -389,7 +391,19 @@ struct AlertRuleTests: AlertFixture {
             ("rules: []\nreceivers: [{exec: [curl]}]", "the whole path"),
             ("rules: []\nreceivers: [{webhook: 'ftp://x'}]", "begins with https"),
             ("rules: []\nreceivers: [{mail: 'a@b.example, c@d.example'}]", "one mail address"),
+            ("rules: []\nreceivers: [{mail: \"a@b.example>\"}]", "one mail address"),
+            ("rules: []\nreceivers: [{mail: \"a@b.example\\r\\nDATA\"}]", "one mail address"),
             ("rules: []\nreceivers: [{mail: a@b.example, webhook: 'http://x'}]", "a receiver is one of"),
+            ("rules: []\nreceivers: [{webhook: 'http://x', from: a@b.example}]", "this belongs to 'mail'"),
+            ("rules: []\nreceivers: [{mail: a@b.example, tls: false}]", "this belongs to 'server'"),
+            ("rules: []\nreceivers: [{mail: a@b.example, server: 'mail.example'}]", "a server is like smtps://"),
+            ("rules: []\nreceivers: [{mail: a@b.example, server: 'smtps://u:p@m'}]", "belongs into 'passwordFile'"),
+            ("rules: []\nreceivers: [{mail: a@b.example, server: 'smtps://u@m'}]", "belong together"),
+            ("rules: []\nreceivers: [{mail: a@b.example, server: 'smtps://m', tls: false}]", "smtps is TLS"),
+            (
+                "rules: []\nreceivers: [{mail: a@b.example, server: 'smtp://u@m', passwordFile: /etc/passwd, tls: false}]",
+                "not sent without TLS"
+            ),
             ("rules: []\nreceivers: []\nsilences: [{rule: x, until: 2026-06-15T12:30:00Z}]", "no rule 'x'"),
         ]
     )

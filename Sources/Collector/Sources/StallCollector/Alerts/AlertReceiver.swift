@@ -11,8 +11,7 @@ struct AlertReceiver: Sendable, Hashable {
         case webhook(URL)
         /// A program with its arguments gets the message's JSON on its standard input.
         case program([String])
-        /// Gets a mail, sent with this machine's `sendmail`.
-        case mail(String)
+        case mail(AlertMail)
     }
 
     struct Failure: Error, CustomStringConvertible {
@@ -22,7 +21,7 @@ struct AlertReceiver: Sendable, Hashable {
     /// The time limit of each attempt.
     static let patience = Duration.seconds(20)
     var way: Way
-    /// The file that contains the webhook's address.
+    /// The file that contains the webhook's address, or the password for the mail server.
     var file: String?
 
     /// Its name for users. A webhook's path is left out, because it is a secret.
@@ -30,7 +29,7 @@ struct AlertReceiver: Sendable, Hashable {
         switch way {
         case .webhook(let url): "webhook \(url.host() ?? "")" + (file.map { " of \($0)" } ?? "")
         case .program(let words): "exec \(words[0])"
-        case .mail(let address): "mail \(address)"
+        case .mail(let mail): "mail \(mail.address)" + (mail.server.map { " by \($0.host)" } ?? "")
         }
     }
 
@@ -40,7 +39,7 @@ struct AlertReceiver: Sendable, Hashable {
             switch way {
             case .webhook(let url): ["webhook", file ?? url.absoluteString]
             case .program(let words): ["exec"] + words
-            case .mail(let address): ["mail", address]
+            case .mail(let mail): ["mail", mail.address]
             }
         return Data(SHA256.hash(Array(target.joined(separator: "\0").utf8)).prefix(12)).base64EncodedString()
     }
@@ -50,8 +49,9 @@ struct AlertReceiver: Sendable, Hashable {
         switch way {
         case .webhook(let url): try await Self.post(message.json(), to: url)
         case .program(let words): try await Self.run(words, message.json())
-        case .mail(let address):
-            try await Self.run([mailer, "-t", "-oi"], Self.mail(message, to: address))
+        case .mail(let mail):
+            if let server = mail.server { return try await mail.send(message, by: server, within: Self.patience) }
+            try await Self.run([mailer, "-t", "-oi"], Data(try mail.text(message, from: mail.sender).utf8))
         }
     }
 
@@ -115,53 +115,32 @@ struct AlertReceiver: Sendable, Hashable {
         try file.seek(toOffset: 0)
         return file
     }
-
-    private static func mail(_ message: AlertMessage, to address: String) -> Data {
-        let count = Int64(message.alerts.count)
-        let text = Data(message.plainText.utf8).base64EncodedString(options: [
-            .lineLength76Characters, .endLineWithLineFeed,
-        ])
-        return Data(
-            """
-            To: \(address)
-            Subject: \(counted(count, "stall alert"))
-            MIME-Version: 1.0
-            Content-Type: text/plain; charset=utf-8
-            Content-Transfer-Encoding: base64
-
-            \(text)
-
-            """.utf8
-        )
-    }
 }
 
 extension AlertReceiver: Decodable {
-    private enum Key: String, CodingKey, CaseIterable { case webhook, webhookFile, exec, mail }
+    private enum Key: String, CodingKey, CaseIterable {
+        case webhook, webhookFile, exec, mail
+        // Of a mail.
+        case server, passwordFile, from, tls
+
+        static let ways: [Self] = [.webhook, .webhookFile, .exec, .mail]
+    }
 
     init(from decoder: any Decoder) throws {
         let values = try decoder.values(Key.self)
-        guard values.allKeys.count == 1, let key = values.allKeys.first else {
+        let keys = values.allKeys.filter { Key.ways.contains($0) }
+        guard keys.count == 1, let key = keys.first else {
             throw DecodingError.dataCorrupted(
                 .init(
                     codingPath: decoder.codingPath,
-                    debugDescription: "a receiver is one of \(Key.allCases.map(\.rawValue).joined(separator: ", "))"
+                    debugDescription: "a receiver is one of \(Key.ways.map(\.rawValue).joined(separator: ", "))"
                 )
             )
         }
+        if key != .mail, let other = values.allKeys.first(where: { $0 != key }) {
+            throw values.mistake(other, "this belongs to 'mail'")
+        }
         switch key {
-        case .webhook, .webhookFile:
-            var text = try values.decode(String.self, forKey: key)
-            if key == .webhookFile {
-                file = text
-                guard let secret = try? String(contentsOfFile: text, encoding: .utf8) else {
-                    throw values.mistake(key, "this file cannot be read")
-                }
-                text = secret.trimmingCharacters(in: .whitespacesAndNewlines)
-            }
-            guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()), url.host() != nil
-            else { throw values.mistake(key, "an address begins with https:// or http://") }
-            way = .webhook(url)
         case .exec:
             let words = try values.decode([String].self, forKey: key)
             guard let program = words.first, program.hasPrefix("/"),
@@ -169,12 +148,53 @@ extension AlertReceiver: Decodable {
             else { throw values.mistake(key, "the first word is the whole path of a program that is there") }
             way = .program(words)
         case .mail:
-            let address = try values.decode(String.self, forKey: key)
-            guard address.contains("@"), address.allSatisfy({ $0.isASCII && !$0.isWhitespace && $0 != "," }) else {
-                throw values.mistake(key, "this is one mail address")
+            file = try values.decodeIfPresent(String.self, forKey: .passwordFile)
+            way = .mail(try Self.mail(values, password: file.map { try Self.secret(of: $0, values, .passwordFile) }))
+        default:
+            var text = try values.decode(String.self, forKey: key)
+            if key == .webhookFile {
+                file = text
+                text = try Self.secret(of: text, values, key)
             }
-            way = .mail(address)
+            guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()), url.host() != nil
+            else { throw values.mistake(key, "an address begins with https:// or http://") }
+            way = .webhook(url)
         }
+    }
+
+    private static func secret(
+        of file: String,
+        _ values: KeyedDecodingContainer<Key>,
+        _ key: Key
+    ) throws -> String {
+        guard let text = try? String(contentsOfFile: file, encoding: .utf8) else {
+            throw values.mistake(key, "this file cannot be read")
+        }
+        let secret = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        guard !secret.isEmpty else { throw values.mistake(key, "this file is empty") }
+        return secret
+    }
+
+    private static func mail(_ values: KeyedDecodingContainer<Key>, password: String?) throws -> AlertMail {
+        func address(_ key: Key) throws -> String? {
+            let text = try values.decodeIfPresent(String.self, forKey: key)
+            guard text.map(AlertMail.isAddress) ?? true else { throw values.mistake(key, "this is one mail address") }
+            return text
+        }
+        var mail = AlertMail(address: try address(.mail) ?? "", sender: try address(.from))
+        if let server = try values.decodeIfPresent(String.self, forKey: .server) {
+            let tls = try values.decodeIfPresent(Bool.self, forKey: .tls)
+            do throws(AlertMail.Mistake) {
+                mail.server = try AlertMail.server(
+                    server,
+                    tls: tls,
+                    password: password
+                )
+            } catch { throw values.mistake(.server, error.description) }
+        } else if let key = [Key.passwordFile, .tls].first(where: values.contains) {
+            throw values.mistake(key, "this belongs to 'server'")
+        }
+        return mail
     }
 }
 
