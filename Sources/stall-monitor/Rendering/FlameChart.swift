@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 
 /// Merged stacks as a flame graph for a terminal: one line per call depth with the outermost call on top, each call as wide as

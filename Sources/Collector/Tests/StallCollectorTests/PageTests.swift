@@ -232,6 +232,42 @@ struct PageTests {
         }
     }
 
+    @Test("A fault's page shows the stacks of its longest stalls as one tree, with the share of each call")
+    func mergedStacks() async throws {
+        try await Samples.withStore { store, _ in
+            func report(_ callee: String, milliseconds: Int64) -> StallReport {
+                var report = Self.report("own()", "1.1", milliseconds: milliseconds)
+                report.stacks = [
+                    .init(
+                        thread: .init(id: 7),
+                        capturedAt: report.startedAt,
+                        frames: [(callee, false), ("own()", true), ("main", true)].enumerated().map { index, frame in
+                            .init(address: Address(UInt64(index)), function: frame.0, own: frame.1)
+                        }
+                    )
+                ]
+                return report
+            }
+            let reports = [report("<read>", milliseconds: 3000), report("write", milliseconds: 1000)]
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "default") })
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let page = try await Self.text(client, "/faults/\(reports[0].fingerprint)?since=1d")
+                let rows = try Regex(
+                    "<td class=\"number soft\">([^<]*)</td><td class=\"([^\"]*)\"><code>([^<]*)</code>",
+                    as: (Substring, Substring, Substring, Substring).self
+                )
+                let lines = page.matches(of: rows).map { "\($0.output.1), \($0.output.2), \($0.output.3)" }
+                #expect(
+                    lines == [
+                        "100.0 %, depth0 own, main", "100.0 %, depth0 own, own()", "75.0 %, depth1, &lt;read&gt;",
+                        "25.0 %, depth1, write",
+                    ]
+                )
+                #expect(page.contains("Stacks of 2 stalls by blocked time"))
+            }
+        }
+    }
+
     @Test("A report's page leads to its fault, also if the stall is older than a month")
     func oldReport() async throws {
         try await Samples.withStore { store, _ in

@@ -16,6 +16,8 @@ struct FaultDetailPage {
     let headline: String
     let facts: [Fact]
     let flameLink: String
+    /// The stacks of its longest stalls as one tree. Nil if no report has one.
+    let stacks: MergedStacks?
     let exports: [Export]
     let jsonLink: String
     let days: [Day]
@@ -28,6 +30,20 @@ struct FaultDetailPage {
         var link: String
         var name: String
         var summary: String
+    }
+
+    struct MergedStacks {
+        var title: String
+        var lines: [Line]
+
+        struct Line {
+            var share: String
+            /// The class of its indentation.
+            var depth: Int
+            var name: String
+            var place: String
+            var isOwn: Bool
+        }
     }
 
     struct Day {
@@ -81,9 +97,18 @@ struct FaultDetailPage {
     /// Formats that are made from reports. The others are made from run records.
     private static let formats = ExportFormat.allCases.filter { ![.otlpMetrics, .prometheus].contains($0) }
 
-    /// - Parameter latest: The fault's latest report, if there is one.
-    init(_ question: QuestionText, _ fault: Fault, _ latest: StallReport?, _ days: [DayCount], _ stalls: [StoredStall])
-    {
+    /// - Parameters:
+    ///   - latest: The fault's latest report, if there is one.
+    ///   - stacks: The stacks of its longest stalls, and the number of these.
+    init(
+        _ question: QuestionText,
+        _ fault: Fault,
+        _ latest: StallReport?,
+        _ stacks: (tree: StackTree, reports: Int),
+        _ days: [DayCount],
+        _ stalls: [StoredStall]
+    ) {
+        self.stacks = MergedStacks(stacks.tree, stacks.reports, of: fault.reports)
         let links = PageLinks(question: question)
         culprit = fault.title
         (title, team) = (culprit, question.query.team)
@@ -128,5 +153,30 @@ struct FaultDetailPage {
         self.stalls = stalls.map { Stall($0) }
         stallsNote =
             stalls.count < fault.reports ? "Shown are the latest \(stalls.count) of \(fault.reports) reports." : nil
+    }
+}
+
+extension FaultDetailPage.MergedStacks {
+    init?(_ tree: StackTree, _ reports: Int, of all: Int64) {
+        lines = tree.lines().map(Line.init)
+        guard !lines.isEmpty else { return nil }
+        let which = Int64(reports) < all ? "its \(reports) longest stalls" : counted(Int64(reports), "stall")
+        title = "Stacks of \(which) by blocked time, outermost call first"
+    }
+}
+
+extension FaultDetailPage.MergedStacks.Line {
+    init(_ line: StackTree.Line) {
+        depth = line.depth
+        (share, place, isOwn) = ("", "", false)
+        switch line.part {
+        case .call(let call, let part):
+            (share, isOwn) = (percent(part), call.own)
+            name = VisibleText.of(call.name, limit: 200)
+            place = VisibleText.of(call.place ?? "", limit: 100)
+        case .folded(let count): name = "… \(count) library calls"
+        case .rare(let count): name = "… \(count) ways of less than 1 %"
+        case .more: name = "… more calls, which the flame graph shows"
+        }
     }
 }

@@ -63,11 +63,28 @@ struct PageRoutes {
         }
         async let days = store.days(of: fingerprint, question.query)
         async let stalls = store.stalls(question.query, of: fingerprint, longestFirst: false, limit: question.limit)
+        async let stacks = stacks(of: fingerprint, question.query)
         var latest: StallReport?
         if let id = fault.latest, let json = try await store.report(id, team: question.query.team) {
             latest = try? StallReport(json: json)
         }
-        return try await FaultDetailPage(question, fault, latest, days, stalls)
+        return try await FaultDetailPage(question, fault, latest, stacks, days, stalls)
+    }
+
+    /// The reports whose stacks a fault's page shows: few, so that it opens at once. The flame graph has more.
+    static let mergedReports = 20
+
+    private func stacks(
+        of fingerprint: Fingerprint,
+        _ query: StallQuery
+    ) async throws -> (tree: StackTree, reports: Int) {
+        var (tree, count) = (StackTree(), 0)
+        let longest = try await store.stalls(query, of: fingerprint, longestFirst: true, limit: Self.mergedReports)
+        _ = try await store.eachReport(of: longest, team: query.team) { report in
+            tree.add(report)
+            count += 1
+        }
+        return (tree, count)
     }
 
     private func live(_ question: QuestionText) async throws -> LivePage {

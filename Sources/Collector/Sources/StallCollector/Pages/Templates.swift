@@ -148,6 +148,11 @@ enum Templates {
         {{#facts}}<dt>{{name}}</dt><dd>{{value}}</dd>
         {{/facts}}
         </dl>
+        {{#stacks}}<h2>{{title}}</h2>
+        <div class="scroll"><table class="tree"><thead><tr><th class="number">Of the time</th><th>Call</th></tr></thead><tbody>
+        {{#lines}}<tr><td class="number soft">{{share}}</td><td class="depth{{depth}}{{#isOwn}} own{{/isOwn}}"><code>{{name}}</code> <span class="soft">{{place}}</span></td></tr>
+        {{/lines}}
+        </tbody></table></div>{{/stacks}}
         <p><a href="{{flameLink}}">Flame graph</a> · <a href="{{jsonLink}}">JSON</a></p>
         <p class="soft">Export of \(QuestionRoutes.exportLimits): {{#exports}}<a href="{{link}}" title="{{summary}}">{{name}}</a> {{/exports}}</p>
         <h2>Days (UTC)</h2>
@@ -220,6 +225,9 @@ enum Templates {
         <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><g fill="#e8833a"><rect x="3" y="2" width="4" height="12"/><rect x="9" y="2" width="4" height="12"/></g></svg>
         """
 
+    /// The style of each depth of a tree. An attribute for it would need an exception from the content security policy.
+    private static let indentations = (1...20).map { ".depth\($0) { padding-left: \($0)rem; }" }.joined(separator: " ")
+
     static let style = """
         :root { color-scheme: light dark; --back: #fff; --text: #1d1f23; --soft: #5c6370; --line: #dcdfe4; --own: #b3500c; --bar: #e8833a; --link: #0b57d0; }
         @media (prefers-color-scheme: dark) {
@@ -233,6 +241,7 @@ enum Templates {
         :focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
         main:focus { outline: none; }
         main { padding: 0 1.5rem 3rem; }
+        main > p:first-child { margin-top: 1.2rem; }
         h1 { font-size: 1.25rem; margin: 1.2rem 0 .4rem; overflow-wrap: anywhere; }
         h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
         a { color: var(--link); }
@@ -262,6 +271,9 @@ enum Templates {
         .new td:first-child { border-left: 3px solid var(--bar); padding-left: .5rem; }
         .stack { padding-left: 2.5rem; }
         .stack li { overflow-wrap: anywhere; }
+        .tree td, .tree th { border: 0; padding-top: .1rem; padding-bottom: .1rem; }
+        .tree td:first-child { min-width: 0; }
+        \(indentations)
         .own code { color: var(--own); font-weight: 600; }
         """
 }
