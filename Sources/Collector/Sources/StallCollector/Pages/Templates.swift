@@ -271,6 +271,8 @@ enum Templates {
         .new td:first-child { border-left: 3px solid var(--bar); padding-left: .5rem; }
         .stack { padding-left: 2.5rem; }
         .stack li { overflow-wrap: anywhere; }
+        td > code { display: inline-block; min-width: 11rem; }
+        .tree td > code { display: inline; }
         .tree td, .tree th { border: 0; padding-top: .1rem; padding-bottom: .1rem; }
         .tree td:first-child { min-width: 0; }
         \(indentations)
