@@ -78,7 +78,8 @@ struct GateJudgeCommand: ParsableCommand {
             if options.baseline != nil { throw ValidationError("give either '--baseline' or '--against'") }
             do throws(CommandFailure) {
                 guard case .choice = try StallSet(against) else {
-                    throw CommandFailure("'\(against)' is not a choice of stalls; use --baseline for a directory")
+                    let advice = "such as release=1.4; for a directory, use --baseline"
+                    throw CommandFailure("'\(against)' is not a choice of stalls, \(advice)")
                 }
             } catch { throw ValidationError(error.description) }
         }
