@@ -248,7 +248,7 @@ struct RenderingTests {
         #expect(whole[0].hasSuffix("CULPRIT                         SERVICE   LABEL  FAULT"), "\(whole)")
         #expect(whole[2].contains("  payments  main   aa296773"), "\(whole)")
         #expect(!list([reports[1], reports[1]], nil)[0].contains("SERVICE"))
-        let narrow = list(reports, 80)
+        let narrow = list(reports, 88)
         #expect(narrow[1].contains("612ms+") && narrow[1].hasSuffix("aa296773"), "\(narrow)")
         #expect(!narrow[0].contains("STATE"), "\(narrow)")
     }

@@ -11,3 +11,8 @@ func serve(_ server: any Service, _ logger: Logger) async throws {
     let group = ServiceGroup(services: [stalls, server], gracefulShutdownSignals: [.sigterm], logger: logger)
     try await group.run()
 }
+
+func serviceOnATerminal(_ logger: Logger) -> StallMonitorService {
+    let stalls = StallMonitorService(onEvent: StallLog(logger, form: .lines).callAsFunction)
+    return stalls
+}
