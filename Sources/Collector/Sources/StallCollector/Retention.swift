@@ -5,6 +5,9 @@ import StallStore
 import Synchronization
 
 /// Removes old reports from the store: every ten minutes, and when much has been added since the last removal.
+///
+/// What is old is decided by the wall clock. Where that is far ahead, for example until a machine that has just started gets the time from
+/// its network, everything would be old. So nothing is removed for its age before the clock has run evenly for a while.
 final class Retention: Service {
     private let store: any StallStore
     private let options: CollectorOptions
@@ -13,6 +16,7 @@ final class Retention: Service {
     private let logger: Logger
     /// Bytes added since the last removal.
     private let added = Atomic(0)
+    private let clock = Mutex(ClockCheck())
     private let (calls, call) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
 
     init(
@@ -52,12 +56,13 @@ final class Retention: Service {
         if isFull || Int64(sum) > maximum / 16 { call.yield() }
     }
 
-    func remove() async {
+    func remove(at now: Timestamp = .now(), _ instant: ContinuousClock.Instant = .now) async {
         added.store(0, ordering: .relaxed)
         let age = options.keep.components.seconds.multipliedSaturated(by: 1_000_000_000)
+        let isBelieved = clock.withLock { $0.believes(now, at: instant) }
         do {
             let removed = try await store.removeOld(
-                before: Timestamp.now().advanced(byNanoseconds: -max(0, age)),
+                before: isBelieved ? now.advanced(byNanoseconds: -max(0, age)) : Timestamp(seconds: 0),
                 maximumBytes: options.maximumBytes
             )
             metrics.removed.add(removed)
@@ -70,5 +75,25 @@ final class Retention: Service {
             audit?.write(.init(action: "retention", outcome: "failed", reason: "\(error)"))
             logger.error("old stalls could not be removed", metadata: ["error": "\(error)"])
         }
+    }
+}
+
+/// Decides whether the wall clock is believed where a wrong time would destroy data: not in the first minutes, and not in those after it
+/// was set by more than a day.
+struct ClockCheck {
+    private static let wait = Duration.seconds(540)
+    private static let tolerance = Duration.seconds(86_400)
+
+    /// What both clocks showed when the wait began.
+    private var beginning: (wall: Timestamp, instant: ContinuousClock.Instant)?
+
+    mutating func believes(_ wall: Timestamp, at instant: ContinuousClock.Instant) -> Bool {
+        if let beginning {
+            let passed = instant - beginning.instant
+            let shown = Duration.nanoseconds(wall.nanoseconds(since: beginning.wall))
+            if (passed - Self.tolerance...passed + Self.tolerance).contains(shown) { return passed >= Self.wait }
+        }
+        beginning = (wall, instant)
+        return false
     }
 }

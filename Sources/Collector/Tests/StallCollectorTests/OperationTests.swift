@@ -62,7 +62,7 @@ struct OperationTests {
         options.maximumBytes = 10_000_000
         let moments = Mutex<[ContinuousClock.Instant]>([])
         var store = StubStore(inserting: { _ in throw Full() })
-        store.removing = { moments.withLock { $0.append(.now) } }
+        store.removing = { _ in moments.withLock { $0.append(.now) } }
         let report = try Samples.report().json()
         try await Client.withServer(store, options) { client in
             while moments.withLock({ $0.count }) < 2 {
@@ -83,7 +83,7 @@ struct OperationTests {
         struct Broken: Error {}
         try await Samples.withStore { _, directory in
             var store = StubStore()
-            store.removing = { throw Broken() }
+            store.removing = { _ in throw Broken() }
             let retention = Retention(
                 store,
                 CollectorOptions(),
@@ -100,6 +100,31 @@ struct OperationTests {
             let text = try String(contentsOfFile: directory + "/audit", encoding: .utf8)
             #expect(text.contains("failed") == !isEnding, "\(text)")
         }
+    }
+
+    @Test("Nothing is removed for its age at the start, or after the clock was set by more than a day")
+    func clockAhead() async {
+        let removed = Mutex<[Timestamp]>([])
+        var store = StubStore()
+        store.removing = { moment in removed.withLock { $0.append(moment) } }
+        let options = CollectorOptions()
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let retention = Retention(store, options, CollectorMetrics(), nil, logger)
+        let (right, instant) = (Timestamp(seconds: 1_800_000_000), ContinuousClock.now)
+        func remove(after seconds: Int64, aheadBy days: Int64 = 0) async {
+            let ahead = Timestamp(seconds: right.seconds + seconds + days * 86_400)
+            await retention.remove(at: ahead, instant + .seconds(seconds))
+        }
+        await remove(after: 0, aheadBy: 400)
+        await remove(after: 60, aheadBy: 400)
+        await remove(after: 120)
+        await remove(after: 600)
+        #expect(removed.withLock { $0 }.allSatisfy { $0 == Timestamp(seconds: 0) })
+        await remove(after: 1200)
+        let kept = options.keep.components.seconds
+        #expect(removed.withLock { $0.last } == Timestamp(seconds: right.seconds + 1200 - kept))
+        await remove(after: 1800, aheadBy: 20)
+        #expect(removed.withLock { $0.last } == Timestamp(seconds: 0))
     }
 
     @Test("Its own counts are in the metrics also while the store does not answer", arguments: [true, false])

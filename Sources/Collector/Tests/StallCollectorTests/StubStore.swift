@@ -30,7 +30,8 @@ struct StubStore: StallStore {
     /// Monitors that became silent.
     var silent: @Sendable () throws -> [SilentRun] = { [] }
 
-    var removing: @Sendable () async throws -> Void = {}
+    /// Called with the moment before which stalls are removed.
+    var removing: @Sendable (Timestamp) async throws -> Void = { _ in }
 
     struct Failure: Error {}
 
@@ -79,8 +80,8 @@ struct StubStore: StallStore {
         return known
     }
     func change(alerts: [Alert], removing _: [Alert]) async throws { try await changing(alerts) }
-    func removeOld(before _: Timestamp, maximumBytes _: Int64?) async throws -> Int {
-        try await removing()
+    func removeOld(before moment: Timestamp, maximumBytes _: Int64?) async throws -> Int {
+        try await removing(moment)
         return 0
     }
     func size() throws -> StoreSize {
