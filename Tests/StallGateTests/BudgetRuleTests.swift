@@ -126,6 +126,13 @@ struct BudgetRuleTests {
         #expect(judge([], run, [rule]).findings.map(\.rule) == [.stallCount])
         let other = Self.rule({ $0.maxStalls = 0 }) { $0.service = "redis" }
         #expect(judge([], run, [other]).doubts == [.unwatchedBudget("a budget")])
+        // Both services have a loop of this name: a report of the same fault says whose it is.
+        for index in run.watched.indices { (run.watched[index].label, run.watched[index].type) = ("main", .runLoop) }
+        run.repeated = [.init(fingerprint: fault, repeats: repeats, label: "main", type: .runLoop, kind: .blocked)]
+        var report = Self.stall(run, fingerprint: fault.rawValue)
+        report.service = .init(name: "node")
+        let most = Self.rule({ $0.maxStalls = 1 }) { $0.service = "node" }
+        #expect(judge([report], run, [most]).findings.map(\.rule) == [.stallCount])
     }
 
     @Test("a budget for loops that were not watched, or for turns that were not timed, cannot be judged")
