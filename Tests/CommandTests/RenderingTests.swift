@@ -490,6 +490,8 @@ struct SmallPartsTests {
         let ids = [1 << 100, 1 << 100 + 1, 1 << 101].map { ULID(rawValue: $0) }
         let short = ShortIDs(ids, elides: true)
         #expect(ids.map(short.short) == ["00000100…000000", "00000100…000001", "00000200"] && short.width == 15)
+        let shown = ids.prefix(2).map { StallLine.lines(Sample.report(id: $0), isFirst: false, width: 200)[0].plain }
+        #expect(shown.map { String($0.suffix(15)) } == ["00000100…000000", "00000100…000001"], "in tail and watch")
     }
 
     @Test(

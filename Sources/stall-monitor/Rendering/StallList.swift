@@ -91,9 +91,6 @@ struct StallList {
 
 /// A stall in `tail`: one line for each change of its state, and its cause once.
 enum StallLine {
-    /// Ten characters are the time; with two more, two stalls of one millisecond have the same ones in one of a thousand cases.
-    private static let shortID = 12
-
     /// - Parameter width: The terminal's. Nil: for programs, with whole ids.
     static func lines(_ report: StallReport, isFirst: Bool, width: Int?) -> [StyledText] {
         let moment = isFirst && report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
@@ -101,13 +98,13 @@ enum StallLine {
         let service =
             report.service.flatMap { $0.name == report.watched.label ? nil : StyledText($0.name, limit: 80) + "  " }
             ?? ""
-        let id = "\(report.id)".prefix(width == nil ? .max : shortID)
+        let id = width == nil ? report.id.description : ShortIDs.elided(report.id)
         let line: StyledText = """
             \(moment.toMilliseconds, .dim)  \(report.styledState.padded(to: 10))  \
             \(StyledText(report.durationText).padded(to: 7))  \
             \(report.cause.verdict.styled.padded(to: 9))  \
             \(service)\(StyledText(report.watched.label, .bold, limit: 80))  \
-            \(report.culpritText)  \(ShortFingerprints.prefix(of: report.fingerprint), .dim)  \(String(id), .dim)
+            \(report.culpritText)  \(ShortFingerprints.prefix(of: report.fingerprint), .dim)  \(id, .dim)
             """
         let details = [report.cause.summary, report.victimText ?? ""].filter { !$0.isEmpty }
         return (isFirst ? [line] + details.map { "    \($0, .dim)" } : [line]).wrapped(to: width, hanging: 4)

@@ -149,9 +149,12 @@ struct ShortIDs {
     }
 
     func short(_ id: ULID) -> String {
-        let text = id.description
-        return close.contains(id.rawValue)
-            ? "\(text.prefix(length))…\(text.suffix(Self.ending))" : String(text.prefix(length))
+        close.contains(id.rawValue) ? Self.elided(id, after: length) : String(id.description.prefix(length))
+    }
+
+    /// For a single id: eight characters are its time to a second, and the end distinguishes it from others of that second.
+    static func elided(_ id: ULID, after length: Int = 8) -> String {
+        "\(id.description.prefix(length))…\(id.description.suffix(ending))"
     }
 }
 
