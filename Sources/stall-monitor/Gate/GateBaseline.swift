@@ -22,8 +22,8 @@ struct GateBaselineCommand: ParsableCommand {
 
                 Each directory must have a run record and be complete. All must come from one environment: the same CPUs, kernel \
                 and kind of build. In a folder, a baseline gets a name made from its environment, and 'gate --baseline FOLDER' \
-                uses the one that matches the run. More runs make smaller changes provable, and several \
-                directories show whether stalls come in bursts.
+                uses the one that matches the run. More runs make smaller changes provable. Several \
+                directories must be of runs of the same command: what varies between them is taken for bursts of stalls.
 
                 Exit code 0: recorded. 1: a directory cannot be read or judged, or the file cannot be written. 64: wrong usage.
                 """
