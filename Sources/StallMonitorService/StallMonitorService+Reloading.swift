@@ -112,7 +112,7 @@ extension StallMonitorService {
         await withTaskGroup(of: Void.self) { group in
             if let provider = source.provider {
                 group.addTask { await tellingErrors { try await provider.run() } }
-                group.addTask { await tellUnreadable(provider, of: source, refusal) }
+                group.addTask { await tellUnreadable(source, refusal) }
             }
             await tellingErrors {
                 try await source.config.watchSnapshot { updates in
@@ -125,23 +125,16 @@ extension StallMonitorService {
     }
 
     /// Logs that the provider's file cannot be read any more. The provider keeps that to itself, and its last values.
-    private func tellUnreadable(
-        _ provider: any ConfigProvider,
-        of source: ConfigurationSource,
-        _ refusal: Refusal
-    ) async {
+    private func tellUnreadable(_ source: ConfigurationSource, _ refusal: Refusal) async {
         var problem: String?
         while !Task.isCancelled {
             try? await Task.sleep(for: source.pause)
-            do {
-                // This looks at the file first. No value has this key: it has the scope only.
-                _ = try await provider.fetchValue(forKey: ["stallMonitor"], type: .string)
-                // A file that is as it was before causes no reload, which would note that.
-                if let over = problem.take() { refusal.forget(over) }
-            } catch {
-                let error = source.explaining(error)
+            if let error = await source.fileProblem() {
                 problem = "\(error)"
                 tellRefusal(error, refusal)
+            } else if let over = problem.take() {
+                // A file that is as it was before causes no reload, which would note that.
+                refusal.forget(over)
             }
         }
     }
@@ -163,7 +156,7 @@ extension StallMonitorService {
             tell(change)
             tellUnknownKeys(of: source)
         } catch {
-            tellRefusal(error, refusal)
+            tellRefusal(await source.fileProblem() ?? error, refusal)
         }
     }
 
@@ -210,6 +203,15 @@ struct ConfigurationSource: Sendable {
     let customize: @Sendable (inout StallMonitor.Configuration) -> Void
     /// Keys that the monitor does not know, and that were not found before. None if the source cannot list its keys.
     var findNewUnknownKeys: @Sendable () -> [String] = { [] }
+
+    /// Why that provider's file cannot be read.
+    func fileProblem() async -> (any Error)? {
+        // This looks at the file first. No value has this key: it has the scope only.
+        do { _ = try await provider?.fetchValue(forKey: ["stallMonitor"], type: .string) } catch {
+            return explaining(error)
+        }
+        return nil
+    }
 
     func read() async throws -> (StallMonitor.Configuration, Logger.Level) {
         let draft = try await ConfigurationDraft(config)
