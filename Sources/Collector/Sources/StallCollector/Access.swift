@@ -70,6 +70,8 @@ struct ForwardedAddress: RouterMiddleware {
             let last = headers[values: name].last?.utf8.split(separator: UInt8(ascii: ",")).last
         else { return nil }
         let address = String(decoding: last, as: UTF8.self).trimmingCharacters(in: .whitespaces)
+        // A proxy that listens on `[::]` may write IPv4 addresses in the other form, too.
+        if let peer = (try? SocketAddress(ipAddress: address, port: 0))?.peer { return peer }
         return address.isEmpty ? nil : VisibleText.of(address, limit: 64)
     }
 }

@@ -131,6 +131,18 @@ struct RateLimitTests {
         }
     }
 
+    @Test("IPv4 addresses that a proxy names in the form of IPv6 are not of one network")
+    func mappedSenders() throws {
+        let name = try #require(HTTPField.Name("X-Forwarded-For"))
+        let peers = PeerConnections(limit: 1)
+        for address in ["198.51.100.7", "198.51.100.8"] {
+            let sender = ForwardedAddress.sender([name: "::ffff:\(address)"])
+            #expect(sender == address)
+            #expect(peers.open(try #require(sender)))
+        }
+        #expect(ForwardedAddress.sender([name: "unknown"]) == "unknown")
+    }
+
     @Test("An IPv4 address is the same on a socket that listens on [::]")
     func mappedAddresses() throws {
         for (text, peer) in [
