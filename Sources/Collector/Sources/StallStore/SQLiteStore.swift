@@ -92,12 +92,15 @@ public final class SQLiteStore: StallStore {
     /// Writes all arrivals in one transaction.
     public func insert(_ arrivals: [Arrival]) async throws -> Int {
         try requireFile()
-        return try await database.write { database in
+        let changes = try await database.write { database in
             var (writer, changes) = (try SQLiteWriter(database), 0)
             for arrival in arrivals where try writer.insert(arrival) { changes += 1 }
             try writer.finish()
             return changes
         }
+        // Meanwhile it may have lost its name.
+        try requireFile()
+        return changes
     }
 
     /// Throws if the file was removed or replaced: what is written to it would be lost with this process, and SQLite does not notice.

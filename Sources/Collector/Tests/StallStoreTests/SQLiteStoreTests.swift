@@ -78,6 +78,27 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test("Nothing is accepted if the file is removed while it is written")
+    func removedMeanwhile() async throws {
+        try await Samples.withDirectory { directory in
+            let path = directory + "/stalls.db"
+            let store = try SQLiteStore(path: path)
+            try await store.database.writeWithoutTransaction { database in
+                database.add(
+                    function: DatabaseFunction("lose", argumentCount: 0) { _ in
+                        try FileManager.default.removeItem(atPath: path)
+                        return nil
+                    }
+                )
+                try database.execute(
+                    sql: "CREATE TEMP TRIGGER losing AFTER INSERT ON main.body BEGIN SELECT lose(); END"
+                )
+            }
+            let arrivals = [try Arrival(json: Samples.report().json(), team: "a", now: Samples.now)]
+            await #expect(throws: StoreError.self) { try await store.insert(arrivals) }
+        }
+    }
+
     @Test("Users other than its owner and group can no longer read a file that an earlier version created")
     func earlierMode() async throws {
         try await Samples.withDirectory { directory in
