@@ -268,6 +268,25 @@ struct PageTests {
         }
     }
 
+    @Test("Of a fault with very many stalls its page shows the stacks of the longest of the latest ones, and says so")
+    func latestStacks() async throws {
+        try await Samples.withStore { store, _ in
+            // The earliest is the longest.
+            let reports = (0..<1001 as Range<Int64>).map { index in
+                var report = Self.report("f()", "1.1", milliseconds: index == 0 ? 9000 : 500)
+                report.startedAt = report.startedAt.advanced(byNanoseconds: (index - 2000) * 1_000_000_000)
+                report.endedAt = report.startedAt.advanced(byNanoseconds: report.durationNs)
+                return report
+            }
+            _ = try await store.insert(reports.map { try Arrival(json: $0.json(), team: "default") })
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let page = try await Self.text(client, "/faults/\(reports[0].fingerprint)?since=1d")
+                #expect(page.contains("Stacks of the 20 longest of its latest 1000 stalls by blocked time"))
+                #expect(page.contains("Shown are the latest 50 of 1001 reports."))
+            }
+        }
+    }
+
     @Test("A report's page leads to its fault, also if the stall is older than a month")
     func oldReport() async throws {
         try await Samples.withStore { store, _ in

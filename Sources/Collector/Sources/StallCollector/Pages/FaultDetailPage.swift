@@ -99,7 +99,8 @@ struct FaultDetailPage {
 
     /// - Parameters:
     ///   - latest: The fault's latest report, if there is one.
-    ///   - stacks: The stacks of its longest stalls, and the number of these.
+    ///   - stacks: The stacks of the longest of `stalls`, and the number of these.
+    ///   - stalls: The latest ones. The page lists those of them that the query's limit permits.
     init(
         _ question: QuestionText,
         _ fault: Fault,
@@ -108,7 +109,7 @@ struct FaultDetailPage {
         _ days: [DayCount],
         _ stalls: [StoredStall]
     ) {
-        self.stacks = MergedStacks(stacks.tree, stacks.reports, of: fault.reports)
+        self.stacks = MergedStacks(stacks.tree, stacks.reports, among: stalls.count, of: fault.reports)
         let links = PageLinks(question: question)
         culprit = fault.title
         (title, team) = (culprit, question.query.team)
@@ -150,17 +151,21 @@ struct FaultDetailPage {
             Counts("Hosts", fault.hosts) { links.timeline($0) }, Counts("Releases", fault.releases),
             Counts("Why", fault.verdicts), Counts("Services", fault.services),
         ].compactMap(\.self)
-        self.stalls = stalls.map { Stall($0) }
-        stallsNote =
-            stalls.count < fault.reports ? "Shown are the latest \(stalls.count) of \(fault.reports) reports." : nil
+        self.stalls = stalls.prefix(question.limit).map { Stall($0) }
+        let shown = self.stalls.count
+        stallsNote = shown < fault.reports ? "Shown are the latest \(shown) of \(fault.reports) reports." : nil
     }
 }
 
 extension FaultDetailPage.MergedStacks {
-    init?(_ tree: StackTree, _ reports: Int, of all: Int64) {
+    /// - Parameter latest: The number of the latest stalls, of which these reports are the longest.
+    init?(_ tree: StackTree, _ reports: Int, among latest: Int, of all: Int64) {
         lines = tree.lines().map(Line.init)
         guard !lines.isEmpty else { return nil }
-        let which = Int64(reports) < all ? "its \(reports) longest stalls" : counted(Int64(reports), "stall")
+        let which =
+            Int64(latest) < all
+            ? "the \(reports) longest of its latest \(latest) stalls"
+            : Int64(reports) < all ? "its \(reports) longest stalls" : counted(Int64(reports), "stall")
         title = "Stacks of \(which) by blocked time, outermost call first"
     }
 }

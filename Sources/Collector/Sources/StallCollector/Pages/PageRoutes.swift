@@ -62,8 +62,14 @@ struct PageRoutes {
             throw Refusal(.notFound, "that fault has no stall since \(question.query.since)")
         }
         async let days = store.days(of: fingerprint, question.query)
-        async let stalls = store.stalls(question.query, of: fingerprint, longestFirst: false, limit: question.limit)
-        async let stacks = stacks(of: fingerprint, question.query)
+        // Not the longest ones of all: a store finds these only by looking at each.
+        let stalls = try await store.stalls(
+            question.query,
+            of: fingerprint,
+            longestFirst: false,
+            limit: QuestionText.limits.upperBound
+        )
+        async let stacks = stacks(of: stalls, question.query.team)
         var latest: StallReport?
         if let id = fault.latest, let json = try await store.report(id, team: question.query.team) {
             latest = try? StallReport(json: json)
@@ -74,13 +80,11 @@ struct PageRoutes {
     /// The reports whose stacks a fault's page shows: few, so that it opens at once. The flame graph has more.
     static let mergedReports = 20
 
-    private func stacks(
-        of fingerprint: Fingerprint,
-        _ query: StallQuery
-    ) async throws -> (tree: StackTree, reports: Int) {
+    /// The stacks of the longest of the stalls.
+    private func stacks(of stalls: [StoredStall], _ team: String) async throws -> (tree: StackTree, reports: Int) {
         var (tree, count) = (StackTree(), 0)
-        let longest = try await store.stalls(query, of: fingerprint, longestFirst: true, limit: Self.mergedReports)
-        _ = try await store.eachReport(of: longest, team: query.team) { report in
+        let longest = Array(stalls.sorted { $1.durationNs < $0.durationNs }.prefix(Self.mergedReports))
+        _ = try await store.eachReport(of: longest, team: team) { report in
             tree.add(report)
             count += 1
         }
