@@ -253,6 +253,9 @@ struct IngestLimitTests {
                 }
             }
             #expect(answers == [202, 202, 202, 503, 503, 202])
+            try await client.execute(uri: "/metrics", method: .get) {
+                #expect(String(decoding: $0.body, as: UTF8.self).contains("stall_collector_ingest_overloads_total 2\n"))
+            }
         }
     }
 

@@ -57,7 +57,12 @@ struct IngestRoutes {
     ) async throws -> IngestReceipt {
         let caller = try context.caller(.write)
         metrics.requests.add(1)
-        try SenderClock.check(request)
+        do throws(Refusal) {
+            try SenderClock.check(request)
+        } catch {
+            metrics.overloads.add(1)
+            throw error
+        }
         let rate = try admit(caller)
         let coding = try format.coding(request)
         // This comes before the first byte of the body is read.
