@@ -24,6 +24,7 @@ enum SQLiteSchema {
         migrator.registerMigration("5") {
             try $0.execute(sql: "DROP INDEX stall_age; DROP INDEX fault_hour_age; DROP INDEX fault_host_age")
         }
+        migrator.registerMigration("6") { try $0.execute(sql: "DROP INDEX run_age") }
         return migrator
     }
 

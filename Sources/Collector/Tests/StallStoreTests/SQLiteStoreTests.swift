@@ -453,6 +453,11 @@ struct SQLiteStoreTests {
             let store = try SQLiteStore(path: path) { migrations += 1 }
             _ = try SQLiteStore(path: path) { migrations += 1 }
             #expect(migrations == 1)
+            // Rows are removed team by team.
+            let indexes = try await store.database.read { database in
+                try String.fetchAll(database, sql: "SELECT name FROM sqlite_master WHERE name LIKE '%_age'")
+            }
+            #expect(indexes.isEmpty)
             #expect(try await store.arrivals(team: "a", after: 40, limit: 10).map(\.place) == [41])
             #expect(try await store.lastPlace() == 41)
             let size = try await store.size()
