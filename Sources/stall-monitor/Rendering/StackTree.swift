@@ -13,7 +13,7 @@ struct StackTreeListing {
         case .call(let call, let share): text(line.depth, share, Self.text(call))
         case .folded(let count):
             text(line.depth, nil, "\("… \(count) library calls (\(style.fullHint) shows them)", .dim)")
-        case .rare(let count): text(line.depth, nil, "\("… \(count) ways of less than 1 %", .dim)")
+        case .rare(let count): text(line.depth, nil, "\("… \(quantity(count, "way")) of less than 1 %", .dim)")
         case .more: "          \("… more calls (--format json has them)", .dim)"
         }
     }

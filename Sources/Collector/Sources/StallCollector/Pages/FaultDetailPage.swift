@@ -180,7 +180,7 @@ extension FaultDetailPage.MergedStacks.Line {
             name = VisibleText.of(call.name, limit: 200)
             place = VisibleText.of(call.place ?? "", limit: 100)
         case .folded(let count): name = "… \(count) library calls"
-        case .rare(let count): name = "… \(count) ways of less than 1 %"
+        case .rare(let count): name = "… \(count) \(count == 1 ? "way" : "ways") of less than 1 %"
         case .more: name = "… more calls, which the flame graph shows"
         }
     }
