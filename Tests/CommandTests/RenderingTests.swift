@@ -1,5 +1,6 @@
-import StallReading
+import Foundation
 import StallExport
+import StallReading
 import StallReports
 import Testing
 
@@ -458,6 +459,14 @@ struct TextTableTests {
 
 @Suite("Small parts")
 struct SmallPartsTests {
+    @Test("JSON on a terminal has control and invisible characters as escapes, which programs read as the same text")
+    func jsonText() throws {
+        let name = "a\u{7F}b\u{9B}31m\u{202E}c\u{E0001}é😀"
+        let text = try JSONText.of([name])
+        #expect(text == #"["a\u007fb\u009b31m\u202ec\udb40\udc01é😀"]"#)
+        #expect(try JSONDecoder().decode([String].self, from: Data(text.utf8)) == [name])
+    }
+
     @Test("stalls that are only counted since another day are listed with the date")
     func repeatsSince() throws {
         let noon = try #require(Timestamp(rfc3339: "2026-11-18T12:00:00Z"))
