@@ -455,7 +455,10 @@ struct SQLiteStoreTests {
             #expect(migrations == 1)
             // Rows are removed team by team.
             let indexes = try await store.database.read { database in
-                try String.fetchAll(database, sql: "SELECT name FROM sqlite_master WHERE name LIKE '%_age'")
+                try String.fetchAll(
+                    database,
+                    sql: "SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE '%age'"
+                )
             }
             #expect(indexes.isEmpty)
             #expect(try await store.arrivals(team: "a", after: 40, limit: 10).map(\.place) == [41])
