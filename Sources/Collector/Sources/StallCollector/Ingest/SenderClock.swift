@@ -27,6 +27,7 @@ enum SenderClock {
         format.locale = Locale(identifier: "en_US_POSIX")
         format.timeZone = .gmt
         format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
-        return format.date(from: text).map { Timestamp(seconds: Int64($0.timeIntervalSince1970)) }
+        let date = format.date(from: text)
+        return date.flatMap { Int64(exactly: $0.timeIntervalSince1970) }.map { Timestamp(seconds: $0) }
     }
 }
