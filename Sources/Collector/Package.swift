@@ -42,11 +42,13 @@ let package = Package(
             dependencies: ["CZstd", .product(name: "GzipCompression", package: "stall-monitor")],
             swiftSettings: swift
         ),
+        // Tells when a file that an operator maintains has changed.
+        .target(name: "FileVersions", swiftSettings: swift),
         // Stores what monitors sent, in SQLite, and answers questions about it.
         .target(
             name: "StallStore",
             dependencies: [
-                "TapeDecoding", "ZstdCompression",
+                "FileVersions", "TapeDecoding", "ZstdCompression",
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
                 .product(name: "GzipCompression", package: "stall-monitor"),
@@ -70,7 +72,7 @@ let package = Package(
         .target(
             name: "StallCollector",
             dependencies: [
-                "StallStore", "ZstdCompression",
+                "FileVersions", "StallStore", "ZstdCompression",
                 .product(name: "GzipCompression", package: "stall-monitor"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),

@@ -1,3 +1,4 @@
+import FileVersions
 import Foundation
 import GRDB
 import Glibc
@@ -74,10 +75,8 @@ public final class SQLiteStore: StallStore {
     /// An earlier version created the file for everybody to read. The group keeps what it may do: an operator can have given it that.
     private static func hideFromOthers(_ path: String) {
         for file in [path, path + "-wal", path + "-shm"] {
-            var status = stat()
-            guard unsafe stat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
-            guard status.st_mode & 0o007 != 0 else { continue }
-            _ = unsafe chmod(file, status.st_mode & 0o7770)
+            guard let version = FileVersion(file), version.isRegular, version.isForEverybody else { continue }
+            _ = unsafe chmod(file, version.modeForOwnerAndGroup)
         }
     }
 
@@ -196,19 +195,6 @@ public final class SQLiteStore: StallStore {
             )
             return StoreSize(bytes: bytes, stalls: row?["stalls"] ?? 0, runs: row?["runs"] ?? 0)
         }
-    }
-}
-
-/// Which file a path names.
-private struct FileIdentity: Equatable {
-    private let device: UInt64
-    private let number: UInt64
-
-    /// Nil if there is none.
-    init?(_ path: String) {
-        var status = stat()
-        guard unsafe stat(path, &status) == 0 else { return nil }
-        (device, number) = (UInt64(status.st_dev), UInt64(status.st_ino))
     }
 }
 

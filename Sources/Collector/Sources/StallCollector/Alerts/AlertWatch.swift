@@ -1,3 +1,4 @@
+import FileVersions
 import Logging
 import ServiceLifecycle
 import StallReports
