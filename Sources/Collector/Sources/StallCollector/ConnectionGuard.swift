@@ -103,11 +103,9 @@ enum PeerNetwork {
     /// Of an IPv6 address its first 64 bits, because a network of that size belongs to one site (RFC 4291, 2.5.4). An IPv4 address stays as it
     /// is.
     static func of(_ peer: String) -> String {
-        var address = in6_addr()
+        var address = [UInt8](repeating: 0, count: 16)
         guard unsafe inet_pton(AF_INET6, peer, &address) == 1 else { return peer }
-        return unsafe withUnsafeBytes(of: address) { bytes in
-            unsafe bytes.prefix(8).map { String($0, radix: 16) }.joined(separator: ":")
-        }
+        return address.prefix(8).map { String($0, radix: 16) }.joined(separator: ":")
     }
 }
 
