@@ -108,10 +108,7 @@ struct Checkpoint: ~Copyable {
     }
 
     /// With its directory, which can be made again: what is written to the file would then be lost.
-    private static func isRemoved(_ path: String) -> Bool {
-        var status = stat()
-        return unsafe lstat(path, &status) != 0 && errno == ENOENT
-    }
+    private static func isRemoved(_ path: String) -> Bool { FileIdentity(path: path) == nil && errno == ENOENT }
 
     private static func read(_ descriptor: Int32, _ path: String, _ limit: Int) throws -> [ULID: Shipment.Version] {
         var bytes: [UInt8] = []
