@@ -131,13 +131,15 @@ struct WatchRefusalTests {
     @Test("If all breakpoints of a loop's thread are in use, the output says so", .needsBreakpoints)
     func takenBreakpoints() throws {
         let target = try LoopTarget()
+        defer { target.send(SIGKILL) }
         var taken: [Breakpoint] = []
         while taken.count < 64, let next = Breakpoint(onThread: target.pid, atAny: UInt64(taken.count + 1) << 12) {
             taken.append(next)
         }
         let watch = try WatchRunning(["\(target.pid)", "--threshold", "50ms"], directory: fixture.path)
         try watch.waitForLoops(1)
-        try target.tell("compute 2000")
+        // Until it is killed: on a busy machine the command may look late.
+        try target.tell("compute 600000")
         try watch.waitForNote("no hardware breakpoint could be set there")
         _ = try watch.finish()
         withExtendedLifetime(taken) {}
