@@ -97,8 +97,7 @@ extension FlameGraphView {
           for (const one of boxes) one.item.tabIndex = one === box ? 0 : -1;
           chosen = box.node;
           tell(chosen);
-          const control = element("sandwich");
-          control.disabled = middle === null && chosen.f === undefined;
+          element("sandwich").disabled = middle === null && chosen.f === undefined;
         }
 
         function open(box) {
