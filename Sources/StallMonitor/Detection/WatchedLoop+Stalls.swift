@@ -27,7 +27,7 @@ extension WatchedLoop {
         case .grew(let span): grow(span, at: time, with: &services)
         case .ended(let span): end(span, as: .recovered, at: time, with: &services)
         case .passed(let span, let pulse):
-            begin(category, span, pulse, .raced, at: time, with: &services)
+            begin(category, span, pulse, .raced, isOver: true, at: time, with: &services)
             end(span, as: .recovered, at: time, with: &services)
         }
     }
@@ -67,6 +67,7 @@ extension WatchedLoop {
         _ span: StallSpan,
         _ pulse: LoopHeartbeat.Pulse,
         _ stack: StackOutcome,
+        isOver: Bool = false,
         at time: MonotonicInstant,
         with services: inout WatchServices
     ) {
@@ -75,7 +76,7 @@ extension WatchedLoop {
         self.stall = stall
         let samples = takeSamples(category, from: span.earliestStart, at: pulse)
         services.ledger.update { $0.count(stack) }
-        let observation = observe(stall, span, stack, samples, at: time, with: &services)
+        let observation = observe(stall, span, stack, samples, isOver: isOver, at: time, with: &services)
         services.live.begin(observation)
         // A long job is no stall of its pool, and must not make a supervisor restart the server.
         if observation.kind != .longJob {
@@ -92,13 +93,16 @@ extension WatchedLoop {
         _ span: StallSpan,
         _ stack: StackOutcome,
         _ samples: [StackSample],
+        isOver: Bool,
         at time: MonotonicInstant,
         with services: inout WatchServices
     ) -> StallObservation {
         let place = place(at: stall.pulse)
         // The order matters: the loop may move on at any moment, and later steps take longer.
         let site = site(place, stack, with: services)
-        let evidence = evidence(of: stall, span, at: time, with: &services)
+        var evidence = evidence(of: stall, span, at: time, with: &services)
+        // The counts include what the thread has done since.
+        if isOver { evidence = evidence?.conclusive(readLateBy: time - span.earliestEnd) }
         let pool = workers(place, stack, span, at: time, with: &services)
         let lock = lock(place, stack, with: services)
         return StallObservation(

@@ -4,19 +4,21 @@ import StallReports
 
 @testable import StallMonitor
 
-/// A loop without a thread: the test drives its heartbeat.
+/// A loop without a thread of its own: the test drives its heartbeat.
 final class QuietLoop: WatchableLoop {
     let label: String
     let heartbeat = LoopHeartbeat()
+    private let threadID: Int32?
     private let whenAsked: @Sendable () -> Void
-    /// There is no thread, but the watchdog asks for it, in the middle of a look.
+    /// The watchdog asks for it in the middle of a look.
     var thread: LoopThread? {
         whenAsked()
-        return nil
+        return threadID.map { LoopThread(id: $0, stack: 0..<0) }
     }
 
-    init(_ label: String = "quiet", whenAsked: @escaping @Sendable () -> Void = {}) {
-        (self.label, self.whenAsked) = (label, whenAsked)
+    /// - Parameter threadID: Whose counts are taken for those of the loop's thread.
+    init(_ label: String = "quiet", threadID: Int32? = nil, whenAsked: @escaping @Sendable () -> Void = {}) {
+        (self.label, self.threadID, self.whenAsked) = (label, threadID, whenAsked)
     }
 
     func modeName(at index: Int) -> String? { nil }

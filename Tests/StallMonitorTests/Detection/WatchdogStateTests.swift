@@ -1,6 +1,7 @@
 import RunLoopKit
 import StackCapture
 import StallDetection
+import StallDiagnosis
 import StallReports
 import Synchronization
 import TestSupport
@@ -193,6 +194,30 @@ struct WatchRoundTests {
             #expect(spans.count == 1 && spans.allSatisfy { $0.hasExactEnds && $0.latestEnd <= end }, "\(spans)")
             test.round.finish()
         }
+    }
+
+    @Test("What the thread did after a stall that began and ended between two looks says nothing about its cause")
+    func countsAfterAPassedStall() throws {
+        var test = RoundUnderTest()
+        let loop = QuietLoop(threadID: try #require(EventRunLoop.current.thread?.id))
+        let rule = StallRule(tick: .milliseconds(100), ticks: 2, repeated: nil, congested: nil)
+        let watched = try #require(test.round.watchList.loop(number: test.watch(loop, rule: rule)))
+        loop.leaveRest()
+        for _ in 0..<2 { #expect(watched.look(at: .now, late: false).isEmpty) }
+        _ = stallInSleep(220)
+        loop.rest()
+        _ = stallByComputing(300)
+        let time = MonotonicInstant.now
+        for finding in watched.look(at: time, late: false) {
+            watched.carryOut(finding, at: time, with: &test.round.services)
+        }
+        let stalls = test.takeNotices().compactMap { if case .began(let stall) = $0 { stall } else { nil } }
+        #expect(stalls.map(\.span.hasExactEnds) == [true])
+        for stall in stalls {
+            let evidence = stall.evidence
+            #expect(evidence == evidence?.conclusive(readLateBy: time - stall.span.earliestEnd))
+        }
+        test.round.finish()
     }
 
     @Test("A stall that is found when a crash turns out to be over does not begin")
