@@ -20,7 +20,7 @@ struct Occurrence {
         init(_ fault: RunRecord.Repeated, in run: RunRecord, like known: StallOutline?) {
             self.fault = fault
             (label, type, verdict) = (fault.label ?? known?.label, fault.type ?? known?.type, known?.verdict)
-            service = run.service(ofLoop: label, type) ?? known?.service
+            service = fault.service ?? run.service(ofLoop: label, type) ?? known?.service
         }
     }
 

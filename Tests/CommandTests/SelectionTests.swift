@@ -80,6 +80,14 @@ struct SelectionTests {
         }
         let chosen = run.chosen(by: selection)
         #expect(chosen?.watched.map(\.label) == ["node"] && chosen?.repeated?.map(\.label) == ["node"])
+        // Both have a loop of this name.
+        for index in 0..<2 {
+            (run.watched[index].label, run.watched[index].type) = ("main", .eventLoop)
+            run.repeated?[index].label = "main"
+            run.repeated?[index].type = .eventLoop
+            run.repeated?[index].service = run.watched[index].service
+        }
+        #expect(run.chosen(by: selection)?.repeated?.map(\.service) == ["elsewhere"])
         selection.services = [NamePattern("nothing")]
         #expect(!selection.includes(run))
         run.watched = []

@@ -133,6 +133,9 @@ struct BudgetRuleTests {
         report.service = .init(name: "node")
         let most = Self.rule({ $0.maxStalls = 1 }) { $0.service = "node" }
         #expect(judge([report], run, [most]).findings.map(\.rule) == [.stallCount])
+        // The record says it itself.
+        run.repeated?[0].service = "shop"
+        #expect(judge([report], run, [most]).findings.isEmpty)
     }
 
     @Test("a budget for loops that were not watched, or for turns that were not timed, cannot be judged")

@@ -52,6 +52,7 @@ struct SchemaTests {
         var run = Sample.run()
         run.targets = [.current()]
         run.watched[0].service = "redis-server"
+        run.repeated?[0].service = "redis-server"
         #expect(try verdicts(schema: "stall-run", [run.json()], allowsOtherKeys: false) == ["ok"])
     }
 

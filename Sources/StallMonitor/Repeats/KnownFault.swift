@@ -6,6 +6,8 @@ struct StallOrigin: Hashable {
     let label: String
     let type: WatchedType
     let kind: StallKind
+    /// The service of another process whose loop it is. Nil for a loop of this process.
+    var service: String?
 }
 
 /// A fault that was reported or counted.

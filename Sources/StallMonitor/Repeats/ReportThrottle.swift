@@ -121,13 +121,15 @@ struct ReportThrottle {
     var counted: [RunRecord.Repeated] {
         faults.flatMap { name, fault in
             fault.counted.map { origin, repeats in
-                .init(
+                var entry = RunRecord.Repeated(
                     fingerprint: name,
                     repeats: repeats,
                     label: origin?.label,
                     type: origin?.type,
                     kind: origin?.kind
                 )
+                entry.service = origin?.service
+                return entry
             }
         }
         .sorted { $0.repeats.lastAt > $1.repeats.lastAt }

@@ -108,5 +108,8 @@ extension Reporter {
 
 extension StallObservation {
     /// The origin under which its stalls are counted.
-    var origin: StallOrigin { StallOrigin(label: watch.name.label, type: watch.name.type, kind: kind) }
+    var origin: StallOrigin {
+        let name = watch.name
+        return StallOrigin(label: name.label, type: name.type, kind: kind, service: name.service)
+    }
 }

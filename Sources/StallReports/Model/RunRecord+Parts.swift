@@ -46,6 +46,9 @@ extension RunRecord {
     /// The service whose loop it is. Nil if that is not known.
     package func service(of loop: Watched) -> String? { targets == nil ? service?.name : loop.service }
 
+    /// The service whose stalls these are. Nil if that is not known.
+    package func service(of fault: Repeated) -> String? { fault.service ?? service(ofLoop: fault.label, fault.type) }
+
     /// The service whose loops have this name and type. Nil if that is not known, or if there are several.
     package func service(ofLoop label: String?, _ type: WatchedType?) -> String? {
         guard targets != nil else { return service?.name }
@@ -156,6 +159,9 @@ extension RunRecord {
         public var type: WatchedType?
         /// The kind of the stalls. Nil if `label` is nil.
         public var kind: StallKind?
+        /// For a watcher of other processes: the service whose loop it is. Nil for a monitor that watches its own process, in records of older
+        /// watchers, and if `label` is nil.
+        public var service: String?
 
         /// Creates one from these values, which are not checked.
         public init(

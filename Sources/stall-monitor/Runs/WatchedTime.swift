@@ -38,8 +38,7 @@ struct WatchedTime {
             // Counted stalls are left out if nobody can tell whether they match, as in a list of faults.
             for fault in run.repeated ?? []
             where fault.membership(in: selection, names: names, traits: traits) == .wanted {
-                let service = run.service(ofLoop: fault.label, fault.type)
-                rows[index(of: run, fault.label, fault.type, service)].add(fault.repeats)
+                rows[index(of: run, fault.label, fault.type, run.service(of: fault))].add(fault.repeats)
             }
         }
         for stall in chosen.stalls { add(stall) }

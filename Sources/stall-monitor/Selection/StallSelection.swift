@@ -187,7 +187,7 @@ extension RunRecord {
         guard selection.includes(self) else { return nil }
         var chosen = self
         chosen.repeated = repeated?.filter {
-            service(ofLoop: $0.label, $0.type).map { selection.services.allow($0) } ?? true
+            service(of: $0).map { selection.services.allow($0) } ?? true
                 && $0.isIncluded(in: selection, names: names, traits: traits)
         }
         chosen.watched = watched(in: selection)

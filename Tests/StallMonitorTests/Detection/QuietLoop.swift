@@ -26,12 +26,19 @@ final class QuietLoop: WatchableLoop {
     func rest() { heartbeat.publish(.waiting) }
 
     /// A stall of this loop that was just detected and of which nothing else is known. Without `span` it began now.
-    func stall(_ number: Int = 1, _ category: StallCategory = .blocked, span: StallSpan? = nil) -> StallObservation {
+    ///
+    /// - Parameter service: Of another process whose loop it is.
+    func stall(
+        _ number: Int = 1,
+        _ category: StallCategory = .blocked,
+        span: StallSpan? = nil,
+        service: String? = nil
+    ) -> StallObservation {
         let now = MonotonicInstant.now
         return StallObservation(
             number: number,
             reportID: .make(),
-            watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: label), since: now),
+            watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: label, service: service), since: now),
             loop: .loop(self),
             category: category,
             rule: StallRule(),

@@ -160,6 +160,17 @@ struct ReportThrottleTests {
         #expect(throttle.counted.map(\.label) == ["nio"] && throttle.counted.map(\.repeats.count) == [2])
     }
 
+    @Test("Counts of loops with one name in two services are kept by service")
+    func services() {
+        var throttle = ReportThrottle(rule: unlimited)
+        for service in ["node", "shop", "shop"] {
+            let origin = QuietLoop("main").stall(service: service).origin
+            throttle.count(Run.one(1, .seconds(1)), of: Run.name(1), from: origin, .repeated, at: Self.time(1))
+        }
+        let counted = Dictionary(uniqueKeysWithValues: throttle.counted.map { ($0.service, $0.repeats.count) })
+        #expect(counted == ["node": 1, "shop": 2])
+    }
+
     @Test("Memory is bounded for any number of loops, and every stall is counted")
     func manyOrigins() {
         var throttle = ReportThrottle(rule: unlimited)
