@@ -80,6 +80,10 @@ struct SelectionTests {
         }
         let chosen = run.chosen(by: selection)
         #expect(chosen?.watched.map(\.label) == ["node"] && chosen?.repeated?.map(\.label) == ["node"])
+        // Of too many services to name them.
+        run.watched.append(.init(type: .eventLoop, label: "(others)", watchedNs: 1))
+        #expect(run.chosen(by: selection)?.watched.map(\.label) == ["node"])
+        run.watched.removeLast()
         // Both have a loop of this name.
         for index in 0..<2 {
             (run.watched[index].label, run.watched[index].type) = ("main", .eventLoop)

@@ -96,10 +96,18 @@ extension WatchdogLedger.Counts {
         guard let watch = watches.removeValue(forKey: number) else { return }
         // Every watch may have a new name, such as a thread name with a number in it.
         let isKnown = past[watch.name] != nil || past.count < Self.nameLimit
-        let name = isKnown ? watch.name : WatchName(type: watch.name.type, label: "(others)")
+        let name = isKnown ? watch.name : nameOfOthers(watch.name)
         var total = watch.total(at: time)
         total.underWay = 0
         past[name, default: .init()] = past[name, default: .init()] + total
+    }
+
+    /// The name under which loops are counted together: by type and, of a watcher of other processes, by service.
+    private func nameOfOthers(_ name: WatchName) -> WatchName {
+        var others = WatchName(type: name.type, label: "(others)", service: name.service)
+        // There may be any number of services, too.
+        if past[others] == nil, past.count >= Self.nameLimit * 2 { others.service = nil }
+        return others
     }
 
     /// Everything watched until `time`, by name.

@@ -61,7 +61,10 @@ struct StallSelection: Hashable {
     private func includes(release: String?, host: String) -> Bool { releases.allow(release) && hosts.allow(host) }
 
     fileprivate func includes(serviceOf loop: RunRecord.Watched, in run: RunRecord) -> Bool {
-        run.targets == nil || loop.service.map { services.allow($0) } ?? true
+        guard run.targets != nil else { return true }
+        if let service = loop.service { return services.allow(service) }
+        // In an older record no loop has a service. In others, such an entry is for loops of too many services.
+        return services.isEmpty || run.watched.allSatisfy { $0.service == nil }
     }
 
     /// Whether stalls of a watched loop match.

@@ -349,6 +349,22 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("Beyond that limit, loops of other processes are counted together by service, up to a limit of services")
+    func namesOfServices() {
+        var counts = WatchdogLedger.Counts()
+        func end(_ label: String, of service: String) {
+            let name = WatchName(type: .eventLoop, label: label, service: service)
+            counts.watches[1] = .init(name: name, since: .now)
+            counts.endWatch(1, at: .now)
+        }
+        for number in 0..<300 { end("job-\(number)", of: "node") }
+        end("main", of: "shop")
+        let others = counts.past.keys.filter { $0.label == "(others)" }.compactMap(\.service)
+        #expect(Set(others) == ["node", "shop"])
+        for number in 0..<1_000 { end("main", of: "worker-\(number)") }
+        #expect(counts.past.count == 513 && counts.past.keys.count { $0.service == nil } == 1)
+    }
+
     @Test("An order is carried out before the next tick, even if every loop is at rest")
     func promptOrders() throws {
         let (watchdog, notices) = (Watchdog(), Mailbox<StallNotice>(capacity: 100))
