@@ -11,6 +11,8 @@ struct WatchContext {
     let rule: LoopRule
     /// The rule by which several long turns in a row are a stall.
     let stallRule: StallRule
+    /// Whether what a main thread polls does not matter: see ``WatchOptions/takesPollsForLoops``.
+    let takesPollsForLoops: Bool
     /// Whether breakpoints can be set.
     let hasBreakpoints: Bool
     /// By how much the watcher was late for this look.
@@ -31,11 +33,17 @@ package enum WatchNote: Sendable {
     /// The process has a task pool, but its libdispatch has no symbol table, so it cannot be judged.
     case namelessPools(processID: Int32)
     /// No loop was found for some seconds. `threads` says what its threads do instead, and how many do so. `children` is the number of its
-    /// child processes if these are not followed.
-    case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)], children: Int)
+    /// child processes if these are not followed. `mainPolls`: its main thread waits in poll or select, but not for what only loops wait for.
+    case noLoop(
+        processID: Int32,
+        name: String,
+        threads: [(what: String, count: Int)],
+        mainPolls: Bool,
+        children: Int
+    )
     /// Threads that may run a loop, although none was found for some seconds, and what each of them does. Other threads of the
     /// process have loops.
-    case unjudged(processID: Int32, threads: [(name: String, what: String)])
+    case unjudged(processID: Int32, threads: [(name: String, what: String)], mainPolls: Bool)
     /// Several threads wait for one epoll descriptor in turn: none of them runs a loop of its own.
     case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
     /// A loop is busy, and nothing shows whether it turns. Sent once for each loop. If there are breakpoints, none could be set on its thread.

@@ -1,4 +1,5 @@
 import Foundation
+import StallReports
 import TestSupport
 import Testing
 
@@ -126,6 +127,21 @@ struct WatchRefusalTests {
         try watch.waitForNote("no event loop was found")
         #expect(watch.notes.last?.hasSuffix("pause (4)") == true, "\(watch.notes)")
         #expect(try watch.finish().isEmpty)
+    }
+
+    @Test("A main thread that polls like a client, as GLib with a timer, is judged if the user says that it has a loop")
+    func mainLoop() throws {
+        let target = try LoopTarget("timed")
+        let arguments = ["\(target.pid)", "--threshold", "50ms"]
+        let doubtful = try WatchRunning(arguments, directory: fixture.path)
+        try doubtful.waitForNote("no event loop was found")
+        #expect(doubtful.notes.last?.contains(": poll; if the main thread runs") == true, "\(doubtful.notes)")
+        #expect(doubtful.notes.last?.hasSuffix("--main-loop judges it") == true)
+        #expect(try doubtful.finish().isEmpty)
+        let watch = try WatchRunning(arguments + ["--main-loop"], directory: fixture.path)
+        try watch.waitForLoops(1)
+        _ = try target.stall("sleep 600")
+        #expect(try watch.finish().contains { $0.durationNs > 300_000_000 })
     }
 
     @Test("If all breakpoints of a loop's thread are in use, the output says so", .needsBreakpoints)

@@ -55,7 +55,7 @@ final class ObservedLoop {
         if rule.needsPosition(schedule) {
             guard let position = files.readPosition() else { return false }
             let reading = LoopFinder.Reading(position: position, schedule: schedule, time: look.time)
-            let place = search.note(reading) { context.process.isOfLoop($0, files) }
+            let place = search.note(reading) { context.isOfLoop($0, files) }
             if let place { learn(place, context) }
             (look.position, look.rests) = (position, search.isRest(position))
             if look.rests, search.descriptor == nil { notePolled(files, context) }

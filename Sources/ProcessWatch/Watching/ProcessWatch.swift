@@ -17,6 +17,9 @@ package struct WatchOptions: Sendable {
     package var followsChildren: Bool
     /// Where to look for symbols.
     package var symbols: SymbolSearch
+    /// Whether a main thread that waits in poll or select at one place again and again runs a loop, whatever it waits for. Otherwise what it
+    /// waits for decides.
+    package var takesPollsForLoops = false
     /// Whether breakpoints are used. Without them, only an uninterrupted system call is reported as a stall.
     package var usesBreakpoints = true
 

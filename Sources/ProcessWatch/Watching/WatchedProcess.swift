@@ -68,6 +68,7 @@ final class WatchedProcess {
             reporter: reporter,
             rule: LoopRule(tick: options.tick, threshold: options.threshold),
             stallRule: StallRule(tick: options.tick, ticks: options.ticks),
+            takesPollsForLoops: options.takesPollsForLoops,
             hasBreakpoints: hasBreakpoints,
             lateness: lateness,
             isServed: { [unowned self] in isServed($0, except: $1) },
@@ -236,8 +237,11 @@ final class WatchedProcess {
         let doubtful = others.sorted { $0.threadID < $1.threadID }.compactMap { thread in
             thread.doubtful.map { (name: thread.name, what: $0) }
         }
-        if !doubtful.isEmpty { tell(.unjudged(processID: processID, threads: doubtful)) }
+        if !doubtful.isEmpty { tell(.unjudged(processID: processID, threads: doubtful, mainPolls: mainPolls)) }
     }
+
+    /// Whether the main thread polls and has no loop.
+    private var mainPolls: Bool { threads[processID].map { $0.loop == nil && $0.polls } ?? false }
 
     /// Reports what its threads do instead.
     private func tellThatThereIsNone() {
@@ -258,6 +262,7 @@ final class WatchedProcess {
                 processID: processID,
                 name: name,
                 threads: counts.map { ($0.key, $0.value) },
+                mainPolls: mainPolls,
                 children: children.count
             )
         )

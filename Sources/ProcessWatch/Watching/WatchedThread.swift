@@ -56,7 +56,7 @@ final class WatchedThread {
         guard let schedule = files.readSchedule() else { return .ended }
         guard let position = files.readPosition() else { return .nothing }
         let reading = LoopFinder.Reading(position: position, schedule: schedule, time: time)
-        let found = search.note(reading) { context.process.isOfLoop($0, files) }
+        let found = search.note(reading) { context.isOfLoop($0, files) }
         guard let place = found else { return .nothing }
         // It may have got its name after it was first seen.
         files.readNameAgain()
@@ -79,6 +79,9 @@ final class WatchedThread {
         }
     }
 
+    /// Whether it waits for a list of descriptors.
+    var polls: Bool { present?.wait.map { WaitCalls.onList.contains($0.call) } ?? false }
+
     var descriptor: Int32? { search.likelyDescriptor }
     var loopDescriptor: Int32? { search.descriptor }
 
@@ -91,9 +94,15 @@ final class WatchedThread {
     }
 }
 
+extension WatchContext {
+    func isOfLoop(_ place: WaitPlace, _ files: ThreadFiles) -> Bool {
+        takesPollsForLoops || process.isOfLoop(place, files)
+    }
+}
+
 extension OutsideProcess {
     /// Whether a thread polls there for descriptors that a loop would poll. False if it no longer sleeps there.
-    func isOfLoop(_ place: WaitPlace, _ files: ThreadFiles) -> Bool {
+    fileprivate func isOfLoop(_ place: WaitPlace, _ files: ThreadFiles) -> Bool {
         guard let call = files.readCall(), call.number == place.call, call.arguments.first == UInt(place.argument)
         else {
             return false

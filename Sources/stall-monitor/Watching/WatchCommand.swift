@@ -17,7 +17,8 @@ struct WatchCommand: ParsableCommand {
 
             A thread runs an event loop if it is found twice at the same place in epoll_wait or io_uring_enter, on a descriptor of \
             its own. So does a main thread that waits in poll or select for what servers wait for; clients of other servers are \
-            not judged. Five times per threshold this command checks whether each loop rests in its wait. If one does not, a \
+            not judged. If the main thread's loop always has a timer, as programs with GLib or Qt often do, it looks like a client \
+            and needs --main-loop. Five times per threshold this command checks whether each loop rests in its wait. If one does not, a \
             hardware breakpoint at the end of the wait shows whether it turns. A loop that has neither rested nor turned for the \
             threshold is stalled: a report is written, which tail, list, show, top and gate read. Stalls longer than the \
             threshold and one check are found; their beginning is known to within one check.
@@ -72,6 +73,11 @@ struct WatchCommand: ParsableCommand {
 
     @Flag(help: "Also watch children that a watched process starts; with --name also processes that start later.")
     var follow = false
+
+    @Flag(
+        help: "The main thread's poll or select is an event loop's, whatever it waits for: for GLib, Qt and others."
+    )
+    var mainLoop = false
 
     @Option(
         help: ArgumentHelp(

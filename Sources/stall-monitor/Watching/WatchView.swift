@@ -103,14 +103,16 @@ final class WatchView: Sendable {
                 + "uninterrupted system calls of its workers are reported as stalls; " + missing(hasBreakpoints)
         case .namelessPools(let id):
             "the task pool of process \(id) is not judged, because its libdispatch has no symbol table; " + remedy(id)
-        case .noLoop(let id, let name, let threads, let children):
+        case .noLoop(let id, let name, let threads, let mainPolls, let children):
             "no event loop was found in process \(id) (\(name)) so far; what its threads do: "
                 + threads.map { $0.count == 1 ? $0.what : "\($0.what) (\($0.count))" }.joined(separator: ", ")
+                + (mainPolls ? remedyOfPolls : "")
                 + (children > 0 ? "; --follow also watches its \(quantity(children, "child process"))" : "")
-        case .unjudged(let id, let threads):
+        case .unjudged(let id, let threads, let mainPolls):
             "of process \(id) these threads are not judged, because it is unknown whether they run a loop: "
                 + threads.prefix(8).map { "\($0.name) (\($0.what))" }.joined(separator: ", ")
-                + (threads.count > 8 ? " and \(threads.count - 8) more" : "") + "; " + remedy(id)
+                + (threads.count > 8 ? " and \(threads.count - 8) more" : "") + (mainPolls ? remedyOfPolls : "") + "; "
+                + remedy(id)
         case .sharedDescriptor(let id, let descriptor, let threads):
             "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them has a loop of its own, "
                 + "so they are not judged; " + remedy(id)
@@ -139,6 +141,10 @@ final class WatchView: Sendable {
             ? "no hardware breakpoint could be set there, perhaps because a debugger, or another 'watch', uses all that a thread has"
             : "with hardware breakpoints it could be judged, see 'stall-monitor watch --help'"
     }
+
+    /// What to do about a main thread that polls like a client.
+    private static let remedyOfPolls =
+        "; if the main thread runs an event loop, as of GLib or Qt, --main-loop judges it"
 
     /// What to do about threads that cannot be judged.
     private static func remedy(_ process: Int32) -> String {

@@ -40,6 +40,8 @@
 static int set, listener = -1;
 /// Waits in poll, on the set and on the listener itself, which is not in the set then.
 static bool polls;
+/// Not negative: waits in poll as GLib's loop does with a timer, for its input, this eventfd and a tenth of a second.
+static int waker = -1;
 static unsigned long turns, cut;
 static volatile uint64_t sum;
 
@@ -327,6 +329,11 @@ int turn_loop_that_polls(void) {
     return turn_loop();
 }
 
+int turn_loop_with_timer(void) {
+    waker = eventfd(0, EFD_CLOEXEC);
+    return turn_loop_that_polls();
+}
+
 int turn_loop_after(unsigned long ms) {
     compute_until(now_ns() + ms * 1000000);
     return turn_loop();
@@ -419,8 +426,9 @@ static void dispatch(int file) {
 
 /// As in a loop that polls a few descriptors, the set among them.
 static void wait_in_poll(void) {
-    struct pollfd polled[2] = {{set, POLLIN, 0}, {listener, POLLIN, 0}};
-    poll(polled, 2, -1);
+    bool has_timer = waker >= 0;
+    struct pollfd polled[2] = {{has_timer ? STDIN_FILENO : set, POLLIN, 0}, {has_timer ? waker : listener, POLLIN, 0}};
+    poll(polled, 2, has_timer ? 100 : -1);
     if (polled[1].revents)
         dispatch(listener);
 }

@@ -345,6 +345,8 @@ int main(int count_of_arguments, char **arguments) {
         return turn_loop_after(strtoul(more, NULL, 10));
     if (strcmp(what, "polling") == 0)
         return turn_loop_that_polls();
+    if (strcmp(what, "timed") == 0)
+        return turn_loop_with_timer();
     if (strcmp(what, "beside") == 0)
         return turn_loop_beside();
     if (strcmp(what, "zombie") == 0)

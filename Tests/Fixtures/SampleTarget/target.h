@@ -14,6 +14,7 @@ bool make_one_call(const char *name, double seconds);
 int turn_loop_after(unsigned long milliseconds);
 /// The same, waiting in poll.
 int turn_loop_that_polls(void);
+int turn_loop_with_timer(void);
 
 /// The same on a second thread, while the first one waits until it is ended.
 int turn_loop_beside(void);
