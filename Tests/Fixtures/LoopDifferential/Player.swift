@@ -122,8 +122,9 @@ final class Player: @unchecked Sendable {
         flushNotices()
         isCut = true
         isEnding = true
-        for _ in 0..<6 { run(.mode(0), for: .poll, returnAfterSource: false) }
+        // The recorders stop the runs of a script that is ending, at their entry: then these would do nothing.
         loop.end()
+        for _ in 0..<6 { run(.mode(0), for: .poll, returnAfterSource: false) }
         SimulatedKernel.leave()
     }
 
