@@ -37,7 +37,7 @@ struct Engine: Sendable {
         } else {
             parts.live.close()
         }
-        let stackSource = StackSource(signal: configuration.captureSignal) { parts.notices.add(.fault($0)) }
+        let stackSource = StackSource(signal: configuration.captureSignal) { parts.notices.add($0) }
         self.stackSource = stackSource
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {
@@ -46,7 +46,7 @@ struct Engine: Sendable {
         } catch {
             parts.notices.add(.disarmed(error))
             parts.end(reporterThread, by: .now + .seconds(5))
-            stackSource.capturer?.invalidate()
+            stackSource.invalidate()
             throw error
         }
         WorkTable.addReader()
@@ -79,7 +79,7 @@ struct Engine: Sendable {
         defer { WorkTable.removeReader() }
         guard watchdogThread.join(by: deadline) else { return }
         parts.end(reporterThread, by: deadline)
-        stackSource.capturer?.invalidate()
+        stackSource.invalidate()
     }
 }
 

@@ -27,7 +27,8 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
             "loop_ended",
             "The loop's thread has ended, so there is nothing to watch. Watch a loop while its thread runs."
         )
-        /// Stacks cannot be captured. Stalls are still detected and reported without them.
+        /// Stacks cannot be captured. Stalls are still detected and reported without them. If descriptors or memory were missing, it is
+        /// tried again at later stalls.
         public static let captureUnavailable = Code("capture_unavailable", "Stall reports will have no stacks.")
         /// The report directory cannot be written. Reports are kept in memory and tried again.
         public static let reportNotWritten = Code("report_not_written", "The report directory could not be written.")

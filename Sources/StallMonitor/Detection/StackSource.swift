@@ -1,3 +1,5 @@
+import Glibc
+import Locking
 import RunLoopKit
 import StackCapture
 import StallDiagnosis
@@ -5,11 +7,9 @@ import Synchronization
 
 /// Takes the stacks of watched threads.
 struct StackSource: Sendable {
-    /// Nil if stacks cannot be taken, for the reason in `problem`.
-    let capturer: StackCapturer?
+    private let supply: CapturerSupply
     /// Whether to find out who holds a lock that a thread waits for.
     var followsLocks = true
-    private let problem: String
     /// Whether the other threads are captured too when a loop stalls.
     var capturesAllThreads = false
     /// The thread that ends the monitor.
@@ -17,23 +17,24 @@ struct StackSource: Sendable {
 
     /// Installs the signal's handler. If that is refused, stalls are reported without stacks, and `tell` is called with the
     /// reason.
-    init(signal: Int32, tell: (StallMonitorError) -> Void) {
-        do throws(CaptureError) {
-            capturer = try StackCapturer(signal: signal)
-            problem = ""
-        } catch {
-            capturer = nil
-            problem = Self.problem(of: error)
-            tell(StallMonitorError(.captureUnavailable, problem))
+    ///
+    /// - Parameter make: Makes the capturer for the signal.
+    init(
+        signal: Int32,
+        retryInterval: Duration = .seconds(1),
+        make: @escaping @Sendable (Int32) throws(CaptureError) -> StackCapturer = CapturerSupply.make,
+        tell: @escaping @Sendable (StallNotice) -> Void
+    ) {
+        supply = CapturerSupply(retryInterval: retryInterval, tell: tell) { () throws(CaptureError) in
+            try make(signal)
         }
     }
 
-    private static func problem(of error: CaptureError) -> String {
-        // The handler of anybody else would not refuse ours; it is noticed later, when it does not pass signals on.
-        guard error.code == .signalInUse else { return error.description }
-        return "\(error.code.name): another monitor, or a StackCapturer, of this process has the signal: "
-            + "stop that one first, or set another captureSignal"
-    }
+    /// Nil if stacks cannot be taken now.
+    var capturer: StackCapturer? { supply.capturer }
+
+    /// Restores the signal's handler. No stack is taken afterwards.
+    func invalidate() { supply.invalidate() }
 
     /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.
     func otherThreads(than stalled: Int32?, within time: Duration) -> ThreadStacks? {
@@ -42,7 +43,7 @@ struct StackSource: Sendable {
     }
 
     /// The outcome if stacks cannot be taken.
-    var stackless: StackOutcome { .unavailable(problem) }
+    var stackless: StackOutcome { .unavailable(supply.problem) }
 
     /// The stack of the loop's thread. `raced` if the loop had moved on before the stack was taken, or had come to end the monitor.
     func stack(of loop: WatchedThing, at place: LoopPlace) -> StackOutcome {
@@ -59,6 +60,86 @@ struct StackSource: Sendable {
     func lateStack(of loop: WatchedThing, since: MonotonicInstant) -> CapturedStack? {
         guard let capturer, let thread = loop.thread else { return nil }
         return capturer.lateCapture(threadID: thread.id, since: since.nanoseconds)
+    }
+}
+
+/// Makes the capturer, and tries again if the process lacks descriptors or memory for it: a server that starts without has some later.
+final class CapturerSupply: Sendable {
+    private struct State: Sendable {
+        var capturer: StackCapturer?
+        var error: CaptureError?
+        /// Nil: it is not tried again.
+        var retryAt: MonotonicInstant?
+    }
+
+    private let state = ForkSafeMutex(State())
+    private let retryInterval: Duration
+    private let tell: @Sendable (StallNotice) -> Void
+    private let make: @Sendable () throws(CaptureError) -> StackCapturer
+
+    /// - Parameter tell: Called with the reason if there is no capturer, and when there is one after all.
+    init(
+        retryInterval: Duration,
+        tell: @escaping @Sendable (StallNotice) -> Void,
+        _ make: @escaping @Sendable () throws(CaptureError) -> StackCapturer
+    ) {
+        (self.retryInterval, self.tell, self.make) = (retryInterval, tell, make)
+        attempt()
+        if let error { tell(.fault(error)) }
+    }
+
+    @Sendable static func make(signal: Int32) throws(CaptureError) -> StackCapturer {
+        try StackCapturer(signal: signal)
+    }
+
+    /// Tries again if it is time. Nil if there is still none.
+    var capturer: StackCapturer? {
+        let isDue = state.withLock { state in
+            guard let retryAt = state.retryAt, retryAt <= .now else { return false }
+            // One thread tries.
+            state.retryAt = nil
+            return true
+        }
+        if isDue, let former = error, attempt() { tell(.mended(former)) }
+        return state.withLock { $0.capturer }
+    }
+
+    /// Why there is no capturer.
+    var problem: String { state.withLock { $0.error.map(Self.problem) } ?? "" }
+
+    func invalidate() {
+        let capturer = state.withLock { state in
+            state.retryAt = nil
+            return state.capturer
+        }
+        capturer?.invalidate()
+    }
+
+    private var error: StallMonitorError? {
+        state.withLock { $0.error.map { StallMonitorError(.captureUnavailable, Self.problem(of: $0)) } }
+    }
+
+    /// - Returns: Whether there is a capturer now.
+    @discardableResult
+    private func attempt() -> Bool {
+        let made: Result<StackCapturer, CaptureError>
+        do throws(CaptureError) { made = .success(try make()) } catch { made = .failure(error) }
+        return state.withLock { state in
+            switch made {
+            case .success(let capturer): state = State(capturer: capturer)
+            case .failure(let error):
+                let isPassing = error.underlying.map([EMFILE, ENFILE, ENOMEM].contains) ?? false
+                state = State(error: error, retryAt: isPassing ? .now + retryInterval : nil)
+            }
+            return state.capturer != nil
+        }
+    }
+
+    private static func problem(of error: CaptureError) -> String {
+        // The handler of anybody else would not refuse ours; it is noticed later, when it does not pass signals on.
+        guard error.code == .signalInUse else { return error.description }
+        return "\(error.code.name): another monitor, or a StackCapturer, of this process has the signal: "
+            + "stop that one first, or set another captureSignal"
     }
 }
 
