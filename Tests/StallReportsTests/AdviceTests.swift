@@ -21,7 +21,8 @@ struct AdviceTests {
         var throttled: Int64?
 
         var report: StallReport {
-            var report = Sample.report()
+            var report = Sample.recovered()
+            report.stacks[0].frames = AdviceTests.frames
             report.cause = .init(verdict: verdict)
             if call != nil || descriptor != nil {
                 report.cause.systemCall = .init(number: 0, name: call)
@@ -35,6 +36,12 @@ struct AdviceTests {
             return report
         }
     }
+
+    /// Names without symbols. The third is the server's own.
+    private static let frames = [
+        "clock_nanosleep", "usleep", "shop.Cart.total() -> Swift.Int", "swift_job_run", "main",
+    ]
+    .map { StallReport.Frame(address: 0x1000, module: $0.contains(".") ? 0 : 1, function: $0) }
 
     static let cases: [Case] = [
         Case(rule: "sqlite_busy", verdict: .blocked, call: "clock_nanosleep", function: "sqliteDefaultBusyCallback"),
