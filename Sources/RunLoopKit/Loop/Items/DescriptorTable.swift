@@ -71,6 +71,7 @@ extension DescriptorTable {
     ) throws(RunLoopError) -> Int {
         if isMuted(source.descriptor) { throw RunLoopError(.descriptorInUse) }
         let ticket = freeTickets.last ?? slots.count
+        // The serial number distinguishes it from a former source with the same ticket.
         let token = nextSerial << 32 | UInt64(ticket)
         try openSet(of: poller, for: wakeUp)
         var failure = poller.add(source.descriptor, events: source.epollEvents, token: token)
@@ -178,11 +179,10 @@ extension DescriptorTable {
     /// Records an event of a harvest.
     mutating func note(_ token: UInt64, events: UInt32, harvest: UInt64) {
         guard token < Poller.clockToken else { return }
-        let ticket = Int(token & 0xFFFF_FFFF)
-        guard ticket < slots.count, slots[ticket]?.token == token else {
+        guard let ticket = ticket(of: token) else {
             // Usually a source that was removed since the wait returned. If the ticket never existed, the set belongs to
             // another library.
-            needsNewSet = needsNewSet || mayHaveOrphans || ticket >= slots.count
+            needsNewSet = needsNewSet || mayHaveOrphans || Self.ticket(in: token) >= slots.count
             return
         }
         slots[ticket]?.events |= events
@@ -195,8 +195,7 @@ extension DescriptorTable {
     /// - Parameter freshHarvest: The number of the latest harvest, if no callout since then could have consumed its events.
     mutating func takeReady(freshHarvest: UInt64?, poller: Poller) -> Delivery? {
         while let token = queue.popFirst() {
-            let ticket = Int(token & 0xFFFF_FFFF)
-            guard ticket < slots.count, var slot = slots[ticket], slot.token == token else { continue }
+            guard let ticket = ticket(of: token), var slot = slots[ticket] else { continue }
             let events = currentEvents(of: &slot, freshHarvest: freshHarvest, poller: poller)
             slot.isQueued = false
             slot.events = 0
@@ -204,8 +203,7 @@ extension DescriptorTable {
             if events != 0 { return Delivery(source: slot.source, events: events, token: token, isExpected: false) }
         }
         while let token = expected.popFirst() {
-            let ticket = Int(token & 0xFFFF_FFFF)
-            guard ticket < slots.count, let slot = slots[ticket], slot.token == token else { continue }
+            guard let ticket = ticket(of: token), let slot = slots[ticket] else { continue }
             return Delivery(source: slot.source, events: slot.source.epollEvents, token: token, isExpected: true)
         }
         return nil
@@ -213,10 +211,7 @@ extension DescriptorTable {
 
     /// Records the result of a source that reads its descriptor itself.
     mutating func note(_ finding: DescriptorSource.Finding, of delivery: Delivery) {
-        let ticket = Int(delivery.token & 0xFFFF_FFFF)
-        guard ticket < slots.count, let doubts = slots[ticket]?.doubts, slots[ticket]?.token == delivery.token else {
-            return
-        }
+        guard let ticket = ticket(of: delivery.token), let doubts = slots[ticket]?.doubts else { return }
         switch finding {
         case .perhapsMore where doubts > 0: slots[ticket]?.doubts = doubts - 1
         case .perhapsMore: expected.append(delivery.token)
@@ -246,6 +241,14 @@ extension DescriptorTable {
     private func isStale(_ slot: Slot, poller: Poller) -> Bool {
         poller.refresh(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token) != nil
     }
+
+    /// The ticket of the source that was registered with this token. Nil if it was removed since.
+    private func ticket(of token: UInt64) -> Int? {
+        let ticket = Self.ticket(in: token)
+        return ticket < slots.count && slots[ticket]?.token == token ? ticket : nil
+    }
+
+    private static func ticket(in token: UInt64) -> Int { Int(token & 0xFFFF_FFFF) }
 
     private mutating func enqueue(_ ticket: Int) {
         guard let slot = slots[ticket], !slot.isQueued else { return }
