@@ -2,8 +2,8 @@ import StallMonitor
 import StallReports
 import Testing
 
-/// Whether one test caused a stall. Determined from values only.
-enum StallFinding: Equatable {
+/// What one test has to do with a stall. Determined from values only.
+enum StallOrigin: Equatable {
     /// The test caused it: its task or its function was stalled.
     case own
     /// It occurred during the test, and its origin is unknown: any of these tests may have caused it, or one that is not judged.
@@ -19,7 +19,7 @@ enum StallFinding: Equatable {
     ///   - scope: The scope to be judged.
     ///   - scopes: All scopes of that time, including `scope`.
     /// - Returns: Nil if `scope` did not cause the stall, or the stall is not too long for it.
-    static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallFinding? {
+    static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallOrigin? {
         guard scope.isTooLong(stall), !stall.isOfLedger else { return nil }
         let code = StalledCode(of: stall)
         let tasks = scopes.filter { $0.isTask(of: code) }
@@ -41,7 +41,7 @@ enum StallFinding: Equatable {
         return callers.count > 1 ? .shared(by: callers.count) : .own
     }
 
-    private static func unclear(_ stall: StallReport, among scopes: [TestScope]) -> StallFinding {
+    private static func unclear(_ stall: StallReport, among scopes: [TestScope]) -> StallOrigin {
         let suspects = scopes.filter { $0.isTooLong(stall) }
         // A part of a test, which has its test's task, is not named besides it.
         let names = Set(suspects.map { [$0.place.name, $0.task.map { "\($0)" } ?? ""] }).map { $0[0] }
@@ -77,7 +77,7 @@ extension Duration {
 /// What a test reports about a stall, as an issue.
 package struct StallVerdict {
     let stall: StallReport
-    let finding: StallFinding
+    let origin: StallOrigin
     let scope: TestScope
     let directory: String
 
@@ -101,7 +101,7 @@ package struct StallVerdict {
     }
 
     /// Whether the test fails. Otherwise the text is a warning.
-    package var isFailure: Bool { finding != .machine && finding != .unmeasured }
+    package var isFailure: Bool { origin != .machine && origin != .unmeasured }
 
     package var text: String {
         let known = max(stall.durationNs, scope.overlap(with: stall))
@@ -111,7 +111,7 @@ package struct StallVerdict {
         var text = "\(subject) stalled for \(length), longer than \(DurationText(nanoseconds: limit))"
         if let name = stall.culpritName { text += ", in \(name)" }
         text += ". \(stall.cause.summary)"
-        switch finding {
+        switch origin {
         case .own: break
         case .machine:
             text += " That is the machine's fault: without its wait for a processor it is not too long. Not counted."

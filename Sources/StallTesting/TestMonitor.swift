@@ -218,8 +218,8 @@ final class TestLedger: Sendable {
         }
         guard let scope else { return [] }
         let verdicts = stalls.sorted { $0.startedAt < $1.startedAt }.compactMap { stall in
-            StallFinding.of(stall, for: scope, among: scopes).map {
-                StallVerdict(stall: stall, finding: $0, scope: scope, directory: directory)
+            StallOrigin.of(stall, for: scope, among: scopes).map {
+                StallVerdict(stall: stall, origin: $0, scope: scope, directory: directory)
             }
         }
         noteTold(Set(verdicts.filter(\.isFailure).map(\.stall.id)), in: scope.task)

@@ -199,7 +199,7 @@ struct ConfusionMatrix {
 
     private init(
         _ outcomes: [Outcome],
-        expected: (StallFinding) -> String,
+        expected: (JudgedStall) -> String,
         found: (FoundStall) -> String
     ) {
         let played = outcomes.filter { $0.skipped == nil && $0.failure == nil }

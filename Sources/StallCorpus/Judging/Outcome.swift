@@ -6,7 +6,7 @@ package struct Outcome: Codable, Sendable {
     package var part: Scenario.Part
     package var isStall: Bool
     /// The stalls that were made, each with its report.
-    var stalls: [StallFinding] = []
+    var stalls: [JudgedStall] = []
     /// Reports without a stall that was made.
     var falseAlarms: [FoundStall] = []
     /// Further reports of a stall that was already reported.
@@ -26,7 +26,7 @@ package struct Outcome: Codable, Sendable {
 }
 
 /// A stall that was made.
-struct StallFinding: Codable, Sendable {
+struct JudgedStall: Codable, Sendable {
     var expected: Expected
     /// Nil if it was missed.
     var found: FoundStall?
@@ -103,7 +103,7 @@ extension Outcome {
             }
             stalls = receipt.stalls.map { span in
                 let report = unclaimed.takeFirst { $0.isAbout(span, expected) }
-                return StallFinding(expected, span, report)
+                return JudgedStall(expected, span, report)
             }
         }
         let inPieces = receipt.stalls.filter(\.wasKept)
@@ -117,7 +117,7 @@ extension Outcome {
     }
 }
 
-extension StallFinding {
+extension JudgedStall {
     init(_ expected: ExpectedStall, _ span: Receipt.Span, _ report: StallReport?) {
         let verdicts = expected.verdicts.union(span.otherTruth(than: expected.verdicts))
         self.init(
@@ -207,7 +207,7 @@ extension Outcome {
     }
 }
 
-extension StallFinding {
+extension JudgedStall {
     fileprivate var lines: [String] {
         let own =
             "\(expected.lengthMs.oneDecimal) ms, on a CPU \(expected.cpuMs.oneDecimal), kept from one \(expected.runDelayMs.oneDecimal)"

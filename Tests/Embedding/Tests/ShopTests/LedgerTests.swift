@@ -69,7 +69,7 @@ import Testing
         try await Task.sleep(for: .milliseconds(101))
         let found = numbers.reversed().map { number in
             ledger.end(number)
-            return ledger.judge(number, "").map(\.finding)
+            return ledger.judge(number, "").map(\.origin)
         }
         #expect(found == [[.own], [], []])
     }

@@ -3,11 +3,11 @@ import Testing
 
 @testable import StallTesting
 
-@Suite("Which test a stall belongs to") struct StallFindingTests {
+@Suite("Which test a stall belongs to") struct StallOriginTests {
     private func scope(_ number: Int, _ name: String, task: UInt32) -> TestScope {
         TestScope(
             number: number,
-            place: TestPlace(name: name, file: "StallFindingTests.swift"),
+            place: TestPlace(name: name, file: "StallOriginTests.swift"),
             limit: .milliseconds(100),
             task: task,
             began: Timestamp(seconds: 100),
@@ -42,12 +42,12 @@ import Testing
         )
     }
 
-    private func findings(_ stall: StallReport) -> [StallFinding?] {
+    private func origins(_ stall: StallReport) -> [StallOrigin?] {
         let scopes = [scope(1, "a()", task: 7), scope(2, "b()", task: 8)]
-        return scopes.map { StallFinding.of(stall, for: $0, among: scopes) }
+        return scopes.map { StallOrigin.of(stall, for: $0, among: scopes) }
     }
 
-    @Test func passesToItsTask() { #expect(findings(stall(task: 8, function: "a()")) == [nil, .own]) }
+    @Test func passesToItsTask() { #expect(origins(stall(task: 8, function: "a()")) == [nil, .own]) }
 
     @Test func passesWithTheTimeUntilTheScopesEndIfTheStallGoesOn() {
         #expect(scope(1, "a()", task: 7).overlap(with: stall(isOver: false)) == 900_000_000)
@@ -58,7 +58,7 @@ import Testing
         var stall = stall(task: 7)
         (stall.durationNs, stall.excludedNs) = (60_000_000, 340_000_000)
         #expect(scope(1, "a()", task: 7).overlap(with: stall) == 60_000_000)
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
         // The part in the scope may be all that counts of the stall.
         (stall.startedAt, stall.durationNs) = (Timestamp(seconds: 99, nanoseconds: 800_000_000), 160_000_000)
         #expect(scope(1, "a()", task: 7).overlap(with: stall) == 160_000_000)
@@ -67,19 +67,19 @@ import Testing
     }
 
     @Test func passesToItsFunctionWhereTheTaskIsAnother() {
-        #expect(findings(stall(task: 99, function: "closure #1 in Suite.a()")) == [.own, nil])
+        #expect(origins(stall(task: 99, function: "closure #1 in Suite.a()")) == [.own, nil])
     }
 
     @Test func passesToAllCasesOfATestWhereTheTaskIsAnother() {
         let cases = [scope(1, "a()", task: 7), scope(2, "a()", task: 8), scope(3, "a()", task: 8)]
         let scopes = cases + [scope(4, "b()", task: 9)]
-        let found = { (stall: StallReport) in scopes.map { StallFinding.of(stall, for: $0, among: scopes) } }
-        let shared = StallFinding.shared(by: 2)
+        let found = { (stall: StallReport) in scopes.map { StallOrigin.of(stall, for: $0, among: scopes) } }
+        let shared = StallOrigin.shared(by: 2)
         #expect(found(stall(task: 99, function: "closure #1 in Suite.a()")) == [shared, shared, shared, nil])
         #expect(found(stall(task: 7, function: "a()")) == [.own, nil, nil, nil])
         // The test and a part of it are one.
         let one = Array(scopes[1...])
-        #expect(StallFinding.of(stall(task: 99, function: "a()"), for: one[0], among: one) == .own)
+        #expect(StallOrigin.of(stall(task: 99, function: "a()"), for: one[0], among: one) == .own)
     }
 
     @Test(
@@ -98,39 +98,39 @@ import Testing
 
     @Test func passesToNobodyWhoseNameIsInAnotherFile() {
         var other = stall(task: 99, function: "a()")
-        other.stacks[0].frames[0].file = "/source/MyStallFindingTests.swift"
-        #expect(findings(other) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
-        other.stacks[0].frames[0].file = "/source/StallFindingTests.swift"
-        #expect(findings(other) == [.own, nil])
+        other.stacks[0].frames[0].file = "/source/MyStallOriginTests.swift"
+        #expect(origins(other) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
+        other.stacks[0].frames[0].file = "/source/StallOriginTests.swift"
+        #expect(origins(other) == [.own, nil])
     }
 
     @Test func passesToAllWhereNothingTells() {
-        let unclear = StallFinding.unclear(among: ["a()", "b()"])
-        #expect(findings(stall(task: 99)) == [unclear, unclear])
+        let unclear = StallOrigin.unclear(among: ["a()", "b()"])
+        #expect(origins(stall(task: 99)) == [unclear, unclear])
         // The test and a part of it are one, and two tests of one name are two.
         let scopes = [scope(1, "a()", task: 7), scope(2, "a()", task: 7), scope(3, "a()", task: 8)]
-        #expect(StallFinding.of(stall(task: 99), for: scopes[0], among: scopes) == .unclear(among: ["a()", "a()"]))
+        #expect(StallOrigin.of(stall(task: 99), for: scopes[0], among: scopes) == .unclear(among: ["a()", "a()"]))
     }
 
     @Test func passesToNobodyWhatATestThatIsNotJudgedDid() {
         var stall = stall(task: 99)
         let runner = "closure #1 in closure #1 in static Runner._runTestCase(_:within:context:)"
         stall.stacks[0].async?.frames = [.init(address: Address(2), function: runner)]
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
         // Without its number, the task may be that of any test.
         stall.stacks[0].async?.task = nil
-        #expect(findings(stall) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
+        #expect(origins(stall) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
         // The body of a test may run in a child task, as with a time limit.
         stall.stacks[0].async?.task = 99
         stall.stacks[0].async?.frames.insert(.init(address: Address(3), function: "Suite.b()"), at: 0)
-        #expect(findings(stall) == [nil, .own])
+        #expect(origins(stall) == [nil, .own])
     }
 
     @Test func passesWithoutBlameForAnyTestThatIsJudged() {
         let scopes = [scope(1, "a()", task: 7), scope(2, "b()", task: 8)]
         let text = { (scopes: [TestScope]) in
-            let finding = StallFinding.of(stall(task: 99), for: scopes[0], among: scopes)
-            return finding.map { StallVerdict(stall: stall(task: 99), finding: $0, scope: scopes[0], directory: "") }?
+            let origin = StallOrigin.of(stall(task: 99), for: scopes[0], among: scopes)
+            return origin.map { StallVerdict(stall: stall(task: 99), origin: $0, scope: scopes[0], directory: "") }?
                 .text
         }
         #expect(text(scopes)?.contains("Of the tests that are judged, these ran meanwhile: a(), b().") == true)
@@ -141,47 +141,47 @@ import Testing
     }
 
     @Test func passesToTheMachine() {
-        #expect(findings(stall(task: 7, delay: 320_000_000)) == [.machine, nil])
-        #expect(findings(stall(task: 7, delay: 200_000_000)) == [.own, nil])
+        #expect(origins(stall(task: 7, delay: 320_000_000)) == [.machine, nil])
+        #expect(origins(stall(task: 7, delay: 200_000_000)) == [.own, nil])
     }
 
     @Test func passesAsUnmeasuredIfTheMonitorCameTooLate() {
         var stall = stall(task: 7)
         // The thread's times were read only once.
         stall.cause.evidence?.windowNs = 0
-        #expect(findings(stall) == [.unmeasured, nil])
+        #expect(origins(stall) == [.unmeasured, nil])
         stall.watched.type = .taskPool
-        #expect(findings(stall) == [.unmeasured, nil])
+        #expect(origins(stall) == [.unmeasured, nil])
         // A sleep is one on every machine.
         stall.cause.verdict = .blocked
-        #expect(findings(stall) == [.own, nil])
+        #expect(origins(stall) == [.own, nil])
         // A kernel without these counts.
         (stall.cause.verdict, stall.cause.evidence) = (.unknown, nil)
-        #expect(findings(stall) == [.own, nil])
+        #expect(origins(stall) == [.own, nil])
         // The stall was over before anything was looked at.
         stall.watched.type = .runLoop
         (stall.stacks[0].frames, stall.stacks[0].async) = ([], nil)
-        #expect(findings(stall) == [.unmeasured, .unmeasured])
-        let verdict = StallVerdict(stall: stall, finding: .unmeasured, scope: scope(1, "a()", task: 7), directory: "")
+        #expect(origins(stall) == [.unmeasured, .unmeasured])
+        let verdict = StallVerdict(stall: stall, origin: .unmeasured, scope: scope(1, "a()", task: 7), directory: "")
         #expect(!verdict.isFailure && verdict.text.contains("The machine was too busy to measure"))
     }
 
     @Test func passesToNobodyWhatAPoolDidForOthers() {
         var stall = stall(task: 99)
         stall.watched.type = .taskPool
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
     }
 
     @Test func passesToNobodyWhatTheJudgementOfAnotherTestDid() {
         var stall = stall(task: 7)
         let ledger = "$s12StallTesting10TestLedgerC5judgeySayAA0A7VerdictVGSi_SStF"
         stall.stacks[0].frames.append(.init(address: Address(2), symbol: ledger))
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
         // Before that, it was in the test's own code.
         stall.stacks.append(self.stall(task: 7).stacks[0])
-        #expect(findings(stall) == [.own, nil])
+        #expect(origins(stall) == [.own, nil])
         stall.watched.type = .taskPool
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
     }
 
     /// By the name that it has in a stack.
@@ -199,22 +199,22 @@ import Testing
         }
         // A worker of another test that is judged, and one that may be of the same test.
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, task: 8))
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, task: 99))
-        #expect(findings(stall) == [.own, nil])
+        #expect(origins(stall) == [.own, nil])
         // One whose task is not known, in the function of another test that is judged.
         stall.stacks.append(stall.stacks[0])
         (stall.stacks[1].async, stall.stacks[1].frames[0].function) = (nil, "closure #1 in Suite.b()")
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, stack: 1))
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
         stall.stacks[1].frames[0].function = "c()"
-        #expect(findings(stall) == [.own, nil])
+        #expect(origins(stall) == [.own, nil])
         stall.stacks.removeLast()
         // One that got no processor to copy its stack.
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000))
-        #expect(findings(stall) == [.unmeasured, nil])
+        #expect(origins(stall) == [.unmeasured, nil])
         let alone = scope(1, "a()", task: 7)
-        #expect(StallFinding.of(stall, for: alone, among: [alone]) == .own)
+        #expect(StallOrigin.of(stall, for: alone, among: [alone]) == .own)
         // One of a test that is not judged.
         var stack = stall.stacks[0]
         stack.frames[0].function = "c()"
@@ -223,19 +223,19 @@ import Testing
         stack.async?.frames = [.init(address: Address(2), function: runner)]
         stall.stacks.append(stack)
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000, task: 99, stack: 1))
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
         // A child task of a test that is judged.
         stall.stacks[1].async = nil
         stall.stacks[1].frames[0].function = "closure #1 in Suite.b()"
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
         // The same test, in a child task.
         stall.stacks[1].frames[0].function = "closure #1 in Suite.a()"
-        #expect(findings(stall) == [.own, nil])
+        #expect(origins(stall) == [.own, nil])
     }
 
     @Test func passesToNobodyWhatWasBefore() {
         var stall = stall(task: 7)
         stall.startedAt = Timestamp(seconds: 99, nanoseconds: 650_000_000)
-        #expect(findings(stall) == [nil, nil])
+        #expect(origins(stall) == [nil, nil])
     }
 }
