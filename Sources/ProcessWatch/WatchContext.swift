@@ -62,15 +62,7 @@ package enum WatchNote: Sendable {
     case unarmed(String)
 }
 
-/// When to take another stack sample of a stall: every tick at first, later less and less often.
-struct SamplePace {
-    private var first: MonotonicInstant?
-    private var last: MonotonicInstant?
-
-    func isDue(at time: MonotonicInstant, _ tick: Duration) -> Bool {
-        guard let first, let last else { return true }
-        return time - last >= max(tick - tick / 25, (time - first) / 4)
-    }
-
-    mutating func note(_ time: MonotonicInstant) { (first, last) = (first ?? time, time) }
+extension SamplePace {
+    /// Looks are planned a tick apart, and come closer together if the first one was late.
+    func isDue(at time: MonotonicInstant, _ tick: Duration) -> Bool { isDue(at: time, least: tick - tick / 25) }
 }

@@ -91,3 +91,24 @@ package struct LookSchedule: Sendable {
         return maturities.filter { $0 - first <= slack }.max()
     }
 }
+
+/// When to take another stack sample: at short intervals first, then at growing ones, so that a minute costs few more samples than
+/// a second. Pure.
+package struct SamplePace: Sendable {
+    /// When the sampled time began.
+    private var start: MonotonicInstant?
+    /// When the last sample was taken.
+    package private(set) var last: MonotonicInstant?
+
+    /// - Parameter start: When the sampled time began. Nil: it begins with the first sample.
+    package init(start: MonotonicInstant? = nil) { self.start = start }
+
+    /// - Parameter least: The shortest interval.
+    package func isDue(at time: MonotonicInstant, least: Duration) -> Bool {
+        guard let start, let last else { return true }
+        return time - last >= max(least, (time - start) / 4)
+    }
+
+    /// Notes that a sample is taken.
+    package mutating func note(_ time: MonotonicInstant) { (start, last) = (start ?? time, time) }
+}

@@ -168,3 +168,27 @@ struct ThresholdTests {
         }
     }
 }
+
+@Suite("When to take another stack sample")
+struct SamplePaceTests {
+    @Test(
+        "The interval of samples grows: a minute has few more than a second, a day few more than a minute",
+        arguments: [MonotonicInstant(nanoseconds: 0), nil]
+    )
+    func growingDistance(start: MonotonicInstant?) {
+        func count(_ seconds: Int) -> Int {
+            var (pace, count, time) = (SamplePace(start: start), 0, 0)
+            while time < seconds * 1_000 {
+                time += 50
+                let now = MonotonicInstant(nanoseconds: UInt64(time) * 1_000_000)
+                guard pace.isDue(at: now, least: .milliseconds(50)) else { continue }
+                pace.note(now)
+                count += 1
+            }
+            return count
+        }
+        #expect((5...12).contains(count(1)))
+        #expect(count(60) <= 32)
+        #expect(count(3_600) <= 52)
+    }
+}

@@ -20,7 +20,7 @@ extension WatchedLoop {
     /// Whether to take a stack sample.
     func wantsSample(at time: MonotonicInstant, _ pulse: LoopHeartbeat.Pulse) -> Bool {
         if let standstill, standstill.pulse == pulse {
-            return standstill.sampled.wantsSample(at: time, tick: policy.rule.tick)
+            return standstill.sampled.pace.isDue(at: time, least: policy.rule.tick)
         }
         return wantsBusySample(at: time)
     }
@@ -31,19 +31,19 @@ extension WatchedLoop {
         guard let busySpan, let since = lastLook?.busySince else { return false }
         let length = time - since
         guard length > policy.rule.tick, policy.hasRow || length > policy.rule.tick * 2 else { return false }
-        return busySpan.sampled.wantsSample(at: time, tick: policy.rule.tick)
+        return busySpan.sampled.pace.isDue(at: time, least: policy.rule.tick)
     }
 
     /// The amount of time that a stack taken now represents.
     func timeSinceSample(at time: MonotonicInstant) -> Duration {
-        standstill.map { max(policy.rule.tick, time - ($0.sampled.lastSample ?? $0.sampled.since)) }
+        standstill.map { max(policy.rule.tick, time - ($0.sampled.pace.last ?? $0.sampled.since)) }
             ?? policy.rule.tick
     }
 
     /// Notes that a stack is about to be taken.
     func noteSample(at time: MonotonicInstant) {
-        standstill?.sampled.noteSample(at: time)
-        busySpan?.sampled.noteSample(at: time)
+        standstill?.sampled.pace.note(time)
+        busySpan?.sampled.pace.note(time)
     }
 
     /// Keeps a sample until the stall is proven.
@@ -128,7 +128,8 @@ struct SampledTime: Sendable {
     /// How much processor time was available at the start. Nil if it was not read.
     var supply: SupplyMeter.Reading?
     private(set) var samples: [StackSample] = []
-    private(set) var lastSample: MonotonicInstant?
+    /// When to take the next one.
+    var pace: SamplePace
 
     /// Whether `supply` still has to be read.
     var wantsSupply: Bool { supply == nil }
@@ -138,7 +139,7 @@ struct SampledTime: Sendable {
         var evidence: [Int32: ThreadEvidence] = [:]
         for id in threadIDs { evidence[id] = ThreadEvidence.read(threadID: id) }
         guard !evidence.isEmpty else { return nil }
-        (since, self.evidence) = (time, evidence)
+        (since, self.evidence, pace) = (time, evidence, SamplePace(start: time))
     }
 
     /// The kernel's account of one of the threads from the start until now.
@@ -148,15 +149,6 @@ struct SampledTime: Sendable {
         guard let before = evidence[threadID], let after = ThreadEvidence.read(threadID: threadID) else { return nil }
         return EvidenceWindow(length: length, before: before, after: after)
     }
-
-    /// Whether to take another sample: every tick at first, then at growing intervals, so that a minute costs few more samples than a
-    /// second.
-    func wantsSample(at time: MonotonicInstant, tick: Duration) -> Bool {
-        guard let lastSample else { return true }
-        return time - lastSample >= max(tick, (time - since) / 4)
-    }
-
-    mutating func noteSample(at time: MonotonicInstant) { lastSample = time }
 
     /// Keeps a sample until the stall is proven.
     ///
