@@ -112,3 +112,22 @@ package struct SamplePace: Sendable {
     /// Notes that a sample is taken.
     package mutating func note(_ time: MonotonicInstant) { (start, last) = (start ?? time, time) }
 }
+
+/// An interval that doubles each time, up to a limit. Pure.
+package struct DoublingInterval: Hashable, Sendable {
+    private let first: Duration
+    private let longest: Duration
+    private var current: Duration
+
+    package init(from first: Duration, upTo longest: Duration) {
+        (self.first, self.longest, current) = (first, longest, first)
+    }
+
+    /// The present interval. The next one is twice as long.
+    package mutating func next() -> Duration {
+        defer { current = min(current * 2, longest) }
+        return current
+    }
+
+    package mutating func reset() { current = first }
+}

@@ -1,5 +1,6 @@
 import Locking
 import RunLoopKit
+import StallDetection
 import StallReports
 
 /// The watchdog's counts so far, for the run record. Written by the watchdog, read by the reporter.

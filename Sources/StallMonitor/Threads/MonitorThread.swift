@@ -1,7 +1,6 @@
 import CMonitorShims
 import CRunLoopShims
 import Glibc
-import Locking
 import RunLoopKit
 import Synchronization
 
@@ -69,44 +68,6 @@ private final class ThreadBody {
     }
 }
 
-/// Distinguishes a fork's child from its parent. The child has none of the monitor's threads, and locks may be held there
-/// forever.
-package struct ForkGeneration: Hashable, Sendable {
-    private let number: UInt32
-
-    package static var current: ForkGeneration { ForkGeneration(number: run_loop_generation()) }
-
-    /// Whether this is still the process in which it was taken. Any thread; one load.
-    package var isCurrent: Bool { self == .current }
-}
-
-/// A value that exists once per process. A fork's child gets its own, because it does not have the threads that the parent's
-/// value uses.
-package final class PerProcess<Value: Sendable>: Sendable {
-    private let first: Value
-    private let generation = ForkGeneration.current
-    /// That of a fork's child. The process that made this object never takes the lock, so no child finds it held.
-    private let latest = ForkSafeMutex<(generation: ForkGeneration, value: Value)?>(nil)
-    private let make: @Sendable () -> Value
-
-    /// - Parameter make: Called now, and again in a fork's child on first use.
-    package init(_ make: @escaping @Sendable () -> Value) {
-        self.make = make
-        first = make()
-    }
-
-    /// The value of the present process. Any thread.
-    package var current: Value {
-        if generation.isCurrent { return first }
-        return latest.withLock { latest in
-            if let latest, latest.generation.isCurrent { return latest.value }
-            let value = make()
-            latest = (generation: .current, value: value)
-            return value
-        }
-    }
-}
-
 /// The semaphore on which a monitor thread waits. `signal` may be called from any thread, and is async-signal-safe (sem_post(3)).
 @safe final class TickSemaphore: Sendable {
     // Immutable after init, and a semaphore may be used by several threads.
@@ -140,54 +101,4 @@ package final class PerProcess<Value: Sendable>: Sendable {
         }
         return unsafe monitor_semaphore_wait_until(semaphore, deadline.nanoseconds)
     }
-}
-
-/// Calls a closure that may take long, because it asks the kernel or the server's code, on a separate thread, and waits for its
-/// result only for a limited time. While one has not returned, no other is called, so at most one thread hangs. For the
-/// reporter's thread.
-final class TimedLookup: Sendable {
-    private let isBusy = Atomic(false)
-
-    /// The result. Nil if it did not arrive in time.
-    func ask<Answer: Sendable>(
-        within time: Duration = .seconds(1),
-        _ question: @escaping @Sendable () -> Answer
-    ) -> Answer? {
-        guard !isBusy.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
-        let slot = Slot<Answer>()
-        do throws(StallMonitorError) {
-            let thread = try MonitorThread(name: "stall-lookup") { [self] in
-                let answer = question()
-                slot.answer.withLock { $0 = answer }
-                isBusy.store(false, ordering: .releasing)
-            }
-            // By its end the thread has released the question, which may hold the server's objects.
-            _ = thread.join(by: .now + time)
-            return slot.answer.withLock { $0 }
-        } catch {
-            isBusy.store(false, ordering: .releasing)
-            return nil
-        }
-    }
-
-    private final class Slot<Answer: Sendable>: Sendable {
-        let answer = Mutex<Answer?>(nil)
-    }
-}
-
-/// An interval that doubles each time, up to a limit. Pure.
-struct DoublingInterval: Hashable, Sendable {
-    private let first: Duration
-    private let longest: Duration
-    private var current: Duration
-
-    init(from first: Duration, upTo longest: Duration) { (self.first, self.longest, current) = (first, longest, first) }
-
-    /// The present interval. The next one is twice as long.
-    mutating func next() -> Duration {
-        defer { current = min(current * 2, longest) }
-        return current
-    }
-
-    mutating func reset() { current = first }
 }

@@ -1,5 +1,6 @@
 import Locking
 import RunLoopKit
+import Synchronization
 
 /// A thread that exists only while there is work for it. It starts when there is work, and ends after a while without any.
 ///
@@ -70,5 +71,38 @@ final class ThreadOnDemand: Sendable {
     func join(by deadline: MonotonicInstant) -> Bool {
         let thread: MonitorThread? = state.withLock { if case .running(let thread) = $0 { thread } else { nil } }
         return thread?.join(by: deadline) ?? true
+    }
+}
+
+/// Calls a closure that may take long, because it asks the kernel or the server's code, on a separate thread, and waits for its
+/// result only for a limited time. While one has not returned, no other is called, so at most one thread hangs. For the
+/// reporter's thread.
+final class TimedLookup: Sendable {
+    private let isBusy = Atomic(false)
+
+    /// The result. Nil if it did not arrive in time.
+    func ask<Answer: Sendable>(
+        within time: Duration = .seconds(1),
+        _ question: @escaping @Sendable () -> Answer
+    ) -> Answer? {
+        guard !isBusy.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
+        let slot = Slot<Answer>()
+        do throws(StallMonitorError) {
+            let thread = try MonitorThread(name: "stall-lookup") { [self] in
+                let answer = question()
+                slot.answer.withLock { $0 = answer }
+                isBusy.store(false, ordering: .releasing)
+            }
+            // By its end the thread has released the question, which may hold the server's objects.
+            _ = thread.join(by: .now + time)
+            return slot.answer.withLock { $0 }
+        } catch {
+            isBusy.store(false, ordering: .releasing)
+            return nil
+        }
+    }
+
+    private final class Slot<Answer: Sendable>: Sendable {
+        let answer = Mutex<Answer?>(nil)
     }
 }

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 import StallReports
 
 /// What the writer does next, and what it still has to write. A function of its inputs and of the disk's answers: no clock, no
