@@ -136,29 +136,19 @@ extension ReportDirectory {
     func closeReports(of dead: [LiveProcess], _ documents: StoredDocuments) throws(ReportError) -> [StallReport] {
         let directory = try OpenDirectory(path: path)
         let owner = try directory.ownerOfNewFiles()
-        var ours: [LiveProcess] = []
-        for process in dead {
-            let name = LiveRecordName(run: process.record.run).description
-            if directory.status(of: name)?.owner == owner { ours.append(process) }
+        let ours = dead.filter { process in
+            directory.status(of: LiveRecordName(run: process.record.run).description)?.owner == owner
         }
         let names = try documents.names()
         let written = Set(names)
         let orphans = documents.orphans(of: ours) { written.contains(ReportFileName(.stall, $0)) }
-        // Reports are read one at a time: a directory can contain more than fits into memory.
-        var closed: [StallReport] = []
-        for name in names where name.content == .stall && directory.status(of: name.description)?.owner == owner {
-            // Read without checking its process: a reader that checks would already have closed it.
-            guard let report: StallReport = try? documents.parse(name, in: directory), report.state == .ongoing,
-                let report = documents.seenAgain(report), report.state != .ongoing
-            else { continue }
-            closed.append(report)
-        }
+        let own = names.filter { directory.status(of: $0.description)?.owner == owner }
+        let stalls = own.compactMap { documents.endedStall($0, in: directory) } + orphans
         var closing = Closing()
-        for report in closed + orphans { write(report, of: report.run, &closing) }
-        for name in names where name.content == .run && directory.status(of: name.description)?.owner == owner {
-            guard let run: RunRecord = try? documents.parse(name, in: directory), run.state == .running,
-                let run = try? documents.run(run.id, in: directory), run.state == .terminated
-            else { continue }
+        for report in stalls { write(report, of: report.run, &closing) }
+        for name in own {
+            // Read only now: the writes before apply the limits, and may have removed it.
+            guard let run = documents.endedRun(name, in: directory) else { continue }
             write(run, of: run.id, &closing)
         }
         for process in ours where !process.record.stalls.isEmpty && !written.contains(.init(.run, process.record.run)) {
@@ -166,7 +156,7 @@ extension ReportDirectory {
         }
         try removeRecords(of: Set(ours.map(\.record.run)).subtracting(closing.unclosed), owner)
         if let failure = closing.failure { throw failure }
-        return closed + orphans
+        return stalls
     }
 
     /// Removes live records whose data is in the reports now, and torn ones. If one cannot be removed, the next start finds the same
@@ -198,6 +188,27 @@ extension ReportDirectory {
             closing.failure = closing.failure ?? failure
             if let run { closing.unclosed.insert(run) }
         }
+    }
+}
+
+extension StoredDocuments {
+    /// The stall of a file in which it is ongoing, although its process has died. Nil for any other file.
+    ///
+    /// It reads one report at a time, because a directory can contain more than fits into memory.
+    fileprivate func endedStall(_ name: ReportFileName, in directory: borrowing OpenDirectory) -> StallReport? {
+        // Read without checking its process: a reader that checks would already have closed it.
+        guard name.content == .stall, let report: StallReport = try? parse(name, in: directory),
+            report.state == .ongoing, let report = seenAgain(report), report.state != .ongoing
+        else { return nil }
+        return report
+    }
+
+    /// The run of a file in which it goes on, although its process has died. Nil for any other file.
+    fileprivate func endedRun(_ name: ReportFileName, in directory: borrowing OpenDirectory) -> RunRecord? {
+        guard name.content == .run, let run: RunRecord = try? parse(name, in: directory), run.state == .running,
+            let run = try? self.run(run.id, in: directory), run.state == .terminated
+        else { return nil }
+        return run
     }
 }
 
