@@ -142,7 +142,8 @@ extension StoreContract {
                     function: "function\(index % 3)()"
                 )
             }
-            _ = try await store.insert(reports.shuffled().map { try Self.arrival($0) })
+            var generator = SeededGenerator.ofThisRun()
+            _ = try await store.insert(reports.shuffled(using: &generator).map { try Self.arrival($0) })
             for fingerprint in [nil, reports[1].fingerprint] {
                 let chosen = reports.filter { fingerprint == nil || $0.fingerprint == fingerprint }
                 let longest = chosen.sorted { ($1.durationNs, $0.id.description) < ($0.durationNs, $1.id.description) }

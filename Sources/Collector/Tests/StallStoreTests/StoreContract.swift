@@ -420,8 +420,10 @@ struct StoreContract {
                     monitorVersion: "1"
                 )
             }
+            var generator = SeededGenerator.ofThisRun()
+            let documents = try reports.map { try $0.json() } + runs.map { try $0.json() }
             _ = try await store.insert(
-                try (reports.map { try $0.json() } + runs.map { try $0.json() }).shuffled().map {
+                try documents.shuffled(using: &generator).map {
                     try Arrival(json: $0, team: "a", now: Self.now)
                 }
             )

@@ -105,9 +105,12 @@ struct ClickHouseContractTests {
                 "\0", "\u{8}", "\t", "\n", "\u{c}", "\r", "'", "\\", "\"", "`", "N", "x", "0", "\u{7f}", "é",
                 "\u{1F525}",
             ]
+            var generator = SeededGenerator.ofThisRun()
             for _ in 0..<50 {
                 let texts = (0..<50).map { _ in
-                    String(String.UnicodeScalarView((0..<Int.random(in: 0...12)).map { _ in special.randomElement()! }))
+                    let length = Int.random(in: 0...12, using: &generator)
+                    let scalars = (0..<length).map { _ in special.randomElement(using: &generator)! }
+                    return String(String.UnicodeScalarView(scalars))
                 }
                 let rows = try await store.ask(
                     ["hex(t)", "t"],
@@ -225,5 +228,29 @@ struct ClickHouseContractTests {
             #expect(try await store.hourStates("a", 0..<Int64.max).generations.isEmpty)
             #expect(try await sums() == [1_100_000_000])
         }
+    }
+}
+
+/// The same numbers for the same seed (Knuth's MMIX).
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    /// Different numbers in each run. The printed seed repeats them.
+    static func ofThisRun(for test: String = #function) -> SeededGenerator {
+        let seed =
+            ProcessInfo.processInfo.environment["TEST_SEED"].flatMap { UInt64($0) } ?? .random(in: 1...1_000_000_000)
+        print("seed: \(test): TEST_SEED=\(seed)")
+        return SeededGenerator(seed: seed)
+    }
+
+    mutating func next() -> UInt64 {
+        var word: UInt64 = 0
+        for _ in 0..<2 {
+            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            word = word << 32 | state >> 32
+        }
+        return word
     }
 }
