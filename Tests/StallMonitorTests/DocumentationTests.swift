@@ -62,9 +62,13 @@ struct DocumentationTests {
         let targets = map.matches(of: #/\*\*([A-Za-z-]+)\*\*/#).map { String($0.1) }
         #expect(Set(targets) == Set(folders.filter { !$0.contains(".") }))
         for row in map.split(separator: "\n") {
-            guard let file = row.firstMatch(of: #/`([A-Za-z/+-]+\.swift)` \|$/#)?.1 else { continue }
-            let target = row.firstMatch(of: #/^\| \*\*([A-Za-z-]+)\*\*/#).map { "\($0.1)/" } ?? ""
-            #expect((try? Self.text("Sources/\(target)\(file)")) != nil, "There is no \(target)\(file)")
+            let target = row.firstMatch(of: #/^\| \*\*([A-Za-z-]+)\*\*/#).map { "\($0.1)/" }
+            for match in row.matches(of: #/`([A-Za-z/+_-]+\.(?:swift|c|md))`/#) {
+                // A file without a folder stands in that of its row, such as `Collector.swift`.
+                guard target != nil || match.1.contains("/") else { continue }
+                let path = "\(target ?? "")\(match.1)"
+                #expect((try? Self.text("Sources/\(path)")) != nil, "There is no \(path)")
+            }
         }
     }
 
