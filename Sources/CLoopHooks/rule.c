@@ -9,9 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-// A thread's loop is the wait to which it returns: the second wait for the same epoll set, or the second poll at the same place in the code and
-// the same height of the stack, or anywhere of one descriptor that only loops poll, if it waits for what loops wait for. Calls with a timeout of 0
-// do not count.
+// A thread's loop is the wait to which it returns. So a loop is found at its second wait:
+// - the second wait for the same epoll set; or
+// - the second poll at the same place in the code and the same height of the stack, if it waits for what loops wait for; or
+// - the second poll, anywhere, of one descriptor that only loops poll.
+// Calls with a timeout of 0 do not count.
 //
 // A thread has one loop. If the thread returns to a wait further out on its stack, that wait becomes the loop: the former one ran within one of
 // its turns. A wait further in is a nested loop. It is not a rest, because what the loop serves has to wait meanwhile. Only if the thread waits

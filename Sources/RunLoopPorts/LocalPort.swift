@@ -105,7 +105,7 @@ extension LocalPort {
 
     fileprivate func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
         guard isValid else { throw RunLoopError(.portInvalid) }
-        // That of a mode that became common: it had no caller who could be told.
+        // Drops the failure of a mode that became common: it had no caller to whom it could be thrown.
         _ = receiver.takeFailure(on: loop, mode)
         try loop.attach(source: anchor, to: mode)
         if let failure = receiver.takeFailure(on: loop, mode) {

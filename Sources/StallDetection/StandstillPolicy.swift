@@ -199,8 +199,8 @@ package struct StandstillPolicy: Sendable {
         return span.hasExactEnds || lasted(for: span, look) ? .passed(span, segment.pulse) : .none
     }
 
-    /// Whether one callout can be assumed to have lasted for the whole span: it was seen to last for at least half of a
-    /// threshold, and by the loop's stamps the whole span lies in one turn.
+    /// Whether one callout can be assumed to have lasted for the whole span. It must have been seen for at least half of a threshold,
+    /// and by the loop's stamps the whole span must lie in one turn.
     private func lasted(for span: StallSpan, _ look: LoopSample) -> Bool {
         guard span.shortest * 2 >= rule.threshold else { return false }
         return (look.busySince.map { $0 <= span.earliestStart } ?? false)

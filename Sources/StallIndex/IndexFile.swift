@@ -133,7 +133,7 @@ struct IndexFolder: Hashable, Sendable {
         guard let cache = cache() else { return nil }
         let path = cache + "/stall-monitor/index"
         guard (try? OpenDirectory.create(path: path)) != nil, isOurs(path, S_IFDIR) else { return nil }
-        // A home may be behind a link, and SQLite is told to follow none.
+        // A home may be behind a link, and SQLite is not permitted to follow links.
         return IndexFolder(path: ReportTree.resolved(path))
     }
 

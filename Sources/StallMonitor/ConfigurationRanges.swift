@@ -57,9 +57,10 @@ package struct NumericOption: Sendable {
 }
 
 extension StallMonitor.Configuration {
-    /// The values out of their ranges. ``StallMonitor/start(_:watching:onEvent:)-(_,WatchSelection,_)`` replaces each by the
-    /// nearer end of its range, but an ``abortsAfter`` of zero or less by nil and a ``captureSignal`` by the default, and reports that
-    /// as a fault (`configurationOutOfRange`): a mistake in the configuration ends neither the server nor the monitoring.
+    /// The values out of their ranges. A mistake in the configuration ends neither the server nor the monitoring:
+    /// ``StallMonitor/start(_:watching:onEvent:)-(_,WatchSelection,_)`` reports it as a fault (`configurationOutOfRange`), and uses
+    /// the nearer end of the range instead. It uses nil instead of an ``abortsAfter`` of zero or less, and the default instead of a
+    /// ``captureSignal`` out of range.
     public var rangeErrors: [ConfigurationRangeError] { broughtIntoRange().errors }
 
     /// The same configuration with each value replaced by the nearer end of its range.

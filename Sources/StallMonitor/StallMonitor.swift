@@ -8,9 +8,10 @@ import RunLoopKit
 ///
 /// It has two threads at rest: the watchdog, which looks at the loops, and the reporter, which makes reports. Two more exist
 /// while there is work for them: the writer, which waits for the disk, and the recorder, which keeps a record of ongoing stalls
-/// that outlives the process. While every watched loop is at rest none of them runs, with three exceptions: a thread answers health
-/// probes if ``Configuration/health`` is set, the writer wakes once a minute while reports wait for a disk that refused them, and
-/// the watchdog wakes once to report that it may take stacks again.
+/// that outlives the process. While every watched loop is at rest none of them runs, with three exceptions:
+/// - if ``Configuration/health`` is set, a further thread answers health probes;
+/// - while reports wait for a disk that refused them, the writer wakes once a minute;
+/// - if the watchdog has reported that it takes no stacks, it wakes once to report that it takes them again.
 ///
 /// A fault of the monitor never stops the process: the monitor continues with what still works, and reports the fault once
 /// (``StallEvent/fault(_:)``, or a line on standard error without a handler).

@@ -29,9 +29,11 @@ extension Trait where Self == StallFreeTrait {
     ///
     /// The issue names the function that stalled, at its source line. Tests may run in parallel: a stall is reported to the test
     /// whose task or function was stalled. If neither can be determined, it is reported to each test with the trait that ran at that
-    /// time, and the issue says so. Time in which a thread was ready to run and the machine gave it no processor does not count; a stall
-    /// that is too long only because of such time, or of which it could not be measured, is a warning (with Swift 6.3; a line on standard
-    /// error with earlier versions).
+    /// time, and the issue says so.
+    ///
+    /// Time in which a thread was ready to run and the machine gave it no processor does not count. A stall that is too long only
+    /// because of such time is a warning, and so is one for which that time could not be measured. (With Swift before 6.3 a warning is
+    /// a line on standard error.)
     ///
     /// - Parameter limit: At least 50 ms; a smaller limit counts as 50 ms. 100 ms by default.
     public static func stallFree(within limit: Duration = .milliseconds(100)) -> Self { Self(limit: limit) }

@@ -169,7 +169,7 @@ struct TestScope: Sendable {
     let began: Timestamp
     /// Nil while it is running.
     var ended: Timestamp?
-    /// The stalls of which a part of it was told.
+    /// The stalls for which a part of this test has already failed.
     var told: Set<ULID> = []
 
     /// The part of a stall that overlaps with the scope, in nanoseconds. A stall that is not over lasts at least until the scope's

@@ -226,7 +226,7 @@ final class TestLedger: Sendable {
         return verdicts
     }
 
-    /// The test of a part that has failed, and its suite, need not tell the same once more.
+    /// When a part of a test has failed, the test and its suite do not report the same stalls again.
     private func noteTold(_ stalls: Set<ULID>, in task: UInt32?) {
         guard !stalls.isEmpty, let task else { return }
         state.withLock { state in

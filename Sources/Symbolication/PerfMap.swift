@@ -113,8 +113,8 @@ extension PerfMap {
 
     /// Identifies one state of a process's file. Nil if it has no file that can be trusted.
     ///
-    /// Trusted is a regular file of the process's own user, or of root, with one link, that others may not write to; in the
-    /// process's own /tmp, under the process id that the process has in its own namespace.
+    /// The file must be in the process's own /tmp, under the process id that the process has in its own namespace. It is trusted if
+    /// it is a regular file with one link, belongs to the process's own user or to root, and cannot be written by others.
     struct Source: ~Copyable {
         private let file: Int32
         let stamp: FileStamp

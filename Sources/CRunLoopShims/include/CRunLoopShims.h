@@ -166,10 +166,10 @@ void run_loop_warn(const char *message);
 
 /// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue
 /// over to a loop: from then on `event_run_loop_is_servicing_the_main_dispatch_queue` is the only way its work is done. Main
-/// thread only, and not for each turn: checks whether it is still the same file, and if it was closed, reopens it under the
-/// same number. -1 if there is none: with EBADF, its number now belongs to another file; with another errno, there are no
-/// descriptors left. (libdispatch itself ends the process in that case, so this opens a descriptor first as a test; only a
-/// descriptor taken by another thread at that very moment is missed.)
+/// thread only, and not for each turn: it checks whether the eventfd is still the same file. If it was closed, it is reopened under
+/// the same number. -1 if there is none: with EBADF, its number now belongs to another file; with another errno, no descriptors
+/// are left. (Without descriptors libdispatch itself would end the process. So this opens one first as a test, which fails only if
+/// another thread takes the last one at that very moment.)
 int run_loop_main_queue_eventfd(void);
 
 /// Consumes the readiness of the eventfd, and returns whether it was ready; to be called only after

@@ -166,7 +166,7 @@ extension LoopRule {
         return orders
     }
 
-    /// The stack shows that the thread is in the loop's own wait, so the loop has turned. The next look tells the turn that has ended.
+    /// The stack shows that the thread is in the loop's own wait, so the loop has turned. The turn that has ended is reported at the next look.
     mutating func foundInWait(at time: MonotonicInstant) -> [Order] {
         guard case .busy(let span) = state else { return [] }
         turnBeforeWait = span.turn(until: time)

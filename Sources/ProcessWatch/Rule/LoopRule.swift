@@ -25,7 +25,7 @@ struct LoopRule: Sendable {
     var lateness = Duration.zero
     /// The turn that has ended since the look before, as far as it is proven. Nil for one that was reported as a stall.
     var endedTurn: RowRule.Turn?
-    /// The turn that had ended when the stack of the latest look was taken: not told yet.
+    /// The turn that had ended when the stack of the latest look was taken. It becomes `endedTurn` at the next look.
     var turnBeforeWait: RowRule.Turn?
 
     enum State: Sendable {

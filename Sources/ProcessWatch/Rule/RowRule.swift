@@ -3,9 +3,9 @@ import StallDetection
 
 /// Decides whether a loop of another process has long turns again and again, from what is proven of its turns. Pure.
 ///
-/// A monitor inside the process knows each turn's beginning and end. From outside a turn is known to one look: a turn that lasts for two looks
-/// counts from its first one to its last one, and the pause between two turns counts as longer than it is. So the same rule finds fewer rows
-/// here, and none that is not there.
+/// A monitor inside the process knows each turn's beginning and end. From outside only the looks are known: a turn counts from the first look
+/// that found it to the last one, so it counts as shorter than it is, and the pause between two turns as longer. The same rule therefore finds
+/// fewer rows here, and invents none.
 struct RowRule: Sendable {
     private var policy: RepetitionPolicy
     private let slack: Duration

@@ -1,10 +1,10 @@
 import Glibc
 import Synchronization
 
-// While a thread waits for a message port, its memory says which port it is, right beside what the waiting system call gets: before
-// epoll's events if it waits for a reply, behind the descriptor that it polls if it waits for room. A reader of captured stacks finds
-// the words by the call's arguments, without a lock, and in other processes, too. They are true for exactly as long as the thread is in
-// that call: a handler that runs meanwhile waits elsewhere, or not at all. This is interface for such readers, like `WaitPoint`.
+// While a thread waits for a message port, some words in its memory name the port. They lie beside what the waiting system call gets:
+// before epoll's events if the thread waits for a reply, behind the polled descriptor if it waits for room. A reader of captured stacks
+// finds them by the call's arguments, without a lock, and also in other processes. They are true for exactly as long as the thread is
+// in that call: a handler that runs meanwhile waits elsewhere, or not at all. This is interface for such readers, like `WaitPoint`.
 
 /// Whose loop has a port, for the threads that wait for the port. Any thread.
 package final class PortPlace: Sendable {

@@ -103,8 +103,9 @@ func runMainForEver() {
 ///     EventRunLoop.main.perform(onMainActor { counter += 1 })
 ///
 /// On the main thread, where all callbacks of ``EventRunLoop/main`` run, the closure is called at once (R59). An item of another
-/// loop passes each call to the main loop, in its common modes, and continues: what an observer saw is then over, and a
-/// descriptor source delivers the same event again until the closure has read the descriptor. Any thread may call this.
+/// loop passes each call to the main loop, in its common modes, and does not wait for it. When the closure runs, the phase that an
+/// observer saw is over. A descriptor source delivers the same event again until the closure has read the descriptor. Any thread may
+/// call this.
 public func onMainActor<each Argument: Sendable>(
     _ callback: @escaping @MainActor (repeat each Argument) -> Void
 ) -> @Sendable (repeat each Argument) -> Void {

@@ -17,8 +17,8 @@ package final class OutsideReporter: Sendable {
         package var rule: StallRule
         package var repeats = RepeatRule()
         package var limits = ReportDirectory.Limits()
-        /// More than a monitor inside a process may use: this process is no server, and the time for which it stops a thread is longer, since
-        /// it includes the time for which this process waits for a processor itself.
+        /// More than a monitor inside a process may use. This process is no server. It also stops a thread for longer, because the thread
+        /// stays stopped while this process waits for a processor.
         package var cost = StallMonitor.CostLimits(
             processorShare: 0.05,
             processorBurst: .seconds(30),

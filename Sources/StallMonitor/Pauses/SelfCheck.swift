@@ -20,8 +20,8 @@ struct Absence: Hashable, Sendable {
 ///
 /// A pause that begins and ends while every loop is at rest is not noticed; no loop can stall in it.
 ///
-/// Confined to the watchdog's thread. A look costs four clock readings, one small file of /proc and one file for each limited
-/// group of the process; the end of a parked wait one more file where the kernel counts freezes; an idle process costs nothing.
+/// Confined to the watchdog's thread. A look reads four clocks, one small file of /proc, and one file for each limited group of
+/// the process. The end of a parked wait reads one more file where the kernel counts freezes. An idle process costs nothing.
 struct SelfCheck {
     /// All time that was missed so far, and the latest reason.
     private(set) var missed = Duration.zero

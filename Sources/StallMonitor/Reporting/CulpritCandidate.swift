@@ -10,9 +10,9 @@ struct CulpritCandidate: Hashable, Sendable {
 
 /// The kinds of candidates, best first.
 enum CandidateKind: CaseIterable {
-    /// Own functions. Excludes functions that a library calls once for each value through a protocol of the standard library (a
-    /// `Decodable`'s `init(from:)`, a `Comparable`'s `<`), and bodies that the compiler merged from several functions, whose name
-    /// may be that of any of them.
+    /// Own functions, with two exceptions. Some are called by a library once for each value, through a protocol of the standard
+    /// library: a `Decodable`'s `init(from:)`, a `Comparable`'s `<`. Others were merged by the compiler from several functions, and
+    /// may have the name of any of these.
     case sureOwn
     case own
     /// Library functions, except those of the language and the system.

@@ -131,8 +131,8 @@ extension RunRecord.Budget {
     }
 }
 
-/// When the run record is written: at once after a change; for stalls that are only counted, and for changes in what is watched
-/// while there are many of these, soon after the first one, then once a second.
+/// When the run record is written. After a change: at once. After stalls that are only counted: at once after the first, then once a
+/// second. The same holds for changes in what is watched, while there are many of them.
 struct RecordPace {
     /// The latest time to write, even if nothing else happens. Nil if there is nothing to write.
     private(set) var deadline: MonotonicInstant?
@@ -143,7 +143,7 @@ struct RecordPace {
     /// processor time that stalls' reports need.
     private var rate = RateLimit(perMinute: 30, burst: 30)
 
-    /// Notes a change after which the record is always written at once. Samples, growth and stalls that are only counted are none.
+    /// Notes a change after which the record is always written at once. Samples, growth and stalls that are only counted do not count as changes.
     mutating func noteChange() { deadline = Self.atOnce }
 
     /// Notes that something was counted.

@@ -66,14 +66,14 @@ protocol QueuedMessage: Sendable {
     var lightened: Self? { get }
 }
 
-/// The relation of a message to others about the same subject, which has a number.
+/// The relation of a message to others about the same stall, which has a number.
 enum QueueRole: Hashable, Sendable {
     case opens(Int)
     /// Only the latest of its kind is needed: it replaces one that is still waiting.
     case updates(Int, UpdateKind = .length)
     case adds(Int)
     case closes(Int)
-    /// It has no subject. `latestIsEnough`: it replaces one that is still waiting.
+    /// It is about no stall. `latestIsEnough`: it replaces one that is still waiting.
     case alone(latestIsEnough: Bool)
 
     enum UpdateKind: Hashable, Sendable { case length, counts }
@@ -81,9 +81,12 @@ enum QueueRole: Hashable, Sendable {
 
 /// The messages that wait for a reader, bounded in number and bytes. Pure.
 ///
-/// When a bound is exceeded, messages are dropped in this order: those that may be dropped, oldest first; then complete subjects
-/// that were opened and closed before the reader took any of their messages; then the large parts of what is still open. Above
-/// the bounds there can then only remain one opening message for each open subject. The reader never gets an end without its
+/// When a bound is exceeded, messages are dropped in this order:
+/// 1. those that may be dropped, oldest first;
+/// 2. whole stalls that were opened and closed before the reader took any of their messages;
+/// 3. the large parts of messages about stalls that are still open.
+///
+/// So the bounds can only be exceeded by one opening message for each open stall. The reader never gets an end without its
 /// beginning.
 ///
 /// While the watchdog adds messages it looks at nothing else, so no step iterates over the queue: each takes the same short time,
@@ -100,13 +103,13 @@ struct Backlog<Message: QueuedMessage>: Sendable {
     private var nextPlace = 0
     /// For each role that only needs the latest message: the place of that message.
     private var latest: [QueueRole: Int] = [:]
-    /// All places of a subject whose opening message is still waiting.
+    /// All places of a stall whose opening message is still waiting.
     private var opened: [Int: [Int]] = [:]
     /// Candidates for dropping, oldest first. Some of them may have been taken or dropped already.
     private var droppable = NumberQueue()
     private var heavy = NumberQueue()
     private var alone = NumberQueue()
-    /// Numbers of subjects that were opened and closed, not places.
+    /// Numbers of stalls that were opened and closed, not places.
     private var whole = NumberQueue()
     private let capacity: Int
     private let maxBytes: Int
@@ -161,7 +164,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         heavy.compact(to: entries)
     }
 
-    /// Drops one message or subject. False if nothing may be dropped.
+    /// Drops one message or one whole stall. False if nothing may be dropped.
     private mutating func shed() -> Bool {
         if let (place, entry) = droppable.next(in: entries) {
             count(entry.message.kind)

@@ -67,8 +67,8 @@ struct DirectoryWatch: ~Copyable {
         return changes
     }
 
-    /// Returns what no event tells: whether the path leads to another directory than before, because one above was renamed or a link was
-    /// changed.
+    /// Returns changes for which the kernel sends no event: the path leads to another directory than before, because one above was renamed
+    /// or a link was changed.
     mutating func changesOfPath() throws(ReportError) -> [Change] {
         guard case .directory(let watch) = target else { return try arm() ? [.appeared] : [] }
         // The same directory gets the same watch.

@@ -108,7 +108,7 @@ public struct ReportFollower: ~Copyable {
     /// Adds a stall that was read elsewhere: while it is ongoing, its growth and its process's death are returned as events.
     package mutating func note(_ report: StallReport) { lasting.note(report) }
 
-    /// Notices whether the path leads to another directory now, of which no event tells.
+    /// Notices whether the path leads to another directory now. The kernel sends no event for that.
     mutating func lookAtPath() throws(ReportError) { note(try watch.changesOfPath()) }
 
     /// Readable when there may be an event. For callers that wait for several directories in one poll(2).

@@ -98,7 +98,7 @@ extension RunRecord {
         targets == nil ? service?.name : commonService ?? Self.list(Set(watched.compactMap(\.service)))
     }
 
-    /// The service of all loops of the run, as far as its record tells: older records of watchers from outside name only the programs.
+    /// The service of all loops of the run, as far as its record names it: older records of watchers from outside name only the programs.
     /// Nil if each loop has a service of its own.
     var commonService: String? {
         guard let targets else { return service?.name }

@@ -1,7 +1,7 @@
 import Glibc
 
-// A target of its own that imports the C library alone: of several modules that have `stat`, the compiler takes one as its owner, which
-// hangs on the order in which it loads them, and then misses the others' import.
+// A target of its own, which imports the C library alone. Where several imported modules have `stat`, the compiler takes one of them as its
+// owner. Which one depends on the order in which it loads them, and it then demands an import of that one.
 
 /// Which file a path names. A new file can get the number of a removed one: while that is open, it cannot.
 package struct FileIdentity: Hashable, Sendable {

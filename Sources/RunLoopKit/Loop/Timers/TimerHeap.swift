@@ -20,9 +20,10 @@ struct TimerKey: Sendable {
 /// earliest O(1).
 ///
 /// A node has four children, which are adjacent in memory; the depth is half that of a binary heap. Comparing follows no
-/// reference. When the earliest is taken, its node stays vacant until the next change, because that is usually the same timer's
-/// next date, which belongs there or not far below: a fire among a million idle timers costs as much as the fire of a single
-/// timer.
+/// reference.
+///
+/// When the earliest key is taken, its node stays vacant until the next change. Usually that is the next date of the same timer,
+/// which belongs there or not far below. So a timer that fires among a million idle ones costs no more than a single timer.
 struct TimerHeap: Sendable {
     private var keys: [TimerKey] = []
     /// By ticket: the index into `keys`, or `absent`.
