@@ -35,39 +35,54 @@ public enum Gate {
         repeats: [ReportReader.Overview] = []
     ) -> GateResult {
         switch overview {
-        case .failure(let error):
-            return GateResult(
-                budget: budget,
-                doubts: [.directory(error)],
-                counted: [],
-                allowed: [],
-                countedOnly: [],
-                runs: [],
-                names: .init([StallOutline]())
-            )
+        case .failure(let error): unread(error, budget)
         case .success(let overview):
-            let names = FaultNames(overview.stalls)
-            let exemptions = Exemptions(budget, names)
-            let all = Occurrence.All(in: overview)
-            let exempt = exemptions.areNone ? [] : all.filter { exemptions.cover($0) }
-            let counted = exempt.isEmpty ? all : all.without { exemptions.cover($0) }
-            let judged = BudgetJudge(budget, counted, overview.runs, names)
-            var result = GateResult(
-                budget: budget,
-                doubts: (doubts(about: overview, budget, names, outOf: whole) + choosing + judged.doubts).once,
-                // There may be a million stalls, so they are not copied.
-                counted: exempt.isEmpty ? overview.stalls : counted.compactMap(\.stall),
-                allowed: exempt.compactMap(\.stall),
-                countedOnly: counted.compactMap(\.countedOnly),
-                runs: overview.runs,
-                names: names,
-                findings: judged.findings
-            )
-            if let baseline {
-                BaselineJudge(baseline, overview, counted, names, repeats: repeats)?.add(to: &result)
-            }
-            return result
+            judge(overview, by: budget, against: baseline, outOf: whole, choosing, repeats)
         }
+    }
+
+    private static func judge(
+        _ overview: ReportReader.Overview,
+        by budget: Budget,
+        against baseline: Baseline?,
+        outOf whole: ReportReader.Overview?,
+        _ choosing: [Doubt],
+        _ repeats: [ReportReader.Overview]
+    ) -> GateResult {
+        let names = FaultNames(overview.stalls)
+        let exemptions = Exemptions(budget, names)
+        let all = Occurrence.All(in: overview)
+        let exempt = exemptions.areNone ? [] : all.filter { exemptions.cover($0) }
+        let counted = exempt.isEmpty ? all : all.without { exemptions.cover($0) }
+        let judged = BudgetJudge(budget, counted, overview.runs, names)
+        var result = GateResult(
+            budget: budget,
+            doubts: (doubts(about: overview, budget, names, outOf: whole) + choosing + judged.doubts).once,
+            // There may be a million stalls, so they are not copied.
+            counted: exempt.isEmpty ? overview.stalls : counted.compactMap(\.stall),
+            allowed: exempt.compactMap(\.stall),
+            countedOnly: counted.compactMap(\.countedOnly),
+            runs: overview.runs,
+            names: names,
+            findings: judged.findings
+        )
+        if let baseline {
+            BaselineJudge(baseline, overview, counted, names, repeats: repeats)?.add(to: &result)
+        }
+        return result
+    }
+
+    /// The result of a directory that cannot be read.
+    private static func unread(_ error: ReportError, _ budget: Budget) -> GateResult {
+        GateResult(
+            budget: budget,
+            doubts: [.directory(error)],
+            counted: [],
+            allowed: [],
+            countedOnly: [],
+            runs: [],
+            names: .init([StallOutline]())
+        )
     }
 
     private static func doubts(

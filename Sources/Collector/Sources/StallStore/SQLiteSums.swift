@@ -155,6 +155,12 @@ struct SQLiteSums {
     /// Writes all changes into the tables.
     func write(_ database: Database) throws {
         for (key, change) in hours { try write(key, change, database) }
+        try writeHosts(database)
+        try writeSeen(database)
+        try writeLeft(database)
+    }
+
+    private func writeHosts(_ database: Database) throws {
         for (key, reports) in hosts where reports != 0 {
             try database.write(
                 """
@@ -172,6 +178,9 @@ struct SQLiteSums {
                 key.values
             )
         }
+    }
+
+    private func writeSeen(_ database: Database) throws {
         for (key, times) in seen {
             try database.write(
                 """
@@ -182,6 +191,10 @@ struct SQLiteSums {
                 key.values + [times.first, times.last].map(\.databaseValue)
             )
         }
+    }
+
+    /// Corrects the first times from which a stall was taken away.
+    private func writeLeft(_ database: Database) throws {
         for (key, started) in left {
             try database.write(
                 """

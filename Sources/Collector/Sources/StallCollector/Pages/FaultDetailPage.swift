@@ -113,22 +113,8 @@ struct FaultDetailPage {
         let links = PageLinks(question: question)
         culprit = fault.title
         (title, team) = (culprit, question.query.team)
-        let share = fault.share.map { " (\(percent($0)) of the time watched)" } ?? ""
-        let (since, until) = (moment(question.query.since), moment(question.query.until))
-        let range = question.until.isEmpty ? "since \(since)" : "from \(since) to \(until)"
-        headline =
-            "\(counted(fault.count, "stall")), \(length(fault.totalNs)) together\(share), the worst \(length(fault.longestNs)), \(range) (UTC)"
-        var facts: [Fact] = []
-        if let place = fault.place { facts.append(Fact(name: "Where", value: place)) }
-        let trend = fault.trend.direction.text
-        let seen = "first \(moment(fault.firstAt)), last \(moment(fault.lastAt))"
-        facts.append(Fact(name: "Seen", value: trend.isEmpty ? seen : "\(seen); trend \(trend)"))
-        facts += latest.map(ReportPage.reasons) ?? []
-        if !fault.aliases.isEmpty {
-            facts.append(Fact(name: "Also", value: fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")))
-        }
-        facts.append(Fact(name: "Fault", value: fault.fingerprint.rawValue))
-        self.facts = facts
+        headline = Self.headline(question, fault)
+        facts = Self.facts(of: fault, latest)
         flameLink = links.flame(fault.fingerprint)
         exports = Self.formats.map {
             Export(link: links.export(fault.fingerprint, $0.rawValue), name: $0.rawValue, summary: $0.summary)
@@ -154,6 +140,27 @@ struct FaultDetailPage {
         self.stalls = stalls.prefix(question.limit).map { Stall($0) }
         let shown = self.stalls.count
         stallsNote = shown < fault.reports ? "Shown are the latest \(shown) of \(fault.reports) reports." : nil
+    }
+
+    private static func headline(_ question: QuestionText, _ fault: Fault) -> String {
+        let share = fault.share.map { " (\(percent($0)) of the time watched)" } ?? ""
+        let (since, until) = (moment(question.query.since), moment(question.query.until))
+        let range = question.until.isEmpty ? "since \(since)" : "from \(since) to \(until)"
+        let sums = "\(counted(fault.count, "stall")), \(length(fault.totalNs)) together\(share)"
+        return "\(sums), the worst \(length(fault.longestNs)), \(range) (UTC)"
+    }
+
+    private static func facts(of fault: Fault, _ latest: StallReport?) -> [Fact] {
+        var facts: [Fact] = []
+        if let place = fault.place { facts.append(Fact(name: "Where", value: place)) }
+        let trend = fault.trend.direction.text
+        let seen = "first \(moment(fault.firstAt)), last \(moment(fault.lastAt))"
+        facts.append(Fact(name: "Seen", value: trend.isEmpty ? seen : "\(seen); trend \(trend)"))
+        facts += latest.map(ReportPage.reasons) ?? []
+        if !fault.aliases.isEmpty {
+            facts.append(Fact(name: "Also", value: fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")))
+        }
+        return facts + [Fact(name: "Fault", value: fault.fingerprint.rawValue)]
     }
 }
 
