@@ -58,11 +58,11 @@ extension StallReport {
     }
 
     /// Whether nothing shows what the thread did, because the monitor's own thread got no processor: it read the thread's times only
-    /// once, or came when the stall was over.
+    /// once, or came when the stall was over. Times that were read before the stall and long after it show a thread that slept, whatever
+    /// it did in the stall.
     private var wasMissed: Bool {
         guard cause.verdict == .unknown else { return false }
-        guard let evidence = cause.evidence else { return stalledStacks.allSatisfy(\.frames.isEmpty) }
-        return evidence.windowNs == 0
+        return cause.evidence?.windowNs == 0 || stalledStacks.allSatisfy(\.frames.isEmpty)
     }
 }
 

@@ -162,6 +162,9 @@ import Testing
         stall.watched.type = .runLoop
         (stall.stacks[0].frames, stall.stacks[0].async) = ([], nil)
         #expect(origins(stall) == [.unmeasured, .unmeasured])
+        // Its times were read before the stall, and after it, when the thread slept.
+        stall.cause.evidence = .init(runDelayNs: 7_000_000, windowNs: 450_000_000)
+        #expect(origins(stall) == [.unmeasured, .unmeasured])
         let verdict = StallVerdict(stall: stall, origin: .unmeasured, scope: scope(1, "a()", task: 7), directory: "")
         #expect(!verdict.isFailure && verdict.text.contains("The machine was too busy to measure"))
     }
