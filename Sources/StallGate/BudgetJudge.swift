@@ -118,22 +118,30 @@ struct BudgetJudge {
         _ message: String,
         _ group: some Collection<Occurrence>
     ) {
-        var longest: [Fingerprint: Int64] = [:]
-        for occurrence in group {
-            longest[occurrence.fingerprint, default: 0] = max(
-                longest[occurrence.fingerprint] ?? 0,
-                occurrence.longestNs
-            )
-        }
         findings.append(
             Finding(
                 kind,
                 rule.severity == .warning ? .warning : .error,
                 budget: rule.name.isEmpty ? nil : rule.name,
                 message: message,
-                faults: longest.sorted { ($1.value, $0.key.rawValue) < ($0.value, $1.key.rawValue) }.map(\.key)
+                faults: Self.worstFirst(group, kind)
             )
         )
+    }
+
+    /// The faults by what each contributed to exceeding the limit: stalls, blocked time, or a stall that was too long.
+    private static func worstFirst(_ group: some Collection<Occurrence>, _ kind: Finding.Rule) -> [Fingerprint] {
+        var weights: [Fingerprint: Int64] = [:]
+        for occurrence in group {
+            let known = weights[occurrence.fingerprint] ?? 0
+            weights[occurrence.fingerprint] =
+                switch kind {
+                case .stallCount, .stallRate: known.addingSaturated(Int64(clamping: occurrence.count))
+                case .blockedShare: known.addingSaturated(occurrence.totalNs)
+                default: max(known, occurrence.longestNs)
+                }
+        }
+        return weights.sorted { ($1.value, $0.key.rawValue) < ($0.value, $1.key.rawValue) }.map(\.key)
     }
 
     private static func expired(_ allowance: Allowance) -> Finding {

@@ -51,6 +51,26 @@ struct BudgetRuleTests {
         return rule
     }
 
+    @Test(
+        "a finding names first the fault that contributed most: stalls to their number, time to their share, else the longest"
+    )
+    func worstFirst() {
+        let run = Self.run()
+        let (often, long, longest) = ("v2:0000000000000001", "v2:0000000000000002", "v2:0000000000000003")
+        let reports =
+            (0..<9).map { _ in Self.stall(run, ms: 100, fingerprint: often) }
+            + (0..<3).map { _ in Self.stall(run, ms: 500, fingerprint: long) } + [
+                Self.stall(run, ms: 1000, fingerprint: longest)
+            ]
+        let worst = { (limits: (inout BudgetLimits) -> Void) in
+            judge(reports, run, [Self.rule(limits)]).findings.first?.faults.map(\.rawValue)
+        }
+        #expect(worst { $0.maxStalls = 0 } == [often, long, longest])
+        #expect(worst { $0.maxPerHour = 0 } == [often, long, longest])
+        #expect(worst { $0.maxBlockedPercent = 0 } == [long, longest, often])
+        #expect(worst { $0.maxDurationNs = 0 } == [longest, long, often])
+    }
+
     @Test("each limit: the permitted value is within, a little more is over, and the message has both figures")
     func limits() {
         let run = Self.run(turns: .init(count: 900, p50Ns: 1000, p99Ns: 80_000_000, maxNs: 400_000_000))
