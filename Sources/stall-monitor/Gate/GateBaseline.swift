@@ -124,11 +124,18 @@ struct BaselineFile {
         do throws(ReportError) {
             return try Baseline(json: bytes)
         } catch {
-            // The error's own text is about reports, and says that the file can be removed.
-            let reason = error.code == .unsupportedSchema ? ": \(error)" : ""
             throw CommandFailure(
-                "\(path) is not a baseline\(reason); give a file that 'stall-monitor gate baseline record' has made"
+                "\(path) is not a baseline: \(Self.reason(error)); give a file that 'stall-monitor gate baseline record' has made"
             )
+        }
+    }
+
+    /// The error's own text is about reports, and for most codes says that the file can be removed.
+    private static func reason(_ error: ReportError) -> String {
+        switch error.code {
+        case .torn: "it is empty or cut off"
+        case .unsupportedSchema: error.description
+        default: error.detail ?? "it is not JSON of a baseline"
         }
     }
 
