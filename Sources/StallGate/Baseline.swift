@@ -172,7 +172,18 @@ extension Baseline {
         at moment: Timestamp,
         _ rule: Comparison.Rule = .init()
     ) -> Baseline? {
-        guard let current = Baseline(overview, at: moment), current.environment == environment else { return nil }
+        tightened(by: [overview], at: moment, rule)
+    }
+
+    /// The same by several runs of one command, which show whether stalls come in bursts.
+    package func tightened(
+        by repeats: [ReportReader.Overview],
+        at moment: Timestamp,
+        _ rule: Comparison.Rule = .init()
+    ) -> Baseline? {
+        guard let current = Baseline(repeats: repeats, at: moment), current.environment == environment else {
+            return nil
+        }
         let pairs = pairs(with: current).filter { $0.before != nil }
         var tightened = self
         tightened.faults = pairs.compactMap(\.before)
@@ -191,6 +202,8 @@ extension Baseline {
                 tightened.faults[index].count = pairs[index].now?.count ?? 0
                 tightened.faults[index].starved = pairs[index].now?.starved ?? 0
                 tightened.faults[index].watchedNs = (pairs[index].now?.watchedNs ?? current.watchedNs)
+                // Without it, how the baseline's stalls came is the best that is known.
+                if let dispersion = pairs[index].now?.dispersion { tightened.faults[index].dispersion = dispersion }
             }
         }
         tightened.faults.sort { $0.fingerprint.rawValue < $1.fingerprint.rawValue }

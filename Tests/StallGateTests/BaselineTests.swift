@@ -284,6 +284,16 @@ struct BaselineTests {
         #expect(shorter.faults[0].lengthsNs.max() == 106_000_000 && shorter.faults[0].count == 40)
     }
 
+    @Test("a run without its burst of stalls is no improvement, however many of them the baseline has")
+    func tightenedByBursts() throws {
+        let before = try baseline(Self.stalls(100))
+        let overviews = { (counts: [Int]) in counts.map { Self.overview(Self.stalls($0), [Self.run()]) } }
+        #expect(before.tightened(by: overviews([0, 100, 0, 0, 0]), at: Sample.start) == nil)
+        let fewer = try #require(before.tightened(by: overviews([20, 22, 18, 21, 19]), at: Sample.start))
+        #expect(fewer.faults.map(\.count) == [100] && fewer.faults.map(\.watchedNs) == [5 * 600_000_000_000])
+        #expect(fewer.faults[0].dispersion != nil)
+    }
+
     @Test("a fault that was gone at tightening, and occurs again, is compared with the run that tightened")
     func occursAgain() throws {
         let before = try baseline(Self.stalls(600), minutes: 100)

@@ -76,9 +76,7 @@ struct JudgeOptions: ParsableArguments {
 
     private func tighten(_ file: BaselineFile, by overviews: [ReportReader.Overview]) throws {
         guard let path = file.path else { return }
-        var all = ReportReader.Overview()
-        for overview in overviews { all.add(overview) }
-        guard let better = file.baseline.tightened(by: all, at: .now()) else { return }
+        guard let better = file.baseline.tightened(by: overviews, at: .now()) else { return }
         Output.note("tightened \(try BaselineFile.write(better, to: path))")
     }
 
