@@ -88,30 +88,31 @@ public struct Comparison: Hashable, Sendable {
     private static func items(_ fault: Fingerprint, _ before: Figures, _ after: Figures) -> [(
         item: Item, least: Double
     )] {
-        var items = [rateItem(fault, before, after)]
+        let burst = Dispersion.stallsPerBurst([before.dispersion, after.dispersion])
+        var items = [rateItem(fault, before, after, burst)]
         // Fewer cannot reach the significance level, whatever their values.
-        if before.lengthsNs.count >= 3, after.lengthsNs.count >= 3 {
+        if Double(min(before.lengthsNs.count, after.lengthsNs.count)) >= 3 * burst {
             let (first, second) = (before.lengthsNs.map { Double($0) }, after.lengthsNs.map { Double($0) })
             let item = Item(
                 fault: fault,
                 change: .longer,
                 before: before,
                 after: after,
-                probability: Statistics.larger(before: first, after: second),
-                ratio: after.median / max(1, before.median)
+                probability: Statistics.larger(before: first, after: second, perBurst: burst),
+                ratio: after.median / max(1, before.median),
+                stallsPerBurst: burst
             )
             items.append((item, 0))
         }
         return items
     }
 
-    private static func rateItem(_ fault: Fingerprint, _ before: Figures, _ after: Figures) -> (
+    private static func rateItem(_ fault: Fingerprint, _ before: Figures, _ after: Figures, _ burst: Double) -> (
         item: Item, least: Double
     ) {
         let (first, second) = (Double(max(0, before.watchedNs)), Double(max(0, after.watchedNs)))
         // Without watched time nothing is proven.
         let share = first > 0 && second > 0 ? second / (first + second) : 1
-        let burst = Dispersion.stallsPerBurst([before.dispersion, after.dispersion])
         // Rounded so that no part of a burst is evidence.
         let bursts = (
             before: Int(saturating: (Double(before.count) / burst).rounded(.up)),

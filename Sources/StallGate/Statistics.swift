@@ -76,7 +76,9 @@ enum Statistics {
     static func upperNormal(_ value: Double) -> Double { value.isNaN ? 1 : 0.5 * erfc(value / 2.0.squareRoot()) }
 
     /// Whether the second's values tend to be larger: the Mann–Whitney test, exact for few values, with mean ranks for ties.
-    static func larger(before: [Double], after: [Double]) -> Double {
+    ///
+    /// - Parameter perBurst: How many values have the weight of one, because those of one burst may be alike. At least 1.
+    static func larger(before: [Double], after: [Double], perBurst: Double = 1) -> Double {
         guard !before.isEmpty, !after.isEmpty else { return 1 }
         let pooled = (before.map { ($0, false) } + after.map { ($0, true) }).sorted { $0.0 < $1.0 }
         var doubledRanks: [Int] = []
@@ -92,17 +94,33 @@ enum Statistics {
             }
             start = end
         }
-        if pooled.count <= 30, min(before.count, after.count) < 10 {
-            return exactRankTail(doubledRanks, choosing: after.count, atLeast: sum)
+        guard perBurst > 1 else {
+            return pooled.count <= 30 && min(before.count, after.count) < 10
+                ? exactRankTail(doubledRanks, choosing: after.count, atLeast: sum)
+                : normalRankTail(before.count, after.count, ties, Double(sum) / 2)
         }
-        return normalRankTail(before.count, after.count, ties, Double(sum) / 2)
+        let tail = normalRankTail(before.count, after.count, ties, Double(sum) / 2, perBurst)
+        return max(tail, leastRankTail(before.count, after.count, perBurst))
     }
 
-    private static func normalRankTail(_ before: Int, _ after: Int, _ ties: Double, _ rankSum: Double) -> Double {
+    /// The least value of ``larger(before:after:perBurst:)``, of which the normal distribution knows nothing: if all the second's
+    /// bursts are larger than all the first's, that is one of the ways to choose as many of them.
+    private static func leastRankTail(_ before: Int, _ after: Int, _ perBurst: Double) -> Double {
+        let (m, n) = (Int(Double(before) / perBurst), Int(Double(after) / perBurst))
+        return m > 0 && n > 0 ? exp(-logChoices(m + n, n)) : 1
+    }
+
+    private static func normalRankTail(
+        _ before: Int,
+        _ after: Int,
+        _ ties: Double,
+        _ rankSum: Double,
+        _ perBurst: Double = 1
+    ) -> Double {
         let (m, n) = (Double(before), Double(after))
         let all = m + n
         let mean = n * (all + 1) / 2
-        let variance = m * n / 12 * (all + 1 - ties / (all * (all - 1)))
+        let variance = m * n / 12 * (all + 1 - ties / (all * (all - 1))) * perBurst
         return variance > 0 ? upperNormal((rankSum - mean - 0.5) / variance.squareRoot()) : 1
     }
 

@@ -118,6 +118,39 @@ struct ComparisonTests {
 
     @Test("dispersion: values by hand; runs of different lengths; numbers that chance explains are no bursts")
     func dispersion() throws {
+    /// Runs as above, in which the stalls of one burst last about as long.
+    private static func alikeBursts(_ size: Int, _ simulation: inout Simulation, times factor: Double = 1) -> Comparison
+    {
+        let sides = [1, factor].map { factor in
+            let counts = (0..<5).map { _ in simulation.count(mean: 60 / Double(size)) }
+            let lengths = simulation.lengths(counts.reduce(0, +), times: factor).flatMap { burst in
+                simulation.lengths(size).map { burst + $0 / 100 }
+            }
+            var side = Comparison.Figures(count: 1, watchedNs: 5, lengthsNs: lengths)
+            side.dispersion = Dispersion(counts.map { ($0 * size, 1) })
+            return side
+        }
+        return Comparison([(Simulation.fingerprint(0), sides[0], sides[1])])
+    }
+
+    @Test(
+        "stalls of one burst that last as long are not taken for many long stalls; a fault without bursts is judged as before"
+    )
+    func alikeBursts() {
+        for size in [12, 30] {
+            let alarms = proven(23) { Self.alikeBursts(size, &$0) }
+            print("false alarms by lengths with bursts of \(size): \(alarms * 100) % of \(Self.trials)")
+            #expect(alarms <= 0.025 + Self.noise(0.025), "\(size)")
+        }
+        let found = proven(24) { Self.alikeBursts(1, &$0, times: 1.5) }
+        print("found with five runs each: stalls 1.5 times as long \(found * 100) %")
+        #expect(found >= 0.95 - Self.noise(0.95))
+        // SciPy: norm.sf((450 - 0.5) / sqrt(30 * 30 * 61 / 12 * 10)); at best one of the 20 ways to choose three bursts of six.
+        let (low, high) = ((0..<30).map(Double.init), (30..<60).map(Double.init))
+        #expect(abs(Statistics.larger(before: low, after: high, perBurst: 10) - 0.05) < 1e-6)
+        #expect(Statistics.larger(before: low, after: high, perBurst: 40) == 1)
+    }
+
         // The mean is 10: (30 - 10)² / 10 and twice 10, over two degrees of freedom.
         let burst = try #require(Dispersion([(30, 1), (0, 1), (0, 1)]))
         #expect(burst.index == 30 && burst.runs == 3)
