@@ -1,3 +1,4 @@
+import Glibc
 import StallReading
 import StallReports
 
@@ -56,7 +57,15 @@ struct BaselineJudge {
         if let reason = tooShort { result.inconclusive.append(reason) }
         let (code, all) = (compared(countingStarved: false), compared(countingStarved: true))
         result.findings += code.proven.map { finding($0, isStarved && $0.change != .newFault ? .doubtful : .error) }
-        result.findings += code.doubtful.map { finding($0, .doubtful) }
+        let rare = RareFaults(
+            code.doubtful.filter { $0.change == .newFault && $0.probability > rule.doubt },
+            faults,
+            rule
+        )
+        result.findings += code.doubtful.map { item in
+            rare.areExpected && rare.items.contains(item)
+                ? finding(item, .warning, expected: rare.reason) : finding(item, .doubtful)
+        }
         let shown = Set((code.proven + code.doubtful).map(\.fault))
         result.findings += all.proven.filter { !shown.contains($0.fault) }.map {
             finding($0, .doubtful, isMachine: true)
@@ -98,7 +107,12 @@ struct BaselineJudge {
         return notes
     }
 
-    private func finding(_ item: Comparison.Item, _ severity: Finding.Severity, isMachine: Bool = false) -> Finding {
+    private func finding(
+        _ item: Comparison.Item,
+        _ severity: Finding.Severity,
+        isMachine: Bool = false,
+        expected: String = ""
+    ) -> Finding {
         let name = VisibleText.of(functions[item.fault] ?? "unknown code", limit: 160)
         let kind: Finding.Rule =
             switch item.change {
@@ -118,7 +132,7 @@ struct BaselineJudge {
             kind,
             severity,
             message:
-                "\(name) \(figures(of: item)) (\(Figure.chance(item.probability)), \(item.fault))\(bursts)\(machine)",
+                "\(name) \(figures(of: item)) (\(Figure.chance(item.probability)), \(item.fault))\(bursts)\(machine)\(expected)",
             faults: [item.fault]
         )
     }
@@ -140,5 +154,52 @@ struct BaselineJudge {
             return "stalls \(ratio) times as long: \(Figure.length(after.medianNs)) at the median of "
                 + "\(after.lengthsNs.count), before \(Figure.length(before.medianNs)) of \(before.lengthsNs.count)"
         }
+    }
+}
+
+/// New faults of so few stalls that nothing is proven. A service has faults that come once in a while, and each set of runs has some
+/// that the other has not: the more of them, the longer it is and the more hosts it is of.
+private struct RareFaults {
+    let items: Set<Comparison.Item>
+    /// Whether no more of them are new than the baseline lets expect.
+    let areExpected: Bool
+    /// For a finding's message, if they are expected.
+    let reason: String
+
+    /// - Parameters:
+    ///   - items: The rare ones.
+    ///   - faults: All faults.
+    init(_ items: [Comparison.Item], _ faults: [FaultPair], _ rule: Comparison.Rule) {
+        self.items = Set(items)
+        let once = faults.count { $0.before?.count == 1 }
+        reason = "; expected: \(once) of the baseline's faults came only once, too"
+        guard let item = items.first else {
+            areExpected = false
+            return
+        }
+        let (expected, variance) = Self.expected(
+            faults.compactMap { $0.before?.count },
+            item.before.watchedNs,
+            item.after.watchedNs
+        )
+        let more = (Double(items.count) - expected) / max(1, expected + variance).squareRoot()
+        areExpected = expected >= Self.leastExpected && Statistics.upperNormal(more) > rule.doubt
+    }
+
+    /// From fewer nothing is concluded: one fault that came once would excuse another one.
+    private static let leastExpected = 5.0
+
+    /// How many new faults are expected, and how uncertain that is, by how often those of the baseline occurred (Good and Toulmin, 1956).
+    /// For a run longer than the baseline: in a part of it that is as long.
+    private static func expected(_ counts: [Int], _ beforeNs: Int64, _ afterNs: Int64) -> (Double, variance: Double) {
+        guard beforeNs > 0, afterNs > 0 else { return (0, 0) }
+        let length = min(1, Double(afterNs) / Double(beforeNs))
+        var (expected, variance) = (0.0, 0.0)
+        for count in counts where count > 0 {
+            let part = pow(length, Double(count))
+            expected += count.isMultiple(of: 2) ? -part : part
+            variance += part * part
+        }
+        return (expected, variance)
     }
 }

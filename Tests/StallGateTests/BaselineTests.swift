@@ -294,6 +294,25 @@ struct BaselineTests {
         #expect(fewer.faults[0].dispersion != nil)
     }
 
+    @Test("a fleet's rare new faults are warnings while no more of them are new than its baseline lets expect")
+    func rareFaults() throws {
+        let rare = { (range: Range<Int>) in
+            range.flatMap { Self.stalls(1, Simulation.fingerprint($0).rawValue) }
+        }
+        let before = try baseline(Self.stalls(50) + rare(0..<20))
+        let few = judge(Self.stalls(50) + rare(15..<25), before)
+        #expect(
+            few.verdict == .within && few.findings.map(\.severity) == [Finding.Severity](repeating: .warning, count: 5)
+        )
+        #expect(few.text.contains("; expected: 20 of the baseline's faults came only once, too"), "\(few.text)")
+        let many = judge(rare(100..<140), before)
+        #expect(many.verdict == .inconclusive && many.findings.allSatisfy { $0.severity == .doubtful })
+        // What is proven is not excused, nor what is hardly chance.
+        #expect(judge(rare(15..<25) + Self.stalls(12, "v2:bbbb000000000000"), before).verdict == .over)
+        // Two such faults of a baseline say little about a third.
+        #expect(judge(rare(2..<3), try baseline(rare(0..<2))).verdict == .inconclusive)
+    }
+
     @Test("a fault that was gone at tightening, and occurs again, is compared with the run that tightened")
     func occursAgain() throws {
         let before = try baseline(Self.stalls(600), minutes: 100)

@@ -116,8 +116,6 @@ struct ComparisonTests {
         #expect(found >= 0.95 - Self.noise(0.95))
     }
 
-    @Test("dispersion: values by hand; runs of different lengths; numbers that chance explains are no bursts")
-    func dispersion() throws {
     /// Runs as above, in which the stalls of one burst last about as long.
     private static func alikeBursts(_ size: Int, _ simulation: inout Simulation, times factor: Double = 1) -> Comparison
     {
@@ -151,6 +149,8 @@ struct ComparisonTests {
         #expect(Statistics.larger(before: low, after: high, perBurst: 40) == 1)
     }
 
+    @Test("dispersion: values by hand; runs of different lengths; numbers that chance explains are no bursts")
+    func dispersion() throws {
         // The mean is 10: (30 - 10)² / 10 and twice 10, over two degrees of freedom.
         let burst = try #require(Dispersion([(30, 1), (0, 1), (0, 1)]))
         #expect(burst.index == 30 && burst.runs == 3)
