@@ -39,13 +39,13 @@ struct FaultPage {
     private var rows: [(String, StyledText)] {
         let others = fault.count - fault.reports
         let counted: StyledText =
-            "\(fault.reports), to which the figures below refer; only counted: \(quantity(others, "stall"))"
+            "\(fault.reports); the figures below are theirs. \(quantity(others, "more stall")) \(others == 1 ? "was" : "were") only counted"
         let (why, advice) = (evidence.latest?.cause.summary ?? "", evidence.latest.flatMap(Advice.of))
         let aliases = fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")
         let rows: [(String, StyledText?)] = [
             ("Seen", "first \(seen(fault.firstAt)), last \(seen(fault.lastAt)); trend \(trend)"),
             ("Reports", others > 0 ? counted : nil), ("Verdicts", Self.counts(fault.verdicts) ?? ""),
-            ("Why", why.isEmpty ? nil : "\(why) \("(the latest)", .dim)"),
+            ("Why", why.isEmpty ? nil : "\(why) \("(latest stall)", .dim)"),
             ("Likely", advice.map { "\($0.likely)" }), ("To do", advice.map { "\($0.remedy)" }),
             ("Held by", Self.counts(evidence.owners)), ("Services", Self.counts(fault.services)),
             ("Hosts", Self.counts(fault.hosts) ?? ""), ("Releases", Self.counts(fault.releases)),
