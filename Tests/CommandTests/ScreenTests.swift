@@ -249,6 +249,7 @@ struct DoctorTests {
     func reach(scope: Int, isRoot: Bool, reached: String) {
         let ptrace = findings { ($0.ptraceScope, $0.isRoot) = (scope, isRoot) }.first { $0.check == "ptrace" }
         #expect(ptrace?.found.contains("'sample' and 'watch' reach \(reached)") == true, "\(ptrace?.found ?? "")")
+        #expect((ptrace?.fix?.contains("restart the machine") == true) == (scope == 3), "sysctl cannot change level 3")
     }
 
     @Test("of several directories only what is not in order is shown, and how many are")

@@ -67,8 +67,9 @@ struct Doctor {
         .note(
             "ptrace",
             "\(found); a monitor inside a server is not affected",
-            fix:
-                "sysctl -w kernel.yama.ptrace_scope=0, or run as root or with CAP_SYS_PTRACE; 3 lasts until the machine restarts."
+            fix: (facts.ptraceScope ?? 0) >= 3
+                ? "Set a lower kernel.yama.ptrace_scope in /etc/sysctl.d, and restart the machine: 3 cannot be changed before."
+                : "sysctl -w kernel.yama.ptrace_scope=0, or run as root or with CAP_SYS_PTRACE."
         )
     }
 
@@ -172,7 +173,7 @@ extension Doctor {
         return .problem(
             "files",
             "\(quantity(directory.unreadable, "file")) cannot be read",
-            fix: "Each is named with its reason by: stall-monitor list \(directory.path.shellWord)"
+            fix: "Which, and why: stall-monitor list \(directory.path.shellWord)"
         )
     }
 
