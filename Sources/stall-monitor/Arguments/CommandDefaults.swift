@@ -141,10 +141,11 @@ struct CommandDescription: Decodable {
             var dashed: String { (kind == "long" ? "--" : "-") + name }
         }
 
-        /// The long name. Nil for positional arguments, `--help` and `--version`.
+        /// The long name. Nil for positional arguments, `--help`, `--version`, and `--from`: its directories are read besides those that are
+        /// given as arguments.
         var key: String? {
-            let name = names?.first { $0.kind == "long" }?.name
-            return kind == "positional" || name == "help" || name == "version" ? nil : name
+            guard let name = names?.first(where: { $0.kind == "long" })?.name else { return nil }
+            return kind == "positional" || ["help", "version", "from"].contains(name) ? nil : name
         }
 
         /// Whether a command-line word is this option, with or without `=value`.

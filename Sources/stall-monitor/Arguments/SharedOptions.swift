@@ -18,20 +18,26 @@ struct ReportsArgument: ParsableArguments {
     )
     var directories: [String] = []
 
+    @Option(help: ArgumentHelp("The same as <dir>.", valueName: "dir"), completion: .directory)
+    var from: [String] = []
+
     @OptionGroup var index: IndexOption
 
     func validate() throws {
         index.use()
-        try directories.forEach(Self.check)
+        try given.forEach(Self.check)
     }
+
+    /// In both forms.
+    var given: [String] { directories + from }
 
     /// The collector's address, if that is the only argument.
     var onlyAddress: String? {
-        directories.count == 1 && CollectorCopy.isAddress(directories[0]) ? directories[0] : nil
+        given.count == 1 && CollectorCopy.isAddress(given[0]) ? given[0] : nil
     }
 
     /// Refuses collectors, for commands that follow or change files.
-    func refuseAddresses() throws { try Self.refuseAddresses(directories) }
+    func refuseAddresses() throws { try Self.refuseAddresses(given) }
 
     static func refuseAddresses(_ paths: [String]) throws {
         if let address = paths.first(where: CollectorCopy.isAddress) {
@@ -49,7 +55,7 @@ struct ReportsArgument: ParsableArguments {
     }
 
     /// The given directories, or the default one.
-    var paths: [String] { directories.isEmpty ? [ReportDirectory.defaultPath] : directories }
+    var paths: [String] { given.isEmpty ? [ReportDirectory.defaultPath] : given }
 
     /// The report directories found at these paths now.
     var sources: ReportSources { ReportSources(paths) }

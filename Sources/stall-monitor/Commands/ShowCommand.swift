@@ -60,13 +60,13 @@ struct ShowCommand: ParsableCommand {
     var format: OutputFormat = .text
 
     func validate() throws {
-        if named != nil, !reports.directories.isEmpty {
-            throw ValidationError("give the directory once: as an argument, or with --reports")
+        if named != nil, !reports.given.isEmpty {
+            throw ValidationError("give the directory once: as an argument, with --from, or with --reports")
         }
         try named.map(ReportsArgument.check)
         if flame, format == .json { throw ValidationError("--flame is text; 'export' writes flame graphs to files") }
         if file != nil {
-            if named != nil || !reports.directories.isEmpty {
+            if named != nil || !reports.given.isEmpty {
                 throw ValidationError("a report's file name contains the directory: do not give another one")
             }
         } else if Folder.exists(id) {

@@ -62,6 +62,10 @@ struct CollectorReadingTests {
         #expect(!server.asked.contains("service="), "a pattern is the reader's")
         _ = try run("list", server.url, "--service", "bakery")
         #expect(server.asked.contains("service=bakery"))
+        for command in ["faults", "gate"] {
+            _ = try run(command, "--from", server.url, "--service", "dairy-\(command)")
+            #expect(server.asked.contains("service=dairy-\(command)"), "\(server.asked)")
+        }
     }
 
     @Test("faults are the collector's sums if it can be asked for exactly these")
