@@ -44,6 +44,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
         ]
     )
     static func main() async {
+        Output.reserveStandardStreams()
         SignalSources.endOnQuit()
         let given = Array(CommandLine.arguments.dropFirst())
         do {

@@ -310,6 +310,17 @@ struct ListAndShowTests {
         #expect(text.contains("cannot write to standard output: the disk is full"))
     }
 
+    @Test("an output that the parent has closed is an error; no file that is opened later takes its place")
+    func closedOutput() throws {
+        try fixture.store.write(Sample.report())
+        let command = CommandRun.executable.path
+        for arguments in ["list '\(fixture.path)'", "gate '\(fixture.path)'", "sample \(getpid()) --all"] {
+            let run = try CommandRun(tool: "/bin/sh", ["-c", "exec '\(command)' \(arguments) >&-"])
+            #expect(run.status == 1, "\(arguments)")
+            #expect(run.errors.contains("Error: cannot write to standard output: it is closed; "), "\(run.errors)")
+        }
+    }
+
     @Test("a full non-blocking pipe is waited for: all output arrives, however slow its reader")
     func nonBlockingOutput() throws {
         var report = Sample.report(id: .make())

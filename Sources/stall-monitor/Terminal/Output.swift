@@ -3,6 +3,15 @@ import StallReports
 
 /// Standard output and standard error. Unbuffered; whole records are written at once.
 enum Output {
+    /// Takes the place of a standard stream that the parent has closed (`>&-`). Otherwise the next file that is opened would get its number,
+    /// and what is written for people would go into it. Writing to it fails as before. Call it before anything is opened.
+    static func reserveStandardStreams() {
+        for descriptor in STDIN_FILENO...STDERR_FILENO where fcntl(descriptor, F_GETFD) < 0 {
+            // The lowest free number, which is this one. Opened for the other direction.
+            unsafe _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
+        }
+    }
+
     /// Writes data. If the reader has closed the pipe (`| head`), the process ends silently, as if by SIGPIPE.
     static func write(_ text: String) throws(CommandFailure) { try write(Array(text.utf8)) }
 

@@ -29,6 +29,7 @@ enum OutputFile {
         switch number {
         case ENOENT: "its folder does not exist; make it, or give another name"
         case EISDIR: "it is a directory; give the name of a file"
+        case EBADF: "it is closed; redirect it to a file, or to /dev/null"
         case ENOSPC, EDQUOT: "the disk is full, or a quota is used up"
         default: errorText(number)
         }
