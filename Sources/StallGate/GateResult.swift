@@ -106,7 +106,11 @@ extension GateResult {
     /// - Parameter time: How a time is written.
     package func text(time: (Timestamp) -> String) -> String {
         var lines = [headline]
-        lines += doubts.map { "  cannot judge: \($0.text(time: time))" }
+        lines += doubts.prefix(Self.mostDoubts).map { "  cannot judge: \($0.text(time: time))" }
+        let moreDoubts = doubts.count - Self.mostDoubts
+        if moreDoubts > 0 {
+            lines.append("  cannot judge: … \(quantity(moreDoubts, "more reason")); --format json has all")
+        }
         lines += cutShort.map { "  cut short: \(Self.cutShortLine($0))" }
         if repeats == 1 {
             if let text = tooMany?.message { lines.append("  over budget: \(text)") }
@@ -136,6 +140,8 @@ extension GateResult {
 
     /// The largest number of lines about faults: nobody reads a million lines.
     private static let mostLines = 10_000
+    /// Of reasons why it cannot judge: each of a million files may be unreadable.
+    private static let mostDoubts = 20
     /// Of allowed faults, which nobody has to mend, and of a finding's.
     private static let (mostAllowed, mostFaults) = (10, 3)
 

@@ -321,6 +321,29 @@ struct ListAndShowTests {
         }
     }
 
+    @Test("of many files that cannot be read for one reason, ten are named and the others counted")
+    func unreadable() throws {
+        try FileManager.default.createDirectory(atPath: fixture.path, withIntermediateDirectories: true)
+        for _ in 0..<11 { try Data().write(to: URL(filePath: "\(fixture.path)/\(ReportFileName(.stall, .make()))")) }
+        let eleven = try CommandRun("list", fixture.path)
+        #expect(
+            eleven.status == 1 && eleven.errors.split(separator: "\n").filter { $0.contains("cut off") }.count == 11
+        )
+        for _ in 0..<19 { try Data().write(to: URL(filePath: "\(fixture.path)/\(ReportFileName(.stall, .make()))")) }
+        let many = try CommandRun("list", fixture.path)
+        #expect(many.status == 1 && many.errors.split(separator: "\n").filter { $0.contains("cut off") }.count == 10)
+        #expect(
+            many.errors.hasSuffix(
+                "stall-monitor: and 20 more files or directories cannot be read, for the same reason\n"
+            ),
+            "\(many.errors)"
+        )
+        let gate = try CommandRun("gate", fixture.path)
+        #expect(
+            gate.status == 1 && gate.output.contains("\n  cannot judge: … 11 more reasons; --format json has all\n")
+        )
+    }
+
     @Test("a full non-blocking pipe is waited for: all output arrives, however slow its reader")
     func nonBlockingOutput() throws {
         var report = Sample.report(id: .make())

@@ -153,7 +153,7 @@ struct TailView {
             try show(report)
             if report.state == .ongoing { follower.note(report) }
         }
-        failures.forEach { Output.note($0) }
+        Output.note(failures)
         if past.count < limit, limit != .max, catalog.stalls.count > reach {
             Output.note("searched the latest \(reach) stalls only; 'stall-monitor list' searches all")
         }

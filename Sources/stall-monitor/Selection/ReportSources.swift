@@ -61,9 +61,9 @@ struct ReportSources: Hashable {
         return Catalogs(found, failures)
     }
 
-    /// Prints a note for each unreadable file. The exit code is 1 if there is one.
+    /// Prints what could not be read. The exit code is 1 if there is any.
     static func report(_ failures: [ReportError]) throws {
-        failures.forEach { Output.note($0) }
+        Output.note(failures)
         if !failures.isEmpty { throw ExitCode.failure }
     }
 }

@@ -66,6 +66,19 @@ enum Output {
 
     static func note(_ error: ReportError) { note(CommandFailure(error).message) }
 
+    /// A directory may have a million files that cannot be read, mostly for one reason.
+    private static let mostErrors = 10
+
+    /// Writes a message for each, and for many how many there are.
+    static func note(_ errors: [ReportError]) {
+        let shown = errors.count > mostErrors + 1 ? mostErrors : errors.count
+        errors.prefix(shown).forEach { note($0) }
+        let rest = errors[shown...]
+        guard !rest.isEmpty else { return }
+        let like = Set(errors.map(\.code)).count == 1 ? ", for the same reason" : ""
+        note("and \(rest.count) more files or directories cannot be read\(like)")
+    }
+
     /// Zero, or the errno of the write that failed.
     static func writeAll(_ bytes: [UInt8], to descriptor: Int32) -> Int32 {
         var rest = bytes[...]
