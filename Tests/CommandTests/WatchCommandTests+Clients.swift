@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import RunLoopKit
 import StallReports
 import TestSupport
 import Testing
@@ -18,12 +19,11 @@ extension WatchCommandTests {
         for client in accepted { #expect(try client.ask("hello")) }
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
-        try target.tell("sleep 600")
-        usleep(50_000)
         // Two existing connections send a request; five new ones arrive.
-        for client in accepted.prefix(2) { client.send("hello?") }
-        let waiting = try (0..<5).map { _ in try Client(port) }
-        _ = try target.answer()
+        let waiting = try inAStall(of: target) {
+            for client in accepted.prefix(2) { client.send("hello?") }
+            return try (0..<5).map { _ in try Client(port) }
+        }
         usleep(150_000)
         let report = try #require(try watch.finish().first)
         let victims = try #require(report.victims)
@@ -50,16 +50,27 @@ extension WatchCommandTests {
         // Since then it has waited for the listener.
         _ = try target.counts()
         usleep(110_000)
-        try target.tell("sleep 600")
-        usleep(50_000)
-        accepted[0].send("hello?")
-        let waiting = try (0..<3).map { _ in try Client(port) }
-        _ = try target.answer()
+        let waiting = try inAStall(of: target) {
+            accepted[0].send("hello?")
+            return try (0..<3).map { _ in try Client(port) }
+        }
         usleep(150_000)
         let report = try #require(try watch.finish().first)
         let victims = try #require(report.victims)
         #expect(victims.unread == 1 && victims.unaccepted == 3 && victims.clients == 4, "\(victims)")
         withExtendedLifetime(waiting) {}
+    }
+
+    /// Does something while the target sleeps, until 250 ms after which clients that wait are counted. Notes how long that took: this
+    /// process may get no processor although the witness of the machine does.
+    private func inAStall<Result>(of target: LoopTarget, _ body: () throws -> Result) throws -> Result {
+        try target.tell("sleep 600")
+        let begin = MonotonicInstant.now
+        usleep(50_000)
+        let result = try body()
+        LatenessWitness.note(begin.duration(to: .now) - .milliseconds(50))
+        _ = try target.answer()
+        return result
     }
 }
 
