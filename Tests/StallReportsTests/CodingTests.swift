@@ -29,7 +29,7 @@ struct CodingTests {
             (#""culprit":{"frame":1"#, #""culprit":{"frame":true"#, "culprit.frame has the wrong type"),
             (#""fingerprint":"v2:"#, #""fingerprint":"V2:"#, "fingerprint has an impossible value"),
             (#""tick_ns":50000000,"#, "", "rule.tick_ns is missing"),
-            (#""tick_ns":50000000"#, #""tick_ns":5e99"#, "not JSON, or a number in it is out of range"),
+            (#""tick_ns":50000000"#, #""tick_ns":5e99"#, "rule.tick_ns has an impossible value"),
             (#""region":"eu""#, #""secret-token":1"#, "metadata has the wrong type"),
             (#""stacks":["#, #""stacks":[7,"#, "stacks[0] has the wrong type"),
         ]

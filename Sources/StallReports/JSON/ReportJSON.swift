@@ -1,20 +1,7 @@
-import FoundationEssentials
-
 /// Encodes and decodes JSON, with limits that are checked before the parser reads the first byte.
 package enum ReportJSON {
     /// The deepest accepted nesting. A report needs six levels; the rest is room for unknown additions.
     static let maximumDepth = 64
-
-    /// Encodes a value as one line with sorted keys and a newline: several files in a row are valid NDJSON.
-    package static func encode(_ value: some Encodable) throws(ReportError) -> [UInt8] {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        do {
-            return try [UInt8](encoder.encode(value)) + [UInt8(ascii: "\n")]
-        } catch {
-            throw ReportError(.malformed, detail: "a value could not be encoded")
-        }
-    }
 
     /// Decodes `bytes` if their `schema` is `schema`.
     package static func decode<Value: Decodable>(
@@ -24,12 +11,11 @@ package enum ReportJSON {
     ) throws(ReportError) -> Value {
         try checkShape(of: bytes)
         do {
-            let decoder = JSONDecoder()
-            let data = Data(bytes)
-            guard reads(try decoder.decode(SchemaOnly.self, from: data).schema, as: schema) else {
+            let document = JSONDecoding(try ParsedJSON(bytes))
+            guard reads(try SchemaOnly(from: document).schema, as: schema) else {
                 throw ReportError(.unsupportedSchema, detail: "expected \(schema)")
             }
-            return try decoder.decode(type, from: data)
+            return try Value(from: document)
         } catch let error as ReportError {
             throw error
         } catch {
@@ -83,7 +69,7 @@ extension ReportJSON {
         case .keyNotFound(let key, let context): "\(path(context.codingPath + [key])) is missing"
         case .valueNotFound(_, let context): "\(path(context.codingPath)) is null"
         case .typeMismatch(_, let context): "\(path(context.codingPath)) has the wrong type"
-        case .dataCorrupted(let context) where context.codingPath.isEmpty: "not JSON, or a number in it is out of range"
+        case .dataCorrupted(let context) where context.codingPath.isEmpty: "not JSON"
         case .dataCorrupted(let context): "\(path(context.codingPath)) has an impossible value"
         @unknown default: "not decodable"
         }
@@ -176,7 +162,7 @@ extension ReportJSON {
     package static func decode<Value: Decodable>(_ bytes: [UInt8]) throws(ReportError) -> Value {
         try checkShape(of: bytes)
         do {
-            return try JSONDecoder().decode(Value.self, from: Data(bytes))
+            return try Value(from: JSONDecoding(ParsedJSON(bytes)))
         } catch {
             throw ReportError(.malformed, detail: (error as? DecodingError).map(text(for:)))
         }

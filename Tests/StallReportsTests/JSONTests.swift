@@ -1,0 +1,148 @@
+import FoundationEssentials
+import TestSupport
+import Testing
+
+@testable import StallReports
+
+/// Our encoder and decoder beside Foundation's.
+@Suite("JSON, compared with Foundation's")
+struct JSONTests {
+    @Test(
+        "the same bytes are written: reports and run records, texts with every escape, numbers, and nested containers"
+    )
+    func encodesTheSame() throws {
+        try expectSame(Sample.recovered())
+        try expectSame(Sample.starved())
+        try expectSame(Sample.run())
+        let texts =
+            (0..<0x300).compactMap { Unicode.Scalar($0).map { String($0) } }
+            + ["a/b", "\u{2028}", "e\u{301}", "😀", "\u{ffff}"]
+        try expectSame(texts)
+        try expectSame(Dictionary(texts.map { ($0, 1) }) { first, _ in first })
+        let numbers = [
+            0, -0.0, 1.5, 1e15, 1e16, 1e20, 1e-5, .leastNonzeroMagnitude, .greatestFiniteMagnitude, 0.1,
+            123_456_789.125,
+        ]
+        try expectSame(numbers)
+        try expectSame(numbers.map { Float($0) }.filter(\.isFinite))
+        try expectSame([Int64.min, .max])
+        try expectSame([UInt64.max])
+        try expectSame([Int?.none, 3])
+        try expectSame([[Int]](arrayLiteral: [], [1]))
+        try expectSame([[String: Bool]](arrayLiteral: [:], ["b": true, "a": false]))
+        try expectSame(Nested())
+    }
+
+    @Test("a number that JSON does not have is not written", arguments: [Double.infinity, .nan])
+    func refusesNumber(_ number: Double) {
+        #expect(throws: ReportError.self) { try ReportJSON.encode([number]) }
+    }
+
+    @Test("the same values are read, and the same are refused", arguments: documents)
+    func decodesTheSame(_ document: String) {
+        let bytes = Array(document.utf8)
+        let theirs = try? JSONDecoder().decode(Every.self, from: Data(bytes))
+        let ours = try? Every(from: JSONDecoding(ParsedJSON(bytes)))
+        #expect(theirs == ours)
+    }
+
+    // Foundation accepts these, or does not look at them in a member that it does not need.
+    @Test(
+        "what is not JSON is refused, also in a member that is not read",
+        arguments: [
+            #"{"int":1,}"#, #"{"x":01}"#, #"{"x":1.}"#, #"{"x":1e}"#, #"{"x":"\q"}"#, #"{"x":"\u00"}"#,
+            "{\"x\":\"\n\"}",
+        ]
+    )
+    func refusesOtherGrammar(_ document: String) {
+        #expect(throws: DecodingError.self) { try ParsedJSON(Array(document.utf8)) }
+    }
+
+    @Test("bytes that are not UTF-8 are refused")
+    func refusesOtherEncoding() {
+        #expect(throws: DecodingError.self) { try ParsedJSON(Array(#"{"text":""#.utf8) + [0xff] + Array(#""}"#.utf8)) }
+    }
+
+    @Test("a dictionary of any size is read, the first of two members of one name")
+    func readsLargeDictionary() throws {
+        let names = (0..<1000).map { "name \($0)" }
+        let text = "{" + (names + names).enumerated().map { "\"\($1)\":\($0)" }.joined(separator: ",") + "}"
+        let read: [String: Int] = try ReportJSON.decode(Array(text.utf8))
+        #expect(read == Dictionary(uniqueKeysWithValues: names.enumerated().map { ($1, $0) }))
+    }
+
+    @Test("damaged documents are read as Foundation reads them, or refused; no byte stops the process")
+    func survivesDamage() {
+        var random = SplitMix64.ofThisRun()
+        let replacements = Array("{}[]\":,0123456789eE+-.tfnu\\ \n\u{1}".utf8)
+        for _ in 0..<20_000 {
+            var bytes = Array((Self.documents.randomElement(using: &random) ?? "{}").utf8)
+            guard let place = bytes.indices.randomElement(using: &random) else { continue }
+            bytes[place] = replacements.randomElement(using: &random) ?? 0
+            if Bool.random(using: &random) { bytes.removeLast(Int.random(in: 0..<bytes.count, using: &random)) }
+            guard let ours = try? Every(from: JSONDecoding(ParsedJSON(bytes))) else { continue }
+            guard let theirs = try? JSONDecoder().decode(Every.self, from: Data(bytes)) else { continue }
+            #expect(ours == theirs, "\(String(decoding: bytes, as: UTF8.self))")
+        }
+    }
+
+    static let documents =
+        ["int", "small", "unsigned"].flatMap { name in
+            [
+                "1", "1.0", "1e2", "1.5", "-0", "2.50e1", "127", "128", "-128", "-129", "300", "9223372036854775807",
+                "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "18446744073709551615",
+                "18446744073709551616", "1e18", "1e19", "-1", "true", "null", "\"1\"", "01", "+1", "1.", ".5", "-",
+                "1e",
+                "0x10", "NaN",
+            ].map { "{\"\(name)\":\($0)}" }
+        }
+        + ["1", "0.1", "-0.0", "1e400", "123456789012345678901234567890", "\"1\""].map { "{\"double\":\($0)}" }
+        + [
+            #""""#, #""\n\t\b\f\r\/\\\"""#, #""\u0041\u00e9\u4e2d""#, #""\ud83d\ude00""#, #""\ud83d""#, #""\ude00""#,
+            #""\ud83dx""#, #""\ud83d\u0041""#, #""\x""#, #""\u00g0""#, #""\u00""#, "\"a\u{1}\"", "'a'", "\"é😀\"",
+        ].map { "{\"text\":\($0)}" }
+        + [
+            "{}", "[]", "1", "null", "", " ", "{", "nul", " { } ", "{\"flag\":tru}", "{\"flag\":truex}", "{int:1}",
+            "{,}", "{\"int\" 1}", "{\"int\":1 \"text\":\"\"}", "{\"int\":1}{", "{\"int\":1}}", "{\"int\":1}\n\n",
+            "\u{feff}{\"int\":1}", "{\"int\":1,\"int\":2}", #"{"\u0069nt":7}"#, "{\"list\":[1,null,2]}",
+            "{\"list\":[1,[2]]}", "{\"map\":{\"x\":\"y\",\"x\":\"z\"}}", "{\"map\":[]}", "{\"inner\":[{},{\"int\":4}]}",
+            "{\"inner\":[{}", "{\"int\":1\u{0}}", "[{\"int\":1}]",
+        ]
+}
+
+private func expectSame(_ value: some Encodable) throws {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    let theirs = String(decoding: try encoder.encode(value), as: UTF8.self) + "\n"
+    #expect(String(decoding: try ReportJSON.encode(value), as: UTF8.self) == theirs)
+}
+
+private struct Every: Decodable, Equatable {
+    var int: Int?
+    var small: Int8?
+    var unsigned: UInt64?
+    var double: Double?
+    var text: String?
+    var flag: Bool?
+    var list: [Int?]?
+    var map: [String: String]?
+    var inner: [Every]?
+}
+
+/// Containers that are filled in turns.
+private struct Nested: Encodable {
+    enum CodingKeys: String, CodingKey { case list, object }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        var object = container.nestedContainer(keyedBy: CodingKeys.self, forKey: .object)
+        var list = container.nestedUnkeyedContainer(forKey: .list)
+        try list.encode(1)
+        try object.encode(2, forKey: .object)
+        var inner = list.nestedUnkeyedContainer()
+        try inner.encode("z")
+        try list.encodeNil()
+        try object.encodeNil(forKey: .list)
+        try 5.encode(to: container.superEncoder())
+    }
+}
