@@ -34,7 +34,11 @@ let package = Package(
     targets: [
         // Decodes reports with simdjson, because the collector decodes very many.
         .target(name: "CSimdjson", linkerSettings: [.linkedLibrary("simdjson")]),
-        .target(name: "TapeDecoding", dependencies: ["CSimdjson"], swiftSettings: swift),
+        .target(
+            name: "TapeDecoding",
+            dependencies: ["CSimdjson", .product(name: "StallReports", package: "stall-monitor")],
+            swiftSettings: swift
+        ),
         // Compresses what is stored, in less than half of gzip's time.
         .systemLibrary(name: "CZstd", path: "Sources/CZstd", providers: [.apt(["libzstd-dev"])]),
         .target(

@@ -55,7 +55,7 @@ import Synchronization
     func text(_ index: Int) -> String { unsafe String(decoding: bytes(index), as: UTF8.self) }
 
     /// The bytes of a text, which are valid UTF-8.
-    private func bytes(_ index: Int) -> UnsafeBufferPointer<UInt8> {
+    func bytes(_ index: Int) -> UnsafeBufferPointer<UInt8> {
         let start = unsafe texts + Int(unsafe values[index] & 0xff_ffff_ffff_ffff)
         let count = unsafe UnsafeRawPointer(start).loadUnaligned(as: UInt32.self)
         return unsafe UnsafeBufferPointer(start: start + 4, count: Int(count))

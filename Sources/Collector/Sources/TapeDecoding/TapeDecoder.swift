@@ -1,3 +1,5 @@
+import StallReports
+
 /// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
 ///
 /// What it decodes, `JSONDecoder` decodes to an equal value. What it does not decode may still be valid: its only error is
@@ -8,7 +10,7 @@ public struct TapeDecoder: Decoder {
     struct Irregular: Error {}
 
     /// The largest number of members of an object: each is searched among all others.
-    private static let maximumMembers = 64
+    static let maximumMembers = 64
 
     fileprivate let tape: JSONTape
     fileprivate let index: Int
@@ -124,7 +126,11 @@ private struct TapeMembers<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func decode<Number: FixedWidthInteger & Decodable>(_ type: Number.Type, forKey key: Key) throws -> Number {
         try value(key).decode(type)
     }
-    func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value { try Value(from: value(key)) }
+    func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
+        let value = try value(key)
+        if Value.self == [StallReport.Frame].self, let frames = try tape.frames(value.index) as? Value { return frames }
+        return try Value(from: value)
+    }
 
     // The protocol's own versions look for the member three times. These are the types of which reports have many.
     func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try present(key)?.decode(type) }

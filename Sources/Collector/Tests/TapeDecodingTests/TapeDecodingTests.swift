@@ -153,6 +153,48 @@ struct TapeDecodingTests {
         }
     }
 
+    @Test("Frames: each member is read as its type says; what is missing or null is nil, or refused")
+    func frames() {
+        let others: [(String, Bool)] = [
+            (#""offset":"0x0""#, true), (#""function_offset":"0xffffffffffffffff""#, true),
+            (#""offset":"0xAbC""#, true),
+            (#""offset":"0x""#, false), (#""offset":"0""#, false), (#""offset":"""#, false),
+            (#""offset":"0X1""#, false),
+            (#""offset":"0x12345678901234567""#, false), (#""offset":"0xg""#, false), (#""offset":"0x\u0031""#, true),
+            (#""offset":1"#, false), (#""offset":null"#, true), (#""symbol":null,"symbol":7"#, true),
+            (#""symbol":"s","symbol":7"#, true), (#""symbol":7"#, false), (#""symbol":"""#, true),
+            (#""file":["x"]"#, false),
+            (#""line":-9223372036854775808,"column":9223372036854775807"#, true),
+            (#""line":9223372036854775808"#, false),
+            (#""line":1.0"#, false), (#""line":"1""#, false), (#""column":null"#, true), (#""kind":"new""#, true),
+            (#""kind":true"#, false), (#""found_by":"unwind_table""#, true), (#""found_by":{}"#, false),
+            (#""unknown":{"own":7,"address":[]}"#, true), (#""ow\u006e":7"#, false),
+        ]
+        for (member, isQuick) in others {
+            // Before the others, and so the first of its name.
+            Self.check(Self.with(#"{"address""#, #"{\#(member),"address""#), isQuick: isQuick, member)
+        }
+        for (address, isQuick) in [(#""0x7F12""#, true), ("null", false), ("32530", false), (#""7f12""#, false)] {
+            Self.check(Self.with(#""0x7f12""#, address), isQuick: isQuick, address)
+        }
+        for (own, isQuick) in [("false", true), ("null", false), ("1", false), (#""true""#, false)] {
+            Self.check(Self.with(#""own":true"#, #""own":\#(own)"#), isQuick: isQuick, own)
+        }
+        for required in [#""own":"#, #""address":"#] {
+            Self.check(Self.with(required, #""other":"#), isQuick: false, required)
+        }
+        for (frame, isQuick) in [("7,", false), ("null,", false), ("[],", false), ("{},", false), ("", true)] {
+            Self.check(Self.with(#""frames":["#, #""frames":[\#(frame)"#), isQuick: isQuick, frame)
+        }
+        for (frames, isQuick) in [("[]", true), ("{}", false), ("null", false)] {
+            Self.check(Self.with(#""frames":["#, #""frames":\#(frames),"others":["#), isQuick: isQuick, frames)
+        }
+        for (count, isQuick) in [(60, true), (65, false)] {
+            let many = (0..<count).map { #""k\#($0)":1,"# }.joined()
+            Self.check(Self.with(#"{"address""#, #"{\#(many)"address""#), isQuick: isQuick, "\(count) unknown members")
+        }
+    }
+
     @Test("What is too deep, too long, cut off or followed by something is left to JSONDecoder")
     func limits() {
         for (depth, isQuick) in [(60, true), (63, true), (64, false), (100_000, false)] {
