@@ -154,21 +154,24 @@ struct SQLiteSums {
 
     /// Writes all changes into the tables.
     func write(_ database: Database) throws {
-        for (key, change) in hours { try write(key, change, database) }
+        try writeHours(database)
         try writeHosts(database)
         try writeSeen(database)
         try writeLeft(database)
     }
 
     private func writeHosts(_ database: Database) throws {
+        let row = try RepeatedWrite(
+            database,
+            """
+            INSERT INTO fault_host (team, fingerprint, service, release, verdict, host, day, reports) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT DO UPDATE SET reports = reports + excluded.reports
+            """
+        )
         for (key, reports) in hosts where reports != 0 {
-            try database.write(
-                """
-                INSERT INTO fault_host (team, fingerprint, day, service, release, verdict, host, reports) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-                ON CONFLICT DO UPDATE SET reports = reports + excluded.reports
-                """,
-                key.values + [reports.databaseValue]
-            )
+            try row.bind(key.team, key.fingerprint, key.service, key.release, key.verdict, key.host)
+            try row.bind(key.day, reports)
+            try row.run()
             guard reports < 0 else { continue }
             try database.write(
                 """
@@ -219,21 +222,29 @@ struct SQLiteSums {
     private static let isThisHour =
         "team = ? AND service = ? AND hour = ? AND fingerprint = ? AND release = ? AND verdict = ?"
 
-    private func write(_ key: HourKey, _ change: Change, _ database: Database) throws {
+    private func writeHours(_ database: Database) throws {
         // In SQLite a sum that exceeds 64 bits becomes a floating-point number; the cast saturates it instead.
-        try database.write(
+        let row = try RepeatedWrite(
+            database,
             """
-            INSERT INTO fault_hour (team, service, hour, fingerprint, release, verdict, count, reports, total, longest, first, last)
+            INSERT INTO fault_hour (team, service, fingerprint, release, verdict, hour, count, reports, total, longest, first, last)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT DO UPDATE SET count = max(0, CAST(count + excluded.count AS INTEGER)), reports = reports + excluded.reports,
                 total = max(0, CAST(total + excluded.total AS INTEGER)), longest = max(longest, excluded.longest),
                 first = min(first, excluded.first), last = max(last, excluded.last)
-            """,
-            key.values
-                + [change.count, change.reports, change.totalNs, change.longestNs, change.firstNs, change.lastNs]
-                .map(\.databaseValue)
+            """
         )
-        guard change.isStale else { return }
+        for (key, change) in hours {
+            try row.bind(key.team, key.service, key.fingerprint, key.release, key.verdict)
+            try row.bind(key.hour, change.count, change.reports, change.totalNs)
+            try row.bind(change.longestNs, change.firstNs, change.lastNs)
+            try row.run()
+            if change.isStale { try writeExtremes(key, database) }
+        }
+    }
+
+    /// Determines the extremes of an hour again, or removes its row if it has no stall any more.
+    private func writeExtremes(_ key: HourKey, _ database: Database) throws {
         try database.write(
             "DELETE FROM fault_hour WHERE \(Self.isThisHour) AND reports <= 0",
             key.values

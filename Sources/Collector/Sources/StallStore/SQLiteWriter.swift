@@ -13,6 +13,8 @@ struct SQLiteWriter {
     /// The place of the last stall that arrived or changed.
     private var place: Int64
     private let firstPlace: Int64
+    private let newStall: RepeatedWrite
+    private let newBody: RepeatedWrite
 
     private struct FaultKey: Hashable {
         var team: String
@@ -29,6 +31,16 @@ struct SQLiteWriter {
         self.database = database
         firstPlace = try Int64.fetchOne(database, sql: "SELECT place FROM sequence") ?? 0
         place = firstPlace
+        newStall = try RepeatedWrite(
+            database,
+            """
+            INSERT INTO stall (team, id, service, release, host, label, verdict, fingerprint, culprit, place, version, started, last,
+                duration, count, total, longest)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (team, id) DO NOTHING
+            """
+        )
+        newBody = try RepeatedWrite(database, "INSERT INTO body (number, report) VALUES (?, ?)")
     }
 
     /// - Returns: Whether it was new, or newer than the stored version.
@@ -80,8 +92,22 @@ struct SQLiteWriter {
         return true
     }
 
-    /// The columns in the order of the statements below. The place is that of the next change.
-    private func values(_ stall: ArrivedStall, _ fingerprint: String) -> [DatabaseValue] {
+    /// - Returns: Whether it is new. Otherwise nothing changes.
+    private mutating func add(_ stall: ArrivedStall, _ fingerprint: String) throws -> Bool {
+        try newStall.bind(stall.team, stall.id.description, stall.service, stall.release, stall.host, stall.label)
+        try newStall.bind(stall.verdict, fingerprint, stall.culprit)
+        try newStall.bind(place + 1, stall.version, stall.startedNs, stall.lastNs, stall.durationNs)
+        try newStall.bind(stall.count, stall.totalNs, stall.longestNs)
+        try newStall.run()
+        guard database.changesCount > 0 else { return false }
+        try newBody.bind(database.lastInsertedRowID)
+        try newBody.run(stall.body)
+        usage.add(stall.team, bytes: stall.body.count, stalls: 1)
+        return true
+    }
+
+    private mutating func update(_ known: Row, _ stall: ArrivedStall, _ fingerprint: String) throws {
+        let number: Int64 = known["number"]
         let numbers = [
             place + 1, stall.version, stall.startedNs, stall.lastNs, stall.durationNs, stall.count, stall.totalNs,
             stall.longestNs,
@@ -89,38 +115,13 @@ struct SQLiteWriter {
         let texts = [
             stall.service, stall.release, stall.host, stall.label, stall.verdict, fingerprint, stall.culprit,
         ]
-        return numbers.map(\.databaseValue) + texts.map(\.databaseValue)
-    }
-
-    /// - Returns: Whether it is new. Otherwise nothing changes.
-    private mutating func add(_ stall: ArrivedStall, _ fingerprint: String) throws -> Bool {
-        try database.write(
-            """
-            INSERT INTO stall (place, version, started, last, duration, count, total, longest, service, release, host, label, verdict,
-                fingerprint, culprit, team, id)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-            ON CONFLICT (team, id) DO NOTHING
-            """,
-            values(stall, fingerprint) + [stall.team, stall.id.description].map(\.databaseValue)
-        )
-        guard database.changesCount > 0 else { return false }
-        try database.write(
-            "INSERT INTO body (number, report) VALUES (?, ?)",
-            [database.lastInsertedRowID.databaseValue, Data(stall.body).databaseValue]
-        )
-        usage.add(stall.team, bytes: stall.body.count, stalls: 1)
-        return true
-    }
-
-    private mutating func update(_ known: Row, _ stall: ArrivedStall, _ fingerprint: String) throws {
-        let number: Int64 = known["number"]
         try database.write(
             """
             UPDATE stall SET place = ?, version = ?, started = ?, last = ?, duration = ?, count = ?, total = ?, longest = ?, service = ?,
                 release = ?, host = ?, label = ?, verdict = ?, fingerprint = ?, culprit = ?
             WHERE number = ?
             """,
-            values(stall, fingerprint) + [number.databaseValue]
+            numbers.map(\.databaseValue) + texts.map(\.databaseValue) + [number.databaseValue]
         )
         let before = try Int.fetchOne(
             statement("SELECT length(report) FROM body WHERE number = ?"),

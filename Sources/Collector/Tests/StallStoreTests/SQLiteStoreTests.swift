@@ -177,6 +177,37 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test("Rows of one statement have their own values, also where one looks like that of the row before")
+    func repeatedRows() throws {
+        let queue = try DatabaseQueue()
+        try queue.write { database in
+            try database.execute(sql: "CREATE TABLE row (name NOT NULL, number UNIQUE, report)")
+            let sql = "INSERT INTO row VALUES (?, ?, ?)"
+            // An accented letter in both its forms is the same for Swift.
+            let names = [
+                "caf\u{E9}", "caf\u{E9}", "cafe\u{301}", "", "", "é日本", String(repeating: "x", count: 100_000),
+            ]
+            let reports: [[UInt8]] = [[0, 255], [], [UInt8](repeating: 7, count: 100_000)]
+            func insert(_ name: String, _ number: Int, into row: RepeatedWrite) throws {
+                try row.bind(name)
+                try row.bind(Int64(number))
+                try row.run(reports[number % reports.count])
+            }
+            let row = try RepeatedWrite(database, sql)
+            for (number, name) in names.enumerated() { try insert(name, number, into: row) }
+            let error = #expect(throws: DatabaseError.self) { try insert("again", 0, into: row) }
+            #expect(error?.resultCode == .SQLITE_CONSTRAINT)
+            #expect(error?.message?.isEmpty == false)
+            try insert("after an error", names.count, into: row)
+            // One that is made later knows nothing of what the first one bound.
+            try insert("after an error", names.count + 1, into: try RepeatedWrite(database, sql))
+            let rows = try Row.fetchAll(database, sql: "SELECT name, report FROM row ORDER BY number")
+            let written = names + ["after an error", "after an error"]
+            #expect(rows.map { Array(($0["name"] as String).utf8) } == written.map { Array($0.utf8) })
+            #expect(rows.enumerated().allSatisfy { [UInt8]($1["report"] as Data) == reports[$0 % reports.count] })
+        }
+    }
+
     @Test("Sums are those of the stalls' present versions, whatever the versions changed", arguments: 1...6)
     func versions(seed: UInt64) async throws {
         print("seed: \(seed)")
