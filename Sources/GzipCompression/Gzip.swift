@@ -27,35 +27,15 @@ public enum Gzip {
     /// Decompresses bytes.
     ///
     /// - Parameter limit: The largest size of the result in bytes. Some kilobytes can expand to gigabytes: nothing beyond the
-    ///   limit is decompressed.
+    ///   limit is decompressed, except a piece.
     /// - Throws: ``Failure``.
     public static func decompressed(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
-        guard let count = UInt32(exactly: bytes.count) else { throw .tooLarge }
-        var stream = unsafe z_stream()
-        guard unsafe inflateInit2_(&stream, 15 + 16, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else {
-            throw .tooLarge
-        }
-        defer { unsafe _ = inflateEnd(&stream) }
-        var input = bytes
+        let unpacker = try Unpacker(bytes)
         var output: [UInt8] = []
-        var part = [UInt8](repeating: 0, count: 1 << 16)
-        var status = Z_OK
-        unsafe input.withUnsafeMutableBufferPointer { source in
-            unsafe stream.next_in = source.baseAddress
-            unsafe stream.avail_in = count
-            while status == Z_OK, output.count <= limit {
-                let written = unsafe part.withUnsafeMutableBufferPointer { target in
-                    unsafe stream.next_out = target.baseAddress
-                    unsafe stream.avail_out = UInt32(clamping: target.count)
-                    status = unsafe inflate(&stream, Z_NO_FLUSH)
-                    return target.count - Int(unsafe stream.avail_out)
-                }
-                output += part[..<written]
-            }
+        while let piece = try unpacker.next() {
+            guard output.count + piece.count <= limit else { throw .tooLarge }
+            output += piece
         }
-        guard output.count <= limit else { throw .tooLarge }
-        // One member, and nothing after it.
-        guard status == Z_STREAM_END, unsafe stream.avail_in == 0 else { throw .damaged }
         return output
     }
 }
@@ -91,9 +71,21 @@ extension Gzip {
         ///
         /// - Throws: ``Failure/damaged``. Earlier pieces may have been valid.
         public func next() throws(Failure) -> [UInt8]? {
-            if isAtEnd { return nil }
             var piece = [UInt8](repeating: 0, count: Self.pieceBytes)
-            var (status, rest) = (Z_OK, piece.count)
+            var rest = piece.count
+            // A member may follow another one (RFC 1952, 2.2), and be empty.
+            while rest == piece.count, !(isAtEnd && position == input.count) {
+                if isAtEnd, unsafe inflateReset(stream) != Z_OK { throw .damaged }
+                let status = inflate(into: &piece, &rest)
+                isAtEnd = status == Z_STREAM_END
+                guard isAtEnd || status == Z_OK && rest < piece.count else { throw .damaged }
+            }
+            piece.removeLast(rest)
+            return piece.isEmpty ? nil : piece
+        }
+
+        /// - Parameter rest: How much of the piece is left.
+        private func inflate(into piece: inout [UInt8], _ rest: inout Int) -> CInt {
             unsafe input.withUnsafeBufferPointer { source in
                 unsafe piece.withUnsafeMutableBufferPointer { target in
                     // zlib does not write to its input.
@@ -103,16 +95,12 @@ extension Gzip {
                     unsafe stream.pointee.avail_in = UInt32(clamping: source.count - position)
                     unsafe stream.pointee.next_out = target.baseAddress
                     unsafe stream.pointee.avail_out = UInt32(clamping: target.count)
-                    status = unsafe inflate(stream, Z_NO_FLUSH)
+                    let status = unsafe CZlib.inflate(stream, Z_NO_FLUSH)
                     rest = Int(unsafe stream.pointee.avail_out)
                     position = source.count - Int(unsafe stream.pointee.avail_in)
+                    return status
                 }
             }
-            isAtEnd = status == Z_STREAM_END
-            // One member, and nothing after it.
-            guard isAtEnd ? position == input.count : status == Z_OK && rest < piece.count else { throw .damaged }
-            piece.removeLast(rest)
-            return piece.isEmpty ? nil : piece
         }
     }
 }

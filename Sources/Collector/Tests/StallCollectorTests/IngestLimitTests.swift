@@ -122,6 +122,18 @@ struct IngestLimitTests {
         #expect(throws: Zstd.Failure.damaged) { try Zstd.decompressed(frame(windowLog: 24), limit: 1) }
     }
 
+    @Test("Members of gzip may follow each other, also empty ones")
+    func members() throws {
+        let texts = ["a\n", "", "", String(repeating: "b", count: 100_000), "c\n"]
+        let packed = try texts.map { try #require(Gzip.compressed(Array($0.utf8))) }
+        let members = Array(packed.joined())
+        #expect(try Gzip.decompressed(members, limit: 100_004) == Array(texts.joined().utf8))
+        #expect(throws: Gzip.Failure.tooLarge) { try Gzip.decompressed(members, limit: 100_003) }
+        for wrong: [UInt8] in [members.dropLast(), members + [0x1f], members + members.prefix(12)] {
+            #expect(throws: Gzip.Failure.damaged) { try Gzip.decompressed(wrong, limit: 1 << 20) }
+        }
+    }
+
     @Test("Memory for unpacking is taken from the budget, and returned")
     func unpackingMemory() async throws {
         let limits = IngestLimits()
