@@ -134,6 +134,18 @@ struct IngestLimitTests {
         }
     }
 
+    @Test("A sender that compresses with too large a window is told so")
+    func wideWindow() async throws {
+        let fields: HTTPFields = [.contentType: "application/x-ndjson", .contentEncoding: "zstd"]
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            let body = Zstd.magic + [0, (24 - 10) << 3, 9, 0, 0, UInt8(ascii: "x")]
+            try await client.execute(uri: "/v1/reports", method: .post, headers: fields, body: body) {
+                #expect($0.status == .badRequest)
+                #expect(String(decoding: $0.body, as: UTF8.self).contains("a window of more than 8 MiB"))
+            }
+        }
+    }
+
     @Test("Memory for unpacking is taken from the budget, and returned")
     func unpackingMemory() async throws {
         let limits = IngestLimits()

@@ -3,6 +3,7 @@ import GzipCompression
 import HTTPTypes
 import StallReports
 import StallStore
+import ZstdCompression
 
 /// Parses and checks the body of one request. All memory that it keeps is taken from the request's share.
 struct BodyParser {
@@ -73,7 +74,7 @@ struct BodyParser {
         } catch BodyLines.Failure.tooLarge {
             throw tooLarge(limits.unpackedBytes)
         } catch BodyLines.Failure.damaged {
-            throw damaged
+            throw damaged(coding)
         }
     }
 
@@ -118,7 +119,11 @@ struct BodyParser {
         Refusal(.contentTooLarge, "unpacked it is more than \(bytes) bytes; send fewer reports at a time")
     }
 
-    private var damaged: Refusal { Refusal(.badRequest, "the body is not packed as Content-Encoding says, or cut off") }
+    private func damaged(_ coding: BodyCoding) -> Refusal {
+        // `zstd --long` and `--ultra` make such windows.
+        let window = coding == .zstd ? ", or with a window of more than \(Zstd.Unpacker.windowBytes >> 20) MiB" : ""
+        return Refusal(.badRequest, "the body is cut off, or not packed as Content-Encoding says\(window)")
+    }
 
     // MARK: The memory of decoding
 
@@ -204,7 +209,7 @@ struct BodyParser {
             }
             return json
         } catch {
-            throw error == .tooLarge ? tooLarge(limit) : damaged
+            throw error == .tooLarge ? tooLarge(limit) : damaged(coding)
         }
     }
 }
