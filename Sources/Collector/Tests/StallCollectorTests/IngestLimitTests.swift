@@ -283,6 +283,19 @@ struct IngestLimitTests {
         }
     }
 
+    @Test("A sender's time is read in the form of HTTP, and in no other")
+    func dates() {
+        for (text, time) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "1994-11-06T08:49:37Z"),
+            ("Thu, 29 Feb 2024 23:59:60 GMT", "2024-02-29T23:59:60Z"),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", "9999-12-31T23:59:59Z"),
+        ] { #expect(SenderClock.time(text) == Timestamp(rfc3339: time)) }
+        for text in [
+            "", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "Sun, 06 Nov 1994 08:49:37 CET",
+            "Sun, 31 Feb 2024 08:49:37 GMT", "Sun, 6 Nov 1994 08:49:37 GMT", "Sun,  06 Nov 1994 08:49:37 GMT",
+        ] { #expect(SenderClock.time(text) == nil, "\(text)") }
+    }
+
     @Test("A report that could not be shown later is refused, wherever it is broken")
     func wholeReports() async throws {
         try await Client.withServer(StubStore(), CollectorOptions()) { client in

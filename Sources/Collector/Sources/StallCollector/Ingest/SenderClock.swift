@@ -1,4 +1,3 @@
-import Foundation
 import HTTPTypes
 import Hummingbird
 import StallReports
@@ -21,13 +20,15 @@ enum SenderClock {
         )
     }
 
-    /// Of a date as HTTP writes it (RFC 9110, 5.6.7). Nil if it has another form.
-    private static func time(_ text: String) -> Timestamp? {
-        let format = DateFormatter()
-        format.locale = Locale(identifier: "en_US_POSIX")
-        format.timeZone = .gmt
-        format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
-        let date = format.date(from: text)
-        return date.flatMap { Int64(exactly: $0.timeIntervalSince1970) }.map { Timestamp(seconds: $0) }
+    private static let months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(separator: " ")
+
+    /// Of a date as HTTP writes it (RFC 9110, 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`. Nil if it has another form.
+    static func time(_ text: String) -> Timestamp? {
+        let parts = text.split(separator: " ", omittingEmptySubsequences: false)
+        guard parts.count == 6, parts[0].hasSuffix(","), parts[5] == "GMT",
+            let month = months.firstIndex(of: parts[2])
+        else { return nil }
+        let (year, day, time) = (parts[3], parts[1], parts[4])
+        return Timestamp(rfc3339: "\(year)-\(month < 9 ? "0" : "")\(month + 1)-\(day)T\(time)Z")
     }
 }
