@@ -117,7 +117,11 @@ public struct Collector: Service {
         _ metrics: CollectorMetrics,
         _ audit: AuditLog?
     ) -> Router<CollectorContext> {
-        let router = Router(context: CollectorContext.self)
+        let router = Router(
+            context: CollectorContext.self,
+            // Load balancers ask for /health by HEAD.
+            options: .autoGenerateHeadEndpoints
+        )
         router.add(middleware: SafetyHeaders())
         if !options.proxies.isEmpty { router.add(middleware: ForwardedAddress(proxies: options.proxies)) }
         Health(store).add(to: router)

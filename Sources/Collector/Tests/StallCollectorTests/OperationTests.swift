@@ -28,6 +28,20 @@ struct OperationTests {
         await barrier.open()
     }
 
+    @Test("HEAD is answered as GET is, without the body")
+    func head() async throws {
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            for path in ["/health", "/", "/api/v1/faults", "/assets/style.css"] {
+                let connection = try Connection(port: client.port)
+                #expect(connection.send("HEAD \(path) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+                var text = ""
+                while let more = await connection.receive() { text += more }
+                #expect(text.hasPrefix("HTTP/1.1 200") && text.hasSuffix("\r\n\r\n"), "\(path): \(text)")
+                #expect(text.contains("Content-Length: ") && !text.contains("Content-Length: 0"), "\(path): \(text)")
+            }
+        }
+    }
+
     @Test("Any number of requests for its health are one query, also while the store does not answer")
     func oneHealthQuery() async throws {
         let barrier = Barrier()
