@@ -3,6 +3,7 @@ import HTTPTypes
 import StallExport
 import StallReports
 import StallStore
+import Synchronization
 import Testing
 
 @testable import StallCollector
@@ -285,6 +286,30 @@ struct PageTests {
                 #expect(page.contains("Shown are the latest 50 of 1001 reports."))
             }
         }
+    }
+
+    @Test("However many pages of faults are opened, few read reports at a time, and all are shown")
+    func mergedAtATime() async throws {
+        let reading = Mutex((now: 0, most: 0))
+        var store = StubStore()
+        store.listed = [.sample()]
+        store.reporting = {
+            reading.withLock {
+                $0.now += 1
+                $0.most = max($0.most, $0.now)
+            }
+            try? await Task.sleep(for: .milliseconds(50))
+            reading.withLock { $0.now -= 1 }
+        }
+        try await Client.withServer(store, CollectorOptions()) { client in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<12 {
+                    group.addTask { _ = try await Self.text(client, "/faults/v2:0000000000000000") }
+                }
+                try await group.waitForAll()
+            }
+        }
+        #expect((1...4).contains(reading.withLock { $0.most }))
     }
 
     @Test("A report's page leads to its fault, also if the stall is older than a month")

@@ -27,6 +27,11 @@ struct StubStore: StallStore {
     /// Whether it knows its size.
     var hasSize = true
 
+    /// What it finds of any fault.
+    var listed: [StoredStall] = []
+    /// What is done before a report is returned.
+    var reporting: @Sendable () async -> Void = {}
+
     /// Monitors that became silent.
     var silent: @Sendable () throws -> [SilentRun] = { [] }
 
@@ -48,15 +53,20 @@ struct StubStore: StallStore {
     }
     func runs(_: StallQuery, after _: ULID?, limit _: Int) -> [StoredRun] { [] }
     func count(_: StallQuery, limit: Int) -> Int { min(counted, limit) }
-    func fault(_: Fingerprint, _: StallQuery) -> Fault? { nil }
+    func fault(_ fingerprint: Fingerprint, _: StallQuery) -> Fault? {
+        listed.isEmpty ? nil : Fault(fingerprint: fingerprint, firstAt: .now(), lastAt: .now())
+    }
     func stalls(
         _: StallQuery,
         of _: Fingerprint?,
         before _: StoredReport.Place?,
         longestFirst _: Bool,
         limit _: Int
-    ) -> [StoredStall] { [] }
-    func report(_: ULID, team _: String) -> [UInt8]? { nil }
+    ) -> [StoredStall] { listed }
+    func report(_: ULID, team _: String) async -> [UInt8]? {
+        await reporting()
+        return nil
+    }
     func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
     func services(_ query: StallQuery) throws -> ServiceList {
         guard !failingTeams.contains(query.team) else { throw Failure() }

@@ -12,6 +12,10 @@ import StallStore
 struct PageRoutes {
     let store: any StallStore
     let readers: ClientLimit
+    /// Limits how many pages of faults read reports at a time. More wait, because it takes milliseconds.
+    private let merging = TaskLimit(width: 4, waitingLimit: 200)
+
+    init(store: any StallStore, readers: ClientLimit) { (self.store, self.readers) = (store, readers) }
 
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("/") { request, context in
@@ -82,13 +86,19 @@ struct PageRoutes {
 
     /// The stacks of the longest of the stalls.
     private func stacks(of stalls: [StoredStall], _ team: String) async throws -> (tree: StackTree, reports: Int) {
-        var (tree, count) = (StackTree(), 0)
         let longest = Array(stalls.sorted { $1.durationNs < $0.durationNs }.prefix(Self.mergedReports))
-        _ = try await store.eachReport(of: longest, team: team) { report in
-            tree.add(report)
-            count += 1
+        do {
+            return try await merging.pass {
+                var (tree, count) = (StackTree(), 0)
+                _ = try await store.eachReport(of: longest, team: team) { report in
+                    tree.add(report)
+                    count += 1
+                }
+                return (tree, count)
+            }
+        } catch is TaskLimit.Crowded {
+            throw Refusal(.tooManyRequests, "too many pages of faults are open at once", [.retryAfter: "1"])
         }
-        return (tree, count)
     }
 
     private func live(_ question: QuestionText) async throws -> LivePage {
