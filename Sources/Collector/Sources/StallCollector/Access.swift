@@ -69,10 +69,19 @@ struct ForwardedAddress: RouterMiddleware {
         guard let name = HTTPField.Name("X-Forwarded-For"),
             let last = headers[values: name].last?.utf8.split(separator: UInt8(ascii: ",")).last
         else { return nil }
-        let address = String(decoding: last, as: UTF8.self).trimmingCharacters(in: .whitespaces)
+        let address = withoutPort(String(decoding: last, as: UTF8.self).trimmingCharacters(in: .whitespaces))
         // A proxy that listens on `[::]` may write IPv4 addresses in the other form, too.
         if let peer = (try? SocketAddress(ipAddress: address, port: 0))?.peer { return peer }
         return address.isEmpty ? nil : VisibleText.of(address, limit: 64)
+    }
+
+    /// Some proxies write `198.51.100.7:52044` or `[2001:db8::7]:52044`. With its port each connection would count as another sender.
+    private static func withoutPort(_ address: String) -> String {
+        if address.hasPrefix("["), let end = address.firstIndex(of: "]") {
+            return String(address[..<end].dropFirst())
+        }
+        let parts = address.split(separator: ":", omittingEmptySubsequences: false)
+        return parts.count == 2 ? String(parts[0]) : address
     }
 }
 

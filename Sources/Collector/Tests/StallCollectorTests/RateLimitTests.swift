@@ -123,6 +123,17 @@ struct RateLimitTests {
         }
     }
 
+    @Test("The port that some proxies add to an address is no part of it")
+    func forwardedPorts() throws {
+        let name = try #require(HTTPField.Name("X-Forwarded-For"))
+        for (written, address) in [
+            ("198.51.100.7:52044", "198.51.100.7"), ("[2001:db8::7]:52044", "2001:db8::7"),
+            ("[2001:db8::7]", "2001:db8::7"), ("[::ffff:198.51.100.7]:1", "198.51.100.7"),
+            ("2001:db8::7", "2001:db8::7"), ("unknown:1", "unknown"), ("[", "["),
+        ] { #expect(ForwardedAddress.sender([name: "203.0.113.9, \(written)"]) == address) }
+        #expect(ForwardedAddress.sender([name: ":1"]) == nil)
+    }
+
     @Test("IPv4 addresses that a proxy names in the form of IPv6 are not of one network")
     func mappedSenders() throws {
         let name = try #require(HTTPField.Name("X-Forwarded-For"))
