@@ -2,21 +2,30 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import NIOCore
+import NIOHTTPTypes
 import StallReports
 
 struct CollectorContext: RequestContext {
     var coreContext: CoreRequestContextStorage
     /// Nil on paths that need no token.
     var caller: Caller?
-    /// That of the connection.
-    let eventLoop: any EventLoop
+    private let connection: any Channel
     /// The sender's address. Behind a trusted proxy, the one that the proxy names.
     var peer: String?
 
     init(source: Source) {
         coreContext = .init(source: source)
-        eventLoop = source.channel.eventLoop
+        connection = source.channel
         peer = source.channel.remoteAddress?.peer
+    }
+
+    /// That of the connection.
+    var eventLoop: any EventLoop { connection.eventLoop }
+
+    /// Tells a client that waits for this to send the body now. Others send it at once.
+    func invite(bodyOf request: Request) {
+        guard request.headers[.expect]?.lowercased() == "100-continue" else { return }
+        connection.writeAndFlush(HTTPResponsePart.head(.init(status: .continue)), promise: nil)
     }
 
     /// - Throws: If the caller may not do this.

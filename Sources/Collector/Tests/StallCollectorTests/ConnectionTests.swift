@@ -47,6 +47,23 @@ struct ConnectionTests {
         }
     }
 
+    @Test("A client that waits to be told sends its body when it will be read, and is not told if it will not")
+    func expectations() async throws {
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            let body = String(decoding: try Samples.report().json(), as: UTF8.self)
+            let length = "Content-Length: \(body.utf8.count)\r\n"
+            let head = "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\n\(length)Expect: 100-continue\r\n"
+            let connection = try Connection(port: client.port)
+            #expect(connection.send(head + "Content-Type: application/x-ndjson\r\n\r\n"))
+            #expect(await connection.receive() == "HTTP/1.1 100 Continue\r\n\r\n")
+            #expect(connection.send(body))
+            #expect(await connection.receive()?.hasPrefix("HTTP/1.1 202") == true)
+            let refused = try Connection(port: client.port)
+            #expect(refused.send(head + "Content-Type: text/plain\r\n\r\n"))
+            #expect(await refused.receive()?.hasPrefix("HTTP/1.1 415") == true)
+        }
+    }
+
     @Test("A client that does not read is cut off and does not delay the shutdown")
     func stalledReaders() async throws {
         var options = CollectorOptions()
