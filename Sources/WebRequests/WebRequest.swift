@@ -100,7 +100,9 @@ public struct WebRequest: Sendable {
 /// The result of blocking work, for a task: the blocked thread is one of Dispatch's. A cancelled task does not wait for it.
 func onOtherThread<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
     let (values, continuation) = AsyncThrowingStream<Value, any Error>.makeStream()
-    DispatchQueue.global().async {
+    // A serial queue gets a thread of its own. The threads of a global queue also run Swift's tasks: a few requests without an
+    // answer would hold up all tasks of the process.
+    DispatchQueue(label: "stall-monitor.request").async {
         continuation.yield(with: Result { try work() })
         continuation.finish()
     }

@@ -3,6 +3,7 @@ import Glibc
 import StallReports
 import StallStore
 import Testing
+import WebRequests
 
 @testable import StallCollector
 
@@ -36,6 +37,29 @@ struct AlertReceiverTests {
         let message = try JSONDecoder().decode(Message.self, from: Data(parts[1].utf8))
         #expect(message.alerts.map(\.state) == ["firing"])
         #expect(message.text == "new faults: new in shop: “naïve()” &lt;!channel&gt; https://stalls.example.com/")
+    }
+
+    @Test("Receivers that do not answer hold up no other task of the collector")
+    func silentReceivers() async throws {
+        let listener = try Listener()
+        let address = "http://127.0.0.1:\(listener.port)/"
+        let ends = Barrier()
+        await ends.open()
+        let requests = (0..<64).map { _ in
+            Task {
+                _ = try? await WebRequest(address, limit: .whole(.seconds(30))).answer(bytes: 1)
+                await ends.pass()
+            }
+        }
+        var connections: [Int32] = []
+        defer { for connection in connections { close(connection) } }
+        // If they held threads of tasks, Dispatch would add one a second, and the first would end before the last begins.
+        while connections.count < requests.count {
+            if let connection = listener.accepted() { connections.append(connection) }
+            try await Task.sleep(for: .milliseconds(10))
+        }
+        #expect(await ends.arrived == 0)
+        for request in requests { request.cancel() }
     }
 
     @Test("A mail has one recipient, a subject, and readable text")
@@ -134,17 +158,23 @@ private final class Listener: Sendable {
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
         let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw in
-                guard unsafe bind(descriptor, raw, length) == 0, listen(descriptor, 1) == 0 else { return -1 }
+                guard unsafe bind(descriptor, raw, length) == 0, listen(descriptor, 64) == 0 else { return -1 }
                 return unsafe Int(getsockname(descriptor, raw, &length))
             }
         }
         guard status == 0 else { throw URLError(.cannotConnectToHost) }
         port = Int(in_port_t(bigEndian: address.sin_port))
+        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+    }
+
+    /// The next connection. Nil if there is none yet.
+    func accepted() -> Int32? {
+        let connection = accept(descriptor, nil, nil)
+        return connection < 0 ? nil : connection
     }
 
     /// - Returns: the request, or nil if none came within a minute.
     func answerOne() async -> String? {
-        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
         var (bytes, connection): ([UInt8], Int32) = ([], -1)
         defer { if connection >= 0 { close(connection) } }
         for _ in 0..<6000 {
