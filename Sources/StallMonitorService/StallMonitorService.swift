@@ -104,7 +104,7 @@ public struct StallMonitorService: Service {
     /// Stops the monitor on a thread outside the task pool, because this waits for a disk.
     private func stop() async {
         await withCheckedContinuation { continuation in
-            DispatchQueue.global().async {
+            DispatchQueue(label: "stall-monitor.stop").async {
                 monitor.stop()
                 continuation.resume()
             }
