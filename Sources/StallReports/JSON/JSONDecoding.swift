@@ -107,7 +107,7 @@ private struct JSONElementsDecoding: UnkeyedDecodingContainer {
     init(_ json: ParsedJSON, _ array: Int) { (self.json, self.array, node) = (json, array, array + 1) }
 
     var codingPath: [any CodingKey] { json.path(of: array) }
-    var count: Int? { Int(json[array].count) }
+    var count: Int? { json[array].count }
     var isAtEnd: Bool { node >= json.next(after: array) }
 
     /// The next element. It is taken only where it can be decoded.
@@ -177,9 +177,7 @@ extension ParsedJSON {
             if self[container].kind == .object {
                 keys.append(JSONKey(stringValue: text(of: node - 1) ?? ""))
             } else {
-                var (index, element) = (0, container + 1)
-                while element < node { (index, element) = (index + 1, next(after: element)) }
-                keys.append(JSONKey(intValue: index))
+                keys.append(JSONKey(intValue: Int(self[node].index)))
             }
             node = container
         }

@@ -12,13 +12,17 @@ final class ParsedJSON {
         fileprivate(set) var hasEscapes = false
         /// The array or the object that it is in. The whole document's is itself.
         let parent: UInt32
-        /// Its place in the document; without the quotation marks.
-        fileprivate(set) var start: UInt32
+        /// Its index among the values of that array or object.
+        let index: UInt32
+        /// A scalar's place in the document, without quotation marks. Of an array or an object both are 0 at first, and each value in it adds
+        /// one to the end.
+        let start: UInt32
         fileprivate(set) var end: UInt32
         /// The first node after it and all in it.
         fileprivate(set) var next: UInt32
-        /// The number of elements or members.
-        fileprivate(set) var count: UInt32 = 0
+
+        /// The number of bytes, elements or members.
+        var count: Int { Int(end - start) }
     }
 
     private let document: [UInt8]
@@ -46,9 +50,8 @@ final class ParsedJSON {
 
     /// Whether a member's name is this one.
     func isName(_ node: Int, _ name: String) -> Bool {
-        let place = nodes[node]
-        guard !place.hasEscapes else { return text(of: node) == name }
-        return Int(place.end - place.start) == name.utf8.count && bytes(of: node).elementsEqual(name.utf8)
+        guard !nodes[node].hasEscapes else { return text(of: node) == name }
+        return nodes[node].count == name.utf8.count && bytes(of: node).elementsEqual(name.utf8)
     }
 
     private static func unescaped(_ bytes: ArraySlice<UInt8>) -> String? {
@@ -146,7 +149,7 @@ private struct JSONParser {
     }
 
     private mutating func begin(_ kind: ParsedJSON.Kind) {
-        add(kind, from: place, to: place)
+        add(kind, from: 0, to: 0)
         open = nodes.count - 1
         place += 1
     }
@@ -154,18 +157,19 @@ private struct JSONParser {
     private mutating func end() -> Bool {
         guard let container = open else { return false }
         place += 1
-        nodes[container].end = UInt32(place)
         nodes[container].next = UInt32(nodes.count)
         open = container == 0 ? nil : Int(nodes[container].parent)
         return true
     }
 
     private mutating func add(_ kind: ParsedJSON.Kind, from start: Int, to end: Int, isName: Bool = false) {
-        if let open, !isName { nodes[open].count += 1 }
+        let index = open.map { nodes[$0].end } ?? 0
+        if let open, !isName { nodes[open].end += 1 }
         nodes.append(
             .init(
                 kind: kind,
                 parent: UInt32(open ?? 0),
+                index: index,
                 start: UInt32(start),
                 end: UInt32(end),
                 next: UInt32(nodes.count + 1)
