@@ -90,6 +90,14 @@ struct JSONTests {
         #expect(long < short * 100)
     }
 
+    @Test("members whose names have escapes are found, beside long names with escapes")
+    func readsEscapedNames() throws {
+        let name = String(repeating: #"\u0061"#, count: 20_000)
+        let unknown = (0..<60).map { "\"\(name)\($0)\":0" }.joined(separator: ",")
+        let read: Every = try ReportJSON.decode(Array("{\(unknown),\"i\\u006et\":7,\"text\":\"\"}".utf8))
+        #expect(read == Every(int: 7, text: ""))
+    }
+
     @Test("damaged documents are read as Foundation reads them, or refused; no byte stops the process")
     func survivesDamage() {
         var random = SplitMix64.ofThisRun()
@@ -123,6 +131,7 @@ struct JSONTests {
         + [
             "{}", "[]", "1", "null", "", " ", "{", "nul", " { } ", "{\"flag\":tru}", "{\"flag\":truex}", "{int:1}",
             "{,}", "{\"int\" 1}", "{\"int\":1 \"text\":\"\"}", "{\"int\":1}{", "{\"int\":1}}", "{\"int\":1}\n\n",
+            "{\"map\":{\"\u{e9}\":\"y\",\"e\u{301}\":\"z\"}}", #"{"map":{"\u00e9":"y","e\u0301":"z","a":"b"}}"#,
             "\u{feff}{\"int\":1}", "{\"int\":1,\"int\":2}", #"{"\u0069nt":7}"#, "{\"list\":[1,null,2]}",
             "{\"list\":[1,[2]]}", "{\"map\":{\"x\":\"y\",\"x\":\"z\"}}", "{\"map\":[]}", "{\"inner\":[{},{\"int\":4}]}",
             "{\"inner\":[{}", "{\"int\":1\u{0}}", "[{\"int\":1}]",

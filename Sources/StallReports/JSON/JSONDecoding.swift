@@ -35,18 +35,23 @@ extension JSONDecoding: SingleValueDecodingContainer {
 private struct JSONMembersDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
     private let json: ParsedJSON
     private let object: Int
-    /// The members' values, where there are so many that looking through them for each would take too long. Names that no document of ours
-    /// has: a dictionary's.
+    /// The members' values, where looking through them for each would take too long: there are many, as in a dictionary, or their names have
+    /// escapes, which no name of the model has.
     private let index: [String: Int]?
 
     init(_ json: ParsedJSON, _ object: Int) {
         (self.json, self.object) = (json, object)
-        let isLarge = json[object].count > 64
-        index = isLarge ? Dictionary(json.members(of: object)) { first, _ in first } : nil
+        let isSlow = json[object].count > 64 || json[object].hasEscapes
+        index = isSlow ? Dictionary(json.members(of: object)) { first, _ in first } : nil
     }
 
     var codingPath: [any CodingKey] { json.path(of: object) }
-    var allKeys: [Key] { json.members(of: object).compactMap { Key(stringValue: $0.0) } }
+
+    /// Without those whose names occurred before. Two names can be the same text although their bytes differ: é is one character or two.
+    var allKeys: [Key] {
+        var names: Set<String> = []
+        return json.members(of: object).compactMap { names.insert($0.0).inserted ? Key(stringValue: $0.0) : nil }
+    }
 
     /// The first member of this name: a second one is ignored.
     private func place(_ key: Key) -> Int? {

@@ -8,7 +8,7 @@ final class ParsedJSON {
     /// A value, or a member's name, which is a text before its value. Nodes are in the order of the document.
     struct Node {
         let kind: Kind
-        /// Whether a text has escapes.
+        /// Whether a text has escapes; whether a name in an object has.
         fileprivate(set) var hasEscapes = false
         /// The array or the object that it is in. The whole document's is itself.
         let parent: UInt32
@@ -48,10 +48,9 @@ final class ParsedJSON {
         nodes[node].hasEscapes ? Self.unescaped(bytes(of: node)) : String(decoding: bytes(of: node), as: UTF8.self)
     }
 
-    /// Whether a member's name is this one.
+    /// Whether a member's name, which has no escapes, is this one.
     func isName(_ node: Int, _ name: String) -> Bool {
-        guard !nodes[node].hasEscapes else { return text(of: node) == name }
-        return nodes[node].count == name.utf8.count && bytes(of: node).elementsEqual(name.utf8)
+        nodes[node].count == name.utf8.count && bytes(of: node).elementsEqual(name.utf8)
     }
 
     private static func unescaped(_ bytes: ArraySlice<UInt8>) -> String? {
@@ -194,6 +193,7 @@ private struct JSONParser {
             case UInt8(ascii: "\""):
                 add(.text, from: start, to: place, isName: isName)
                 nodes[nodes.count - 1].hasEscapes = hasEscapes
+                if isName, hasEscapes, let open { nodes[open].hasEscapes = true }
                 place += 1
                 return true
             case UInt8(ascii: "\\"):
