@@ -19,7 +19,7 @@ package enum ArrivedDocument: Hashable {
         }
     }
 
-    /// Nil if `JSONDecoder` decides: the document is unusual, or wrong.
+    /// Nil if the reports' own decoder decides: the document is unusual, or wrong.
     package static func quickly(_ bytes: [UInt8]) -> ArrivedDocument? {
         TapeDecoder.reading(bytes) { decoder in
             switch try? SchemaOnly(from: decoder).schema {

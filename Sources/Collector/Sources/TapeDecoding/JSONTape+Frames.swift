@@ -1,7 +1,7 @@
 import StallReports
 
 /// The frames of a stack: half of a report's values. They are read in one pass over each frame's members, which takes a third of the time of
-/// `Decodable`'s way, where each member is searched. The result is the same; the fuzz tests compare it with `JSONDecoder`'s.
+/// `Decodable`'s way, where each member is searched. The result is the same; the fuzz tests compare it with that of the reports' own decoder.
 extension JSONTape {
     /// The members of a frame, by their place in ``FrameMembers``.
     private enum FrameMember: Int {

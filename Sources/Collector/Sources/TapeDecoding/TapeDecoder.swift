@@ -1,12 +1,12 @@
 import StallReports
 
-/// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
+/// Decodes a document that simdjson parsed, in a fraction of the time of the reports' own decoder.
 ///
-/// What it decodes, `JSONDecoder` decodes to an equal value. What it does not decode may still be valid: its only error is
-/// ``Irregular``, and `JSONDecoder` must then decide, and give the reason. Do not use it for a type that catches an error while it
+/// What it decodes, the reports' own decoder decodes to an equal value. What it does not decode may still be valid: its only error is
+/// ``Irregular``, and the reports' own decoder must then decide, and give the reason. Do not use it for a type that catches an error while it
 /// is decoded, and continues. For one thread at a time.
 public struct TapeDecoder: Decoder {
-    /// The document must be decoded by `JSONDecoder`.
+    /// The document must be decoded by the reports' own decoder.
     struct Irregular: Error {}
 
     /// The largest number of members of an object: each is searched among all others.
@@ -17,7 +17,7 @@ public struct TapeDecoder: Decoder {
 
     /// Parses a document, and passes a decoder of it to `work`, which must not keep the decoder.
     ///
-    /// - Returns: What `work` returns. Nil if the document must be decoded by `JSONDecoder`.
+    /// - Returns: What `work` returns. Nil if the document must be decoded by the reports' own decoder.
     public static func reading<Value>(_ json: [UInt8], _ work: (TapeDecoder) -> Value?) -> Value? {
         JSONTape.reading(json) { work(TapeDecoder(tape: $0, index: JSONTape.root)) }
     }
@@ -59,7 +59,7 @@ extension TapeDecoder: SingleValueDecodingContainer {
     public func decode(_ type: Double.Type) throws -> Double {
         let bits = tape.number(index)
         switch tape.kind(index) {
-        // simdjson rounds what is nearly zero to zero, and JSONDecoder refuses it.
+        // What is zero or nearly so is rare: the reports' own decoder rounds it.
         case .fraction where Double(bitPattern: bits).isNormal: return Double(bitPattern: bits)
         case .signed: return Double(Int64(bitPattern: bits))
         case .unsigned: return Double(bits)

@@ -30,7 +30,7 @@ import StallStore
         let times = decoder / tape
         print(
             String(
-                format: "{\"tape_us\":%.1f,\"json_decoder_us\":%.1f,\"json_decoder_times\":%.1f}",
+                format: "{\"tape_us\":%.1f,\"own_decoder_us\":%.1f,\"own_decoder_times\":%.1f}",
                 tape,
                 decoder,
                 times

@@ -3,14 +3,14 @@ import StallReports
 import StallStore
 import Testing
 
-/// Where the decoder of the tape and `JSONDecoder` do not agree about a document.
+/// Where the decoder of the tape and the reports' own decoder do not agree about a document.
 enum Difference: Hashable {
     case accepts(String)
     case anotherValue
     case anotherReason(String, String)
 
     /// Nil if they agree: they accept the document with equal values, or refuse it with the same words. Of several mistakes in one
-    /// dictionary, `JSONDecoder` names any.
+    /// dictionary, either may name any.
     init?(of bytes: [UInt8]) {
         let decode = { Result { () throws(ReportError) in try ArrivedDocument.thoroughly(bytes) } }
         let thorough = decode()
@@ -27,7 +27,7 @@ enum Difference: Hashable {
     }
 }
 
-@Suite("Random documents are accepted and refused as JSONDecoder does")
+@Suite("Random documents are accepted and refused as the reports' own decoder does")
 struct FuzzTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().path + "/../../../.."
     private static let environment = ProcessInfo.processInfo.environment

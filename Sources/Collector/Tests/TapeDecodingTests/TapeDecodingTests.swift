@@ -4,7 +4,7 @@ import StallStore
 import TapeDecoding
 import Testing
 
-@Suite("Documents are decoded from simdjson's tape as JSONDecoder decodes them")
+@Suite("Documents are decoded from simdjson's tape as the reports' own decoder decodes them")
 struct TapeDecodingTests {
     private static let report: String = {
         let moment = Timestamp(seconds: 1_700_000_000)
@@ -32,7 +32,7 @@ struct TapeDecodingTests {
         return Array(report.replacing(old, with: new).utf8)
     }
 
-    /// - Parameter isQuick: Whether the tape decides. Otherwise `JSONDecoder` does.
+    /// - Parameter isQuick: Whether the tape decides. Otherwise the reports' own decoder does.
     private static func check(_ bytes: [UInt8], isQuick: Bool, _ what: String) {
         #expect((ArrivedDocument.quickly(bytes) != nil) == isQuick, "\(what)")
         #expect(Difference(of: bytes) == nil, "\(what)")
@@ -53,7 +53,7 @@ struct TapeDecodingTests {
     }
 
     @Test(
-        "Texts: escapes are decoded; half a surrogate pair, a wrong escape or a control character is left to JSONDecoder"
+        "Texts: escapes are decoded; half a surrogate pair, a wrong escape or a control character is left to the other decoder"
     )
     func texts() {
         let texts: [(String, Bool)] = [
@@ -72,7 +72,7 @@ struct TapeDecodingTests {
         }
     }
 
-    @Test("UTF-8 that is not valid is left to JSONDecoder, also where nothing is decoded")
+    @Test("UTF-8 that is not valid is left to the other decoder, also where nothing is decoded")
     func encoding() {
         let wrong: [[UInt8]] = [
             [0x80], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0xe6, 0x97], [0xff],
@@ -130,7 +130,7 @@ struct TapeDecodingTests {
         }
     }
 
-    @Test("Of a name that occurs twice the first value counts; objects with very many members are left to JSONDecoder")
+    @Test("Of a name that occurs twice the first value counts; objects of very many are left to the other decoder")
     func names() {
         let members = [
             #""kei":"x""#, #""key":"x""#, #""k\u0065y":"x""#, #""é":"x","e\#u{301}":"y""#, #""":"x""#,
@@ -195,7 +195,7 @@ struct TapeDecodingTests {
         }
     }
 
-    @Test("What is too deep, too long, cut off or followed by something is left to JSONDecoder")
+    @Test("What is too deep, too long, cut off or followed by something is left to the other decoder")
     func limits() {
         for (depth, isQuick) in [(60, true), (63, true), (64, false), (100_000, false)] {
             let nest = String(repeating: "[", count: depth) + String(repeating: "]", count: depth)

@@ -137,10 +137,10 @@ struct BodyParser {
         )
     }
 
-    /// `JSONDecoder` decodes all longer lines. What it needs for others is little.
+    /// The reports' own decoder reads all longer lines. What it needs for others is little.
     private static let quickBytes = 1 << 18
 
-    /// An estimate of the memory in which `JSONDecoder` keeps the structure of a document. This depends on the number of its values: some
+    /// An estimate of the memory in which a decoder keeps the structure of a document. This depends on the number of its values: some
     /// kilobytes, unpacked, can have millions.
     private static func decodingBytes(_ json: [UInt8]) -> Int {
         var values = 1
