@@ -59,6 +59,21 @@ struct JSONTests {
         #expect(throws: DecodingError.self) { try ParsedJSON(Array(document.utf8)) }
     }
 
+    @Test("a whole number that is written as a fraction or with an exponent is read exactly, or refused")
+    func readsWholeNumbers() {
+        let numbers: [(String, Int64?)] = [
+            ("9007199254740993.0", 9_007_199_254_740_993), ("-9007199254740993.00e0", -9_007_199_254_740_993),
+            ("9.223372036854775807e18", .max), ("-9.223372036854775808E+18", .min), ("92233720368547758070e-1", .max),
+            ("9.223372036854775808e18", nil), ("92233720368547758.7", nil), ("1.0000000000000001", nil),
+            ("0.0e-5", 0), ("0.001e3", 1), ("120e-1", 12), ("12e-1", nil), ("1e-1", nil), ("1e99", nil),
+            ("1e99999999999999999999", nil), ("1e-99999999999999999999", nil),
+        ]
+        for (number, value) in numbers {
+            let read = try? ReportJSON.decode(Array("[\(number)]".utf8)) as [Int64]
+            #expect(read?.first == value, "\(number)")
+        }
+    }
+
     @Test("bytes that are not UTF-8 are refused")
     func refusesOtherEncoding() {
         #expect(throws: DecodingError.self) { try ParsedJSON(Array(#"{"text":""#.utf8) + [0xff] + Array(#""}"#.utf8)) }

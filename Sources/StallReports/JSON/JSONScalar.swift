@@ -59,14 +59,9 @@ extension JSONScalar where Self: FixedWidthInteger {
     init?(_ json: ParsedJSON, at node: Int) {
         let bytes = json.bytes(of: node)
         let isNegative = bytes.first == UInt8(ascii: "-")
+        guard let digits = wholeDigits(of: bytes.dropFirst(isNegative ? 1 : 0)) else { return nil }
         var value: Self = 0
-        for byte in bytes.dropFirst(isNegative ? 1 : 0) {
-            // A whole number can be written as a fraction or with an exponent, as 1.0 or 1e3.
-            guard byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") else {
-                guard let number = Double(json, at: node) else { return nil }
-                self.init(exactly: number)
-                return
-            }
+        for byte in digits {
             let digit = Self(truncatingIfNeeded: byte - UInt8(ascii: "0"))
             let (product, overflow) = value.multipliedReportingOverflow(by: 10)
             let (sum, carried) =
@@ -78,6 +73,25 @@ extension JSONScalar where Self: FixedWidthInteger {
     }
 
     func write(to text: inout [UInt8]) { text += String(self).utf8 }
+}
+
+/// The digits of a whole number without a sign, which can be written as a fraction or with an exponent, as 1.0 or 1e3. A `Double` would make
+/// another number of one above 2^53.
+///
+/// - Returns: Nil if it is no whole number, or its exponent is beyond all integers.
+private func wholeDigits(of number: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
+    let isDigit = { (byte: UInt8) in byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9") }
+    if number.allSatisfy(isDigit) { return number }
+    let mantissa = number.prefix { $0 | 0x20 != UInt8(ascii: "e") }
+    let power = number[mantissa.endIndex...].dropFirst()
+    guard let exponent = power.isEmpty ? 0 : Int(String(decoding: power, as: UTF8.self)),
+        (-100...100).contains(exponent)
+    else { return nil }
+    let places = mantissa.firstIndex(of: UInt8(ascii: ".")).map { mantissa.endIndex - $0 - 1 } ?? 0
+    let digits = mantissa.filter(isDigit)
+    let shift = exponent - places
+    if shift >= 0 { return digits[...] + repeatElement(UInt8(ascii: "0"), count: shift) }
+    return digits.suffix(-shift).allSatisfy { $0 == UInt8(ascii: "0") } ? digits.dropLast(-shift) : nil
 }
 
 extension JSONScalar where Self: BinaryFloatingPoint & LosslessStringConvertible {
