@@ -3,7 +3,7 @@ import StallReports
 import Testing
 
 /// What one test has to do with a stall. Determined from values only.
-enum StallOrigin: Equatable {
+enum StallAttribution: Equatable {
     /// The test caused it: its task or its function was stalled.
     case own
     /// It occurred during the test, and its origin is unknown: any of these tests may have caused it, or one that is not judged.
@@ -19,7 +19,7 @@ enum StallOrigin: Equatable {
     ///   - scope: The scope to be judged.
     ///   - scopes: All scopes of that time, including `scope`.
     /// - Returns: Nil if `scope` did not cause the stall, or the stall is not too long for it.
-    static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallOrigin? {
+    static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallAttribution? {
         guard scope.isTooLong(stall), !stall.isOfLedger else { return nil }
         let code = StalledCode(of: stall)
         let tasks = scopes.filter { $0.isTask(of: code) }
@@ -41,7 +41,7 @@ enum StallOrigin: Equatable {
         return callers.count > 1 ? .shared(by: callers.count) : .own
     }
 
-    private static func unclear(_ stall: StallReport, among scopes: [TestScope]) -> StallOrigin {
+    private static func unclear(_ stall: StallReport, among scopes: [TestScope]) -> StallAttribution {
         let suspects = scopes.filter { $0.isTooLong(stall) }
         // A part of a test, which has its test's task, is not named besides it.
         let names = Set(suspects.map { [$0.place.name, $0.task.map { "\($0)" } ?? ""] }).map { $0[0] }
@@ -77,7 +77,7 @@ extension Duration {
 /// What a test reports about a stall, as an issue.
 package struct StallVerdict {
     let stall: StallReport
-    let origin: StallOrigin
+    let origin: StallAttribution
     let scope: TestScope
     let directory: String
 

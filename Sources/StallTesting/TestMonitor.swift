@@ -218,7 +218,7 @@ final class TestLedger: Sendable {
         }
         guard let scope else { return [] }
         let verdicts = stalls.sorted { $0.startedAt < $1.startedAt }.compactMap { stall in
-            StallOrigin.of(stall, for: scope, among: scopes).map {
+            StallAttribution.of(stall, for: scope, among: scopes).map {
                 StallVerdict(stall: stall, origin: $0, scope: scope, directory: directory)
             }
         }

@@ -3,11 +3,11 @@ import Testing
 
 @testable import StallTesting
 
-@Suite("Which test a stall belongs to") struct StallOriginTests {
+@Suite("Which test a stall belongs to") struct StallAttributionTests {
     private func scope(_ number: Int, _ name: String, task: UInt32) -> TestScope {
         TestScope(
             number: number,
-            place: TestPlace(name: name, file: "StallOriginTests.swift"),
+            place: TestPlace(name: name, file: "StallAttributionTests.swift"),
             limit: .milliseconds(100),
             task: task,
             began: Timestamp(seconds: 100),
@@ -42,9 +42,9 @@ import Testing
         )
     }
 
-    private func origins(_ stall: StallReport) -> [StallOrigin?] {
+    private func origins(_ stall: StallReport) -> [StallAttribution?] {
         let scopes = [scope(1, "a()", task: 7), scope(2, "b()", task: 8)]
-        return scopes.map { StallOrigin.of(stall, for: $0, among: scopes) }
+        return scopes.map { StallAttribution.of(stall, for: $0, among: scopes) }
     }
 
     @Test func passesToItsTask() { #expect(origins(stall(task: 8, function: "a()")) == [nil, .own]) }
@@ -73,13 +73,13 @@ import Testing
     @Test func passesToAllCasesOfATestWhereTheTaskIsAnother() {
         let cases = [scope(1, "a()", task: 7), scope(2, "a()", task: 8), scope(3, "a()", task: 8)]
         let scopes = cases + [scope(4, "b()", task: 9)]
-        let found = { (stall: StallReport) in scopes.map { StallOrigin.of(stall, for: $0, among: scopes) } }
-        let shared = StallOrigin.shared(by: 2)
+        let found = { (stall: StallReport) in scopes.map { StallAttribution.of(stall, for: $0, among: scopes) } }
+        let shared = StallAttribution.shared(by: 2)
         #expect(found(stall(task: 99, function: "closure #1 in Suite.a()")) == [shared, shared, shared, nil])
         #expect(found(stall(task: 7, function: "a()")) == [.own, nil, nil, nil])
         // The test and a part of it are one.
         let one = Array(scopes[1...])
-        #expect(StallOrigin.of(stall(task: 99, function: "a()"), for: one[0], among: one) == .own)
+        #expect(StallAttribution.of(stall(task: 99, function: "a()"), for: one[0], among: one) == .own)
     }
 
     @Test(
@@ -98,18 +98,18 @@ import Testing
 
     @Test func passesToNobodyWhoseNameIsInAnotherFile() {
         var other = stall(task: 99, function: "a()")
-        other.stacks[0].frames[0].file = "/source/MyStallOriginTests.swift"
+        other.stacks[0].frames[0].file = "/source/MyStallAttributionTests.swift"
         #expect(origins(other) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
-        other.stacks[0].frames[0].file = "/source/StallOriginTests.swift"
+        other.stacks[0].frames[0].file = "/source/StallAttributionTests.swift"
         #expect(origins(other) == [.own, nil])
     }
 
     @Test func passesToAllWhereNothingTells() {
-        let unclear = StallOrigin.unclear(among: ["a()", "b()"])
+        let unclear = StallAttribution.unclear(among: ["a()", "b()"])
         #expect(origins(stall(task: 99)) == [unclear, unclear])
         // The test and a part of it are one, and two tests of one name are two.
         let scopes = [scope(1, "a()", task: 7), scope(2, "a()", task: 7), scope(3, "a()", task: 8)]
-        #expect(StallOrigin.of(stall(task: 99), for: scopes[0], among: scopes) == .unclear(among: ["a()", "a()"]))
+        #expect(StallAttribution.of(stall(task: 99), for: scopes[0], among: scopes) == .unclear(among: ["a()", "a()"]))
     }
 
     @Test func passesToNobodyWhatATestThatIsNotJudgedDid() {
@@ -129,7 +129,7 @@ import Testing
     @Test func passesWithoutBlameForAnyTestThatIsJudged() {
         let scopes = [scope(1, "a()", task: 7), scope(2, "b()", task: 8)]
         let text = { (scopes: [TestScope]) in
-            let origin = StallOrigin.of(stall(task: 99), for: scopes[0], among: scopes)
+            let origin = StallAttribution.of(stall(task: 99), for: scopes[0], among: scopes)
             return origin.map { StallVerdict(stall: stall(task: 99), origin: $0, scope: scopes[0], directory: "") }?
                 .text
         }
@@ -217,7 +217,7 @@ import Testing
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000))
         #expect(origins(stall) == [.unmeasured, nil])
         let alone = scope(1, "a()", task: 7)
-        #expect(StallOrigin.of(stall, for: alone, among: [alone]) == .own)
+        #expect(StallAttribution.of(stall, for: alone, among: [alone]) == .own)
         // One of a test that is not judged.
         var stack = stall.stacks[0]
         stack.frames[0].function = "c()"
