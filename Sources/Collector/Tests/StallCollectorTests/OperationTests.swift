@@ -30,13 +30,17 @@ struct OperationTests {
 
     @Test("HEAD is answered as GET is, without the body")
     func head() async throws {
-        try await Client.withServer(StubStore(), CollectorOptions()) { client in
-            for path in ["/health", "/", "/api/v1/faults", "/assets/style.css"] {
+        let store = StubStore(counted: RecordRoutes.stallLimit + 1)
+        try await Client.withServer(store, CollectorOptions()) { client in
+            for (path, status) in [
+                ("/health", 200), ("/", 200), ("/api/v1/faults", 200), ("/assets/style.css", 200),
+                ("/api/v1/records", 413), ("/nothing", 404), ("/v1/reports", 404),
+            ] {
                 let connection = try Connection(port: client.port)
                 #expect(connection.send("HEAD \(path) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
                 var text = ""
                 while let more = await connection.receive() { text += more }
-                #expect(text.hasPrefix("HTTP/1.1 200") && text.hasSuffix("\r\n\r\n"), "\(path): \(text)")
+                #expect(text.hasPrefix("HTTP/1.1 \(status)") && text.hasSuffix("\r\n\r\n"), "\(path): \(text)")
                 #expect(text.contains("Content-Length: ") && !text.contains("Content-Length: 0"), "\(path): \(text)")
             }
         }

@@ -191,6 +191,8 @@ struct SafetyHeaders: RouterMiddleware {
             response = try Refusal(.internalServerError, "the collector failed; its log says more")
                 .response(from: request, context: context)
         }
+        // The router leaves out the bodies of its paths' answers. That of a path that it does not have is made here.
+        if request.method == .head { response = response.createHeadResponse() }
         if response.headers[.contentSecurityPolicy] == nil { response.headers[.contentSecurityPolicy] = Self.policy }
         response.headers[.xContentTypeOptions] = "nosniff"
         response.headers[HTTPField.Name("Referrer-Policy")!] = "same-origin"
