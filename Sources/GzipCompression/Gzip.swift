@@ -73,12 +73,13 @@ extension Gzip {
         public func next() throws(Failure) -> [UInt8]? {
             var piece = [UInt8](repeating: 0, count: Self.pieceBytes)
             var rest = piece.count
-            // A member may follow another one (RFC 1952, 2.2), and be empty.
-            while rest == piece.count, !(isAtEnd && position == input.count) {
+            // A member may follow another one (RFC 1952, 2.2), and be empty. Short ones share a piece, which takes longer to make than they do.
+            while rest > 0, !(isAtEnd && position == input.count) {
                 if isAtEnd, unsafe inflateReset(stream) != Z_OK { throw .damaged }
                 let status = inflate(into: &piece, &rest)
                 isAtEnd = status == Z_STREAM_END
-                guard isAtEnd || status == Z_OK && rest < piece.count else { throw .damaged }
+                // At the end of the input zlib does nothing, which is another status.
+                guard isAtEnd || status == Z_OK else { throw .damaged }
             }
             piece.removeLast(rest)
             return piece.isEmpty ? nil : piece
@@ -93,8 +94,8 @@ extension Gzip {
                         mutating: source.baseAddress.map { unsafe $0 + position }
                     )
                     unsafe stream.pointee.avail_in = UInt32(clamping: source.count - position)
-                    unsafe stream.pointee.next_out = target.baseAddress
-                    unsafe stream.pointee.avail_out = UInt32(clamping: target.count)
+                    unsafe stream.pointee.next_out = target.baseAddress.map { unsafe $0 + (target.count - rest) }
+                    unsafe stream.pointee.avail_out = UInt32(clamping: rest)
                     let status = unsafe CZlib.inflate(stream, Z_NO_FLUSH)
                     rest = Int(unsafe stream.pointee.avail_out)
                     position = source.count - Int(unsafe stream.pointee.avail_in)

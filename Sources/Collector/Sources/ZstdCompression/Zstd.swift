@@ -63,13 +63,13 @@ extension Zstd {
         package func next() throws(Failure) -> [UInt8]? {
             var piece = [UInt8](repeating: 0, count: Self.pieceBytes)
             var written = 0
-            // A frame may follow another one, and be empty.
-            while written == 0, !(isAtEnd && position == input.count) {
-                let before = position
+            // A frame may follow another one, and be empty. Short ones share a piece, which takes longer to make than they do.
+            while written < piece.count, !(isAtEnd && position == input.count) {
+                let before = (position, written)
                 let status = unsafe input.withUnsafeBytes { source in
                     unsafe piece.withUnsafeMutableBytes { target in
                         var from = unsafe ZSTD_inBuffer(src: source.baseAddress, size: source.count, pos: position)
-                        var to = unsafe ZSTD_outBuffer(dst: target.baseAddress, size: target.count, pos: 0)
+                        var to = unsafe ZSTD_outBuffer(dst: target.baseAddress, size: target.count, pos: written)
                         defer { unsafe (position, written) = (from.pos, to.pos) }
                         return unsafe ZSTD_decompressStream(stream, &to, &from)
                     }
@@ -77,7 +77,7 @@ extension Zstd {
                 guard ZSTD_isError(status) == 0 else { throw .damaged }
                 isAtEnd = status == 0
                 // It needs more bytes, and there are none.
-                guard isAtEnd || written > 0 || position > before else { throw .damaged }
+                guard isAtEnd || (position, written) != before else { throw .damaged }
             }
             piece.removeLast(piece.count - written)
             return piece.isEmpty ? nil : piece

@@ -134,6 +134,19 @@ struct IngestLimitTests {
         }
     }
 
+    @Test("Many short members or frames share a piece: a small body would otherwise take seconds for its pieces")
+    func shortMembers() throws {
+        let text = [UInt8](repeating: UInt8(ascii: "x"), count: 2)
+        let members = [[UInt8]](repeating: try #require(Gzip.compressed(text)), count: 40_000)
+        let frames = [[UInt8]](repeating: try #require(Zstd.compressed(text)), count: 40_000)
+        let (gzip, zstd) = (try Gzip.Unpacker(Array(members.joined())), try Zstd.Unpacker(Array(frames.joined())))
+        for next in [{ try gzip.next() }, { try zstd.next() }] {
+            var sizes: [Int] = []
+            while let piece = try next() { sizes.append(piece.count) }
+            #expect(sizes == [65_536, 80_000 - 65_536])
+        }
+    }
+
     @Test("A sender that compresses with too large a window is told so")
     func wideWindow() async throws {
         let fields: HTTPFields = [.contentType: "application/x-ndjson", .contentEncoding: "zstd"]
