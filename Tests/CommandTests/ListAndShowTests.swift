@@ -338,6 +338,14 @@ struct ListAndShowTests {
             ),
             "\(many.errors)"
         )
+        let mixed = try ReportsFixture()
+        try FileManager.default.createDirectory(atPath: mixed.path, withIntermediateDirectories: true)
+        for index in 0..<20 {
+            let json = index % 2 == 0 ? "{}" : #"{"schema":7}"#
+            try Data(json.utf8).write(to: URL(filePath: "\(mixed.path)/\(ReportFileName(.stall, .make()))"))
+        }
+        let errors = try CommandRun("list", mixed.path).errors
+        #expect(errors.hasSuffix("and 10 more files or directories cannot be read\n"), "\(errors)")
         let gate = try CommandRun("gate", fixture.path)
         #expect(
             gate.status == 1 && gate.output.contains("\n  cannot judge: … 11 more reasons; --format json has all\n")

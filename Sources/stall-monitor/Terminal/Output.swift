@@ -75,7 +75,10 @@ enum Output {
         errors.prefix(shown).forEach { note($0) }
         let rest = errors[shown...]
         guard !rest.isEmpty else { return }
-        let like = Set(errors.map(\.code)).count == 1 ? ", for the same reason" : ""
+        let isOneReason = errors.allSatisfy {
+            ($0.code, $0.detail, $0.errorNumber) == (errors[0].code, errors[0].detail, errors[0].errorNumber)
+        }
+        let like = isOneReason ? ", for the same reason" : ""
         note("and \(rest.count) more files or directories cannot be read\(like)")
     }
 
