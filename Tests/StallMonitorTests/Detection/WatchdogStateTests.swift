@@ -201,7 +201,8 @@ struct WatchRoundTests {
         var test = RoundUnderTest()
         let loop = QuietLoop(threadID: try #require(EventRunLoop.current.thread?.id))
         let rule = StallRule(tick: .milliseconds(100), ticks: 2, repeated: nil, congested: nil)
-        let watched = try #require(test.round.watchList.loop(number: test.watch(loop, rule: rule)))
+        let number = test.watch(loop, rule: rule)
+        let watched = try #require(test.round.watchList.loop(number: number))
         loop.leaveRest()
         for _ in 0..<2 { #expect(watched.look(at: .now, late: false).isEmpty) }
         _ = stallInSleep(220)
