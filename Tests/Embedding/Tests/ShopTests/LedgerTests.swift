@@ -59,7 +59,7 @@ import Testing
     @Test func passesWithOneIssueForATestAndItsPart() async throws {
         let numbers = (0..<3).map { _ in begin() }
         var stall = stall(isOver: false)
-        stall.stacks = [.init(thread: .init(id: 1), capturedAt: .now())]
+        stall.stacks = [.init(thread: .init(id: 1), capturedAt: .now(), frames: [.init(address: Address(1))])]
         let task = UInt64(try #require(TestScope.currentTask))
         stall.stacks[0].async = .init(from: 0, frames: [], ends: .task, task: task)
         // It goes on for longer than it has been known, until the end of the test.
