@@ -300,6 +300,14 @@ struct WrappingTests {
             #expect(joined.allSatisfy { $0.width <= max(width, 1) }, "\(width)")
             #expect(joined.map(\.plain).joined().filter { $0 != " " } == "onetwothree-and-a-halffour")
         }
+        // Of a wide character no half is left in a line.
+        let wide = StyledText("a日本語b日本語cd日本", limit: .max)
+        for width in 3...12 {
+            let lines = wide.wrapped(to: width, hanging: 1)
+            #expect(lines.allSatisfy { $0.width <= width }, "\(width): \(lines.map(\.plain))")
+            #expect(lines.map(\.plain).joined().filter { $0 != " " } == wide.plain)
+        }
+        #expect(wide.wrapped(to: 1, hanging: 0).map(\.plain).joined() == wide.plain)
     }
 
     @Test(

@@ -93,12 +93,9 @@ extension StyledText {
             }
             var rest = word
             while line.width + rest.width > width {
-                guard line.width < width else {
-                    lines.append(line)
-                    line = indent
-                    continue
-                }
-                let (head, tail) = rest.split(at: width - line.width)
+                // In a line of its own a character stands even if it is wider than the line.
+                let isFresh = line.width <= indent.width
+                let (head, tail) = rest.split(at: width - line.width, atLeastOne: isFresh)
                 lines.append(line + head)
                 (line, rest) = (indent, tail)
             }
@@ -126,15 +123,16 @@ extension StyledText {
         return word.runs.isEmpty ? words : words + [word]
     }
 
-    /// The first `width` columns and the rest. The first part holds at least one character.
-    private func split(at width: Int) -> (StyledText, StyledText) {
+    /// What fits into the first `width` columns, and the rest.
+    private func split(at width: Int, atLeastOne: Bool) -> (StyledText, StyledText) {
         var (head, tail) = (StyledText(), StyledText())
-        var room = width
+        var (room, isForced) = (width, atLeastOne)
         for run in runs {
             let text = run.text.prefix { character in
-                guard room > 0 else { return false }
-                room -= character.terminalWidth
-                return room >= 0 || head.runs.isEmpty
+                let isTaken = character.terminalWidth <= room || isForced
+                room = isTaken ? room - character.terminalWidth : 0
+                isForced = false
+                return isTaken
             }
             if !text.isEmpty { head.runs.append(Run(text: String(text), style: run.style)) }
             if text.count < run.text.count {
