@@ -111,10 +111,13 @@ struct FreezeMeter {
         ahead = .zero
     }
 
-    /// Makes the freezes so far count towards no later absence.
-    mutating func forget() {
+    /// Makes the freezes before `time` count towards no later absence.
+    mutating func forget(before time: MonotonicInstant) {
         // Where the kernel does not count freezes there is nothing to read.
-        if known != nil { begin() }
+        guard known != nil else { return }
+        let before = self
+        begin()
+        noteAhead(before.frozen(until: self), at: time)
     }
 
     /// Begins counting once the group is known.
@@ -128,10 +131,21 @@ struct FreezeMeter {
     mutating func frozenSinceAsked(at time: MonotonicInstant, absence: Duration) -> Duration {
         let before = self
         begin()
-        // A process that was moved to another group is judged by its next counts.
-        guard group == before.group, let known, let earlier = before.known else { return .zero }
-        let frozen = known - earlier + before.ahead
-        ahead = max(.zero, min(frozen - absence, .now - time))
+        let frozen = before.frozen(until: self)
+        noteAhead(frozen - absence, at: time)
         return frozen - ahead
+    }
+
+    /// How long the process was frozen between two countings. A process that was moved to another group is judged by its next counts.
+    private func frozen(until later: FreezeMeter) -> Duration {
+        guard later.group == group, let count = later.known, let known else { return .zero }
+        return count - known + ahead
+    }
+
+    /// - Parameters:
+    ///   - frozen: The part of the count that may be of a freeze after `time`.
+    ///   - time: When the caller read the clock.
+    private mutating func noteAhead(_ frozen: Duration, at time: MonotonicInstant) {
+        ahead = max(.zero, min(frozen, .now - time))
     }
 }

@@ -84,7 +84,7 @@ struct SelfCheck {
         // While the watchdog was parked, a limit can only have held back other threads of the group.
         throttling.begin(at: time)
         // A freeze before the departure has kept nobody from running since.
-        if time - (departure ?? time) <= tick { freezer.forget() }
+        if time - (departure ?? time) <= tick { freezer.forget(before: time) }
         let absences = wake(due: departure ?? time, at: time, tick: tick)
         account = .read()
         guard let before, let account else { return (time, absences) }

@@ -90,6 +90,12 @@ struct SelfCheckTests {
         #expect(selfCheck.wake(due: now, at: now + .seconds(100), tick: tick).map(\.kind) == [.stopped])
         try noteFrozen(seconds: 3_700)
         #expect(selfCheck.wake(due: now + .seconds(100), at: now + .seconds(200), tick: tick).map(\.kind) == [.frozen])
+        // The watchdog had read the clock when the process was frozen, and not yet the count.
+        let (woke, thawed) = (MonotonicInstant.now.advanced(by: .seconds(-10)), MonotonicInstant.now)
+        selfCheck = SelfCheck(at: woke, SupplyLocation(found: files))
+        try noteFrozen(seconds: 3_710)
+        #expect(selfCheck.unpark(departure: woke, at: woke, tick: tick).absences.isEmpty)
+        #expect(selfCheck.wake(due: woke, at: thawed, tick: tick).map(\.kind) == [.frozen])
     }
 
     @Test("Time in which the watchdog computed, or waited for a CPU, was not missed")
