@@ -1,6 +1,6 @@
 import StallReports
 
-/// Decodes a document that simdjson parsed, in a fraction of the time of the reports' own decoder.
+/// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
 ///
 /// What it decodes, the reports' own decoder decodes to an equal value. What it does not decode may still be valid: its only error is
 /// ``Irregular``, and the reports' own decoder must then decide, and give the reason. Do not use it for a type that catches an error while it
