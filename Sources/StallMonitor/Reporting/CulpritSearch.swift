@@ -12,6 +12,8 @@ import Symbolication
 /// - is not called anew all the time: if the caller has run on between most samples (it is at another call, or its registers
 ///   changed), the caller is the one that loops, and what it calls is a helper, even if it is in all samples.
 ///
+/// Of a pool's workers it is the innermost function in which most of them are: more than half of the time of all.
+///
 /// Only functions of one kind are considered, the first kind in ``CandidateKind`` that makes up a quarter of the time. Samples
 /// without a function of that kind do not count against it.
 struct CulpritSearch {
@@ -32,13 +34,15 @@ struct CulpritSearch {
 
     private static let leastShare = 4
 
-    /// - Parameter samples: in the order of time. Nil if none shows a candidate.
+    /// - Parameter samples: in the order of time; those of several threads, a pool's workers, with equal stacks side by side. Nil if none
+    ///   shows a candidate.
     init?(_ samples: [Sample]) {
         var names = FunctionNames()
         let group = Self.traces(samples, &names)
         guard !group.isEmpty else { return nil }
         let looping = Self.loopingLevel(samples)
-        let (seen, staying) = Self.staying(group)
+        let isPool = Set(samples.map(\.stack.thread.id)).count > 1
+        let (seen, staying) = Self.staying(group, isPool)
         let picks = seen.map { trace in
             Pick(of: trace, staying, outside: looping.flatMap { samples[trace.sample].stack.start(ofLevel: $0) })
         }
@@ -119,16 +123,16 @@ struct CulpritSearch {
 
     /// The functions that stay, and the samples that show them. If no function stays in all samples, only the samples with the
     /// function that was seen for longest are used.
-    private static func staying(_ traces: [Trace]) -> (traces: [Trace], names: Set<String>) {
-        let names = staying(in: traces)
+    private static func staying(_ traces: [Trace], _ isPool: Bool) -> (traces: [Trace], names: Set<String>) {
+        let names = staying(in: traces, isPool)
         guard names.isEmpty else { return (traces.filter { !$0.names.isDisjoint(with: names) }, names) }
         let all = traces.flatMap { trace in trace.names.map { ($0, trace.span) } }
         guard let longest = heaviest(all.sorted { $0.0 < $1.0 }) else { return (traces, []) }
         let group = traces.filter { $0.names.contains(longest) }
-        return (group, staying(in: group))
+        return (group, staying(in: group, isPool))
     }
 
-    private static func staying(in traces: [Trace]) -> Set<String> {
+    private static func staying(in traces: [Trace], _ isPool: Bool) -> Set<String> {
         var (shown, spans, samples): ([String: [Int]], [Duration], [Int]) = ([:], [.zero], [0])
         for (index, trace) in traces.enumerated() {
             for name in trace.names { shown[name, default: []].append(index) }
@@ -138,8 +142,9 @@ struct CulpritSearch {
         let (total, number) = (spans[traces.count], samples[traces.count])
         let names = shown.filter { _, places in
             let (first, end) = (places[0], places[places.count - 1] + 1)
+            let span = spans[end] - spans[first]
             // One sample may represent a long time, but it is still one sample.
-            return end - first == places.count && (spans[end] - spans[first]) * 4 >= total * 3
+            return end - first == places.count && (isPool ? span * 2 > total : span * 4 >= total * 3)
                 && (samples[end] - samples[first]) * 2 >= number
         }
         return Set(names.keys)
@@ -155,11 +160,13 @@ struct CulpritSearch {
 
     // MARK: What loops
 
-    /// The outermost frame that has run on between most samples and their successors, counted from the thread's first frame. Nil
-    /// if most pairs of samples show no change.
+    /// The outermost frame that has run on between most samples and their thread's next ones, counted from the thread's first frame.
+    /// Nil if most pairs of samples show no change.
     private static func loopingLevel(_ samples: [Sample]) -> Int? {
         let whole = samples.filter { $0.stack.complete && $0.stack.leftOut == nil }
-        var levels = zip(whole, whole.dropFirst()).map { $0.firstDifference(from: $1) ?? .max }
+        var levels = Dictionary(grouping: whole) { $0.stack.thread.id }.values.flatMap { samples in
+            zip(samples, samples.dropFirst()).map { $0.firstDifference(from: $1) ?? .max }
+        }
         for sample in whole { levels += Array(repeating: .max, count: min(64, max(1, sample.stack.count) - 1)) }
         levels.sort()
         guard levels.count >= 2, levels[levels.count / 2] != .max else { return nil }

@@ -62,6 +62,25 @@ struct CulpritSearchTests {
         return (search.map { stack.frame($0.candidate).symbol } ?? nil, search?.frames.compactMap(\.symbol) ?? [])
     }
 
+    /// A worker's functions, innermost first, with how long they were seen. Its registers are its own.
+    private func worker(_ id: Int32, _ symbols: [String], _ milliseconds: Int) -> CulpritSearch.Sample {
+        let frames = symbols.map { StallReport.Frame(address: 1, function: $0, symbol: $0, own: true) }
+        let stack = StallReport.Stack(thread: .init(id: id), capturedAt: .now(), frames: frames)
+        return .init(stack: stack, span: .milliseconds(milliseconds), states: symbols.map { _ in UInt64(id) })
+    }
+
+    @Test(
+        "Of a pool's workers it is the function of most, though one of them was seen less often, and whatever their registers"
+    )
+    func workers() throws {
+        let three = [70, 100, 100].enumerated().map { worker(Int32($0), ["SLEEP", "JOB", "MAIN"], $1) }
+        let search = try #require(CulpritSearch([worker(9, ["COMPUTE", "JOB", "MAIN"], 100)] + three))
+        #expect(search.frames.map(\.symbol) == ["SLEEP", "JOB", "MAIN"])
+        // Half of them are not most.
+        let halves = [worker(8, ["COMPUTE", "JOB", "MAIN"], 100), worker(9, ["SLEEP", "JOB", "MAIN"], 100)]
+        #expect(CulpritSearch(halves)?.frames.map(\.symbol) == ["JOB", "MAIN"])
+    }
+
     /// As they are between two functions of a script that is run with `-X perf`.
     private let interpreter = ["py_trampoline_evaluator", "PyObject_Vectorcall", "_PyEval_EvalFrameDefault"]
 
