@@ -144,6 +144,40 @@ struct WatchRefusalTests {
         #expect(try watch.finish().contains { $0.durationNs > 300_000_000 })
     }
 
+    @Test("Threads that take turns at one epoll set have no loop, whenever they come; that is said once")
+    func shared() throws {
+        let python = URL(filePath: try #require(Python.asyncio, "there is no Python"))
+        let target = try RunningCommand("-u", "-c", Self.sharedSets, executable: python)
+        #expect(try target.line() == "READY")
+        let watch = try WatchRunning(["\(target.pid)"], directory: fixture.path)
+        try watch.waitForNote("2 threads of process \(target.pid) take turns at epoll descriptor")
+        try target.send("third\n")
+        let (third, own) = (try #require(try target.line()), try #require(try target.line()))
+        try watch.waitForNote("found a loop of process \(target.pid): thread \(own) ")
+        _ = try watch.finish()
+        #expect(!watch.notes.contains { $0.contains("thread \(third) ") }, "\(watch.notes)")
+        #expect(watch.notes.count { $0.contains("take turns") } == 1)
+    }
+
+    /// Two threads that wait for one set. At the first line a third one comes, and later a thread with a set of its own. The numbers of these two are printed.
+    private static let sharedSets = """
+        import select, sys, threading, time
+        def serve(events):
+            while True: events.poll(0.02)
+        def start(events):
+            thread = threading.Thread(target=serve, args=(events,), daemon=True)
+            thread.start()
+            return thread.native_id
+        common = select.epoll()
+        for _ in range(2): start(common)
+        print("READY")
+        sys.stdin.readline()
+        print(start(common))
+        time.sleep(5)
+        print(start(select.epoll()))
+        sys.stdin.readline()
+        """
+
     @Test("If all breakpoints of a loop's thread are in use, the output says so", .needsBreakpoints)
     func takenBreakpoints() throws {
         let target = try LoopTarget()

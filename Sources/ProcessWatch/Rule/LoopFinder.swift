@@ -35,11 +35,13 @@ struct LoopFinder: Hashable, Sendable {
     /// The descriptor on which the loop waits. Nil for a loop that waits for a list of descriptors.
     var descriptor: Int32? { descriptor(of: place) }
 
-    /// The same, if it is an epoll set: the number that a loop gives to io_uring_enter(2) may be an index instead.
-    var epollSet: Int32? { place.flatMap { WaitCalls.onEpollSet.contains($0.call) ? descriptor : nil } }
-
     /// The descriptor on which the loop waits; while no loop is known, the candidate's.
-    var likelyDescriptor: Int32? { descriptor(of: place ?? candidate?.place) }
+    var likelyDescriptor: Int32? { descriptor(of: likelyPlace) }
+
+    /// The same, if it is an epoll set: the number that a loop gives to io_uring_enter(2) may be an index instead.
+    var epollSet: Int32? { likelyPlace.flatMap { WaitCalls.onEpollSet.contains($0.call) ? descriptor(of: $0) : nil } }
+
+    private var likelyPlace: WaitPlace? { place ?? candidate?.place }
 
     private func descriptor(of place: WaitPlace?) -> Int32? {
         place.flatMap { WaitCalls.onDescriptor.contains($0.call) ? Int32(truncatingIfNeeded: $0.argument) : nil }

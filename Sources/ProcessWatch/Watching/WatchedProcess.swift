@@ -206,7 +206,9 @@ final class WatchedProcess {
         if let descriptor = thread.loopDescriptor {
             let others = threads.values.filter { $0.threadID != thread.threadID && $0.descriptor == descriptor }
             guard others.isEmpty else {
+                let isKnown = others.contains(where: \.sharesItsDescriptor)
                 for shared in others + [thread] { shared.giveUp(context) }
+                guard !isKnown else { return }
                 tell(.sharedDescriptor(processID: processID, descriptor: descriptor, threads: others.count + 1))
                 return
             }

@@ -16,8 +16,9 @@ final class WatchedThread {
     /// Whether its name may still change: new threads name themselves.
     var isNew: Bool { looks < Self.firstLooks }
     private static let firstLooks = 40
-    /// Whether other threads wait for the same descriptor, so that nothing can be said about this thread.
-    private(set) var sharesItsDescriptor = false
+    /// The descriptor for which it waits in turn with other threads, so that nothing can be said about this thread; and whether that is an epoll set.
+    private var shared: (descriptor: Int32, isSet: Bool)?
+    var sharesItsDescriptor: Bool { shared != nil }
 
     /// Nil if the thread has ended.
     init?(threadID: Int32, ofProcess processID: Int32) {
@@ -51,7 +52,11 @@ final class WatchedThread {
         }
         looks += 1
         pause = Self.pause(afterLooks: looks, mayHaveLoop: search.likelyDescriptor != nil)
-        guard !sharesItsDescriptor else { return .nothing }
+        if let shared {
+            // Another thread may get the number for a loop of its own.
+            if shared.isSet, files.hasClosed(epollSet: shared.descriptor) { self.shared = nil }
+            return .nothing
+        }
         let time = MonotonicInstant.now
         guard let schedule = files.readSchedule() else { return .ended }
         guard let position = files.readPosition() else { return .nothing }
@@ -82,15 +87,16 @@ final class WatchedThread {
     /// Whether it waits for a list of descriptors.
     var polls: Bool { present?.wait.map { WaitCalls.onList.contains($0.call) } ?? false }
 
-    var descriptor: Int32? { search.likelyDescriptor }
+    var descriptor: Int32? { shared?.descriptor ?? search.likelyDescriptor }
     var loopDescriptor: Int32? { search.descriptor }
 
     /// Gives up on this thread: several threads take turns to wait for its descriptor.
     func giveUp(_ context: WatchContext) {
         loop?.release(as: .abandoned, context)
         loop = nil
+        // Later it stays known, so that the next thread that waits there is not taken for the only one.
+        shared = shared ?? search.likelyDescriptor.map { ($0, search.epollSet != nil) }
         search.forget()
-        sharesItsDescriptor = true
     }
 }
 
