@@ -138,6 +138,18 @@ struct GateRunTests {
         #expect(try !ReportReader(path: fixture.root + "/kept/run-1/outside").overview().runs.isEmpty)
     }
 
+    @Test("a program whose main thread polls like a client is judged with --main-loop, which the output names")
+    func mainLoop() throws {
+        func judge(_ options: [String], _ orders: String) throws -> CommandRun {
+            let script = "(\(orders) echo exit 0) | '\(TargetProcess.executable.path)' timed"
+            return try gate(options + ["--", "/bin/sh", "-c", script])
+        }
+        let doubtful = try judge([], "sleep 8;")
+        #expect(doubtful.status == 1 && doubtful.errors.contains("--main-loop judges it"), "\(doubtful.errors)")
+        let over = try judge(["--main-loop"], "\(Self.untilFound) sleep 1; echo sleep 2000; sleep 1;")
+        #expect(over.status == 2 && over.errors.contains("over budget: 1 stall, 0 permitted"), "\(over.errors)")
+    }
+
     @Test("a server whose start script has ended before anything is watched is watched, too", .needsBreakpoints)
     func orphan() throws {
         let python = try #require(Python.asyncio, "there is no Python")

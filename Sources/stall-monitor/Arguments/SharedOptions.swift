@@ -161,6 +161,14 @@ struct SymbolFilesOption: ParsableArguments {
     }
 }
 
+/// How a process that is watched from outside is judged.
+struct MainLoopOption: ParsableArguments {
+    @Flag(
+        help: "The main thread's poll or select is an event loop's, whatever it waits for: for GLib, Qt and others."
+    )
+    var mainLoop = false
+}
+
 /// For scripts and loops that need the result only.
 struct QuietOption: ParsableArguments {
     @Flag(

@@ -59,6 +59,8 @@ struct GateRunCommand: ParsableCommand {
     )
     var keep: String?
 
+    @OptionGroup var polls: MainLoopOption
+
     @OptionGroup var zone: ZoneOption
 
     @Argument(parsing: .postTerminator, help: ArgumentHelp("What to run.", valueName: "command"))
@@ -99,7 +101,9 @@ struct GateRunCommand: ParsableCommand {
     /// Starts the next run. If the command cannot be started, its empty folder is useless.
     private func start(_ folder: RunFolder, _ signals: WatchSignals) throws -> GateRun {
         do {
-            return try GateRun(command, try folder.next(), warmUp: warmUp?.nanoseconds ?? 0, signals)
+            var watching = WatchOptions(followsChildren: true)
+            watching.takesPollsForLoops = polls.mainLoop
+            return try GateRun(command, try folder.next(), watching, warmUp: warmUp?.nanoseconds ?? 0, signals)
         } catch {
             if keep == nil, folder.runs == 1 { folder.remove() }
             throw error
@@ -147,8 +151,16 @@ struct GateRun {
 
     /// Starts the command.
     ///
-    /// - Parameter folder: an empty folder for this run alone.
-    init(_ command: [String], _ folder: String, warmUp: Int64, _ signals: WatchSignals) throws {
+    /// - Parameters:
+    ///   - folder: An empty folder for this run alone.
+    ///   - watching: How its processes are watched from outside.
+    init(
+        _ command: [String],
+        _ folder: String,
+        _ watching: WatchOptions,
+        warmUp: Int64,
+        _ signals: WatchSignals
+    ) throws {
         self.signals = signals
         own = ReportReader(path: "\(folder)/inside")
         outside = ReportReader(path: "\(folder)/outside")
@@ -157,7 +169,6 @@ struct GateRun {
         unsafe setenv(ReportDirectory.environmentVariable, "\(ReportTree.resolved(folder))/inside", 1)
         if warmUp > 0 { unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(warmUp / 1_000_000)", 1) }
         child = try StartedCommand.given(command, adoptsOrphans: true)
-        let watching = WatchOptions(followsChildren: true)
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
         reporter = try OutsideReporter(.init(directory: outside.path, rule: rule)) { event in
             if case .fault(let error) = event { Output.note(error.message) }

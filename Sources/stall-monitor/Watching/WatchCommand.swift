@@ -74,10 +74,7 @@ struct WatchCommand: ParsableCommand {
     @Flag(help: "Also watch children that a watched process starts; with --name also processes that start later.")
     var follow = false
 
-    @Flag(
-        help: "The main thread's poll or select is an event loop's, whatever it waits for: for GLib, Qt and others."
-    )
-    var mainLoop = false
+    @OptionGroup var polls: MainLoopOption
 
     @Option(
         help: ArgumentHelp(

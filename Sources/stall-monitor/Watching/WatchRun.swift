@@ -39,7 +39,7 @@ struct WatchRun {
             symbols: try options.symbols.search(server: nil)
         )
         watching.usesBreakpoints = options.breakpoints
-        watching.takesPollsForLoops = options.mainLoop
+        watching.takesPollsForLoops = options.polls.mainLoop
         looksPerSearch = watching.looksPerScan
         let view = WatchView(
             options.format,
