@@ -167,7 +167,7 @@ static bool has_returned_to(const loop_thread *thread, const loop_candidate *can
 
 /// Records a wait that is seen for the first time, or for the first time since the loop has waited.
 static void begin(loop_candidate *candidate, const loop_thread *thread, loop_wait wait) {
-    if (!candidate->is_taken) candidate->times = 0;
+    if (!candidate->is_taken) candidate->times[false] = candidate->times[true] = 0;
     candidate->wait = wait;
     candidate->waits_before = thread->waits;
     candidate->since_ns = coarse_now_ns();
@@ -180,10 +180,11 @@ static bool replaces(const loop_thread *thread, const loop_candidate *candidate,
 }
 
 /// Whether to find out what a poll waits for. That takes one or two system calls for each descriptor, and a client may poll at one place
-/// any number of times. So it is done at the first, second, fourth, eighth … time.
-static bool is_examined(loop_candidate *candidate) {
-    candidate->times++;
-    return (candidate->times & (candidate->times - 1)) == 0;
+/// any number of times. So it is done at the first, second, fourth, eighth … time; of those without a timeout, too, which show more: a loop of GLib
+/// may have a timer most of the time.
+static bool is_examined(loop_candidate *candidate, bool is_unbounded) {
+    uint32_t times = ++candidate->times[is_unbounded];
+    return (times & (times - 1)) == 0;
 }
 
 static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *polled, bool is_unbounded) {
@@ -198,7 +199,7 @@ static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *pol
     if (height_of_loop(thread) != 0 && !replaces(thread, candidate, wait)) return false;
     if (!polled) return true;
     // A descriptor of another kind may be polled at several places that have nothing in common.
-    return is_examined(candidate) && (is_same_place || kind_of(wait.only) == OWN_SET) && is_of_a_loop(polled, is_unbounded);
+    return is_examined(candidate, is_unbounded) && (is_same_place || kind_of(wait.only) == OWN_SET) && is_of_a_loop(polled, is_unbounded);
 }
 
 /// Makes the wait the thread's loop. The thread's data is also kept without a slot: for the next try, and for a child after fork(2), which then

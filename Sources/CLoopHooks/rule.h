@@ -29,7 +29,7 @@ typedef struct loop_candidate {
     loop_wait wait;
     uint64_t since_ns;      ///< When it was first seen since the loop's last wait.
     uint64_t waits_before;  ///< How many waits of the loop there were until then.
-    uint32_t times;         ///< For a poll: how often the thread has returned to it.
+    uint32_t times[2];      ///< For a poll: how often the thread has returned to it, with a timeout and without one.
     bool is_taken;
 } loop_candidate;
 

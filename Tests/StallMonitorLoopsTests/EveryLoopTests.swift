@@ -27,7 +27,7 @@ struct EveryLoopTests {
             let watched = Set(try contents.watched(.eventLoop))
             #expect(
                 contents.labels == [
-                    "asking", "client", "epoll", "heights", "many", "nested", "poll", "pwait2", "select",
+                    "asking", "client", "epoll", "heights", "many", "nested", "poll", "pwait2", "select", "timed",
                 ],
                 "\(run.lines)"
             )
@@ -43,7 +43,7 @@ struct EveryLoopTests {
             let functions = [
                 "epoll": "sleepInEpoll", "pwait2": "sleepInPwait2", "poll": "sleepInPoll", "select": "sleepInSelect",
                 "nested": "event_nested_loop", "client": "event_ask", "many": "sleepAmongMany",
-                "asking": "sleepInAsking", "heights": "sleepInHeights",
+                "asking": "sleepInAsking", "heights": "sleepInHeights", "timed": "sleepInTimed",
             ]
             for (label, function) in functions {
                 let report = try contents.report(label)

@@ -65,6 +65,11 @@ static void wait_for_many(event_loop *loop) {
     poll(polled, 8, 3600000);
 }
 
+static void wait_with_timer(event_loop *loop) {
+    struct pollfd polled[2] = {{.fd = loop->waker, .events = POLLIN}, {.fd = loop->channel[0], .events = POLLIN}};
+    poll(polled, 2, ++loop->waits == 4 ? -1 : 3600000);
+}
+
 static __attribute__((noinline)) int wait_below(event_loop *loop, int calls) {
     if (calls > 0) return wait_below(loop, calls - 1) + 1;
     struct pollfd polled = {.fd = loop->set, .events = POLLIN};
@@ -89,6 +94,7 @@ static __attribute__((noinline)) void wait_once(event_loop *loop) {
         case EVENT_PWAIT2: epoll_pwait2(loop->set, events, 8, &hour, NULL); break;
         case EVENT_POLL: poll(polled, 2, -1); break;
         case EVENT_SELECT: wait_in_select(loop); break;
+        case EVENT_TIMED: wait_with_timer(loop); break;
         case EVENT_HEIGHTS: wait_below(loop, loop->waits++ % 3); break;
         case EVENT_REFUSED:
             epoll_wait(-1, events, 8, -1);

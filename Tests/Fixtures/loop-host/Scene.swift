@@ -61,12 +61,14 @@ extension Scene {
     private func playStalls(_ directory: String) {
         let monitor = LoopHost.start(directory, probes: 3)
         let (polling, selecting) = (Loop("poll", EVENT_POLL), Loop("select", EVENT_SELECT))
+        let timed = Loop("timed", EVENT_TIMED)
         let stalled: [(Loop, @Sendable () -> Void)] = [
             (Loop("epoll", EVENT_EPOLL), sleepInEpoll), (Loop("pwait2", EVENT_PWAIT2), sleepInPwait2),
             (polling, { sleepInPoll(polling) }), (selecting, { sleepInSelect(selecting) }),
             (Loop("nested", EVENT_EPOLL), waitInNestedLoop),
             (Loop("client", EVENT_POLL), askPeer), (Loop("many", EVENT_MANY), sleepAmongMany),
             (Loop("asking", EVENT_ASKING), sleepInAsking), (Loop("heights", EVENT_HEIGHTS), sleepInHeights),
+            (timed, sleepInTimed),
         ]
         let refused = Loop("refused", EVENT_REFUSED)
         // A client on a thread without a loop, which sends requests from one place, and then sleeps.
@@ -78,7 +80,7 @@ extension Scene {
         asker.start()
         let (idle, brief, resting) = (Loop("idle"), Loop("brief"), Loop("resting", EVENT_HEIGHTS))
         // The last of these waits is not the outermost.
-        for _ in 0..<4 { resting.runToEnd {} }
+        for loop in [resting, timed] { for _ in 0..<4 { loop.runToEnd {} } }
         let worker = runLoopWithNestedLoops()
         defer { worker?.stop() }
         waitForChildOnQueue()
@@ -290,6 +292,7 @@ func sleepInSelect(_ loop: Loop) {
 
 @inline(never) func sleepAmongMany() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInHeights() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInTimed() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInAsking() { slept.add(Int(usleep(700_000))) }
 
 @inline(never)

@@ -22,6 +22,7 @@ typedef enum event_wait {
     EVENT_SELECT,   ///< select on a listening socket and a pipe.
     EVENT_MANY,     ///< poll on eight descriptors, none of them typical of a loop, with a timeout.
     EVENT_ASKING,   ///< Like EVENT_EPOLL, and once a turn in poll, as a client that waits for a server's answer.
+    EVENT_TIMED,    ///< poll on an eventfd and a pipe, the fourth time without a timeout, as GLib's loop when it has no timer for once.
     EVENT_HEIGHTS,  ///< poll on an epoll set, each time at another height of the stack, as Foundation's run loop when it is run again and again.
     EVENT_REFUSED,  ///< epoll_wait on no descriptor, which is refused.
     EVENT_POLLING,  ///< epoll_wait that never waits.
