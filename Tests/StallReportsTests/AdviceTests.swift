@@ -1,7 +1,7 @@
-import StallReports
 import Testing
 
 @testable import StallReading
+@testable import StallReports
 
 extension Advice {
     fileprivate static func ruleName(for report: StallReport) -> String? { rules.first { $0.fits(report) }?.name }
@@ -151,6 +151,21 @@ struct AdviceTests {
         #expect(Advice.of(report) == nil)
         report.state = .recovered
         #expect(Advice.of(report) != nil)
+    }
+
+    @Test("missing names of a distribution's program are in a package; a server's own program has none")
+    func missingNames() throws {
+        var report = Sample.recovered()
+        report.isProvisional = true
+        let index = try #require(report.culpritFrame?.module)
+        for path in ["/usr/bin/redis-server", "/usr/local/bin/shop", "/srv/shop"] {
+            let isPackaged = path.hasSuffix("redis-server")
+            report.modules[index].path = path
+            let words = try #require(report.missingNames)
+            #expect(words.contains("--symbols FILE' names them, with a FILE of the same build"))
+            #expect(words.contains("DEBUGINFOD_URLS") == isPackaged, "\(path)")
+            #expect(words.contains("-dbgsym") == isPackaged, "\(path)")
+        }
     }
 
     @Test("a verdict that this version does not know gets no advice")

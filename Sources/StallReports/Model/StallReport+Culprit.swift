@@ -48,7 +48,17 @@ extension StallReport {
         let name = module.map { fileName(ofPath: $0.path) } ?? "The program"
         let build = module?.buildID.map { " (build id \($0))" } ?? ""
         return "\(name) has no symbols here, so its functions have no names and the culprit is a guess; "
-            + "'stall-monitor symbolicate DIR --symbols FILE' names them, with a FILE of the same build\(build)."
+            + "'stall-monitor symbolicate DIR --symbols FILE' names them, with a FILE of the same build\(build)"
+            + (module.map { Self.isOfPackage($0.path) } == true ? Self.packageRemedy : ".")
+    }
+
+    /// Whoever has a program from a distribution has no such file.
+    private static let packageRemedy =
+        "; without --symbols, if the debug symbols of its package are installed (-dbgsym, -debuginfo) or $DEBUGINFOD_URLS names "
+        + "the distribution's server."
+
+    private static func isOfPackage(_ path: String) -> Bool {
+        path.hasPrefix("/usr/") && !path.hasPrefix("/usr/local/")
     }
 
     /// The frame to which the culprit refers.
