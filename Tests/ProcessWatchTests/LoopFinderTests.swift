@@ -46,6 +46,22 @@ struct LoopFinderTests {
         #expect(WatchedThread.pause(afterLooks: 4_000, mayHaveLoop: true) == 0)
     }
 
+    @Test("A thread that sleeps where no loop waits is not asked for its place again until it has run")
+    func away() {
+        var search = LoopFinder(isMainThread: false)
+        let before = Schedule(ran: 1, waited: 0, slices: 1)
+        let after = Schedule(ran: 1, waited: 0, slices: 2)
+        #expect(search.needsPosition(before))
+        for position in [wait(Self.number("futex")), wait(Self.poll), .halted(stackPointer: 1, programCounter: 2)] {
+            _ = search.note(position, slices: 1)
+            #expect(!search.needsPosition(before) && search.needsPosition(after), "\(position)")
+        }
+        for position in [wait(), .running] {
+            _ = search.note(position, slices: 1)
+            #expect(search.needsPosition(before), "\(position)")
+        }
+    }
+
     @Test("A place seen once is not a loop; seen twice it is")
     func twice() {
         var search = LoopFinder(isMainThread: false)

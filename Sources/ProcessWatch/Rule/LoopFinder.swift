@@ -29,6 +29,8 @@ struct LoopFinder: Hashable, Sendable {
     /// Where the loop waits. Nil while no loop is known.
     private(set) var place: WaitPlace?
     private var candidate: Candidate?
+    /// The counts with which the thread was last found asleep where no loop waits.
+    private var away: Schedule?
 
     init(isMainThread: Bool) { self.isMainThread = isMainThread }
 
@@ -55,6 +57,9 @@ struct LoopFinder: Hashable, Sendable {
         return wait.call == place.call && (WaitCalls.onList.contains(wait.call) || wait.argument == place.argument)
     }
 
+    /// Whether a look must read the thread's position. A thread that has not run since is still where no loop waits.
+    func needsPosition(_ schedule: Schedule) -> Bool { schedule != away }
+
     /// Evaluates a reading. Call it once for each reading.
     ///
     /// - Parameter isOfLoop: Returns whether a loop would wait for such a list of descriptors. A client that sends its server one
@@ -63,7 +68,12 @@ struct LoopFinder: Hashable, Sendable {
     /// - Returns: Where the loop waits, if that is new: a newly found loop, or another place of a known loop's wait. (The C library
     ///   waits at another instruction once the process has a second thread.)
     mutating func note(_ reading: Reading, isOfLoop: (WaitPlace) -> Bool) -> WaitPlace? {
-        guard let wait = reading.position.wait, isWait(wait.call) else { return nil }
+        guard let wait = reading.position.wait, isWait(wait.call) else {
+            // The counts of a running thread may be those from before it ran.
+            away = reading.position == .running ? nil : reading.schedule
+            return nil
+        }
+        away = nil
         if let place {
             if isSamePlace(wait, place) {
                 hasTurned()

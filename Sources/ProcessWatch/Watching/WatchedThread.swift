@@ -59,6 +59,7 @@ final class WatchedThread {
         }
         let time = MonotonicInstant.now
         guard let schedule = files.readSchedule() else { return .ended }
+        guard search.needsPosition(schedule) else { return .nothing }
         guard let position = files.readPosition() else { return .nothing }
         let reading = LoopFinder.Reading(position: position, schedule: schedule, time: time)
         let found = search.note(reading) { context.isOfLoop($0, files) }
