@@ -150,6 +150,28 @@ struct GateRunTests {
         #expect(over.status == 2 && over.errors.contains("over budget: 1 stall, 0 permitted"), "\(over.errors)")
     }
 
+    @Test("a main thread that may run a loop is named beside a loop that is judged")
+    func unjudged() throws {
+        let python = try #require(Python.asyncio, "there is no Python")
+        let run = try gate(["--", python, "-c", Self.pollsBesideLoop])
+        #expect(run.errors.contains("these threads are not judged, "), "\(run.errors)")
+        #expect(run.errors.contains("--main-loop judges it"), "\(run.errors)")
+        #expect(!run.errors.contains("no event loop was found"), "\(run.errors)")
+    }
+
+    /// A loop on a second thread; the main one polls like a client.
+    private static let pollsBesideLoop = """
+        import os, select, threading, time
+        def serve():
+            events = select.epoll()
+            while True: events.poll(0.02)
+        threading.Thread(target=serve, daemon=True).start()
+        polled = select.poll()
+        polled.register(os.pipe()[0], select.POLLIN)
+        end = time.monotonic() + 8
+        while time.monotonic() < end: polled.poll(100)
+        """
+
     @Test("a server whose start script has ended before anything is watched is watched, too", .needsBreakpoints)
     func orphan() throws {
         let python = try #require(Python.asyncio, "there is no Python")

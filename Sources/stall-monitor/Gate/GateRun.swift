@@ -145,7 +145,7 @@ struct GateRun {
     private let reporter: OutsideReporter
     private let start = MonotonicInstant.now
     private let grace: Duration
-    private let notes = WatchedNothing()
+    private let notes = NotJudged()
     /// Reports of the command's own monitors, and of the watcher outside.
     private let (own, outside): (ReportReader, ReportReader)
 
@@ -229,10 +229,12 @@ struct GateRun {
     func overview() throws(ReportError) -> ReportReader.Overview { try (hasOwnMonitor ? own : outside).overview() }
 }
 
-/// What the watcher outside says of processes in which it finds nothing to watch. Shown only if it found nothing in any of them: beside a
-/// server, a shell without a loop is no news. Confined to the watcher's thread.
-private final class WatchedNothing {
-    private var lines: [String] = []
+/// What the watcher outside says of what it does not judge. That it finds nothing to watch in a process is shown only if it found nothing in any
+/// of them: beside a server, a shell without a loop is no news. Confined to the watcher's thread.
+private final class NotJudged {
+    private var processes: [String] = []
+    /// Loops and pools beside those that are judged: without these notes, 'within' would say too much.
+    private var doubts: [String] = []
     private var hasFound = false
     private static let mostLines = 4
 
@@ -240,13 +242,17 @@ private final class WatchedNothing {
         switch note {
         case .unarmed, .crowded: Output.note(WatchView.words(note))
         case .foundLoop, .foundPool: hasFound = true
-        case .noLoop, .namelessPools, .sharedDescriptor, .refused, .unreadable: lines.append(WatchView.words(note))
+        case .noLoop, .namelessPools, .sharedDescriptor, .refused, .unreadable: processes.append(WatchView.words(note))
+        // Without any breakpoints, `unarmed` says it once for all.
+        case .unproven(_, _, _, hasBreakpoints: true), .unprovenPool(_, _, hasBreakpoints: true),
+            .unjudged(_, _, mainPolls: true):
+            doubts.append(WatchView.words(note))
         default: break
         }
     }
 
     func show() {
-        guard !hasFound else { return }
+        let lines = hasFound ? doubts : processes + doubts
         lines.prefix(Self.mostLines).forEach(Output.note)
         let more = lines.count - Self.mostLines
         if more > 0 { Output.note("\(quantity(more, "more such note")) \(more == 1 ? "is" : "are") left out") }
