@@ -138,16 +138,16 @@ struct LoopFinderTests {
         #expect(search(inner, inner, wait()).place == inner.wait)
     }
 
-    @Test("The list of a poll is checked at the 2nd, 4th, 8th … time; it is a loop only if the list is a loop's")
+    @Test("A poll's list is checked at the 2nd, 4th, 8th and each 16th time; only a loop's list makes it a loop")
     func asked() {
         var search = LoopFinder(isMainThread: true)
         var asked: [Int] = []
-        for time in 1...20 {
+        for time in 1...63 {
             let place = search.note(wait(Self.poll), isOfLoop: false) { asked.append(time) }
             #expect(place == nil)
         }
-        #expect(asked == [2, 4, 8, 16] && search.place == nil)
-        for _ in 21...32 { _ = search.note(wait(Self.poll)) }
+        #expect(asked == [2, 4, 8, 16, 32, 48] && search.place == nil)
+        _ = search.note(wait(Self.poll))
         #expect(search.place == wait(Self.poll).wait)
     }
 

@@ -21,6 +21,9 @@ struct LoopFinder: Hashable, Sendable {
         var place: WaitPlace
         let first: Reading
         var count = 1
+
+        /// Later it is asked again and again: a loop of GLib has no timer for once, and only then waits as no client does.
+        var isAsked: Bool { count & (count - 1) == 0 || count % 16 == 0 }
     }
 
     private static let nestedFor = Duration.seconds(5)
@@ -64,7 +67,7 @@ struct LoopFinder: Hashable, Sendable {
     ///
     /// - Parameter isOfLoop: Returns whether a loop would wait for such a list of descriptors. A client that sends its server one
     ///   request after another also waits at one place, so lists are considered only on the main thread. The answer costs system
-    ///   calls, so it is requested only at the second, fourth, eighth … time.
+    ///   calls, so it is requested only at the second, fourth and eighth time, and at each sixteenth.
     /// - Returns: Where the loop waits, if that is new: a newly found loop, or another place of a known loop's wait. (The C library
     ///   waits at another instruction once the process has a second thread.)
     mutating func note(_ reading: Reading, isOfLoop: (WaitPlace) -> Bool) -> WaitPlace? {
@@ -95,7 +98,7 @@ struct LoopFinder: Hashable, Sendable {
         self.candidate = candidate
         guard replaces(candidate, reading) else { return nil }
         if WaitCalls.onList.contains(wait.call) {
-            guard candidate.count & (candidate.count - 1) == 0, isOfLoop(wait) else { return nil }
+            guard candidate.isAsked, isOfLoop(wait) else { return nil }
         }
         (place, self.candidate) = (wait, nil)
         return wait
