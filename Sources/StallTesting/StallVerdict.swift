@@ -1,4 +1,3 @@
-import StallMonitor
 import StallReports
 import Testing
 
@@ -14,16 +13,36 @@ enum StallAttribution: Equatable {
     case machine
     /// The machine gave the monitor no processor either: how long the thread waited for one, or what a worker did, is not known.
     case unmeasured
+}
 
-    /// - Parameters:
-    ///   - scope: The scope to be judged.
-    ///   - scopes: All scopes of that time, including `scope`.
-    /// - Returns: Nil if `scope` did not cause the stall, or the stall is not too long for it.
-    static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallAttribution? {
-        guard scope.isTooLong(stall), !stall.isOfLedger else { return nil }
+/// The tests to which a stall belongs. Most tests have nothing to do with it, and all tests of a suite may end after it: so what is the same for
+/// all of them is determined once.
+struct StallOrigin: Sendable {
+    private let stall: StallReport
+    /// Those whose task was stalled; if there are none, those whose function was.
+    private let owners: [TestScope]
+    /// In how many tests that function ran during the stall.
+    private let callers: Int
+    /// The names of the tests that may have caused it if it has no owners.
+    private let suspects: [String]
+    /// Those among which the workers of a pool are looked for.
+    private let scopes: [TestScope]
+
+    /// - Parameter scopes: All scopes of that time.
+    init(of stall: StallReport, among scopes: [TestScope]) {
         let code = StalledCode(of: stall)
         let tasks = scopes.filter { $0.isTask(of: code) }
-        let owners = tasks.isEmpty ? scopes.filter { $0.isCaller(in: code) } : tasks
+        self.stall = stall
+        owners = tasks.isEmpty ? scopes.filter { $0.isCaller(in: code) } : tasks
+        // A part of a test has the task of its test.
+        callers = tasks.isEmpty ? Set(owners.filter { $0.overlap(with: stall) > 0 }.map(\.task)).count : 0
+        suspects = owners.isEmpty ? Self.names(scopes.filter { $0.isTooLong(stall) }) : []
+        self.scopes = owners.isEmpty || stall.watched.type != .taskPool ? [] : scopes
+    }
+
+    /// Nil if `scope` did not cause the stall, or the stall is not too long for it.
+    func attribution(to scope: TestScope) -> StallAttribution? {
+        guard scope.isTooLong(stall), !stall.isOfLedger else { return nil }
         if owners.isEmpty {
             // Every computing task occupies a worker for that time: the stall does not count for a test whose work is not involved.
             guard stall.watched.type != .taskPool, !stall.isOfTestBeside else { return nil }
@@ -35,17 +54,14 @@ enum StallAttribution: Equatable {
         }
         guard let ownShare = stall.ownShare else { return .unmeasured }
         guard Double(scope.overlap(with: stall)) * ownShare > Double(scope.limit.nanoseconds) else { return .machine }
-        guard !owners.isEmpty else { return unclear(stall, among: scopes) }
-        // A part of a test has the task of its test.
-        let callers = Set(owners.filter { !$0.isTask(of: code) && $0.overlap(with: stall) > 0 }.map(\.task))
-        return callers.count > 1 ? .shared(by: callers.count) : .own
+        guard !owners.isEmpty else { return .unclear(among: suspects) }
+        return callers > 1 ? .shared(by: callers) : .own
     }
 
-    private static func unclear(_ stall: StallReport, among scopes: [TestScope]) -> StallAttribution {
-        let suspects = scopes.filter { $0.isTooLong(stall) }
+    private static func names(_ suspects: [TestScope]) -> [String] {
         // A part of a test, which has its test's task, is not named besides it.
         let names = Set(suspects.map { [$0.place.name, $0.task.map { "\($0)" } ?? ""] }).map { $0[0] }
-        return .unclear(among: names.sorted())
+        return names.sorted()
     }
 }
 
@@ -146,66 +162,7 @@ package struct StallVerdict {
     }
 }
 
-/// The function of a test, or of the judged part of a test.
-package struct TestPlace: Sendable {
-    /// In the format of `Test.name` and `#function`: `checkout(basket:)`.
-    let name: String
-    /// The name of its source file. Nil if it is not known: XCTest does not provide it.
-    let file: String?
-    let function: FunctionName
-
-    package init(name: String, file: String?) {
-        (self.name, self.file, function) = (name, file, FunctionName(name))
-    }
-}
-
-/// A test, or a part of one, during which no watched loop may stall.
-struct TestScope: Sendable {
-    let number: Int
-    let place: TestPlace
-    let limit: Duration
-    /// The lower half of its task's number, which is the part in a captured stack. Nil if the runtime does not provide it.
-    let task: UInt32?
-    let began: Timestamp
-    /// Nil while it is running.
-    var ended: Timestamp?
-    /// The stalls for which a part of this test has already failed.
-    var told: Set<ULID> = []
-
-    /// The part of a stall that overlaps with the scope, in nanoseconds. A stall that is not over lasts at least until the scope's
-    /// end: scopes are judged when all stalls that ended before are reported. It is at most the stall's length without excluded time,
-    /// because it is not known when that was.
-    func overlap(with stall: StallReport) -> Int64 {
-        let knownEnd = stall.startedAt.advanced(byNanoseconds: stall.lengthNs)
-        let stallEnd = stall.endedAt == nil ? max(ended ?? knownEnd, knownEnd) : knownEnd
-        let overlap = min(stallEnd, ended ?? stallEnd).nanoseconds(since: max(stall.startedAt, began))
-        return min(overlap, stallEnd.nanoseconds(since: stall.startedAt) - (stall.excludedNs ?? 0))
-    }
-
-    /// Whether that part is longer than the scope's limit.
-    func isTooLong(_ stall: StallReport) -> Bool { overlap(with: stall) > limit.nanoseconds }
-
-    /// Whether the scope's task was stalled.
-    func isTask(of code: StalledCode) -> Bool { task.map { code.tasks.contains(UInt64($0)) } ?? false }
-
-    /// Whether its function, or a closure in it, was on the stalled stack, or awaited a function there.
-    func isCaller(in code: StalledCode) -> Bool {
-        guard code.whole.contains(place.function) else { return false }
-        return code.functions.contains { function in
-            guard function.name.contains(place.function) else { return false }
-            guard let file = place.file, let path = function.file else { return true }
-            return path == file || path.hasSuffix("/" + file)
-        }
-    }
-
-    /// The lower half of the calling task's number. Nil outside a task.
-    static var currentTask: UInt32? { WorkKey.currentTaskNumber }
-}
-
 extension StallReport {
-    /// From start to end, including excluded time.
-    fileprivate var lengthNs: Int64 { durationNs.addingReportingOverflow(excludedNs ?? 0).partialValue }
-
     var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }
 
     /// Whether it is this library's own: on a busy machine, a test that begins or is judged may wait for a thread that judges another one and

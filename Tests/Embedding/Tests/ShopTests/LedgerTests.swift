@@ -43,6 +43,23 @@ import Testing
         #expect(ledger.count == 0)
     }
 
+    /// Each of them once searched the stalled stack for the names of all others at its end.
+    @Test(.timeLimit(.minutes(5))) func passesWithManyTestsBesideAStall() async throws {
+        let others = (0..<50_000).map { _ in begin() }
+        let number = begin("work()")
+        var stall = stall(isOver: true)
+        // Its owner is found by the function that is the last one on a stack as deep as a server's.
+        let names = (0..<60).map { "Server.handle\($0)(_: Request, in: Context) async throws -> Response" } + ["work()"]
+        let frames = names.map { StallReport.Frame(address: Address(1), function: $0) }
+        stall.stacks = [.init(thread: .init(id: 1), capturedAt: .now(), frames: frames)]
+        stall.cause.evidence = .init(runDelayNs: 0, windowNs: 400_000_000)
+        ledger.note(stall)
+        try await Task.sleep(for: .milliseconds(101))
+        await judge(others)
+        ledger.end(number)
+        #expect(ledger.judge(number, "").map(\.origin) == [.own])
+    }
+
     @Test func passesWithoutTestsThatAreOver() async {
         // In each pair the later one begins before the former one ends.
         var former = begin()

@@ -44,7 +44,7 @@ import Testing
 
     private func origins(_ stall: StallReport) -> [StallAttribution?] {
         let scopes = [scope(1, "a()", task: 7), scope(2, "b()", task: 8)]
-        return scopes.map { StallAttribution.of(stall, for: $0, among: scopes) }
+        return scopes.map { StallOrigin(of: stall, among: scopes).attribution(to: $0) }
     }
 
     @Test func passesToItsTask() { #expect(origins(stall(task: 8, function: "a()")) == [nil, .own]) }
@@ -73,13 +73,13 @@ import Testing
     @Test func passesToAllCasesOfATestWhereTheTaskIsAnother() {
         let cases = [scope(1, "a()", task: 7), scope(2, "a()", task: 8), scope(3, "a()", task: 8)]
         let scopes = cases + [scope(4, "b()", task: 9)]
-        let found = { (stall: StallReport) in scopes.map { StallAttribution.of(stall, for: $0, among: scopes) } }
+        let found = { (stall: StallReport) in scopes.map { StallOrigin(of: stall, among: scopes).attribution(to: $0) } }
         let shared = StallAttribution.shared(by: 2)
         #expect(found(stall(task: 99, function: "closure #1 in Suite.a()")) == [shared, shared, shared, nil])
         #expect(found(stall(task: 7, function: "a()")) == [.own, nil, nil, nil])
         // The test and a part of it are one.
         let one = Array(scopes[1...])
-        #expect(StallAttribution.of(stall(task: 99, function: "a()"), for: one[0], among: one) == .own)
+        #expect(StallOrigin(of: stall(task: 99, function: "a()"), among: one).attribution(to: one[0]) == .own)
     }
 
     @Test(
@@ -109,7 +109,8 @@ import Testing
         #expect(origins(stall(task: 99)) == [unclear, unclear])
         // The test and a part of it are one, and two tests of one name are two.
         let scopes = [scope(1, "a()", task: 7), scope(2, "a()", task: 7), scope(3, "a()", task: 8)]
-        #expect(StallAttribution.of(stall(task: 99), for: scopes[0], among: scopes) == .unclear(among: ["a()", "a()"]))
+        let origin = StallOrigin(of: stall(task: 99), among: scopes)
+        #expect(origin.attribution(to: scopes[0]) == .unclear(among: ["a()", "a()"]))
     }
 
     @Test func passesToNobodyWhatATestThatIsNotJudgedDid() {
@@ -129,7 +130,7 @@ import Testing
     @Test func passesWithoutBlameForAnyTestThatIsJudged() {
         let scopes = [scope(1, "a()", task: 7), scope(2, "b()", task: 8)]
         let text = { (scopes: [TestScope]) in
-            let origin = StallAttribution.of(stall(task: 99), for: scopes[0], among: scopes)
+            let origin = StallOrigin(of: stall(task: 99), among: scopes).attribution(to: scopes[0])
             return origin.map { StallVerdict(stall: stall(task: 99), origin: $0, scope: scopes[0], directory: "") }?
                 .text
         }
@@ -217,7 +218,7 @@ import Testing
         stall.pool = pool(.init(thread: .init(id: 2), standingNs: 400_000_000))
         #expect(origins(stall) == [.unmeasured, nil])
         let alone = scope(1, "a()", task: 7)
-        #expect(StallAttribution.of(stall, for: alone, among: [alone]) == .own)
+        #expect(StallOrigin(of: stall, among: [alone]).attribution(to: alone) == .own)
         // One of a test that is not judged.
         var stack = stall.stacks[0]
         stack.frames[0].function = "c()"

@@ -1,0 +1,177 @@
+import Locking
+import StallMonitor
+import StallReports
+
+/// The function of a test, or of the judged part of a test.
+package struct TestPlace: Sendable {
+    /// In the format of `Test.name` and `#function`: `checkout(basket:)`.
+    let name: String
+    /// The name of its source file. Nil if it is not known: XCTest does not provide it.
+    let file: String?
+    let function: FunctionName
+
+    package init(name: String, file: String?) {
+        (self.name, self.file, function) = (name, file, FunctionName(name))
+    }
+}
+
+/// A test, or a part of one, during which no watched loop may stall.
+struct TestScope: Sendable {
+    let number: Int
+    let place: TestPlace
+    let limit: Duration
+    /// The lower half of its task's number, which is the part in a captured stack. Nil if the runtime does not provide it.
+    let task: UInt32?
+    let began: Timestamp
+    /// Nil while it is running.
+    var ended: Timestamp?
+
+    /// The part of a stall that overlaps with the scope, in nanoseconds. A stall that is not over lasts at least until the scope's
+    /// end: scopes are judged when all stalls that ended before are reported. It is at most the stall's length without excluded time,
+    /// because it is not known when that was.
+    func overlap(with stall: StallReport) -> Int64 {
+        let knownEnd = stall.startedAt.advanced(byNanoseconds: stall.lengthNs)
+        let stallEnd = stall.endedAt == nil ? max(ended ?? knownEnd, knownEnd) : knownEnd
+        let overlap = min(stallEnd, ended ?? stallEnd).nanoseconds(since: max(stall.startedAt, began))
+        return min(overlap, stallEnd.nanoseconds(since: stall.startedAt) - (stall.excludedNs ?? 0))
+    }
+
+    /// Whether that part is longer than the scope's limit.
+    func isTooLong(_ stall: StallReport) -> Bool { overlap(with: stall) > limit.nanoseconds }
+
+    /// Whether the scope's task was stalled.
+    func isTask(of code: StalledCode) -> Bool { task.map { code.tasks.contains(UInt64($0)) } ?? false }
+
+    /// Whether its function, or a closure in it, was on the stalled stack, or awaited a function there.
+    func isCaller(in code: StalledCode) -> Bool {
+        guard code.whole.contains(place.function) else { return false }
+        return code.functions.contains { function in
+            guard function.name.contains(place.function) else { return false }
+            guard let file = place.file, let path = function.file else { return true }
+            return path == file || path.hasSuffix("/" + file)
+        }
+    }
+
+    /// The lower half of the calling task's number. Nil outside a task.
+    static var currentTask: UInt32? { WorkKey.currentTaskNumber }
+}
+
+extension StallReport {
+    /// From start to end, including excluded time.
+    fileprivate var lengthNs: Int64 { durationNs.addingReportingOverflow(excludedNs ?? 0).partialValue }
+}
+
+/// The tests that are running, the tests that overlapped with them, and the stalls of that time.
+///
+/// All tests of a suite may run at once. So a test looks at the others neither at its beginning nor at its end, but for the first one that is
+/// judged after a stall.
+final class TestLedger: Sendable {
+    private struct State: Sendable {
+        var scopes: [Int: TestScope] = [:]
+        /// The scopes not judged yet.
+        var open: Set<Int> = []
+        var stalls: [ULID: NotedStall] = [:]
+        var last = 0
+        /// With this number of scopes and stalls, those that are over are searched for again: twice as many as were left the last time.
+        var full = leastFull
+
+        static let leastFull = 64
+    }
+
+    private let state = ForkSafeMutex(State())
+
+    /// How many scopes and stalls are kept.
+    var count: Int { state.withLock { $0.scopes.count + $0.stalls.count } }
+
+    func begin(_ place: TestPlace, limit: Duration) -> Int {
+        let task = TestScope.currentTask
+        return state.withLock { state in
+            state.last += 1
+            state.open.insert(state.last)
+            state.scopes[state.last] = TestScope(
+                number: state.last,
+                place: place,
+                limit: limit,
+                task: task,
+                began: .now()
+            )
+            return state.last
+        }
+    }
+
+    func end(_ number: Int) {
+        // Before the lock: a wait for it is not a part of the test.
+        let now = Timestamp.now()
+        state.withLock { $0.scopes[number]?.ended = now }
+    }
+
+    func note(_ report: StallReport) {
+        let former = state.withLock { state in
+            // One that is over concerns no later test.
+            guard !state.open.isEmpty || report.endedAt == nil else {
+                return state.stalls.removeValue(forKey: report.id)
+            }
+            let told = state.stalls[report.id]?.told ?? []
+            return state.stalls.updateValue(NotedStall(report: report, told: told), forKey: report.id)
+        }
+        withExtendedLifetime(former) {}
+    }
+
+    func judge(_ number: Int, _ directory: String) -> [StallVerdict] {
+        defer { forget(number) }
+        let (scope, noted, scopes): (TestScope?, [NotedStall], [TestScope]) = state.withLock { state in
+            guard let scope = state.scopes[number] else { return (nil, [], []) }
+            let noted = state.stalls.values.filter { scope.isTooLong($0.report) && !$0.isTold(in: scope.task) }
+            let isKnown = noted.allSatisfy { $0.origin != nil }
+            return (scope, noted, isKnown ? [] : Array(state.scopes.values))
+        }
+        guard let scope else { return [] }
+        return noted.sorted { $0.report.startedAt < $1.report.startedAt }.compactMap { noted in
+            let stall = noted.report
+            let origin = noted.origin ?? StallOrigin(of: stall, among: scopes)
+            let verdict = origin.attribution(to: scope).map {
+                StallVerdict(stall: stall, origin: $0, scope: scope, directory: directory)
+            }
+            keep(origin, of: stall, tellingIn: verdict?.isFailure == true ? scope.task : nil)
+            return verdict
+        }
+    }
+
+    /// - Parameter task: That of a test which fails. Nil: none fails, or its task is not known.
+    private func keep(_ origin: StallOrigin, of stall: StallReport, tellingIn task: UInt32?) {
+        state.withLock { state in
+            if let task { state.stalls[stall.id]?.told.insert(task) }
+            // While it goes on, it may become too long for more tests.
+            guard stall.endedAt != nil, state.stalls[stall.id]?.origin == nil else { return }
+            state.stalls[stall.id]?.origin = origin
+        }
+    }
+
+    /// Called when the scope was judged, or will not be judged. Now and then also removes scopes and stalls that ended before all unjudged
+    /// scopes began.
+    func forget(_ number: Int) {
+        let former: ([Int: TestScope], [ULID: NotedStall])? = state.withLock { state in
+            state.open.remove(number)
+            guard state.open.isEmpty || state.scopes.count + state.stalls.count >= state.full else { return nil }
+            let former = (state.scopes, state.stalls)
+            let earliest = state.open.compactMap { state.scopes[$0]?.began }.min()
+            let isOver = { (end: Timestamp?) in end.map { end in earliest.map { end < $0 } ?? true } ?? false }
+            state.scopes = state.scopes.filter { !isOver($0.value.ended) || state.open.contains($0.key) }
+            state.stalls = state.stalls.filter { !isOver($0.value.report.endedAt) }
+            state.full = max(State.leastFull, 2 * (state.scopes.count + state.stalls.count))
+            return former
+        }
+        withExtendedLifetime(former) {}
+    }
+}
+
+private struct NotedStall: Sendable {
+    let report: StallReport
+    /// The tasks whose test has failed by it, or a part of it.
+    var told: Set<UInt32> = []
+    /// Known once the stall is over: every test that it may concern has begun then.
+    var origin: StallOrigin?
+
+    /// When a part of a test has failed, the test and its suite do not report the same stall again.
+    func isTold(in task: UInt32?) -> Bool { task.map(told.contains) ?? false }
+}
