@@ -11,7 +11,7 @@ enum StallAttribution: Equatable {
     case shared(by: Int)
     /// It was too long only because the machine gave the thread no processor.
     case machine
-    /// The machine gave the monitor no processor either: how long the thread waited for one, or what a worker did, is not known.
+    /// The machine gave the monitor no processor either, or no stack: how long the thread waited for one, or what a worker did, is not known.
     case unmeasured
 }
 
@@ -74,7 +74,7 @@ extension StallReport {
     }
 
     /// Whether nothing shows what the thread did, because the monitor's own thread got no processor: it read the thread's times only
-    /// once, or came when the stall was over. Times that were read before the stall and long after it show a thread that slept, whatever
+    /// once, or came when the stall was over; or because the machine lets it take no stacks. Times that were read before the stall and long after it show a thread that slept, whatever
     /// it did in the stall.
     private var wasMissed: Bool {
         guard cause.verdict == .unknown else { return false }
@@ -132,7 +132,8 @@ package struct StallVerdict {
         case .machine:
             text += " That is the machine's fault: without its wait for a processor it is not too long. Not counted."
         case .unmeasured:
-            text += " The machine was too busy to measure what the work itself did. Not counted."
+            let reason = stall.stacklessReason.map { "There is no stack of it: \($0)" }
+            text += " \(reason ?? "The machine was too busy to measure what the work itself did.") Not counted."
         case .unclear(let names) where names.count > 1:
             text += " It is not known whose work it was. Of the tests that are judged, these ran meanwhile: "
             text += names.prefix(Self.mostNames).joined(separator: ", ")
@@ -164,6 +165,12 @@ package struct StallVerdict {
 
 extension StallReport {
     var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }
+
+    /// Why no stack could be taken, as a sentence: the machine was too busy, or does not let the monitor take any. Nil if there is one.
+    fileprivate var stacklessReason: String? {
+        guard stalledStacks.allSatisfy(\.frames.isEmpty), let reason = stalledStacks.first?.error else { return nil }
+        return reason.hasSuffix(".") ? reason : reason + "."
+    }
 
     /// Whether it is this library's own: on a busy machine, a test that begins or is judged may wait for a thread that judges another one and
     /// gets no processor. Such a worker would have been free for the pool.

@@ -25,7 +25,9 @@ package final class TestMonitor: Sendable {
         monitor = StallMonitor.start(Self.configuration(directory), watching: .everything) { event in
             switch event {
             case .began(let report), .grew(let report), .ended(let report): ledger.note(report)
-            case .fault(let error): Self.say("\(error)")
+            case .fault(let error):
+                let result = error.code == .captureUnavailable ? " Meanwhile no test fails by waiting." : ""
+                Self.say("\(error)\(result)")
             case .suppressed, .mended: break
             }
         }

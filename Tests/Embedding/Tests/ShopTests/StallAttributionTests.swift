@@ -168,6 +168,9 @@ import Testing
         #expect(origins(stall) == [.unmeasured, .unmeasured])
         let verdict = StallVerdict(stall: stall, origin: .unmeasured, scope: scope(1, "a()", task: 7), directory: "")
         #expect(!verdict.isFailure && verdict.text.contains("The machine was too busy to measure"))
+        stall.stacks[0].error = "state_unreadable: mount /proc"
+        let stackless = StallVerdict(stall: stall, origin: .unmeasured, scope: scope(1, "a()", task: 7), directory: "")
+        #expect(stackless.text.contains("There is no stack of it: state_unreadable: mount /proc. Not counted."))
     }
 
     @Test func passesToNobodyWhatAPoolDidForOthers() {
