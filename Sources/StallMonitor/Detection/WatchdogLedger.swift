@@ -45,11 +45,15 @@ final class WatchdogLedger: Sendable {
         var paused = Duration.zero
         var pausedSince: MonotonicInstant?
 
+        /// Whether there was anything to watch. A server's main thread may wait elsewhere and never run its loop: nobody would have seen it
+        /// stall. A queue without work is watched.
+        private var hasTurned: Bool { name.type != .runLoop || heartbeat?.pulse.rawValue != 0 }
+
         func total(at time: MonotonicInstant) -> WatchTotal {
             let lengths = heartbeat?.turnHistogram.since(firstLengths) ?? TurnHistogram()
             let isLongestKnown = lengths.longest > firstLengths.longest
             return WatchTotal(
-                time: max(.zero, (pausedSince ?? time) - since - paused),
+                time: hasTurned ? max(.zero, (pausedSince ?? time) - since - paused) : .zero,
                 turns: heartbeat.map { ($0.turnCount &- firstTurn) & (1 << 40 - 1) },
                 lengths: lengths,
                 longestFunctions: isLongestKnown ? heartbeat?.longestFunctions ?? [] : [],

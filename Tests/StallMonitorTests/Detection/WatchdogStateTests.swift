@@ -119,11 +119,25 @@ struct WatchRoundTests {
         var test = RoundUnderTest()
         let now = MonotonicInstant.now
         test.round.pause(nil, at: now + .seconds(-3600))
-        test.watch(QuietLoop("new"))
+        let loop = QuietLoop("new")
+        loop.rest()
+        test.watch(loop)
         let missed = test.round.missed
         test.round.resume(nil, at: now + .seconds(60), missed: missed)
         let total = test.ledger.snapshot.totals(at: now + .seconds(90))[WatchName(type: .runLoop, label: "new")]
         #expect(total?.time == .seconds(30) && total?.underWay == 1)
+        test.round.finish()
+    }
+
+    @Test("A loop that was never run was not watched, however long the watch has lasted")
+    func neverRun() {
+        var test = RoundUnderTest()
+        let (loop, name) = (QuietLoop("main"), WatchName(type: .runLoop, label: "main"))
+        test.watch(loop)
+        let later = MonotonicInstant.now + .seconds(60)
+        #expect(test.ledger.snapshot.totals(at: later)[name]?.time == .zero)
+        loop.rest()
+        #expect(test.ledger.snapshot.totals(at: later)[name]?.time ?? .zero > .seconds(59))
         test.round.finish()
     }
 
