@@ -70,6 +70,8 @@ package struct Diagnosis: Hashable, Sendable {
         // On a busy machine the monitor, too, may get a processor only once during a stall.
         case (_, let window?) where window.length == .zero && state == "R":
             "No cause could be read off: the thread was running or ready to run, and its times were read only once."
+        // Without /proc, as in some sandboxes, it is not known whether it computed.
+        case (_, nil): "No cause could be read off: the thread's times could not be read."
         default: "No cause could be read off: the thread neither computed nor was found in a system call."
         }
     }
