@@ -56,7 +56,8 @@ public struct WatchSelection: Sendable, ExpressibleByArrayLiteral {
     let things: [WatchedThing]
     let searches: [LoopSearch]
 
-    /// The main loop, which also runs the main queue and the main actor.
+    /// The main loop, which also runs the main queue and the main actor. Under `dispatchMain()` and Foundation's `RunLoop.main.run()` it does
+    /// not run, and nothing is seen.
     public static var main: WatchSelection { .loops([EventRunLoop.main]) }
 
     /// These loops.
