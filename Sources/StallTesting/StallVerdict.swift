@@ -127,13 +127,15 @@ package struct StallVerdict {
         var text = "\(subject) stalled for \(length), longer than \(DurationText(nanoseconds: limit))"
         if let name = stall.culpritName { text += ", in \(name)" }
         text += ". \(stall.cause.summary)"
+        let missing = stall.stacklessReason.map { " There is no stack of it: \($0)" }
+        text += missing ?? ""
         switch origin {
         case .own: break
         case .machine:
             text += " That is the machine's fault: without its wait for a processor it is not too long. Not counted."
         case .unmeasured:
-            let reason = stall.stacklessReason.map { "There is no stack of it: \($0)" }
-            text += " \(reason ?? "The machine was too busy to measure what the work itself did.") Not counted."
+            text += missing == nil ? " The machine was too busy to measure what the work itself did." : ""
+            text += " Not counted."
         case .unclear(let names) where names.count > 1:
             text += " It is not known whose work it was. Of the tests that are judged, these ran meanwhile: "
             text += names.prefix(Self.mostNames).joined(separator: ", ")

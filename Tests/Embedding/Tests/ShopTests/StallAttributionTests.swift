@@ -171,6 +171,10 @@ import Testing
         stall.stacks[0].error = "state_unreadable: mount /proc"
         let stackless = StallVerdict(stall: stall, origin: .unmeasured, scope: scope(1, "a()", task: 7), directory: "")
         #expect(stackless.text.contains("There is no stack of it: state_unreadable: mount /proc. Not counted."))
+        // A thread that computed is known without a stack, and nobody knows whose work it was.
+        let unclear = StallAttribution.unclear(among: ["a()"])
+        let computing = StallVerdict(stall: stall, origin: unclear, scope: scope(1, "a()", task: 7), directory: "")
+        #expect(computing.text.contains("There is no stack of it: state_unreadable: mount /proc. It occurred"))
     }
 
     @Test func passesToNobodyWhatAPoolDidForOthers() {
