@@ -25,9 +25,9 @@ package final class TestMonitor: Sendable {
         monitor = StallMonitor.start(Self.configuration(directory), watching: .everything) { event in
             switch event {
             case .began(let report), .grew(let report), .ended(let report): ledger.note(report)
-            case .fault(let error):
-                let result = error.code == .captureUnavailable ? " Meanwhile no test fails by waiting." : ""
-                Self.say("\(error)\(result)")
+            case .fault(let error) where error.code == .captureUnavailable:
+                Self.say("Without a stack, a stall fails a test only if its thread is known to have computed. \(error)")
+            case .fault(let error): Self.say("\(error)")
             case .suppressed, .mended: break
             }
         }
