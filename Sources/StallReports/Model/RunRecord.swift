@@ -150,8 +150,8 @@ extension RunRecord {
         /// For a watcher of other processes: the service whose loop it is, as in its reports. Nil for a monitor that watches its own process, and
         /// in records of older watchers.
         public var service: String?
-        /// How long it was watched, including its rest, in nanoseconds. If the process is alive, readers return the present value; if it died,
-        /// that of the last sample in its live record.
+        /// How long it was watched, including its rest, in nanoseconds; 0 for a run loop that has never run. If the process is alive, readers
+        /// return the present value; if it died, that of the last sample in its live record.
         public var watchedNs: Int64
         /// How many with this name were watched, and not paused, at `updated_at`. Nil: not known.
         public var watching: Int?
