@@ -18,6 +18,7 @@ package final class TestMonitor: Sendable {
     private let ledger: TestLedger
     private let directory: String
     private let monitor: StallMonitor
+    private let questions: Questions
 
     private init() {
         let (ledger, directory) = (TestLedger(), Self.directory)
@@ -31,6 +32,7 @@ package final class TestMonitor: Sendable {
             case .suppressed, .mended: break
             }
         }
+        questions = Questions { [monitor] answered in monitor.settle(answered) }
         MainActorJobs.countEach()
         // Completes the run record.
         atexit { TestMonitor.shared.monitor.stop() }
@@ -85,10 +87,12 @@ package final class TestMonitor: Sendable {
             answer.give(false)
         }
         defer { timeout.cancel() }
-        return await withCheckedContinuation { continuation in
+        let isSettled = await withCheckedContinuation { continuation in
             answer.wait(continuation)
-            monitor.settle { answer.give(true) }
+            questions.add { answer.give(true) }
         }
+        if !isSettled { questions.askAgain() }
+        return isSettled
     }
 
     private static func configuration(_ directory: String) -> StallMonitor.Configuration {
@@ -122,6 +126,49 @@ package final class TestMonitor: Sendable {
     package static func say(_ text: String) {
         let line = "StallTesting: \(text)\n"
         _ = unsafe line.utf8.withContiguousStorageIfAvailable { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}
+
+/// The tests that wait for the monitor's answer. It is asked for all of them at once: its queue is bounded, and the tests of a whole suite may
+/// end while it makes a report.
+final class Questions: Sendable {
+    private struct State: Sendable {
+        /// Those for which it has not been asked yet.
+        var waiting: [@Sendable () -> Void] = []
+        var isAsked = false
+    }
+
+    private let state = ForkSafeMutex(State())
+    private let ask: @Sendable (_ answered: @escaping @Sendable () -> Void) -> Void
+
+    /// - Parameter ask: Calls the closure that it is given once everything was reported that ended before.
+    init(ask: @escaping @Sendable (_ answered: @escaping @Sendable () -> Void) -> Void) { self.ask = ask }
+
+    /// - Parameter answered: Called once everything was reported that ended before this.
+    func add(_ answered: @escaping @Sendable () -> Void) {
+        let isFirst = state.withLock { state in
+            state.waiting.append(answered)
+            defer { state.isAsked = true }
+            return !state.isAsked
+        }
+        if isFirst { askForAll() }
+    }
+
+    /// The next question is asked although the one before was not answered: the monitor may have dropped it.
+    func askAgain() { state.withLock { $0.isAsked = false } }
+
+    /// What is added from now on has to wait for the next question.
+    private func askForAll() {
+        let answered = state.withLock { state in
+            defer { state.waiting = [] }
+            state.isAsked = !state.waiting.isEmpty
+            return state.waiting
+        }
+        guard !answered.isEmpty else { return }
+        ask { [self] in
+            for answered in answered { answered() }
+            askForAll()
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 import StallReports
+import Synchronization
 import Testing
 
 @testable import StallTesting
@@ -106,5 +107,45 @@ import Testing
         #expect(ledger.count == 2)
         await judge([number])
         #expect(ledger.count == 0)
+    }
+}
+
+@Suite("The questions to the monitor") final class QuestionTests: Sendable {
+    private let asked = Mutex<[@Sendable () -> Void]>([])
+    private let answered = Mutex<[Int]>([])
+
+    private func makeQuestions() -> Questions {
+        Questions { [self] answered in asked.withLock { $0.append(answered) } }
+    }
+
+    private func add(_ number: Int, to questions: Questions) {
+        questions.add { [self] in answered.withLock { $0.append(number) } }
+    }
+
+    private func answer(_ number: Int) { asked.withLock { $0[number] }() }
+
+    /// The monitor's queue takes 256 of them at a time, and dropped the others: then those tests were not judged.
+    @Test func passesWithOneQuestionForAllThatWait() {
+        let questions = makeQuestions()
+        for number in 0..<1_000 { add(number, to: questions) }
+        #expect(asked.withLock { $0.count } == 1)
+        answer(0)
+        // The others came after that question.
+        #expect(answered.withLock { $0 } == [0])
+        #expect(asked.withLock { $0.count } == 2)
+        answer(1)
+        #expect(answered.withLock { $0 } == Array(0..<1_000))
+        #expect(asked.withLock { $0.count } == 2)
+        add(1_000, to: questions)
+        #expect(asked.withLock { $0.count } == 3)
+    }
+
+    @Test func passesWithAnotherQuestionIfOneWasLost() {
+        let questions = makeQuestions()
+        for number in 0..<2 { add(number, to: questions) }
+        questions.askAgain()
+        add(2, to: questions)
+        answer(1)
+        #expect(answered.withLock { $0 } == [1, 2])
     }
 }
