@@ -138,8 +138,7 @@ package struct StallVerdict {
             text += " Not counted."
         case .unclear(let names) where names.count > 1:
             text += " It is not known whose work it was. Of the tests that are judged, these ran meanwhile: "
-            text += names.prefix(Self.mostNames).joined(separator: ", ")
-            text += names.count > Self.mostNames ? " and \(names.count - Self.mostNames) others." : "."
+            text += Self.list(names)
         case .shared(let count):
             text += " \(count) tests ran this function meanwhile: it is not known whose work it was."
         case .unclear:
@@ -147,6 +146,18 @@ package struct StallVerdict {
             text += " it may be the work of a test that is not judged."
         }
         return text + " Report: stall-monitor show \(stall.id) \(directory)"
+    }
+
+    /// - Parameter names: In order. Cases of one test have the same name.
+    private static func list(_ names: [String]) -> String {
+        var groups: [(name: String, count: Int)] = []
+        for name in names {
+            if groups.last?.name != name { groups.append((name, 0)) }
+            groups[groups.count - 1].count += 1
+        }
+        let shown = groups.prefix(mostNames).map { $0.count > 1 ? "\($0.name) ×\($0.count)" : $0.name }
+        let others = groups.count > mostNames ? " and \(groups.count - mostNames) others." : "."
+        return shown.joined(separator: ", ") + others
     }
 
     /// The line of the stalled function. Nil if it is not known.

@@ -139,6 +139,9 @@ import Testing
         let many = (1...300).map { scope($0, "test\(1000 + $0)()", task: 1000 + UInt32($0)) }
         #expect(text(many)?.contains("test1009(), test1010() and 290 others.") == true)
         #expect(text(Array(many.prefix(10)))?.contains("test1009(), test1010(). Report:") == true)
+        // Cases of one test leave room for the names of others.
+        let cases = (1...20).map { scope($0, "a()", task: UInt32($0)) } + [scope(21, "b()", task: 21)]
+        #expect(text(cases)?.contains("these ran meanwhile: a() ×20, b(). Report:") == true)
     }
 
     @Test func passesToTheMachine() {
