@@ -83,6 +83,9 @@ final class TestLedger: Sendable {
     /// How many scopes and stalls are kept.
     var count: Int { state.withLock { $0.scopes.count + $0.stalls.count } }
 
+    /// The name of the test. Nil once it was judged, and no longer needed to judge others.
+    func name(of number: Int) -> String? { state.withLock { $0.scopes[number]?.place.name } }
+
     func begin(_ place: TestPlace, limit: Duration) -> Int {
         let task = TestScope.currentTask
         return state.withLock { state in

@@ -70,12 +70,13 @@ package final class TestMonitor: Sendable {
     /// - Parameter isSettled: Whether the monitor answered in time. Nil if it does not run.
     private func judge(_ number: Int, isSettled: Bool?) -> [StallVerdict] {
         if isSettled == true { return ledger.judge(number, directory) }
+        let name = ledger.name(of: number) ?? "a test"
         ledger.forget(number)
         let reason =
             isSettled == nil
             ? "\(monitor.disarmed ?? StallMonitorError(.stopped))"
             : "The monitor did not answer for \(Self.patience) s."
-        Self.say("a test was not judged. \(reason)")
+        Self.say("\(name) was not judged. \(reason)")
         return []
     }
 

@@ -104,9 +104,9 @@ import Testing
         #expect(ledger.count == 0)
         let number = begin()
         ledger.note(ongoing)
-        #expect(ledger.count == 2)
+        #expect(ledger.count == 2 && ledger.name(of: number) == "a()")
         await judge([number])
-        #expect(ledger.count == 0)
+        #expect(ledger.count == 0 && ledger.name(of: number) == nil)
     }
 }
 
