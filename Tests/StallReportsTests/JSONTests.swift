@@ -3,6 +3,7 @@ import Glibc
 import TestSupport
 import Testing
 
+@testable import StallReading
 @testable import StallReports
 
 /// Our encoder and decoder beside Foundation's.
@@ -111,6 +112,26 @@ struct JSONTests {
         let unknown = (0..<60).map { "\"\(name)\($0)\":0" }.joined(separator: ",")
         let read: Every = try ReportJSON.decode(Array("{\(unknown),\"i\\u006et\":7,\"text\":\"\"}".utf8))
         #expect(read == Every(int: 7, text: ""))
+    }
+
+    @Test("of a hundred accents on a letter all are read, of a thousand the first 128: hashing them would take long")
+    func limitsAccents() throws {
+        let accents = ["\u{301}", "\u{323}"]
+        func name(_ count: Int) -> String { "e" + (0..<count).map { accents[$0 % 2] }.joined() }
+        let escaped = #"e"# + String(repeating: #"\u0301\u0323"#, count: 500)
+        let (few, many) = (name(100), name(1000))
+        for text in [few, many, escaped] {
+            let document = Array(#"{"text":"\#(text)","map":{"\#(text)":"x"}}"#.utf8)
+            let read: Every = try ReportJSON.decode(document)
+            let expected = text == few ? few : name(128)
+            #expect(read.text.map { Array($0.utf8) } == Array(expected.utf8))
+            #expect(read.map?.keys.map { Array($0.utf8) } == [Array(expected.utf8)])
+            #expect(read.map?.values.first == "x")
+        }
+        // The reader of outlines leaves such a text to the parser.
+        func members(_ text: String) -> JSONMembers? { JSONMembers(Array("{\"a\":\"\(text)\"}".utf8)) }
+        #expect(try members(few)?.text("a") == few)
+        #expect(throws: JSONMembers.Irregular.self) { try members(many)?.text("a") }
     }
 
     @Test("damaged documents are read as Foundation reads them, or refused; no byte stops the process")

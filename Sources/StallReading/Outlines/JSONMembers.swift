@@ -65,7 +65,7 @@ struct JSONMembers {
         }
         let content = bytes[place.lowerBound + 1..<place.upperBound - 1]
         guard content.allSatisfy({ $0 >= 0x20 && $0 != UInt8(ascii: "\\") }),
-            let text = String(validating: content, as: UTF8.self)
+            let text = String(validating: content, as: UTF8.self), text.hasFewMarks
         else { throw Irregular() }
         return text
     }

@@ -36,7 +36,7 @@ private struct JSONMembersDecoding<Key: CodingKey>: KeyedDecodingContainerProtoc
     private let json: ParsedJSON
     private let object: Int
     /// The members' values, where looking through them for each would take too long: there are many, as in a dictionary, or their names have
-    /// escapes, which no name of the model has.
+    /// escapes or are very long, as no name of the model.
     private let index: [String: Int]?
 
     init(_ json: ParsedJSON, _ object: Int) {

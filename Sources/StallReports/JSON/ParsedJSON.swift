@@ -8,7 +8,7 @@ final class ParsedJSON {
     /// A value, or a member's name, which is a text before its value. Nodes are in the order of the document.
     struct Node {
         let kind: Kind
-        /// Whether a text has escapes; whether a name in an object has.
+        /// Whether a text has escapes; whether a name in an object may differ from its bytes in the document.
         fileprivate(set) var hasEscapes = false
         /// The array or the object that it is in. The whole document's is itself.
         let parent: UInt32
@@ -45,10 +45,12 @@ final class ParsedJSON {
 
     /// Nil if an escape in it is half a character.
     func text(of node: Int) -> String? {
-        nodes[node].hasEscapes ? Self.unescaped(bytes(of: node)) : String(decoding: bytes(of: node), as: UTF8.self)
+        let bytes = bytes(of: node)
+        let text = nodes[node].hasEscapes ? Self.unescaped(bytes) : String(decoding: bytes, as: UTF8.self)
+        return text?.withFewMarks
     }
 
-    /// Whether a member's name, which has no escapes, is this one.
+    /// Whether a member's name, which is that of its bytes, is this one.
     func isName(_ node: Int, _ name: String) -> Bool {
         nodes[node].count == name.utf8.count && bytes(of: node).elementsEqual(name.utf8)
     }
@@ -206,7 +208,8 @@ private struct JSONParser {
             case UInt8(ascii: "\""):
                 add(.text, from: start, to: place, isName: isName)
                 nodes[nodes.count - 1].hasEscapes = hasEscapes
-                if isName, hasEscapes, let open { nodes[open].hasEscapes = true }
+                let mayDiffer = hasEscapes || place - start > String.longestAsItIs
+                if isName, mayDiffer, let open { nodes[open].hasEscapes = true }
                 place += 1
                 return true
             case UInt8(ascii: "\\"):

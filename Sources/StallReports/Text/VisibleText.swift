@@ -17,7 +17,7 @@ public enum VisibleText {
         var count = 0
         var marks = 0
         for scalar in text.unicodeScalars {
-            marks = isMark(scalar) ? marks + 1 : 0
+            marks = scalar.isMark ? marks + 1 : 0
             if marks <= 2 && isPlain(scalar) {
                 visible.unicodeScalars.append(scalar)
                 count += 1
@@ -29,13 +29,6 @@ public enum VisibleText {
             if count > limit { return String(visible.unicodeScalars.prefix(max(0, limit - 1))) + "…" }
         }
         return visible
-    }
-
-    private static func isMark(_ scalar: Unicode.Scalar) -> Bool {
-        switch scalar.properties.generalCategory {
-        case .nonspacingMark, .enclosingMark, .spacingMark: true
-        default: false
-        }
     }
 
     private static func isPlain(_ scalar: Unicode.Scalar) -> Bool {

@@ -86,11 +86,6 @@ extension JSONTape {
 
     // MARK: Values
 
-    private func string(_ index: Int) throws -> String {
-        guard kind(index) == .text else { throw TapeDecoder.Irregular() }
-        return text(index)
-    }
-
     private func truth(_ index: Int) throws -> Bool {
         switch kind(index) {
         case .yes: true

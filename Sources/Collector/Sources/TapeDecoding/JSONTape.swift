@@ -52,7 +52,21 @@ import Synchronization
     /// The 64 bits of a number.
     func number(_ index: Int) -> UInt64 { unsafe values[index + 1] }
 
+    /// In bytes. The reports' own decoder leaves accents out of longer texts if there are too many in a row: hashing them takes long.
+    static let longestName = 256
+
+    /// The text of a value, or of a member's name.
     func text(_ index: Int) -> String { unsafe String(decoding: bytes(index), as: UTF8.self) }
+
+    /// - Throws: ``TapeDecoder/Irregular`` if it is no text, or a long one that may have accents: the first begins with the byte 0xcc.
+    func string(_ index: Int) throws -> String {
+        guard kind(index) == .text else { throw TapeDecoder.Irregular() }
+        let bytes = unsafe bytes(index)
+        if unsafe bytes.count > Self.longestName && bytes.contains(where: { $0 >= 0xcc }) {
+            throw TapeDecoder.Irregular()
+        }
+        return text(index)
+    }
 
     /// The bytes of a text, which are valid UTF-8.
     func bytes(_ index: Int) -> UnsafeBufferPointer<UInt8> {

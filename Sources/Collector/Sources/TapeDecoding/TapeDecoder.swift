@@ -52,8 +52,7 @@ extension TapeDecoder: SingleValueDecodingContainer {
     }
 
     public func decode(_ type: String.Type) throws -> String {
-        guard tape.kind(index) == .text else { throw Irregular() }
-        return tape.text(index)
+        try tape.string(index)
     }
 
     public func decode(_ type: Double.Type) throws -> Double {
@@ -96,7 +95,9 @@ private struct TapeMembers<Key: CodingKey>: KeyedDecodingContainerProtocol {
         var (name, end) = (object + 1, tape.next(object) - 1)
         while name < end {
             let text = tape.text(name)
-            if names.insert(text).inserted, let key = Key(stringValue: text) { keys.append(key) }
+            // A long one, which may take long to hash, is refused when its value is decoded.
+            let isNew = text.utf8.count > JSONTape.longestName || names.insert(text).inserted
+            if isNew, let key = Key(stringValue: text) { keys.append(key) }
             name = tape.next(name + 1)
         }
         return keys
@@ -104,7 +105,8 @@ private struct TapeMembers<Key: CodingKey>: KeyedDecodingContainerProtocol {
 
     /// The first member of this name. Nil if there is none.
     private func find(_ key: Key) -> TapeDecoder? {
-        tape.member(key.stringValue, of: object).map { TapeDecoder(tape: tape, index: $0) }
+        guard key.stringValue.utf8.count <= JSONTape.longestName else { return nil }
+        return tape.member(key.stringValue, of: object).map { TapeDecoder(tape: tape, index: $0) }
     }
 
     private func value(_ key: Key) throws -> TapeDecoder {

@@ -72,6 +72,16 @@ struct TapeDecodingTests {
         }
     }
 
+    @Test("Long texts and names that may have too many accents are left to the other decoder")
+    func accents() {
+        for (count, isQuick) in [(100, true), (1000, false)] {
+            let text = "e" + String(repeating: "\u{301}\u{323}", count: count / 2)
+            Self.check(Self.with("SUMMARY", text), isQuick: isQuick, "\(count) accents")
+            Self.check(Self.with(#"{"key":"value"}"#, #"{"\#(text)":"x"}"#), isQuick: isQuick, "\(count) in a name")
+        }
+        Self.check(Self.with("SUMMARY", String(repeating: "x", count: 1000)), isQuick: true, "a long text in ASCII")
+    }
+
     @Test("UTF-8 that is not valid is left to the other decoder, also where nothing is decoded")
     func encoding() {
         let wrong: [[UInt8]] = [
