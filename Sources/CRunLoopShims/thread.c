@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -88,7 +90,37 @@ bool run_loop_thread_name(int32_t tid, char name[16]) {
     return true;
 }
 
+// The file that was standard error before main(). No file has the inode 0.
+static dev_t error_device;
+static ino_t error_inode;
+
+__attribute__((constructor)) static void note_standard_error(void) {
+    struct stat status;
+    if (fstat(STDERR_FILENO, &status) != 0) { return; }
+    error_device = status.st_dev;
+    error_inode = status.st_ino;
+}
+
+// Whether a file was opened for lines, as far as can be determined. A daemon may have closed its standard error, and the number may
+// be that of a database or of a client's connection by now: these are open for reading, too.
+static bool is_for_lines(int descriptor) {
+    struct stat status;
+    if (fstat(descriptor, &status) != 0) { return false; }
+    if (status.st_dev == error_device && status.st_ino == error_inode) { return true; }
+    int flags = fcntl(descriptor, F_GETFL);
+    return S_ISCHR(status.st_mode) || (flags >= 0 && ((flags & O_ACCMODE) == O_WRONLY || (flags & O_APPEND) != 0));
+}
+
+bool run_loop_takes_lines(int descriptor) {
+    int saved = errno;
+    struct pollfd output = {.fd = descriptor, .events = POLLOUT};
+    bool takes = is_for_lines(descriptor) && poll(&output, 1, 1000) > 0 && (output.revents & (POLLERR | POLLHUP)) == 0;
+    errno = saved;
+    return takes;
+}
+
 void run_loop_warn(const char *message) {
+    if (!run_loop_takes_lines(STDERR_FILENO)) { return; }
     int saved = errno;
     struct iovec parts[] = {
         {.iov_base = (void *)"RunLoopKit: ", .iov_len = 12},

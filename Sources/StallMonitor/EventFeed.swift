@@ -1,3 +1,4 @@
+import CRunLoopShims
 import Glibc
 import Locking
 public import StallReports
@@ -113,11 +114,9 @@ package enum StandardError {
         }
     }
 
-    /// If nobody reads the pipe for a second, the line is dropped; at once if it has no reader any more. Writing to that raises
-    /// SIGPIPE, which only the monitor's threads block: a fault at the start is reported on a thread of the server.
+    /// Drops the line if it could do harm there, or if nobody reads the pipe for a second.
     package static func write(_ line: String, to descriptor: Int32 = STDERR_FILENO) {
-        var output = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-        guard unsafe poll(&output, 1, 1000) > 0, output.revents & Int16(POLLERR | POLLHUP) == 0 else { return }
+        guard run_loop_takes_lines(descriptor) else { return }
         _ = unsafe Glibc.write(descriptor, line, line.utf8.count)
     }
 }

@@ -161,7 +161,11 @@ int run_loop_start_thread(
 /// causes itself and SIGPROF as far as the caller has them open.
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 
-/// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.
+/// Whether a line can be written to standard error, or to a file like it. False if the number seems to be that of another file by now; if
+/// nobody reads the pipe for a second; and if it has no reader any more: writing to it would raise SIGPIPE. Async-signal-safe.
+bool run_loop_takes_lines(int descriptor);
+
+/// Writes one line to stderr, prefixed with the module's name, if that takes lines. Async-signal-safe.
 void run_loop_warn(const char *message);
 
 /// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue

@@ -81,4 +81,23 @@ struct StandardErrorTests {
         StandardError.write("line\n", to: ends[1])
         close(ends[1])
     }
+
+    @Test("No line is written to a database or a connection that has the number of a standard error that was closed")
+    func reusedNumber() throws {
+        let path = "/tmp/standard-error-\(getpid())-\(UInt64.random(in: 0...UInt64.max))"
+        defer { unsafe unlink(path) }
+        for (flags, isForLines) in [(O_RDWR, false), (O_WRONLY, true), (O_RDWR | O_APPEND, true)] {
+            let file = unsafe open(path, flags | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+            try #require(file >= 0)
+            StandardError.write("line\n", to: file)
+            #expect(try String(contentsOfFile: path, encoding: .utf8) == (isForLines ? "line\n" : ""))
+            close(file)
+        }
+        var ends: [Int32] = [-1, -1]
+        try #require(unsafe socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+        StandardError.write("line\n", to: ends[1])
+        var byte: UInt8 = 0
+        #expect(unsafe recv(ends[0], &byte, 1, Int32(MSG_DONTWAIT)) == -1)
+        for end in ends { close(end) }
+    }
 }
