@@ -180,6 +180,25 @@ struct TelemetryTests {
         }
     }
 
+    @Test("Numbers and names longer than any of a request are refused: they could end the process, or take long")
+    func longWords() throws {
+        func request(_ record: String) -> Data {
+            Data(#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[\#(record)]}]}]}"#.utf8)
+        }
+        let number = String(repeating: "9", count: 168) + "e-152"
+        let name = "e" + String(repeating: "\u{301}\u{323}", count: 300)
+        for record in ["{\"timeUnixNano\":\(number)}", "{\"\(name)\":1}", "{\"\(name)\" \n:1}"] {
+            #expect(throws: TelemetryLogs.LongWord.self) { try TelemetryLogs.decoded(request(record), records: 1) }
+        }
+        // In texts they do no harm.
+        let long = #"{"key":"\#(name)","value":{"stringValue":"\"\#(number)"}}"#
+        let attributes = #"[\#(long),{"key":"a","value":{"intValue":-7}}]"#
+        let read = try TelemetryLogs.decoded(request(#"{"attributes":\#(attributes)}"#), records: 1)
+        let record = read.resourceLogs?.first?.scopeLogs?.first?.logRecords?.first?.record
+        #expect(record?.attributes?.values.keys.sorted() == ["", "a"])
+        #expect(record?.attributes?.number("a") == -7)
+    }
+
     private static func parsed(_ text: String) throws -> TelemetryStall {
         let request = try TelemetryLogs.decoded(Data(text.utf8), records: 1)
         let group = try #require(request.resourceLogs?.first)

@@ -23,6 +23,7 @@ struct TelemetryLogs: Decodable {
     /// - Parameter limit: The largest number of records. A record can be two bytes, and takes a hundred when it is decoded.
     /// - Throws: ``TooMany``, or why it has another form.
     static func decoded(_ json: Data, records limit: Int) throws -> TelemetryLogs {
+        guard !hasLongWord(json) else { throw LongWord() }
         let decoder = JSONDecoder()
         decoder.userInfo[Room.key] = Room(limit)
         return try decoder.decode(TelemetryLogs.self, from: json)
@@ -30,6 +31,40 @@ struct TelemetryLogs: Decodable {
 
     /// There are more records than the limit.
     struct TooMany: Error {}
+
+    /// There is a number or a member's name that is longer than any of a request.
+    struct LongWord: Error {}
+
+    /// In bytes. A number of 64 bits has twenty.
+    private static let longest = (number: 64, name: 256)
+
+    /// Whether there is a number or a member's name that could do harm. At some numbers of 168 digits and more, Foundation's decoder ends the
+    /// process (Swift 6.3). It hashes each name, and for one of accents that takes the square of their number.
+    private static func hasLongWord(_ json: Data) -> Bool {
+        var (number, text) = (0, 0)
+        var (isText, isEscaped) = (false, false)
+        for byte in json {
+            if isText {
+                isText = isEscaped || byte != UInt8(ascii: "\"")
+                isEscaped = !isEscaped && byte == UInt8(ascii: "\\")
+                text += 1
+                continue
+            }
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "e"), UInt8(ascii: "E"),
+                UInt8(ascii: "+"), UInt8(ascii: "-"):
+                number += 1
+                if number > longest.number { return true }
+                continue
+            case UInt8(ascii: "\""): (isText, text) = (true, 0)
+            // What comes before it is a name.
+            case UInt8(ascii: ":"): if text > longest.name { return true }
+            default: break
+            }
+            number = 0
+        }
+        return false
+    }
 
     /// For how many more records there is room.
     private final class Room: Sendable {
@@ -85,7 +120,9 @@ struct TelemetryLogs: Decodable {
 
             init(from decoder: any Decoder) throws {
                 let fields = try decoder.container(keyedBy: CodingKeys.self)
-                key = try fields.decodeIfPresent(String.self, forKey: .key) ?? ""
+                let name = try fields.decodeIfPresent(String.self, forKey: .key) ?? ""
+                // The names of attributes are hashed, too. No stall has a longer one.
+                key = name.utf8.count > longest.name ? "" : name
                 value = (try? fields.decode(Value.self, forKey: .value)) ?? .other
             }
 
