@@ -94,7 +94,7 @@ package struct CollectorClient {
         case 300..<400: " sends elsewhere (\(status)): give the address itself"
         case 401, 403: " does not know the token, or does not permit it to read (\(status))"
         case 404: " is no collector, or an older one (404)"
-        default: " answers \(status)\(HTTPAnswer.reason(refusal))"
+        default: " answers \(status)\(HTTPAnswer.reason(Array(refusal)))"
         }
     }
 

@@ -103,11 +103,12 @@ enum HTTPAnswer {
     ///   - body: Its first bytes at least.
     ///   - isCollector: Whether a collector is expected at the address.
     static func read(_ head: WebRequest.Head, _ body: [UInt8], isCollector: Bool) -> Answer {
-        let (status, body) = (head.status, Data(body))
+        let status = head.status
         let retryAfter = head.fields["retry-after"].flatMap { delay($0, now: Date()) }
         switch status {
         case 200..<300:
-            let reply = try? JSONDecoder().decode(Reply.self, from: body)
+            // Not by Foundation's decoder, which ends the process at some numbers of hundreds of digits (Swift 6.3).
+            let reply: Reply? = try? ReportJSON.decode(body)
             // A proxy's page for signing in, or another server: nothing was stored.
             guard !isCollector || reply?.accepted != nil else {
                 return .unavailable("it does not answer as a collector does (\(status))", retryAfter: retryAfter)
@@ -138,9 +139,9 @@ enum HTTPAnswer {
     }
 
     /// The receiver's reason, if it is short text.
-    static func reason(_ body: Data) -> String {
-        let status = try? JSONDecoder().decode(Status.self, from: body)
-        guard let text = status?.message ?? String(data: body, encoding: .utf8), !text.isEmpty else { return "" }
+    static func reason(_ body: [UInt8]) -> String {
+        let status: Status? = try? ReportJSON.decode(body)
+        guard let text = status?.message ?? String(validating: body, as: UTF8.self), !text.isEmpty else { return "" }
         return ": \(text.prefix(200))"
     }
 
