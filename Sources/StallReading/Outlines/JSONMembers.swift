@@ -1,3 +1,5 @@
+import StallReports
+
 /// The positions of the members of a JSON object in its text, found in one pass, without recursion, and without parsing their
 /// values: reading a few members of many documents takes a tenth of a parser's time.
 ///
