@@ -74,28 +74,20 @@ struct StallMonitorCommand: AsyncParsableCommand {
     }
 
     private static func parse(_ given: [String], _ defaults: CommandDefaults?) throws -> any ParsableCommand {
+        if let mistake = UsageHint.unknownCommand(in: given) { throw mistake }
         do {
             return try parseAsRoot(defaults?.arguments ?? given)
         } catch {
-            if let word = given.first, let mistake = unknownCommand(word) { throw mistake }
-            if let defaults, let file = defaults.file, !defaults.added.isEmpty,
-                exitCode(for: error) == .validationFailure
-            {
+            guard exitCode(for: error) == .validationFailure else { throw error }
+            if let defaults, let file = defaults.file, !defaults.added.isEmpty {
                 Output.note("\(file) adds to the command line: \(defaults.added.joined(separator: " "))")
             }
-            throw error
+            let message = message(for: error)
+            let description = try CommandDescription.read(of: Self.self)
+            guard let better = UsageHint.unknownOption(message, in: given, of: description) else { throw error }
+            Output.error(fullMessage(for: error).replacing(message, with: better, maxReplacements: 1) + "\n")
+            throw ExitCode.validationFailure
         }
-    }
-}
-
-extension StallMonitorCommand {
-    /// Nil if the word is a subcommand or an option.
-    static func unknownCommand(_ word: String) -> ValidationError? {
-        let names = configuration.subcommands.compactMap { $0.configuration.commandName }
-        guard !word.hasPrefix("-"), word != "help", !names.contains(word) else { return nil }
-        let hint =
-            nearestName(to: word, among: names).map { "did you mean '\($0)'?" } ?? "'stall-monitor --help' lists them"
-        return ValidationError("there is no command '\(CommandFailure(word))'; \(hint)")
     }
 }
 

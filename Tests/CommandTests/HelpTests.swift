@@ -101,6 +101,55 @@ struct NoReportsTests {
         #expect(run.status == 64 && run.errors.contains(message), "\(run.errors)")
     }
 
+    @Test(
+        "a misspelt command of the gate is wrong usage, and not taken for a directory",
+        arguments: [
+            (["gate", "jduge", "."], "there is no command 'gate jduge'; did you mean 'gate judge'?"),
+            (["gate", "rnu", "--", "true"], "there is no command 'gate rnu'; did you mean 'gate run'?"),
+            (["gate", "help"], "there is no command 'gate help'; 'stall-monitor gate --help' lists them"),
+            (
+                ["gate", "baseline", "recrod"],
+                "there is no command 'gate baseline recrod'; did you mean 'gate baseline record'?"
+            ),
+        ]
+    )
+    func misspelt(_ words: [String], _ message: String) throws {
+        let run = try CommandRun(arguments: words, directory: "/")
+        #expect(run.status == 64 && run.errors.contains(message) && run.output == "", "\(run.errors)\(run.output)")
+    }
+
+    @Test("a directory of the gate is not taken for a command, though it is named nearly like one")
+    func similarDirectory() throws {
+        let fixture = try ReportsFixture()
+        for (directory, place) in [("runs", fixture.root), ("out", "/")] {
+            if place != "/" {
+                try FileManager.default.createDirectory(atPath: "\(place)/runs", withIntermediateDirectories: true)
+            }
+            let run = try CommandRun("gate", directory, directory: place)
+            #expect(run.status == 1 && run.output.contains("cannot judge"), "\(run.errors)\(run.output)")
+        }
+    }
+
+    @Test(
+        "an unknown option: what may be meant is named, and nothing that is merely the least different",
+        arguments: [
+            (["list", "--sinse", "1h"], "Unknown option '--sinse'; did you mean '--since'?\n"),
+            (["list", "-service", "shop"], "Unknown option '-service'; did you mean '--service'?\n"),
+            (["list", "--json"], "Unknown option '--json'; did you mean '--format json'?\n"),
+            (["gate", "--json"], "Unknown option '--json'; did you mean '--format json'?\n"),
+            (["sample", "--pid", "1"], "Unknown option '--pid'; did you mean '<pid>'?\n"),
+            (["list", "-5"], "Unknown option '-5'; did you mean '-n 5'?\n"),
+            (["list", "--max-stalls", "3"], "Unknown option '--max-stalls'; 'gate judge' and others have it\n"),
+            (["top", "--live"], "Unknown option '--live'\nUsage: stall-monitor top "),
+            (["--versio"], "Unknown option '--versio'; did you mean '--version'?\n"),
+        ]
+    )
+    func unknownOption(_ words: [String], _ message: String) throws {
+        let run = try CommandRun(arguments: words)
+        #expect(run.status == 64 && run.errors.contains(message), "\(run.errors)")
+        #expect(run.errors.contains("\nUsage: stall-monitor") && run.errors.hasSuffix("for more information.\n"))
+    }
+
     @Test("top reports that nothing is watched there; a missing directory is an error")
     func top() throws {
         let fixture = try ReportsFixture()

@@ -124,12 +124,15 @@ struct CommandDefaults {
 /// The parser's description of the command: subcommands and their options.
 struct CommandDescription: Decodable {
     let commandName: String
+    /// Runs if no subcommand is named.
+    private let defaultSubcommand: String?
     private let arguments: [Argument]?
     private let subcommands: [CommandDescription]?
 
     struct Argument: Decodable {
         let kind: String
         let names: [Name]?
+        let valueName: String
         let isRepeating: Bool
         let allValues: [String]?
 
@@ -179,6 +182,18 @@ struct CommandDescription: Decodable {
             for (name, child) in command.descendants { found["\(command.commandName) \(name)"] = child }
         }
         return found
+    }
+
+    /// With those that have no default in a file.
+    var allArguments: [Argument] { arguments ?? [] }
+
+    /// The command that a command line runs.
+    func command(of words: [String]) -> CommandDescription {
+        let name = words.first ?? defaultSubcommand
+        guard let next = subcommands?.first(where: { $0.commandName == name }) else {
+            return words.isEmpty || defaultSubcommand == nil ? self : command(of: [])
+        }
+        return next.command(of: Array(words.dropFirst()))
     }
 
     /// How many leading words of a command line name a subcommand.
