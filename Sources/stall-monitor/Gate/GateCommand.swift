@@ -78,8 +78,10 @@ struct GateJudgeCommand: ParsableCommand {
             if options.baseline != nil { throw ValidationError("give either '--baseline' or '--against'") }
             do throws(CommandFailure) {
                 guard case .choice = try StallSet(against) else {
-                    let advice = "such as release=1.4; for a directory, use --baseline"
-                    throw CommandFailure("'\(against)' is not a choice of stalls, \(advice)")
+                    let release = against.contains("/") ? "" : "for the release give release=\(against), "
+                    throw CommandFailure(
+                        "'\(against)' is not a choice of stalls: \(release)for a directory --baseline \(against)"
+                    )
                 }
             } catch { throw ValidationError(error.description) }
         }
