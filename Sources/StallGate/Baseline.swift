@@ -115,7 +115,13 @@ extension Baseline {
 
     /// From the contents of a directory. Nil without a run record: then nothing was watched.
     public init?(_ overview: ReportReader.Overview, at moment: Timestamp) {
-        self.init(overview, at: moment, Occurrence.All(in: overview), FaultNames(overview.stalls))
+        self.init(overview, at: moment, outOf: nil)
+    }
+
+    /// - Parameter whole: What the overview was selected from.
+    package init?(_ overview: ReportReader.Overview, at moment: Timestamp, outOf whole: ReportReader.Overview?) {
+        let names = FaultNames((whole ?? overview).stalls)
+        self.init(overview, at: moment, Occurrence.All(in: overview, outOf: whole), names)
     }
 
     init?(
@@ -214,7 +220,7 @@ extension Baseline {
 
 extension Baseline.Fault {
     mutating func add(_ occurrence: Occurrence) {
-        function = function ?? occurrence.stall?.culpritName
+        function = function ?? occurrence.example?.culpritName
         if occurrence.verdict == .starved {
             starved = starved.addingSaturated(occurrence.count)
             return

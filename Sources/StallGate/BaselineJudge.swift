@@ -28,7 +28,7 @@ struct BaselineJudge {
         (self.baseline, self.current) = (baseline, current)
         faults = baseline.pairs(with: current)
         let named = faults.compactMap { pair in
-            (pair.now ?? pair.before)?.function.map { (pair.fingerprint, $0) }
+            (pair.now?.function ?? pair.before?.function).map { (pair.fingerprint, $0) }
         }
         functions = Dictionary(named) { first, _ in first }
     }

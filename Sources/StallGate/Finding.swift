@@ -179,7 +179,9 @@ extension GateResult {
         let stalls = Dictionary((counted + allowed).map { ($0.fingerprint, $0) }) { first, second in
             first.durationNs >= second.durationNs ? first : second
         }
-        let known = { (name: Fingerprint) in stalls[name] ?? names.all(of: name).lazy.compactMap { stalls[$0] }.first }
+        let known = { (name: Fingerprint) in
+            stalls[name] ?? names.all(of: name).lazy.compactMap { stalls[$0] }.first ?? examples[name]
+        }
         let all =
             doubts.map { GateRemark(level: .error, rule: "cannot_judge", message: $0.description) }
             + findings.flatMap { Self.remarks($0, known) }
@@ -196,10 +198,10 @@ extension GateResult {
         let others = finding.faults.count > 1 ? ", among others" : ""
         return finding.faults.map { fault in
             let stall = known(fault)
-            let name = VisibleText.of(stall?.culpritName ?? "unknown code", limit: 160)
             // The message of a comparison begins with the function.
             let message =
-                finding.rule.isOfBaseline ? finding.text : "\(name) stalled\(others): \(finding.text) (\(fault))"
+                finding.rule.isOfBaseline
+                ? finding.text : "\(GateResult.culprit(stall)) stalled\(others): \(finding.text) (\(fault))"
             return GateRemark(
                 level: level,
                 rule: finding.rule.rawValue,

@@ -49,11 +49,12 @@ public enum Gate {
         _ choosing: [Doubt],
         _ repeats: [ReportReader.Overview]
     ) -> GateResult {
-        let names = FaultNames(overview.stalls)
+        let names = FaultNames((whole ?? overview).stalls)
         let exemptions = Exemptions(budget, names)
-        let all = Occurrence.All(in: overview)
+        let all = Occurrence.All(in: overview, outOf: whole)
         let exempt = exemptions.areNone ? [] : all.filter { exemptions.cover($0) }
         let counted = exempt.isEmpty ? all : all.without { exemptions.cover($0) }
+        let silent = counted.filter { $0.stall == nil }
         let judged = BudgetJudge(budget, counted, overview.runs, names)
         var result = GateResult(
             budget: budget,
@@ -61,11 +62,13 @@ public enum Gate {
             // There may be a million stalls, so they are not copied.
             counted: exempt.isEmpty ? overview.stalls : counted.compactMap(\.stall),
             allowed: exempt.compactMap(\.stall),
-            countedOnly: counted.compactMap(\.countedOnly),
+            countedOnly: silent.compactMap(\.countedOnly),
             runs: overview.runs,
             names: names,
             findings: judged.findings
         )
+        let examples = silent.compactMap { fault in fault.example.map { (fault.fingerprint, $0) } }
+        result.examples = Dictionary(examples) { first, _ in first }
         if let baseline {
             BaselineJudge(baseline, overview, counted, names, repeats: repeats)?.add(to: &result)
         }

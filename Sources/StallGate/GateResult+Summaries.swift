@@ -145,7 +145,7 @@ extension GateResult {
 
     private var doubtfulTexts: [String] { findings.filter { $0.severity == .doubtful }.map(\.text) + inconclusive }
 
-    private var countedLines: [String] { lines(counted) + countedOnly.map { Self.line($0) } }
+    private var countedLines: [String] { lines(counted) + countedOnly.map { line($0) } }
 
     private struct TestCase {
         let name: String

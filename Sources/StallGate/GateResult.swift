@@ -22,6 +22,8 @@ public struct GateResult: Hashable, Sendable {
     public let allowed: [StallOutline]
     /// Stalls that count and have no report yet, by fault.
     public let countedOnly: [RunRecord.Repeated]
+    /// A report of their fault, which the choice may have left out.
+    var examples: [Fingerprint: StallOutline] = [:]
     /// All runs found, in the order of `ReportReader.Overview`. Empty if the directory could not be read.
     public let runs: [RunRecord]
     /// The other fingerprints of faults.
@@ -116,8 +118,8 @@ extension GateResult {
             if let text = tooMany?.message { lines.append("  over budget: \(text)") }
             lines += tooLongLines.map { "  over budget: \($0)" }
         }
-        let functions = functionsByFault
-        lines += ruleFindings.flatMap { [Self.line($0)] + Self.faultLines($0, functions) }
+        let culprits = culpritsByFault
+        lines += ruleFindings.flatMap { [Self.line($0)] + Self.faultLines($0, culprits) }
         lines += inconclusive.map { "  inconclusive: \($0)" }
         lines += notes.map { "  baseline: \($0)" }
         if hasTooMany {
@@ -126,7 +128,7 @@ extension GateResult {
             let shownFaults = Set(tooLongCountedOnly)
             let others = counted.lazy.filter { !shown.contains($0.id) }
             lines += self.lines(others).map { "  stall: \($0)" }
-            lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
+            lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(line($0))" }
         }
         lines += self.lines(allowed, most: Self.mostAllowed).map { "  allowed: \($0)" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
@@ -191,7 +193,7 @@ extension GateResult {
     var tooLongLines: [String] {
         let most = budget.maxDurationNs.map { ", \(DurationText(nanoseconds: $0)) permitted" } ?? ""
         return lines(tooLong, limitNs: budget.maxDurationNs, ending: most)
-            + tooLongCountedOnly.map { Self.line($0, limitNs: budget.maxDurationNs) + most }
+            + tooLongCountedOnly.map { line($0, limitNs: budget.maxDurationNs) + most }
     }
 
     /// A line for each fault of the stalls, the longest first, and one that says how many are left out.
@@ -218,17 +220,25 @@ extension GateResult {
     }
 
     /// The functions that stalled, if a finding says so of something. There may be a million stalls.
-    private var functionsByFault: [Fingerprint: String] {
+    private var culpritsByFault: [Fingerprint: String] {
         guard ruleFindings.contains(where: { !$0.faults.isEmpty && !$0.rule.isOfBaseline }) else { return [:] }
-        let known = counted.oncePerTraits.compactMap { stall in stall.culpritName.map { (stall.fingerprint, $0) } }
-        return Dictionary(known) { first, _ in first }
+        let known = counted.oncePerTraits + examples.values
+        let named = known.filter { $0.culpritName != nil } + known
+        return Dictionary(named.map { ($0.fingerprint, Self.culprit($0)) }) { first, _ in first }
+    }
+
+    /// The function that stalled, for display.
+    ///
+    /// - Parameter stall: A report of the fault. Nil: only counts of it are left.
+    static func culprit(_ stall: StallOutline?) -> String {
+        stall.map { VisibleText.of($0.culpritName ?? "unknown code", limit: 160) } ?? "code that no report here names"
     }
 
     /// Where the stalls of a finding are, the worst first. The message of a comparison names its function itself.
-    private static func faultLines(_ finding: Finding, _ functions: [Fingerprint: String]) -> [String] {
+    private static func faultLines(_ finding: Finding, _ culprits: [Fingerprint: String]) -> [String] {
         guard !finding.rule.isOfBaseline else { return [] }
         let lines = finding.faults.prefix(mostFaults).map { fault in
-            "in \(VisibleText.of(functions[fault] ?? "unknown code", limit: 160)) (\(fault))"
+            "in \(culprits[fault] ?? culprit(nil)) (\(fault))"
         }
         return (lines + rest(finding.faults.count - mostFaults)).map { "      \($0)" }
     }
@@ -247,11 +257,12 @@ extension GateResult {
     }
 
     /// The stalls of a fault that were only counted.
-    static func line(_ fault: RunRecord.Repeated, limitNs: Int64? = nil) -> String {
+    func line(_ fault: RunRecord.Repeated, limitNs: Int64? = nil) -> String {
         let report = fault.repeats.report.map { ", like \($0)" } ?? ""
         let loop = fault.label.map { " on \(VisibleText.of($0, limit: 80))" } ?? ""
         let counted = FaultSum.counted(fault.repeats.count, fault.repeats.longestNs, limitNs)
-        return "\(counted)\(loop) (\(fault.fingerprint))\(report)"
+        let culprit = examples[fault.fingerprint].map { " in \(Self.culprit($0))" } ?? ""
+        return "\(counted)\(culprit)\(loop) (\(fault.fingerprint))\(report)"
     }
 }
 
@@ -279,9 +290,9 @@ struct FaultSum {
     /// The longest of the stalls, and how many there are. A plus if its end was not seen.
     func line(limitNs: Int64? = nil) -> String {
         let length = Figure.length(longest.durationNs, beside: limitNs) + (longest.state == .recovered ? "" : "+")
-        let culprit = VisibleText.of(longest.culpritName ?? "unknown code", limit: 160)
         let counted = Self.counted(countedOnly, longestCountedNs, limitNs)
-        return "\(longest.id) \(length) in \(culprit) on \(VisibleText.of(longest.label, limit: 80)) "
+        return
+            "\(longest.id) \(length) in \(GateResult.culprit(longest)) on \(VisibleText.of(longest.label, limit: 80)) "
             + "(\(VisibleText.of(longest.verdict.canonical.rawValue, limit: 40)), \(longest.fingerprint))"
             + (stalls > 1 ? ", the longest of \(stalls)" : "")
             + (countedOnly > 0 ? ", \(stalls > 1 ? "besides" : "before it") \(counted)" : "")

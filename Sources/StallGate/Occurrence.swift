@@ -12,13 +12,14 @@ struct Occurrence {
     /// Stalls without a report, with what is known from reports of the same fault.
     private final class Counted {
         let fault: RunRecord.Repeated
+        let known: StallOutline?
         let service: String?
         let label: String?
         let type: WatchedType?
         let verdict: StallReports.Verdict?
 
         init(_ fault: RunRecord.Repeated, in run: RunRecord, like known: StallOutline?) {
-            self.fault = fault
+            (self.fault, self.known) = (fault, known)
             (label, type, verdict) = (fault.label ?? known?.label, fault.type ?? known?.type, known?.verdict)
             service = fault.service ?? run.service(ofLoop: label, type) ?? known?.service
         }
@@ -33,6 +34,9 @@ struct Occurrence {
         case .counted: nil
         }
     }
+
+    /// Its report; for stalls without one, a report of the same fault.
+    var example: StallOutline? { value({ $0 }, { $0.known }) }
 
     /// The run record's data, if `stall` is nil.
     var countedOnly: RunRecord.Repeated? {
@@ -74,13 +78,14 @@ struct Occurrence {
         /// Nil for all of them.
         private var rows: [Int]?
 
-        init(in overview: ReportReader.Overview) {
+        /// - Parameter whole: What the overview was selected from: a fault's report may be older than the stalls that were only counted
+        ///   since.
+        init(in overview: ReportReader.Overview, outOf whole: ReportReader.Overview? = nil) {
             stalls = overview.stalls
             let counted = overview.runs.flatMap { run in (run.repeated ?? []).map { (run, $0) } }
             // Stalls that were only counted get further data from reports of the same fault.
-            let known =
-                counted.isEmpty
-                ? [:] : Dictionary(stalls.oncePerTraits.map { ($0.fingerprint, $0) }) { first, _ in first }
+            let reports = counted.isEmpty ? [] : stalls.oncePerTraits + (whole?.stalls.oncePerTraits ?? [])
+            let known = Dictionary(reports.map { ($0.fingerprint, $0) }) { first, _ in first }
             self.counted = counted.map { run, fault in
                 Occurrence(source: .counted(Counted(fault, in: run, like: known[fault.fingerprint])))
             }

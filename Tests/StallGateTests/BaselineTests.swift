@@ -163,6 +163,27 @@ struct BaselineTests {
         #expect(judge(delayed, before).verdict == .within)
     }
 
+    @Test("a fault of which only counts are left has the function that the baseline knows")
+    func countedOnly() throws {
+        var run = Self.run()
+        let fault = try #require(Self.stalls(1).first).fingerprint
+        run.repeated = [
+            .init(
+                fingerprint: fault,
+                repeats: .init(
+                    count: 200,
+                    report: nil,
+                    firstAt: Sample.start,
+                    lastAt: Sample.start,
+                    totalNs: 1,
+                    longestNs: 1
+                )
+            )
+        ]
+        let result = judge([], try baseline(Self.stalls(20)), run)
+        #expect(result.text.contains("worse: shop.Cart.total() stalls 10 times as often"), "\(result.text)")
+    }
+
     @Test("a fault that has got names since is the same fault")
     func names() throws {
         let before = try baseline(Self.stalls(20))

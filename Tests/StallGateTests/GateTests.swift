@@ -160,6 +160,42 @@ struct GateTests {
         #expect(judge([], runs: [run], Budget(maxDurationNs: 2_000_000_000)).verdict == .within)
     }
 
+    @Test(
+        "stalls that were only counted have their fault's function, line and cause from a report that the choice leaves out"
+    )
+    func countedAfterReport() throws {
+        var report = Sample.report()
+        report.cause.verdict = .starved
+        report.culprit = .init(function: "shop.Cart.total()", file: "Cart.swift", line: 12, stack: 0, frame: 0)
+        var run = Sample.run()
+        run.repeated = [.init(fingerprint: report.fingerprint, repeats: repeats(3))]
+        let later = ReportReader.Overview(contents([], [run]))
+        let whole = ReportReader.Overview(contents([report], [run]))
+        var budget = Budget()
+        budget.rules = [BudgetRule(name: "all", limits: BudgetLimits(maxStalls: 0))]
+        func judge(_ whole: ReportReader.Overview?) -> GateResult {
+            Gate.judge(
+                .success(later),
+                by: budget,
+                against: Baseline(later, at: Sample.start),
+                outOf: whole
+            )
+        }
+        let result = judge(whole)
+        #expect(result.text.contains("      in shop.Cart.total() (v1:"), "\(result.text)")
+        #expect(result.text.contains("3 stalls starved of CPU"), "\(result.text)")
+        #expect(result.gitHubAnnotations(sourceRoot: "/").contains("file=Cart.swift,line=12"))
+        #expect(try #require(Baseline(later, at: Sample.start, outOf: whole)).faults.first?.starved == 3)
+        let unreported = judge(nil)
+        #expect(unreported.text.contains("      in code that no report here names (v1:"), "\(unreported.text)")
+    }
+
+    private func contents(_ reports: [StallReport], _ runs: [RunRecord]) -> ReportReader.Contents {
+        var contents = ReportReader.Contents()
+        (contents.reports, contents.runs) = (reports, runs)
+        return contents
+    }
+
     @Test("an ongoing stall cannot be judged by its length until it is too long")
     func underWay() {
         var report = Sample.report(ms: 300)

@@ -182,7 +182,7 @@ enum StallSet: Hashable {
     func baseline(of whole: ReportReader.Overview, named name: String) throws(CommandFailure) -> Baseline {
         let overview = whole.chosen(by: selection)
         if let doubt = whole.doubts(of: selection).first { Output.note("\(name): \(doubt)") }
-        guard let stalls = Baseline(overview, at: .now()) else {
+        guard let stalls = Baseline(overview, at: .now(), outOf: whole) else {
             let found = overview.stalls.isEmpty ? "no stalls and " : ""
             throw CommandFailure("\(name): \(found)no run record of a monitor, so nobody knows how long it was watched")
         }
