@@ -172,9 +172,8 @@ private struct RareFaults {
     init(_ items: [Comparison.Item], _ faults: [FaultPair], _ rule: Comparison.Rule) {
         self.items = Set(items)
         let known = faults.count { (1..<10).contains($0.before?.count ?? 0) }
-        reason = "; expected: \(known) of the baseline's faults came fewer than ten times"
         guard let item = items.first else {
-            areExpected = false
+            (areExpected, reason) = (false, "")
             return
         }
         let (expected, variance) = Self.expected(
@@ -183,6 +182,9 @@ private struct RareFaults {
             item.after.watchedNs
         )
         let more = (Double(items.count) - expected) / max(1, expected + variance).squareRoot()
+        reason =
+            "; only a warning, though it may be a regression: \(items.count) such \(items.count == 1 ? "fault is" : "faults are") new, "
+            + "about \(Int(saturating: expected.rounded())) expected (\(known) of the baseline's came fewer than ten times)"
         areExpected = expected >= Self.leastExpected && Statistics.upperNormal(more) > rule.doubt
     }
 
