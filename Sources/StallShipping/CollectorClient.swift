@@ -33,7 +33,7 @@ package struct CollectorClient {
             )
             return (document, head.fields["stall-partial"] == "true")
         } catch {
-            throw ShippingError("\(base.absoluteString) sends what are no faults: \(error)")
+            throw unexpected("faults", error)
         }
     }
 
@@ -70,9 +70,11 @@ package struct CollectorClient {
         request.fields += try token.field()
         // The beginning of an answer that is not 200.
         var refusal = Data()
+        var hasBegun = false
         let head: WebRequest.Head
         do {
             head = try request.send { head, part in
+                hasBegun = true
                 guard head.status == 200 else {
                     refusal += part.prefix(1 << 16 - refusal.count)
                     return refusal.count < 1 << 16
@@ -82,10 +84,21 @@ package struct CollectorClient {
             }
         } catch let failure as WebRequest.Failure {
             let isSilent = failure.isTimeout ? "nothing came for \(Int(Self.timeout / .seconds(1))) s" : nil
-            throw ShippingError("\(base.absoluteString): \(isSilent ?? failure.description)")
+            let advice =
+                hasBegun
+                ? "the collector's answer was cut off; try again, or ask for less with --since"
+                : "no collector answers there; check the host and the port, and that the collector runs"
+            throw ShippingError("\(base.absoluteString): \(advice) (\(isSilent ?? failure.description))")
         }
         guard head.status == 200 else { throw ShippingError(base.absoluteString + Self.words(head.status, refusal)) }
         return head
+    }
+
+    private func unexpected(_ what: String, _ error: ReportError) -> ShippingError {
+        let reason = error.detail ?? error.code.name
+        return ShippingError(
+            "\(base.absoluteString) answers, but not with \(what) (\(reason)): check that this is a collector's address, and its version"
+        )
     }
 
     /// What an answer other than 200 means, after the address.
@@ -123,7 +136,7 @@ package struct CollectorClient {
         do throws(ReportError) {
             name = try ReportFileName(of: json)
         } catch {
-            throw ShippingError("\(base.absoluteString) sends what is no report: \(error)")
+            throw unexpected("reports", error)
         }
         do {
             try Data(json).write(to: URL(fileURLWithPath: "\(directory)/\(name)"))

@@ -48,10 +48,17 @@ struct ReportsArgument: ParsableArguments {
     /// Refuses an empty name, which usually comes from an unset shell variable, and what is meant as an address but is none.
     static func check(_ path: String) throws {
         if path.isEmpty { throw ValidationError("the report directory's name is empty") }
-        guard CollectorCopy.isAddress(path) || path.contains("://") && !OutputFile.exists(path) else { return }
+        let isMeant = path.contains("://") || isHostAndPort(path)
+        guard CollectorCopy.isAddress(path) || isMeant && !OutputFile.exists(path) else { return }
         do throws(ShippingError) {
             try HTTPAddress.check(path, of: .collector)
         } catch { throw ValidationError("\(CommandFailure(error.description))") }
+    }
+
+    /// `localhost:4319`
+    private static func isHostAndPort(_ path: String) -> Bool {
+        let parts = path.split(separator: ":", omittingEmptySubsequences: false)
+        return parts.count == 2 && !path.contains("/") && UInt16(parts[1]) != nil
     }
 
     /// The given directories, or the default one.

@@ -173,11 +173,11 @@ struct CollectorReadingTests {
         try server.answer("302 Found", [], header: "Location: http://127.0.0.1:1/\r\n")
         try expect("give the address itself")
         try server.answer("200 OK", Array("<html>\n".utf8))
-        try expect("what is no report")
+        try expect("answers, but not with reports")
         try server.answer("200 OK", report + report.dropLast(40))
         try expect("cut off")
         try server.answer("200 OK", report + report.dropLast(40), length: report.count * 2)
-        try expect(server.url)
+        try expect("\(server.url): the collector's answer was cut off; try again")
         try Data().write(to: URL(filePath: fixture.root + "/server/answer"))
         try expect(server.url)
     }
@@ -192,7 +192,11 @@ struct CollectorReadingTests {
         #expect(followed.status == 64 && followed.errors.contains("directories only"), "\(followed.errors)")
         let wrong = try CommandRun("list", "http://")
         #expect(wrong.status == 64 && wrong.errors.contains("is not the address of a collector"), "\(wrong.errors)")
+        let bare = try CommandRun("list", "localhost:4319", directory: "/")
+        #expect(bare.status == 64 && bare.errors.contains("give one like https://"), "\(bare.errors)")
         let nobody = try CommandRun("list", "http://127.0.0.1:1")
-        #expect(nobody.status == 1 && nobody.errors.contains("http://127.0.0.1:1: "), "\(nobody.errors)")
+        let advice =
+            "http://127.0.0.1:1: no collector answers there; check the host and the port, and that the collector runs ("
+        #expect(nobody.status == 1 && nobody.errors.contains(advice), "\(nobody.errors)")
     }
 }
