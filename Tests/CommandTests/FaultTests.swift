@@ -196,6 +196,7 @@ struct FaultsCommandTests {
             .init(fingerprint: report.fingerprint, repeats: repeats, label: "main", type: .runLoop, kind: .blocked)
         ]
         (run.suppressed, run.stalls) = (37, ["blocked": 38])
+        run.updatedAt = Sample.start.advanced(byNanoseconds: 60_000_000_000)
         try fixture.store.write(report)
         try fixture.store.write(run)
         for choice in [[], ["--verdict", "waiting"], ["--function", "Cart"]] {
@@ -203,6 +204,11 @@ struct FaultsCommandTests {
             #expect(faults.output.contains("\"count\":38,"), "\(choice): \(faults.output)")
             let gate = try CommandRun(arguments: ["gate", fixture.path, "--max-stalls", "37"] + choice)
             #expect(gate.status == 2, "\(choice): \(gate.output)")
+        }
+        // The report ended before this moment; some of the counted ones did not.
+        let later = try CommandRun("faults", fixture.path, "--since", "2026-11-18T11:06:45Z", "--format", "json")
+        for part in ["\"count\":37,", "\"reports\":0,", "\"culprit\":\"shop.Cart", "\"verdicts\":{\"waiting\":0}"] {
+            #expect(later.output.contains(part), "\(part): \(later.output)")
         }
         let other = try CommandRun("faults", fixture.path, "--verdict", "on_cpu")
         #expect(other.errors.contains("no matching stalls"), "\(other.output)")

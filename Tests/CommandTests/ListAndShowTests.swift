@@ -63,6 +63,16 @@ struct ListAndShowTests {
         #expect(list.errors.contains("only counted: \(fault) ×37 since 2026-11-18T11:06:41Z"))
         let later = try CommandRun("list", fixture.path, "--since", "2026-11-18T11:06:50Z")
         #expect(!later.errors.contains("only counted"))
+        // The report ended before this moment; some of the counted ones did not.
+        let report = Sample.report()
+        run.repeated = [.init(fingerprint: fault, repeats: Sample.repeats(of: report.id, count: 37), label: "main")]
+        run.updatedAt = Sample.start.advanced(byNanoseconds: 60_000_000_000)
+        try fixture.store.write(report)
+        try fixture.store.write(run)
+        #expect(!(try CommandRun("list", fixture.path).errors.contains("only counted")))
+        let since = try CommandRun("list", fixture.path, "--since", "2026-11-18T11:06:45Z")
+        #expect(since.errors.contains("only counted: \(fault) in shop.Cart.total()"), "\(since.errors)")
+        #expect(since.errors.contains(" on main ×37 since 2026-11-18T11:06:41Z"), "\(since.errors)")
         run.repeated = try (10..<35).map { number in
             let other = try #require(Fingerprint(rawValue: "v2:00000000000000\(number)"))
             return .init(fingerprint: other, repeats: Sample.repeats(of: .make(), count: 2))

@@ -91,18 +91,29 @@ extension Fault {
         (latest, culprit, place) = (stall.id, stall.culpritText, stall.culprit?.place)
     }
 
+    /// Sets what a report shows that is not counted itself. Its host and release need not be those of the counted stalls.
+    mutating func show(exampleOf stall: StallOutline) {
+        add(aliasesOf: stall)
+        Self.count(stall.verdict.canonical.rawValue, 0, &verdicts)
+        (culprit, place) = (stall.culpritText, stall.culprit?.place)
+    }
+
     /// Adds the names of a stall: the part of ``add(_:in:)`` that is the same for all stalls with the same traits and origin.
     ///
     /// - Parameter times: The number of these stalls.
     mutating func add(namesOf stall: StallOutline, times: Int64) {
-        for alias in [stall.fingerprint] + (stall.aliases ?? []) where alias != fingerprint && !aliases.contains(alias)
-        {
-            if aliases.count < Self.nameLimit { aliases.append(alias) }
-        }
+        add(aliasesOf: stall)
         Self.count(stall.verdict.canonical.rawValue, times, &verdicts)
         Self.count(stall.host, times, &hosts)
         stall.service.map { Self.count($0, times, &services) }
         stall.release.map { Self.count($0, times, &releases) }
+    }
+
+    private mutating func add(aliasesOf stall: StallOutline) {
+        for alias in [stall.fingerprint] + (stall.aliases ?? []) where alias != fingerprint && !aliases.contains(alias)
+        {
+            if aliases.count < Self.nameLimit { aliases.append(alias) }
+        }
     }
 
     /// Adds stalls that were only counted.

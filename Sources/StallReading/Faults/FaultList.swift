@@ -155,6 +155,8 @@ package struct FaultTally {
     private var groupIndices: [Group: Int] = [:]
     /// The latest stall of each fault. Nil if its stalls were only counted.
     private var latest: [StallOutline?] = []
+    /// Of faults whose stalls were only counted: a report that is not added.
+    private var examples: [Int: StallOutline] = [:]
 
     private struct Group: Hashable {
         let traits: Shared<OutlineTraits>.Identity
@@ -188,14 +190,19 @@ package struct FaultTally {
     }
 
     /// Adds stalls that were only counted and have no report.
-    package mutating func add(_ repeated: RunRecord.Repeated) {
+    ///
+    /// - Parameter example: A report of the fault that is not added itself. It names the fault if no other does.
+    package mutating func add(_ repeated: RunRecord.Repeated, like example: StallOutline? = nil) {
         let repeats = repeated.repeats
-        faults[index(of: repeated.fingerprint, from: repeats.firstAt, to: repeats.lastAt)].add(repeats, in: span)
+        let fault = index(of: repeated.fingerprint, from: repeats.firstAt, to: repeats.lastAt)
+        faults[fault].add(repeats, in: span)
+        if let example { examples[fault] = example }
     }
 
     /// The faults with the names of all their stalls, and the culprit of the latest one.
     private var named: [Fault] {
         var faults = faults
+        for (fault, stall) in examples where latest[fault] == nil { faults[fault].show(exampleOf: stall) }
         for group in groups { faults[group.fault].add(namesOf: group.first, times: group.count) }
         for (fault, stall) in latest.enumerated() { stall.map { faults[fault].show($0) } }
         return faults

@@ -67,7 +67,7 @@ struct ListCommand: ParsableCommand {
             } else {
                 Output.note("no stalls in what can be read")
             }
-            noteCountedOnly(overview, chosen, names)
+            noteCountedOnly(overview, chosen, names, besides: all)
             noteLongJobs(overview, chosen)
             chosen.lostNote(overview.runs).map { Output.note($0) }
         }
@@ -120,10 +120,15 @@ struct ListCommand: ParsableCommand {
 
     private static let mostLongJobs = 3
 
-    /// Notes faults that have no report here, so that they are not silently missing.
-    private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection, _ names: FaultNames?) {
+    /// Notes counted stalls whose report is not in the list, so that they are not silently missing: with --since, it may be older.
+    private func noteCountedOnly(
+        _ overview: ReportReader.Overview,
+        _ chosen: StallSelection,
+        _ names: FaultNames?,
+        besides listed: [StallOutline]
+    ) {
         let counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
-        let ids = Set(overview.stalls.lazy.map(\.id).filter { counted.contains($0) })
+        let ids = Set(listed.lazy.map(\.id).filter { counted.contains($0) })
         let traits = FaultTraits(overview.stalls, for: chosen)
         let runs = overview.runs.filter { chosen.includes($0) }
         // The newest last, as in the list; a run has up to a hundred, the newest first, and a directory has a hundred runs.
@@ -134,9 +139,11 @@ struct ListCommand: ParsableCommand {
         if shown.count < faults.count {
             Output.note("only counted: \(faults.count - shown.count) more; 'stall-monitor faults' includes them")
         }
+        let reports = shown.isEmpty ? [] : overview.stalls.oncePerTraits
         for fault in shown {
+            let culprit = reports.last { $0.fingerprint == fault.fingerprint }.map { " in \($0.culpritText)" } ?? ""
             let loop = fault.label.map { " on \($0)" } ?? ""
-            Output.note("only counted: \(fault.fingerprint)\(loop) \(fault.repeats.whole)")
+            Output.note("only counted: \(fault.fingerprint)\(culprit)\(loop) \(fault.repeats.whole)")
         }
     }
 

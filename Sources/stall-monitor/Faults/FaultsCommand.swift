@@ -185,9 +185,11 @@ struct FaultSurvey {
         loose.fingerprints = []
         var filter = StallFilter(names == nil ? loose : selection, names: names)
         var seen: Set<ULID> = []
-        // A report that does not match says so of the counted stalls of its fault, too.
+        let chosen = runs.filter { selection.includes($0) }
+        let counted = chosen.flatMap { $0.repeated ?? [] }
+        // A report that does not match names the counted stalls of its fault, and may say that they do not match either.
         var traits: [Shared<OutlineTraits>.Identity: StallOutline] = [:]
-        let traitsMatter = FaultTraits.matter(to: selection)
+        let traitsMatter = !counted.isEmpty
         for catalog in catalogs.all {
             failures += try catalog.forEachOutline { stall in
                 if traitsMatter { traits[Shared.Identity(stall.traits)] = stall }
@@ -196,11 +198,12 @@ struct FaultSurvey {
                 each(stall)
             }
         }
-        let chosen = runs.filter { selection.includes($0) }
         // Counted stalls are left out if nobody can tell whether they match.
-        let known = FaultTraits(Array(traits.values))
-        for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.membership(in: loose, traits: known) == .wanted {
-            tally.add(fault)
+        let reports = Array(traits.values)
+        let known = FaultTraits(reports)
+        let examples = Dictionary(reports.map { ($0.fingerprint, $0) }) { $0.id < $1.id ? $1 : $0 }
+        for fault in counted where fault.membership(in: loose, traits: known) == .wanted {
+            tally.add(fault, like: examples[fault.fingerprint])
         }
         (self.selection, self.tally, self.failures) = (selection, tally, failures)
         contents = (catalogs.stalls.count, runs)
