@@ -22,7 +22,15 @@ extension StallSelection {
         let some = running.prefix(4).joined(separator: ", ") + others
         let note = running.isEmpty ? "" : "; still watching: process \(some)"
         let found = isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)"
-        return found + (runs.isEmpty ? "" : coverage(matching)) + note
+        return found + countedOnly(matching) + (runs.isEmpty ? "" : coverage(matching)) + note
+    }
+
+    /// `, but 37 were only counted: …`. A fault that repeats has one report an hour, which may be older than the chosen time.
+    private func countedOnly(_ runs: [RunRecord]) -> String {
+        let counted = runs.flatMap { $0.repeated ?? [] }.filter { $0.membership(in: self) == .wanted }
+        let count = counted.map { Int64(clamping: max(0, $0.repeats.count)) }.saturatingSum()
+        return count == 0
+            ? "" : ", but \(count) \(count == 1 ? "was" : "were") only counted: 'stall-monitor faults' has them"
     }
 
     /// `; 3 loops were watched, for 1h2m in all`. Without it, no stalls would look the same whether somebody watched or not.
