@@ -55,6 +55,19 @@ struct FaultTests {
         #expect(old.count == 4 && old.totalNs == 500_000_000)
     }
 
+    @Test("stalls that were only counted come evenly in the trend, between the first and the last of them")
+    func countedTrend() throws {
+        let span = TimeSpan(start: Sample.start, end: Sample.start.advanced(byNanoseconds: 12_000_000_000))
+        var fault = Fault(fingerprint: Sample.report().fingerprint, firstAt: span.start, lastAt: span.start)
+        // From the second to the tenth second of twelve.
+        fault.add(Sample.repeats(of: .make(), count: 37), in: span)
+        #expect(fault.trend.counts == [0, 4, 4, 4, 4, 4, 4, 4, 4, 5, 0, 0] && fault.trend.direction == .steady)
+        var backwards = Sample.repeats(of: .make(), count: 37)
+        (backwards.firstAt, backwards.lastAt) = (backwards.lastAt, backwards.firstAt)
+        fault.add(backwards, in: span)
+        #expect(fault.trend.counts[1] == 41)
+    }
+
     @Test("fingerprints that are aliases form one fault, under the latest fingerprint")
     func aliases() throws {
         let names = try ["v2:1111111111111111", "v2:2222222222222222", "v2:3333333333333333"].map {

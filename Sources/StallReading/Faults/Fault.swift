@@ -125,7 +125,7 @@ extension Fault {
             from: repeats.firstAt,
             to: repeats.lastAt
         )
-        trend.add(Int64(clamping: repeats.count), at: repeats.lastAt, in: span)
+        trend.add(Int64(clamping: repeats.count), from: repeats.firstAt, to: repeats.lastAt, in: span)
     }
 
     /// Adds the stalls of the same fault under another fingerprint.

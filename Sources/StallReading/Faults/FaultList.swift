@@ -86,6 +86,18 @@ public struct Trend: Hashable, Codable, Sendable {
         add(count, inPart: span.part(of: moment, among: Self.parts))
     }
 
+    /// Adds stalls of which only the first and the last moment are known, as if they had come evenly between them.
+    mutating func add(_ count: Int64, from first: Timestamp, to last: Timestamp, in span: TimeSpan) {
+        let end = span.part(of: last, among: Self.parts)
+        let start = min(span.part(of: first, among: Self.parts), end)
+        var left = max(0, count)
+        for part in start...end {
+            let share = left / Int64(end - part + 1)
+            add(share, inPart: part)
+            left -= share
+        }
+    }
+
     /// - Parameter part: From 0; nothing is added if it is out of range.
     public mutating func add(_ count: Int64, inPart part: Int) {
         guard counts.indices.contains(part) else { return }
