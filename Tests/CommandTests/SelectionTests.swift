@@ -48,7 +48,11 @@ struct SelectionTests {
             (StallSelection(since: half), "; 2 loops were watched, for 45s in all"),
             (StallSelection(since: half, labels: [NamePattern("main")]), "; 1 loop was watched, for 30s"),
             (StallSelection(since: later), "; nothing that matches was watched"),
-            (StallSelection(hosts: [NamePattern("web2")]), "; nothing that matches was watched"),
+            (
+                StallSelection(hosts: [NamePattern("web2")]),
+                "; nothing that matches was watched: no run is of host web2; did you mean 'web1'?"
+            ),
+            (StallSelection(hosts: [NamePattern("db*")]), "; nothing that matches was watched"),
         ] {
             #expect(selection.nothingFound(among: 7, [run]) == "no matching stalls among 7" + note)
         }
@@ -56,7 +60,13 @@ struct SelectionTests {
         // A monitor that still watches something else is not named.
         run.state = .running
         let elsewhere = StallSelection(hosts: [NamePattern("web2")]).nothingFound(among: 7, [run])
-        #expect(elsewhere == "no matching stalls among 7; nothing that matches was watched")
+        #expect(
+            elsewhere.hasPrefix(
+                "no matching stalls among 7; nothing that matches was watched: no run is of host web2; "
+            )
+        )
+        let far = StallSelection(hosts: [NamePattern("database")]).unknownName(in: [run])
+        #expect(far == "no run is of host database; there are web1")
     }
 
     @Test("a run of 'watch' has the services of its loops; an older record, and one without loops, may have any")

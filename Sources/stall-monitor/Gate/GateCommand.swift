@@ -114,19 +114,10 @@ struct GateJudgeCommand: ParsableCommand {
             }
         let files = options.writeFiles(result)
         try Output.write(options.text(of: result, width: Terminal.current().width))
-        if case .success(let whole) = overview { noteUnchosen(whole.runs) }
+        // The verdict says only that there is no run record.
+        if case .success(let whole) = overview { selection.stalls.unknownName(in: whole.runs).map { Output.note($0) } }
         try files.get()
         if result.exitCode != .success { throw result.exitCode }
-    }
-
-    /// Says of whom the run records are if the choice leaves out all of them. The verdict says only that there is none.
-    private func noteUnchosen(_ runs: [RunRecord]) {
-        guard !runs.isEmpty, runs.allSatisfy({ $0.chosen(by: selection.stalls) == nil }) else { return }
-        let origins = Set(runs.map { "\($0.service?.name ?? "unknown") on \($0.host.name)" }).sorted()
-        let others = origins.count > 4 ? ", and \(quantity(origins.count - 4, "other"))" : ""
-        Output.note(
-            "the choice leaves out every run record: they are of \(origins.prefix(4).joined(separator: ", "))\(others)"
-        )
     }
 }
 

@@ -183,6 +183,7 @@ enum StallSet: Hashable {
         let overview = whole.chosen(by: selection)
         if let doubt = whole.doubts(of: selection).first { Output.note("\(name): \(doubt)") }
         guard let stalls = Baseline(overview, at: .now(), outOf: whole) else {
+            if let unknown = selection.unknownName(in: whole.runs) { throw CommandFailure("\(name): \(unknown)") }
             let found = overview.stalls.isEmpty ? "no stalls and " : ""
             throw CommandFailure("\(name): \(found)no run record of a monitor, so nobody knows how long it was watched")
         }

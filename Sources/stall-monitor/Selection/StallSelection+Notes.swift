@@ -22,7 +22,28 @@ extension StallSelection {
         let some = running.prefix(4).joined(separator: ", ") + others
         let note = running.isEmpty ? "" : "; still watching: process \(some)"
         let found = isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)"
-        return found + countedOnly(matching) + (runs.isEmpty ? "" : coverage(matching)) + note
+        let unknown = unknownName(in: runs).map { ": \($0)" } ?? ""
+        return found + countedOnly(matching) + (runs.isEmpty ? "" : coverage(matching) + unknown) + note
+    }
+
+    /// `no run is of service shp; did you mean 'shop'?`. Nil if every name that was asked for is that of some run, or there is no run.
+    func unknownName(in runs: [RunRecord]) -> String? {
+        let parts: [(what: String, patterns: [NamePattern], found: [String?])] = [
+            ("service", services, runs.map { $0.service?.name } + runs.flatMap { $0.watched.map(\.service) }),
+            ("release", releases, runs.map { $0.service?.version }),
+            ("host", hosts, runs.map { $0.host.name }),
+        ]
+        for (what, patterns, found) in parts {
+            let names = Set(found.compactMap(\.self)).sorted()
+            guard let name = patterns.lazy.compactMap(\.exactName).first, !names.isEmpty,
+                !names.contains(where: { name in patterns.contains { $0.matches(name) } })
+            else { continue }
+            let others = names.count > 4 ? " and \(names.count - 4) more" : ""
+            let list = "there are \(names.prefix(4).joined(separator: ", "))\(others)"
+            return "no run is of \(what) \(name); "
+                + (nearestName(to: name, among: names).map { "did you mean '\($0)'?" } ?? list)
+        }
+        return nil
     }
 
     /// `, but 37 were only counted: …`. A fault that repeats has one report an hour, which may be older than the chosen time.
