@@ -218,6 +218,18 @@ struct StoreTests {
         #expect(try directory.reader.report(report.id) == report)
     }
 
+    @Test("a path's last component begins after its last slash, also before a combining accent")
+    func lastComponent() {
+        let paths: [(String, folder: String?, name: String)] = [
+            ("/srv/app/shop", "/srv/app", "shop"), ("/shop", "/", "shop"), ("shop", ".", "shop"),
+            ("a/b//", "a", "b"), ("a/\u{301}b", "a", "\u{301}b"), ("/", nil, "/"), (".", nil, "."), ("", ".", ""),
+        ]
+        for (path, folder, name) in paths {
+            #expect(OpenDirectory.parent(of: path) == folder, "\(path)")
+            #expect(fileName(ofPath: path) == name, "\(path)")
+        }
+    }
+
     @Test("error texts name no path and say what to do next")
     func errorTexts() {
         let error = #expect(throws: ReportError.self) { try ReportReader(path: "/nowhere/at/all").contents() }

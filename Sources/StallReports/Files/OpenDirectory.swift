@@ -164,11 +164,11 @@ extension OpenDirectory {
 
     /// The path without its last component: `a/b/` is in `a`, `a` in `.`. Nil for `/` and `.`.
     package static func parent(of path: String) -> String? {
-        var rest = Substring(path)
-        while rest.count > 1, rest.last == "/" { rest.removeLast() }
-        guard rest != "/", rest != "." else { return nil }
-        guard let slash = rest.lastIndex(of: "/") else { return "." }
-        return slash == rest.startIndex ? "/" : String(rest[..<slash])
+        var rest = path.utf8[...]
+        while rest.count > 1, rest.last == slash { rest.removeLast() }
+        guard !rest.elementsEqual("/".utf8), !rest.elementsEqual(".".utf8) else { return nil }
+        guard let end = rest.lastIndex(of: slash) else { return "." }
+        return end == rest.startIndex ? "/" : String(Substring(rest[..<end]))
     }
 
     /// Creates one directory. False if its parent directory is missing.
@@ -183,7 +183,12 @@ extension OpenDirectory {
 }
 
 /// The last component of a path: what ``OpenDirectory/parent(of:)`` leaves out.
-package func fileName(ofPath path: String) -> String { path.split(separator: "/").last.map(String.init) ?? path }
+package func fileName(ofPath path: String) -> String {
+    path.utf8.split(separator: slash).last.map { String(Substring($0)) } ?? path
+}
+
+/// It separates components whatever follows it. For Swift, a slash and a combining accent are one character, which is no slash.
+private let slash = UInt8(ascii: "/")
 
 // Atomic replacement: a reader sees the old file or the new one, and after a crash one of the two exists.
 
