@@ -3,7 +3,8 @@ package import StallReports
 import TapeDecoding
 import ZstdCompression
 
-/// A report or a run record, decoded as a whole: everything that is accepted can be shown later.
+/// A report or a run record, decoded as a whole: everything that is accepted can be shown later. The frames of its stacks may have no texts,
+/// which a store does not need.
 package enum ArrivedDocument: Hashable {
     case stall(StallReport)
     case run(RunRecord)

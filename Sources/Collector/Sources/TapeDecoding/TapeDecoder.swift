@@ -2,8 +2,8 @@ import StallReports
 
 /// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
 ///
-/// What it decodes, the reports' own decoder decodes to an equal value. What it does not decode may still be valid: its only error is
-/// ``Irregular``, and the reports' own decoder must then decide, and give the reason. Do not use it for a type that catches an error while it
+/// What it decodes, the reports' own decoder decodes to an equal value, except that the frames of stacks have no texts here. What it does not
+/// decode may still be valid: its only error is ``Irregular``, and the reports' own decoder must then decide, and give the reason. Do not use it for a type that catches an error while it
 /// is decoded, and continues. For one thread at a time.
 public struct TapeDecoder: Decoder {
     /// The document must be decoded by the reports' own decoder.
@@ -125,6 +125,10 @@ private struct TapeMembers<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try value(key).decode(type) }
     func decode(_ type: String.Type, forKey key: Key) throws -> String { try value(key).decode(type) }
     func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try value(key).decode(type) }
+    // The types of which reports have many: the generic way asks Swift's runtime for the type's description each time.
+    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try value(key).decode(type) }
+    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try value(key).decode(type) }
+    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try value(key).decode(type) }
     func decode<Number: FixedWidthInteger & Decodable>(_ type: Number.Type, forKey key: Key) throws -> Number {
         try value(key).decode(type)
     }

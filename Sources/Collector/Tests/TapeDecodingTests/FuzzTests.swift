@@ -1,4 +1,5 @@
 import Foundation
+import StallReading
 import StallReports
 import StallStore
 import Testing
@@ -14,13 +15,40 @@ enum Difference: Hashable {
         let thorough = Result { () throws(ReportError) in try ArrivedDocument.thoroughly(bytes) }
         let both = Result { () throws(ReportError) in try ArrivedDocument(json: bytes) }
         switch (thorough, both) {
-        case (.success(let one), .success(let other)) where one == other: return nil
-        case (.success, .success): self = .anotherValue
+        case (.success(let one), .success(let other)):
+            guard one.outline != other.outline || one.withoutTexts != other.withoutTexts else { return nil }
+            self = .anotherValue
         case (.failure(let error), .success): self = .accepts("\(error)")
         case (.failure(let one), .failure(let other)) where "\(one)" == "\(other)": return nil
         case (.success, .failure(let error)): self = .anotherReason("", "\(error)")
         case (.failure(let one), .failure(let other)): self = .anotherReason("\(one)", "\(other)")
         }
+    }
+}
+
+extension ArrivedDocument {
+    /// What a store keeps of a stall.
+    fileprivate var outline: StallOutline? {
+        if case .stall(let report) = self { StallOutline(report) } else { nil }
+    }
+
+    /// Without what the tape's decoder leaves out.
+    fileprivate var withoutTexts: ArrivedDocument {
+        guard case .stall(var report) = self else { return self }
+        for stack in report.stacks.indices {
+            let (frames, callers) = (report.stacks[stack].frames, report.stacks[stack].async?.frames ?? [])
+            report.stacks[stack].frames = frames.map(\.withoutTexts)
+            report.stacks[stack].async?.frames = callers.map(\.withoutTexts)
+        }
+        return .stall(report)
+    }
+}
+
+extension StallReport.Frame {
+    fileprivate var withoutTexts: Self {
+        var frame = self
+        (frame.kind, frame.function, frame.symbol, frame.file, frame.foundBy) = (nil, nil, nil, nil, nil)
+        return frame
     }
 }
 

@@ -205,6 +205,18 @@ struct TapeDecodingTests {
         }
     }
 
+    @Test("Frames have no texts; a culprit without a name is named by its frame's place all the same")
+    func outline() throws {
+        let bytes = Self.with(
+            #""modules":[]"#,
+            #""modules":[{"path":"/srv/shop","load_base":"0x0"}],"culprit":{"stack":0,"frame":0}"#
+        )
+        Self.check(bytes, isQuick: true, "a culprit without a name")
+        guard case .stall(let report) = ArrivedDocument.quickly(bytes) else { return #expect(Bool(false)) }
+        #expect(report.stacks.first?.frames.first?.function == nil)
+        #expect(report.culpritName == "code at 0x7f12")
+    }
+
     @Test("What is too deep, too long, cut off or followed by something is left to the other decoder")
     func limits() {
         for (depth, isQuick) in [(60, true), (63, true), (64, false), (100_000, false)] {
