@@ -39,6 +39,12 @@ def stamp(moment):
     return time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(moment)) + "%09dZ" % (moment % 1 * 1e9)
 
 
+def identity(moment):
+    """An id as monitors make them: it begins with the time, in milliseconds."""
+    time_digits = (ALPHABET[int(moment * 1000) >> 5 * place & 31] for place in reversed(range(10)))
+    return "".join(time_digits) + "".join(random.choices(ALPHABET, k=16))
+
+
 def parts(times, digits=1):
     """Of sorted times."""
     part = lambda share: round(times[min(int(share * len(times)), len(times) - 1)], digits)
@@ -68,7 +74,7 @@ def bodies(path, reports, batch, days):
             began = now - random.random() * days * 86400
             # Zipf: the first fault has about a seventh of all.
             fault = min(int(random.paretovariate(0.9)), 1000)
-            line = text.replace("@id@", "01M8" + "".join(random.choices(ALPHABET, k=22)))
+            line = text.replace("@id@", identity(began))
             line = line.replace("@fault@", "v2:%016x" % fault).replace("@host@", f"web{random.randrange(500)}")
             line = line.replace("@started_at@", stamp(began)).replace("@detected_at@", stamp(began)).replace("@ended_at@", stamp(began + 1))
             lines.append(line)
