@@ -39,11 +39,14 @@ package struct ThreadEvidence: Hashable, Sendable {
         guard times.count >= 2, let cpu = UInt64(times[0]), let delay = UInt64(times[1]) else { return nil }
         self.state = state
         self.name = String(name)
-        (self.majorFaults, self.cpuNanoseconds, self.runDelayNanoseconds) = (faults, cpu, delay)
+        (self.majorFaults, runDelayNanoseconds) = (faults, delay)
         // Fields 14, 15 and 42.
         userTicks = fields.count > 12 ? UInt64(fields[11]) : nil
         systemTicks = fields.count > 12 ? UInt64(fields[12]) : nil
         blockIOTicks = fields.count > 39 ? UInt64(fields[39]) : nil
+        // Without CONFIG_SCHED_INFO the kernel says 0 of each thread. Then the time on a CPU is known in steps of 10 ms.
+        let ticks = (userTicks ?? 0).addingSaturated(systemTicks ?? 0)
+        cpuNanoseconds = cpu == 0 && delay == 0 ? ticks.multipliedSaturated(by: 10_000_000) : cpu
     }
 }
 

@@ -385,6 +385,15 @@ struct ThreadEvidenceTests {
         #expect(evidence.cpuNanoseconds == 123_456 && evidence.runDelayNanoseconds == 789)
     }
 
+    @Test("Where the kernel does not count a thread's time in nanoseconds, its ticks are taken")
+    func ticks() throws {
+        let stat = "12 (a) R 1 2 3 4 5 6 7 8 9 10 25 4"
+        #expect(try #require(ThreadEvidence(stat: stat, schedstat: "0 0 0\n")).cpuNanoseconds == 290_000_000)
+        #expect(try #require(ThreadEvidence(stat: stat, schedstat: "0 7 1\n")).cpuNanoseconds == 0)
+        let most = "12 (a) R 1 2 3 4 5 6 7 8 9 10 \(UInt64.max) \(UInt64.max)"
+        #expect(try #require(ThreadEvidence(stat: most, schedstat: "0 0 0\n")).cpuNanoseconds == .max)
+    }
+
     @Test(
         "A name may begin or end with what Swift takes for a part of a parenthesis",
         arguments: ["\u{301}x", "x\u{600}"]

@@ -22,7 +22,7 @@ struct OwnAccount: Hashable, Sendable {
         unsafe withStartOfFile("/proc/thread-self/schedstat", limit: 96) { unsafe OwnAccount(text: $0) }
     }
 
-    /// Two decimal numbers; the rest is ignored.
+    /// Two decimal numbers; the rest is ignored. Nil if both are 0: the kernel does not count (CONFIG_SCHED_INFO), since the thread runs.
     init?(text: some Collection<UInt8>) {
         var numbers: (UInt64, UInt64) = (0, 0)
         var spaces = 0
@@ -36,7 +36,7 @@ struct OwnAccount: Hashable, Sendable {
             default: if spaces < 2 { return nil }
             }
         }
-        guard spaces > 1 else { return nil }
+        guard spaces > 1, numbers != (0, 0) else { return nil }
         (ran, waited) = numbers
     }
 

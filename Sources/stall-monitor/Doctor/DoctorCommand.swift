@@ -154,7 +154,7 @@ extension DoctorFacts {
             isRoot: geteuid() == 0,
             clockSource: readProcFile("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             hasPressure: unsafe access("/proc/pressure/cpu", R_OK) == 0,
-            hasSchedstat: unsafe access("/proc/self/schedstat", R_OK) == 0,
+            hasSchedstat: readProcFile("/proc/self/schedstat").map { $0 != "0 0 0" } ?? false,
             countsDiskWaits: number("/proc/sys/kernel/task_delayacct").map { $0 != 0 },
             version: version
         )

@@ -105,6 +105,7 @@ struct SelfCheckTests {
         #expect(after.accounted(since: before) == .nanoseconds(90_000_500))
         #expect(OwnAccount(text: Array("no numbers".utf8)) == nil)
         #expect(OwnAccount(text: Array("".utf8)) == nil)
+        #expect(OwnAccount(text: Array("0 0 0\n".utf8)) == nil, "a kernel that does not count")
     }
 
     @Test("A thread's accounted time grows by what it computes")
