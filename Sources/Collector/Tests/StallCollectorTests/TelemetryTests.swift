@@ -190,6 +190,13 @@ struct TelemetryTests {
         for record in ["{\"timeUnixNano\":\(number)}", "{\"\(name)\":1}", "{\"\(name)\" \n:1}"] {
             #expect(throws: TelemetryLogs.LongWord.self) { try TelemetryLogs.decoded(request(record), records: 1) }
         }
+        // In UTF-16 and UTF-32 they do the same harm.
+        let encodings: [String.Encoding] = [.utf16, .utf16LittleEndian, .utf16BigEndian, .utf32, .utf32LittleEndian]
+        for encoding in encodings {
+            let text = String(decoding: request("{\"timeUnixNano\":\(number)}"), as: UTF8.self)
+            let encoded = try #require(text.data(using: encoding))
+            #expect(throws: TelemetryLogs.OtherEncoding.self) { try TelemetryLogs.decoded(encoded, records: 1) }
+        }
         // In texts they do no harm.
         let long = #"{"key":"\#(name)","value":{"stringValue":"\"\#(number)"}}"#
         let attributes = #"[\#(long),{"key":"a","value":{"intValue":-7}}]"#

@@ -23,6 +23,8 @@ struct TelemetryLogs: Decodable {
     /// - Parameter limit: The largest number of records. A record can be two bytes, and takes a hundred when it is decoded.
     /// - Throws: ``TooMany``, or why it has another form.
     static func decoded(_ json: Data, records limit: Int) throws -> TelemetryLogs {
+        // The decoder also reads UTF-16 and UTF-32, in which a long word would not be found. Only in these JSON has bytes of zero.
+        guard !json.contains(0) else { throw OtherEncoding() }
         guard !hasLongWord(json) else { throw LongWord() }
         let decoder = JSONDecoder()
         decoder.userInfo[Room.key] = Room(limit)
@@ -31,6 +33,9 @@ struct TelemetryLogs: Decodable {
 
     /// There are more records than the limit.
     struct TooMany: Error {}
+
+    /// It is not UTF-8, in which JSON is sent (RFC 8259).
+    struct OtherEncoding: Error {}
 
     /// There is a number or a member's name that is longer than any of a request.
     struct LongWord: Error {}
