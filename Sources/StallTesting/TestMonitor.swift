@@ -92,7 +92,8 @@ package final class TestMonitor: Sendable {
             answer.wait(continuation)
             questions.add { answer.give(true) }
         }
-        if !isSettled { questions.askAgain() }
+        // The monitor may have dropped the question.
+        if !isSettled { questions.askForAll() }
         return isSettled
     }
 
@@ -155,11 +156,8 @@ final class Questions: Sendable {
         if isFirst { askForAll() }
     }
 
-    /// The next question is asked although the one before was not answered: the monitor may have dropped it.
-    func askAgain() { state.withLock { $0.isAsked = false } }
-
-    /// What is added from now on has to wait for the next question.
-    private func askForAll() {
+    /// Asks for those that wait, whether or not the question before was answered. What is added from now on has to wait for the next one.
+    func askForAll() {
         let answered = state.withLock { state in
             defer { state.waiting = [] }
             state.isAsked = !state.waiting.isEmpty
