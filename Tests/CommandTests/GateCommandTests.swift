@@ -134,6 +134,8 @@ struct GateCommandTests {
         )
         let unchosen = try CommandRun("gate", fixture.path, "--service", "shops")
         #expect(unchosen.status == 1 && unchosen.errors.contains("no run is of service shops; did you mean 'shop'?"))
+        let earlier = try CommandRun("gate", fixture.path, "--service", "shop", "--until", "2020-01-01T00:00:00Z")
+        #expect(earlier.status == 1 && earlier.errors.contains("leaves out every run record"), "\(earlier.errors)")
         #expect(try gate("1.5", "colour=red").status == 64)
         #expect(try gate("1.5", fixture.path).status == 64)
         let bare = try gate("1.5", "1.3")

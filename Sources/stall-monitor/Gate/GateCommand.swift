@@ -115,7 +115,10 @@ struct GateJudgeCommand: ParsableCommand {
         let files = options.writeFiles(result)
         try Output.write(options.text(of: result, width: Terminal.current().width))
         // The verdict says only that there is no run record.
-        if case .success(let whole) = overview { selection.stalls.unknownName(in: whole.runs).map { Output.note($0) } }
+        if case .success(let whole) = overview, !whole.runs.isEmpty, result.runs.isEmpty {
+            let unknown = selection.stalls.unknownName(in: whole.runs)
+            Output.note(unknown ?? "the choice leaves out every run record; 'stall-monitor runs' lists them")
+        }
         try files.get()
         if result.exitCode != .success { throw result.exitCode }
     }
