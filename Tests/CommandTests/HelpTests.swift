@@ -121,7 +121,7 @@ struct NoReportsTests {
     @Test("a directory of the gate is not taken for a command, though it is named nearly like one")
     func similarDirectory() throws {
         let fixture = try ReportsFixture()
-        for (directory, place) in [("runs", fixture.root), ("out", "/")] {
+        for (directory, place) in [("runs", fixture.root), ("out", "/"), ("r1", "/")] {
             if place != "/" {
                 try FileManager.default.createDirectory(atPath: "\(place)/runs", withIntermediateDirectories: true)
             }

@@ -22,10 +22,11 @@ enum UsageHint {
         return nil
     }
 
-    /// Whether an argument is rather a misspelt command: nothing has this name, and a command that begins with the same letter has
-    /// nearly the same.
+    /// Whether an argument is rather a misspelt command: nothing has this name, and a command with all its letters has nearly the same. Not
+    /// 'r1', a directory that is missing because nothing was reported.
     private static func isMisspelt(_ word: String, _ near: String?) -> Bool {
-        !word.contains("/") && !OutputFile.exists(word) && (near.map { $0.first == word.first } ?? (word == "help"))
+        guard !word.contains("/"), !OutputFile.exists(word) else { return false }
+        return near.map { Set($0).isSuperset(of: word) } ?? (word == "help")
     }
 
     private static func mistake(_ word: String, _ near: String?, _ path: [String]) -> ValidationError {
